@@ -1,5 +1,7 @@
 //! The policy language of Stockade.
 
+mod address;
 mod host;
 
+pub use address::{AddressKind, Network, NetworkError, classify, embedded_v4, is_metadata_name};
 pub use host::{Host, HostError, HostName, parse_host_port, split_port};
