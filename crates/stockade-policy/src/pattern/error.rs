@@ -1,0 +1,69 @@
+//! Why a text is no host pattern, and what to write instead.
+
+use thiserror::Error;
+
+use crate::{HostError, HostName, NetworkError};
+
+/// Why a text is refused as a host pattern; the caller puts the text in front.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// The host in it is none.
+    #[error(transparent)]
+    Host {
+        /// What is wrong with the host.
+        source: HostError,
+    },
+    /// The range in it is none.
+    #[error(transparent)]
+    Network {
+        /// What is wrong with the range.
+        source: NetworkError,
+    },
+    /// A wildcard over everything.
+    #[error("stands for every host")]
+    BareWildcard,
+    /// A `*` anywhere but as the whole first label.
+    #[error("has a `*` that is not the whole first label")]
+    MisplacedWildcard,
+    /// A wildcard in front of an address.
+    #[error("puts a wildcard in front of an address")]
+    WildcardAddress,
+    /// A wildcard over names of people who do not know each other.
+    #[error("would allow every name anybody registers under `{suffix}`")]
+    PublicSuffix {
+        /// The public suffix.
+        suffix: HostName,
+    },
+    /// The metadata service of a cloud.
+    #[error("is a cloud metadata service, which hands out credentials and is never allowed")]
+    Metadata,
+    /// A range where one host is expected.
+    #[error("is a range of addresses where one host is expected")]
+    Range,
+}
+
+impl PatternError {
+    /// One sentence that says what to write instead.
+    pub fn remedy(&self) -> String {
+        let sentence = match self {
+            PatternError::Host { source } => return source.remedy(),
+            PatternError::Network { source } => return source.remedy(),
+            PatternError::BareWildcard => {
+                "Name the hosts, or set `defaults.network_default: allow` for every public host."
+            }
+            PatternError::MisplacedWildcard => {
+                "Write `*.` once in front of a name, such as `*.example.com`."
+            }
+            PatternError::WildcardAddress => "Write the address alone.",
+            PatternError::PublicSuffix { suffix } => {
+                return format!("Name the domain you mean, such as `*.example.{suffix}`.");
+            }
+            PatternError::Metadata => "Remove the entry.",
+            PatternError::Range => {
+                "List the addresses one by one; a range can stand in `network_blocklist`."
+            }
+        };
+        sentence.to_owned()
+    }
+}
