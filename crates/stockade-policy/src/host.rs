@@ -216,6 +216,7 @@ fn to_canonical_name(name: &str) -> Result<HostName, HostError> {
                 }
             },
         );
+    // The library promises the second, and once broke it: CVE-2024-12224.
     if !same_labels || to_ascii(&unicode)? != ascii {
         return Err(HostError::Ambiguous { meaning: ascii });
     }
