@@ -60,7 +60,8 @@ pub struct UrlPath(String);
 impl UrlPath {
     /// Reads the path of a request target; what follows `?` or `#` is left out.
     pub fn parse(target: &str) -> Result<UrlPath, PathError> {
-        let path = target.split(['?', '#']).next().unwrap_or_default();
+        let end = target.find(['?', '#']).unwrap_or(target.len());
+        let path = &target[..end];
         if path.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong { maximum: MAX_PATH_BYTES });
         }
