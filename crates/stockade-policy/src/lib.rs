@@ -1,11 +1,65 @@
-//! The policy language of Stockade.
+//! The policy language of Stockade: text, checking, decisions, combining, controls.
+//!
+//! Everything here is pure. The same text gives the same policy and the same question the same
+//! answer, on every machine; files, the environment and the clock are the caller's.
+//!
+//! ```
+//! use std::path::Path;
+//! use stockade_policy::{Host, Policy};
+//!
+//! let text = "network_allowlist: [api.openai.com]";
+//! let policy = Policy::parse_str("example", text, Path::new("/srv"))?;
+//! assert!(policy.judge_host(&Host::parse("API.openai.com.")?, 443).allows());
+//! assert!(!policy.judge_host(&Host::parse("openai.com")?, 443).allows());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod address;
+mod combine;
+mod commands;
+mod context;
+mod control;
+mod decode;
+mod diagnostic;
+mod diff;
 mod host;
+mod judge;
+mod limits;
+mod moment;
+mod paths;
 mod pattern;
+mod places;
+mod policy;
+mod preset;
 mod request;
+mod rules;
+mod schema;
+mod show;
+mod source;
+mod tree;
+mod variables;
+mod verdict;
 
 pub use address::{AddressKind, Network, NetworkError, classify, embedded_v4, is_metadata_name};
+pub use commands::{CommandNameError, SEARCH_PATH};
+pub use context::{Act, Context, OWN_FIELDS, ReservedField};
+pub use control::{Control, Requirement};
+pub use diagnostic::{Diagnostic, PolicyErrors};
+pub use diff::Widening;
 pub use host::{Host, HostError, HostName, parse_host_port, split_port};
+pub use limits::{LIMITS, Limit, LimitSpec, Limits, Unit};
+pub use moment::{ClockError, Moment, TimeCondition, TimeOfDay, Zone};
+pub use paths::{Access, FilePathError, GuestPath, WORKSPACE};
 pub use pattern::{BlockPattern, HostPattern, PatternError};
+pub use places::{DEVICES, SCRATCH, SETTINGS, SYSTEM};
+pub use policy::{
+    Gate, Isolation, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol, Secret,
+    SecretSource, Variable, Workspace, WorkspaceMode,
+};
+pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};
+pub use rules::{Action, CodeGate, CompareError, Condition, ConditionError, Operator, Rule};
+pub use schema::schema;
+pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Sourced};
+pub use variables::{LOADER_VARIABLES, VariableError, check_name, check_variable};
+pub use verdict::{Denial, Effect, Verdict};

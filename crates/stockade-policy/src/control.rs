@@ -1,0 +1,273 @@
+//! The closed list of things a policy can ask a wall to enforce.
+
+use serde::{Serialize, Serializer};
+
+use crate::limits::{LIMITS, Limit};
+use crate::paths::Access;
+use crate::policy::{NetworkDefault, Policy, Workspace, WorkspaceMode};
+use crate::source::Basis;
+
+/// One enforceable thing. The list is closed: a wall that has not heard of a control refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Control {
+    /// The wall is at least as strong as the policy's floor.
+    Isolation,
+    /// Something is used up no further than so much.
+    Limit(Limit),
+    /// Nothing of the host's files is visible but what the policy names.
+    HiddenHost,
+    /// Host files that can be read and not changed.
+    ReadPaths,
+    /// Host files that can be changed.
+    WritePaths,
+    /// Places inside where nothing is visible.
+    HidePaths,
+    /// The working directory.
+    Workspace,
+    /// Nothing leaves but what the gate lets through.
+    NetworkDeny,
+    /// Hosts reached by name.
+    NetworkHosts,
+    /// Any public host is reached.
+    NetworkPublic,
+    /// Hosts, addresses and ranges that are never reached.
+    NetworkBlock,
+    /// Methods and paths of requests.
+    NetworkRequests,
+    /// Secrets that are put into requests outside.
+    Secrets,
+    /// Executables that may be started.
+    Commands,
+    /// Tools that may be called.
+    Tools,
+    /// The environment is made from nothing.
+    Environment,
+    /// The system calls that are left.
+    SystemCalls,
+    /// A seccomp profile that tightens further.
+    SeccompProfile,
+    /// Rules over code, commands and tool calls.
+    CodeRules,
+    /// Nothing is left when the sandbox ends.
+    Cleanup,
+}
+
+impl Control {
+    /// Every control, in the order reports list them.
+    pub fn all() -> Vec<Control> {
+        let mut all = vec![Control::Isolation];
+        all.extend(LIMITS.iter().map(|spec| Control::Limit(spec.limit)));
+        all.extend([
+            Control::HiddenHost,
+            Control::ReadPaths,
+            Control::WritePaths,
+            Control::HidePaths,
+            Control::Workspace,
+            Control::NetworkDeny,
+            Control::NetworkHosts,
+            Control::NetworkPublic,
+            Control::NetworkBlock,
+            Control::NetworkRequests,
+            Control::Secrets,
+            Control::Commands,
+            Control::Tools,
+            Control::Environment,
+            Control::SystemCalls,
+            Control::SeccompProfile,
+            Control::CodeRules,
+            Control::Cleanup,
+        ]);
+        all
+    }
+
+    /// The control's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Control::Isolation => "isolation",
+            Control::Limit(limit) => limit.spec().key,
+            Control::HiddenHost => "hidden_host",
+            Control::ReadPaths => "read_paths",
+            Control::WritePaths => "write_paths",
+            Control::HidePaths => "hide_paths",
+            Control::Workspace => "workspace",
+            Control::NetworkDeny => "network_deny",
+            Control::NetworkHosts => "network_hosts",
+            Control::NetworkPublic => "network_public",
+            Control::NetworkBlock => "network_block",
+            Control::NetworkRequests => "network_requests",
+            Control::Secrets => "secrets",
+            Control::Commands => "commands",
+            Control::Tools => "tools",
+            Control::Environment => "environment",
+            Control::SystemCalls => "system_calls",
+            Control::SeccompProfile => "seccomp_profile",
+            Control::CodeRules => "code_rules",
+            Control::Cleanup => "cleanup",
+        }
+    }
+
+    /// Whether an approximation by rlimits and a watchdog is a way to hold it. Permissions are
+    /// exact or refused.
+    pub fn may_be_approximate(self) -> bool {
+        matches!(self, Control::Limit(_))
+    }
+}
+
+impl Serialize for Control {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// One control that a policy asks for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Requirement {
+    /// What must be enforced.
+    pub control: Control,
+    /// The clause of the policy that asks.
+    pub clause: String,
+    /// What it asks for, in words.
+    pub asks: String,
+    /// The line, or the fixed rule.
+    pub basis: Basis,
+    /// Whether an approximation is refused.
+    pub exact: bool,
+}
+
+impl Policy {
+    /// Everything this policy asks a wall to enforce, in a fixed order.
+    pub fn requirements(&self) -> Vec<Requirement> {
+        let mut list = Requirements { exact_limits: self.limits.exact.value, found: Vec::new() };
+        let floor = format!("{} or stronger", self.isolation.value.as_str());
+        list.add(Control::Isolation, "isolation", floor, &self.isolation.basis);
+        for spec in &LIMITS {
+            if let Some(held) = self.limits.get(spec.limit) {
+                let amount = format!("{} {}", spec.unit.write(held.value), spec.unit.as_str());
+                let asks = format!("at most {}", amount.trim_end());
+                list.add(Control::Limit(spec.limit), &spec.path(), asks, &held.basis);
+            }
+        }
+        self.file_requirements(&mut list);
+        self.network_requirements(&mut list);
+        self.program_requirements(&mut list);
+        list.found
+    }
+
+    fn file_requirements(&self, list: &mut Requirements) {
+        list.always(Control::HiddenHost, "filesystem", "no other host file is visible");
+        for mount in &self.mounts {
+            let (control, clause) = match mount.access {
+                Access::Read => (Control::ReadPaths, "filesystem.read"),
+                Access::Write => (Control::WritePaths, "filesystem.write"),
+            };
+            let asks = format!("{} at {}", mount.host.display(), mount.guest);
+            list.add(control, clause, asks, &mount.basis);
+        }
+        for hide in &self.hide {
+            let asks = format!("nothing at {}", hide.value);
+            list.add(Control::HidePaths, "filesystem.hide", asks, &hide.basis);
+        }
+        let asks = match &self.workspace.value {
+            Workspace::Scratch => "an empty writable directory".to_owned(),
+            Workspace::Nothing => "no working directory".to_owned(),
+            Workspace::Host { host, mode } => match mode {
+                WorkspaceMode::Read => format!("{}, read-only", host.display()),
+                WorkspaceMode::Overlay => format!("{} below a private layer", host.display()),
+                WorkspaceMode::Write => format!("{}, writable", host.display()),
+            },
+        };
+        list.add(Control::Workspace, "filesystem.workspace", asks, &self.workspace.basis);
+    }
+
+    fn network_requirements(&self, list: &mut Requirements) {
+        list.always(Control::NetworkDeny, "network", "nothing leaves but through the gate");
+        for gate in self.gates.iter().map(|gate| &gate.network) {
+            if gate.default.value == NetworkDefault::Allow {
+                let asks = "any public host, on the ports of network_ports".to_owned();
+                let clause = "defaults.network_default";
+                list.add(Control::NetworkPublic, clause, asks, &gate.default.basis);
+            }
+            for entry in &gate.entries {
+                let asks = format!("{} on {}", entry.host, list_of(&entry.ports));
+                list.add(Control::NetworkHosts, "network_allowlist", asks, &entry.basis);
+                if entry.inspects_requests() {
+                    let asks = format!("requests to {}, one by one", entry.host);
+                    list.add(Control::NetworkRequests, "network_allowlist", asks, &entry.basis);
+                }
+            }
+        }
+        for blocked in &self.network_blocklist {
+            let asks = format!("never {}", blocked.value);
+            list.add(Control::NetworkBlock, "network_blocklist", asks, &blocked.basis);
+        }
+        for secret in &self.secrets {
+            let asks = format!("{} only on the way to its hosts", secret.name);
+            list.add(Control::Secrets, "secrets", asks, &secret.basis);
+        }
+    }
+
+    fn program_requirements(&self, list: &mut Requirements) {
+        if let Some(commands) = &self.commands {
+            let names: Vec<&str> = commands.value.iter().map(|name| name.value.as_str()).collect();
+            let asks = if names.is_empty() {
+                "nothing but the interpreter is started".to_owned()
+            } else {
+                format!("only {} are started", names.join(", "))
+            };
+            list.add(Control::Commands, "command_allowlist", asks, &commands.basis);
+        }
+        for tool in &self.tools {
+            let asks = format!("{} may be called", tool.value);
+            list.add(Control::Tools, "tool_allowlist", asks, &tool.basis);
+        }
+        list.always(
+            Control::Environment,
+            "environment",
+            "variables only from the policy and caller",
+        );
+        list.always(Control::SystemCalls, "seccomp", "the built-in list of system calls");
+        for profile in &self.seccomp {
+            let asks = format!("tightened by {}", profile.value.display());
+            list.add(Control::SeccompProfile, "seccomp", asks, &profile.basis);
+        }
+        for gate in &self.gates {
+            let ruled = !gate.code.rules.is_empty() || gate.code.default.basis.origin().is_some();
+            if ruled {
+                let asks = format!(
+                    "{} rules, then {}",
+                    gate.code.rules.len(),
+                    gate.code.default.value.as_str()
+                );
+                list.add(Control::CodeRules, "rules", asks, &gate.code.default.basis);
+            }
+        }
+        list.always(Control::Cleanup, "sandbox", "nothing is left when it ends");
+    }
+}
+
+struct Requirements {
+    exact_limits: bool,
+    found: Vec<Requirement>,
+}
+
+impl Requirements {
+    fn add(&mut self, control: Control, clause: &str, asks: String, basis: &Basis) {
+        let exact = !control.may_be_approximate() || self.exact_limits;
+        let clause = clause.to_owned();
+        self.found.push(Requirement { control, clause, asks, basis: basis.clone(), exact });
+    }
+
+    fn always(&mut self, control: Control, clause: &str, asks: &str) {
+        let basis = Basis::BuiltIn { rule: "asked of every wall" };
+        self.add(control, clause, asks.to_owned(), &basis);
+    }
+}
+
+fn list_of(ports: &[u16]) -> String {
+    let words: Vec<String> = ports.iter().map(u16::to_string).collect();
+    match words.as_slice() {
+        [] => "no port".to_owned(),
+        [port] => format!("port {port}"),
+        ports => format!("ports {}", ports.join(", ")),
+    }
+}

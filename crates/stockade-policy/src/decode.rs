@@ -1,0 +1,165 @@
+//! From a tree of YAML nodes to a checked policy.
+//!
+//! Every mistake is noted, so that one run shows them all; a policy comes out only when there
+//! is none.
+
+mod fields;
+mod files;
+mod gates;
+mod keys;
+mod limits;
+mod lists;
+mod network;
+mod rules;
+
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Place, PolicyErrors, Report};
+use crate::policy::{Isolation, Policy};
+use crate::source::{MAX_TEXT_BYTES, PolicyText, Sourced};
+use crate::tree::{self, Node};
+
+use fields::{Decoder, Table};
+
+#[cfg(test)]
+pub(crate) use keys::SECTIONS;
+
+/// Versions of the language that mean the same here.
+const VERSIONS: [&str; 4] = ["2", "2.0", "1", "1.0"];
+
+impl Policy {
+    /// Checks a policy text.
+    pub fn parse(text: &PolicyText) -> Result<Policy, PolicyErrors> {
+        let readable = match readable(text) {
+            Ok(readable) => readable,
+            Err((place, message, remedy)) => {
+                let mut report = Report::new(&text.name, "");
+                report.mistake(place, message, remedy);
+                return report.finish(None);
+            }
+        };
+        let mut report = Report::new(&text.name, readable);
+        let policy = tree::read(readable, &mut report).and_then(|root| {
+            let mut decoder = Decoder { report: &mut report, base: &text.base };
+            decoder.policy(&root)
+        });
+        report.finish(policy)
+    }
+
+    /// Checks a policy text that has no file, such as a preset.
+    pub fn parse_str(name: &str, text: &str, base: &Path) -> Result<Policy, PolicyErrors> {
+        let base = PathBuf::from(base);
+        Policy::parse(&PolicyText { name: name.to_owned(), bytes: text.as_bytes().to_vec(), base })
+    }
+}
+
+/// The bytes as text, unless they are too many or not text.
+fn readable(text: &PolicyText) -> Result<&str, (Place, String, &'static str)> {
+    if text.bytes.len() > MAX_TEXT_BYTES {
+        let message = format!("the policy is larger than {MAX_TEXT_BYTES} bytes");
+        return Err((Place::START, message, "split it, or check that this is the right file"));
+    }
+    let valid = match std::str::from_utf8(&text.bytes) {
+        Ok(valid) => valid,
+        Err(error) => {
+            let before = &text.bytes[..error.valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            let place = Place { line, column: 1, width: 1 };
+            return Err((place, "the policy is not UTF-8 text".to_owned(), "save it as UTF-8"));
+        }
+    };
+    let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
+    // A lone carriage return ends a line for YAML and for nobody's editor.
+    let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
+    if let Some((at, _)) = bare {
+        let line = 1 + valid[..at].matches('\n').count();
+        let place = Place { line, column: 1, width: 1 };
+        let message = "a carriage return without a line feed".to_owned();
+        return Err((place, message, "save the file with ordinary line ends"));
+    }
+    Ok(valid)
+}
+
+impl Decoder<'_, '_> {
+    fn policy(&mut self, root: &Node) -> Option<Policy> {
+        let table = self.table(root, "a policy", keys::POLICY)?;
+        self.version(&table);
+        let name = self.name_of(&table);
+        let description = table.get("description").and_then(|node| self.text(node, "description"));
+        let isolation = self.isolation(&table);
+        let limits = self.limits(&table);
+        let (mounts, hide, workspace) = self.files(&table);
+        let gates = self.gates(&table, &name);
+        let policy = Policy {
+            isolation,
+            limits,
+            mounts,
+            hide,
+            workspace,
+            gates,
+            network_blocklist: self.blocklist(&table),
+            secrets: self.secrets(&table),
+            tools: self.tools(&table),
+            commands: self.commands(&table),
+            environment: self.environment(&table),
+            seccomp: self.seccomp(&table),
+            description: description.unwrap_or_default(),
+            name,
+        };
+        self.foreign(&table);
+        Some(policy)
+    }
+
+    fn version(&mut self, table: &Table<'_>) {
+        let Some(node) = table.get("version") else { return };
+        let Some(text) = self.scalar(node, "version") else { return };
+        if !VERSIONS.contains(&text) {
+            let message = format!("version `{text}` of the policy language is not known here");
+            self.mistake(node.place, message, "write `version: \"2\"`; `1` and `1.0` load too");
+        }
+    }
+
+    fn name_of(&mut self, table: &Table<'_>) -> String {
+        let said = table.get("name").and_then(|node| {
+            let text = self.text(node, "name")?;
+            if text.is_empty() || text.chars().count() > 200 {
+                self.mistake(node.place, "a name has 1 to 200 characters", "choose another name");
+            }
+            Some(text)
+        });
+        said.unwrap_or_else(|| "unnamed".to_owned())
+    }
+
+    fn isolation(&mut self, table: &Table<'_>) -> Sourced<Isolation> {
+        let unsaid = Sourced::built_in(Isolation::Process, "the weakest floor when unsaid");
+        let Some(node) = table.get("isolation") else { return unsaid };
+        let words = Isolation::ALL.map(|floor| (floor.as_str(), floor));
+        match self.word(node, "isolation", &words) {
+            Some(floor) => self.sourced(floor, node),
+            None => unsaid,
+        }
+    }
+
+    /// Fields of a governance document that are not about a sandbox: accepted at their defaults,
+    /// refused otherwise, because nothing here would honour them.
+    fn foreign(&mut self, table: &Table<'_>) {
+        if let Some(node) = table.get("inherit")
+            && self.boolean(node, "inherit") == Some(false)
+        {
+            let message = "`inherit: false` is not enforced by a sandbox";
+            self.mistake(
+                node.place,
+                message,
+                "remove it: a policy here never inherits from folders",
+            );
+        }
+        if let Some(node) = table.get_said("scope") {
+            let message = "`scope` is not enforced by a sandbox";
+            self.mistake(
+                node.place,
+                message,
+                "remove it, and pass this policy only where it applies",
+            );
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `filesystem` and `sandbox_mounts`.
+
+use crate::paths::{Access, FilePathError, GuestPath, WORKSPACE, host_path};
+use crate::policy::{Mount, Workspace, WorkspaceMode};
+use crate::source::{Basis, Sourced};
+use crate::tree::{Kind, Node};
+
+use super::fields::{Decoder, Table};
+use super::keys;
+
+/// Mounts, hidden places and the workspace.
+type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>);
+
+/// What a workspace can be, as a policy writes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Host(WorkspaceMode),
+    Scratch,
+    Nothing,
+}
+
+impl Decoder<'_, '_> {
+    pub(super) fn files(&mut self, table: &Table<'_>) -> Files {
+        let section = self.section(table, "filesystem", keys::FILESYSTEM);
+        let mut mounts = Vec::new();
+        for (key, access) in [("read", Access::Read), ("write", Access::Write)] {
+            let what = format!("filesystem.{key}");
+            let items = section.get(key).and_then(|node| self.list(node, &what));
+            for item in items.unwrap_or_default() {
+                if let Some(mount) = self.mount(item, &what, access) {
+                    self.add_mount(&mut mounts, mount, item);
+                }
+            }
+        }
+        self.sandbox_mounts(table, &mut mounts);
+        // What is mounted where does not depend on the order in which it was said.
+        mounts.sort_by(|a, b| a.guest.cmp(&b.guest));
+        let hide = self.hide(&section, &mounts);
+        let workspace = self.workspace(&section);
+        (mounts, hide, workspace)
+    }
+
+    fn hide(&mut self, section: &Table<'_>, mounts: &[Mount]) -> Vec<Sourced<GuestPath>> {
+        let items = section.get("hide").and_then(|node| self.list(node, "filesystem.hide"));
+        let mut hidden: Vec<Sourced<GuestPath>> = Vec::new();
+        for item in items.unwrap_or_default() {
+            let Some(text) = self.text(item, "filesystem.hide") else { continue };
+            let Some(path) = self.path(GuestPath::parse_mount(&text), item) else { continue };
+            if mounts.iter().any(|mount| mount.guest == path) {
+                let message = format!("`{path}` is both mounted and hidden");
+                self.mistake(item.place, message, "keep one of the two");
+            } else if !hidden.iter().any(|hide| hide.value == path) {
+                hidden.push(self.sourced(path, item));
+            }
+        }
+        hidden.sort_by(|a, b| a.value.cmp(&b.value));
+        hidden
+    }
+
+    fn mount(&mut self, node: &Node, what: &str, access: Access) -> Option<Mount> {
+        let (host, guest) = if matches!(node.kind, Kind::Map(_)) {
+            let table = self.table(node, what, keys::MOUNT)?;
+            let host = self.required(&table, "host", what)?;
+            let guest = self.required(&table, "guest", what)?;
+            (host, guest)
+        } else {
+            (node, node)
+        };
+        let host_text = self.text(host, what)?;
+        let guest_text = self.text(guest, what)?;
+        if std::ptr::eq(host, guest) && !host_text.starts_with(['/', '~', '$']) {
+            let message = format!("`{host_text}` does not say where it stands inside");
+            let name = host_text.trim_start_matches("./").trim_end_matches('/');
+            let remedy = format!("write {{ host: {host_text}, guest: /{name} }}");
+            self.mistake(node.place, message, remedy);
+            return None;
+        }
+        let read = host_path(&host_text, self.base, access);
+        let host = self.path(read, host)?;
+        let guest = self.path(GuestPath::parse_mount(&guest_text), guest)?;
+        let basis = Basis::Line(self.report.origin(node.place));
+        Some(Mount { host, guest, access, basis })
+    }
+
+    fn sandbox_mounts(&mut self, table: &Table<'_>, mounts: &mut Vec<Mount>) {
+        let section = self.section(table, "sandbox_mounts", keys::SANDBOX_MOUNTS);
+        let places =
+            [("input_dir", "/input", Access::Read), ("output_dir", "/output", Access::Write)];
+        for (key, guest, access) in places {
+            let Some(node) = section.get_said(key) else { continue };
+            let what = format!("sandbox_mounts.{key}");
+            let Some(text) = self.text(node, &what) else { continue };
+            let read = host_path(&text, self.base, access);
+            let Some(host) = self.path(read, node) else { continue };
+            let Some(guest) = self.path(GuestPath::parse_mount(guest), node) else { continue };
+            let basis = Basis::Line(self.report.origin(node.place));
+            self.add_mount(mounts, Mount { host, guest, access, basis }, node);
+        }
+    }
+
+    fn add_mount(&mut self, mounts: &mut Vec<Mount>, mount: Mount, node: &Node) {
+        if mount.guest.as_str() == WORKSPACE {
+            let message = format!("`{WORKSPACE}` is the workspace, not an ordinary mount");
+            self.mistake(node.place, message, "use `filesystem.workspace` with `host` and `mode`");
+            return;
+        }
+        if mounts.contains(&mount) {
+            return;
+        }
+        if let Some(first) = mounts.iter().find(|other| other.guest == mount.guest) {
+            let line = first.basis.origin().map_or(0, |origin| origin.line);
+            let message = format!("`{}` is mounted twice; first on line {line}", mount.guest);
+            self.mistake(node.place, message, "keep one of the two, or choose another guest path");
+            return;
+        }
+        mounts.push(mount);
+    }
+
+    fn workspace(&mut self, section: &Table<'_>) -> Sourced<Workspace> {
+        let unsaid =
+            Sourced::built_in(Workspace::Scratch, "an empty directory of its own when unsaid");
+        let Some(node) = section.get("workspace") else { return unsaid };
+        match self.said_workspace(node) {
+            Some(workspace) => self.sourced(workspace, node),
+            None => unsaid,
+        }
+    }
+
+    fn said_workspace(&mut self, node: &Node) -> Option<Workspace> {
+        let table = self.table(node, "filesystem.workspace", keys::WORKSPACE)?;
+        let words = [
+            ("overlay", Mode::Host(WorkspaceMode::Overlay)),
+            ("read", Mode::Host(WorkspaceMode::Read)),
+            ("write", Mode::Host(WorkspaceMode::Write)),
+            ("scratch", Mode::Scratch),
+            ("nothing", Mode::Nothing),
+        ];
+        let mode = match table.get("mode") {
+            Some(node) => self.word(node, "filesystem.workspace.mode", &words)?,
+            None => Mode::Host(WorkspaceMode::Overlay),
+        };
+        let mode = match (mode, table.get("host")) {
+            (Mode::Host(mode), _) => mode,
+            (Mode::Scratch, None) => return Some(Workspace::Scratch),
+            (Mode::Nothing, None) => return Some(Workspace::Nothing),
+            (_, Some(host)) => {
+                let message = "this workspace mode has no host directory";
+                self.mistake(host.place, message, "remove `host`, or write `mode: overlay`");
+                return None;
+            }
+        };
+        let node = self.required(&table, "host", "filesystem.workspace")?;
+        let text = self.text(node, "filesystem.workspace.host")?;
+        let access = match mode {
+            WorkspaceMode::Write => Access::Write,
+            WorkspaceMode::Read | WorkspaceMode::Overlay => Access::Read,
+        };
+        let read = host_path(&text, self.base, access);
+        let host = self.path(read, node)?;
+        Some(Workspace::Host { host, mode })
+    }
+
+    pub(super) fn path<T>(&mut self, read: Result<T, FilePathError>, node: &Node) -> Option<T> {
+        match read {
+            Ok(path) => Some(path),
+            Err(error) => {
+                self.mistake(node.place, error.to_string(), error.remedy());
+                None
+            }
+        }
+    }
+
+    /// A key that must be there.
+    pub(super) fn required<'n>(
+        &mut self,
+        table: &Table<'n>,
+        key: &str,
+        what: &str,
+    ) -> Option<&'n Node> {
+        let found = table.get(key);
+        if found.is_none() {
+            let message = format!("{what} needs `{key}`");
+            self.mistake(table.place, message, format!("add `{key}: …`"));
+        }
+        found
+    }
+}

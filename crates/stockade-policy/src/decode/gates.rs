@@ -1,0 +1,85 @@
+//! The clauses that are judged per act: the policy's own, and those under `also`.
+
+use crate::policy::{Gate, NetworkDefault, NetworkGate};
+use crate::rules::{Action, CodeGate};
+use crate::source::Sourced;
+use crate::tree::Node;
+
+use super::fields::{Decoder, Table};
+use super::keys;
+
+/// Most policies that can be combined into one.
+const MAX_GATES: usize = 16;
+
+/// Where the parts of a gate stand in its mapping.
+struct Parts<'n> {
+    action: Option<&'n Node>,
+    network_default: Option<&'n Node>,
+}
+
+impl Decoder<'_, '_> {
+    pub(super) fn gates(&mut self, table: &Table<'_>, name: &str) -> Vec<Gate> {
+        let defaults = self.silent_section(table, "defaults");
+        let parts = Parts {
+            action: defaults.get("action"),
+            network_default: defaults.get("network_default"),
+        };
+        let mut gates = vec![self.gate(table, &parts, name.to_owned())];
+        let also = table.get("also").and_then(|node| self.list(node, "also"));
+        for node in also.unwrap_or_default() {
+            if gates.len() >= MAX_GATES {
+                let message = format!("more than {MAX_GATES} policies combined");
+                self.mistake(node.place, message, "merge some of them by hand");
+                break;
+            }
+            let Some(table) = self.table(node, "also[]", keys::ALSO) else { continue };
+            let parts = Parts {
+                action: table.get("action"),
+                network_default: table.get("network_default"),
+            };
+            let name = table.get("name").and_then(|node| self.text(node, "also[].name"));
+            gates.push(self.gate(&table, &parts, name.unwrap_or_else(|| "unnamed".to_owned())));
+        }
+        gates
+    }
+
+    /// A section whose mistakes were noted when it was read first.
+    fn silent_section<'n>(&self, table: &Table<'n>, key: &str) -> Table<'n> {
+        match table.get(key).map(|node| (&node.kind, node.place)) {
+            Some((crate::tree::Kind::Map(entries), place)) => Table::of(entries, place),
+            _ => Table::empty(table.place),
+        }
+    }
+
+    fn gate(&mut self, table: &Table<'_>, parts: &Parts<'_>, name: String) -> Gate {
+        let rules = self.rules(table);
+        let unsaid = if rules.is_empty() {
+            Sourced::built_in(Action::Allow, "code runs when a policy has no rules")
+        } else {
+            Sourced::built_in(Action::Deny, "what no rule matches is denied once there are rules")
+        };
+        let actions = Action::ALL.map(|action| (action.as_str(), action));
+        let said = parts.action.and_then(|node| {
+            self.word(node, "the default action", &actions).map(|action| self.sourced(action, node))
+        });
+        let code = CodeGate { default: said.unwrap_or(unsaid), rules };
+        Gate { name, code, network: self.network(table, parts.network_default) }
+    }
+
+    fn network(&mut self, table: &Table<'_>, default: Option<&Node>) -> NetworkGate {
+        let words = [NetworkDefault::Deny, NetworkDefault::Allow].map(|word| (word.as_str(), word));
+        let said = default.and_then(|node| {
+            self.word(node, "network_default", &words).map(|word| self.sourced(word, node))
+        });
+        let unsaid = Sourced::built_in(NetworkDefault::Deny, "everything unsaid is denied");
+        let ports = match table.get("network_ports") {
+            Some(node) => {
+                let ports = self.ports(node, "network_ports").unwrap_or_default();
+                self.sourced(ports, node)
+            }
+            None => Sourced::built_in(vec![80, 443], "ports 80 and 443 when unsaid"),
+        };
+        let entries = self.allowlist(table, &ports.value);
+        NetworkGate { default: said.unwrap_or(unsaid), ports, entries }
+    }
+}

@@ -1,0 +1,204 @@
+//! `secrets`, `tool_allowlist`, `command_allowlist`, `environment` and `seccomp`.
+
+use std::path::PathBuf;
+
+use crate::commands::check_command_name;
+use crate::paths::{Access, host_path};
+use crate::pattern::HostPattern;
+use crate::policy::{Secret, SecretSource, Variable};
+use crate::source::{Basis, Sourced};
+use crate::tree::{Kind, Node};
+use crate::variables::{check_name, check_variable};
+
+use super::fields::{Decoder, Table};
+use super::keys;
+
+/// The longest value of an environment variable, in bytes.
+const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+
+/// Headers that frame or route a request; a secret in one of them would change its meaning.
+const FRAMING_HEADERS: [&str; 8] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+];
+
+impl Decoder<'_, '_> {
+    pub(super) fn secrets(&mut self, table: &Table<'_>) -> Vec<Secret> {
+        let items = table.get("secrets").and_then(|node| self.list(node, "secrets"));
+        let mut secrets: Vec<Secret> = Vec::new();
+        for item in items.unwrap_or_default() {
+            let Some(secret) = self.secret(item) else { continue };
+            if secrets.iter().any(|other| other.name == secret.name) {
+                let message = format!("the secret `{}` is said twice", secret.name);
+                self.mistake(item.place, message, "keep one of the two, or rename one");
+                continue;
+            }
+            secrets.push(secret);
+        }
+        secrets
+    }
+
+    fn secret(&mut self, node: &Node) -> Option<Secret> {
+        let what = "a secret";
+        let table = self.table(node, what, keys::SECRET)?;
+        let name_node = self.required(&table, "name", what)?;
+        let name = self.text(name_node, "secrets[].name")?;
+        if let Err(error) = check_name(&name) {
+            self.mistake(name_node.place, error.to_string(), error.remedy());
+            return None;
+        }
+        let from = self.required(&table, "from", what)?;
+        let from = self.secret_source(from)?;
+        let hosts_node = self.required(&table, "hosts", what)?;
+        let mut hosts = Vec::new();
+        for item in self.list(hosts_node, "secrets[].hosts")? {
+            let text = self.text(item, "a host")?;
+            hosts.push(self.pattern(HostPattern::parse_allowed(&text), item)?);
+        }
+        if hosts.is_empty() {
+            self.mistake(
+                hosts_node.place,
+                "a secret without hosts is never sent",
+                "name the hosts that get it",
+            );
+            return None;
+        }
+        let header = self.header(&table)?;
+        let format = self.format(&table)?;
+        let basis = Basis::Line(self.report.origin(node.place));
+        Some(Secret { name, from, hosts, header, format, basis })
+    }
+
+    fn secret_source(&mut self, node: &Node) -> Option<SecretSource> {
+        let text = self.text(node, "secrets[].from")?;
+        match text.split_once(':') {
+            Some(("env", name)) if check_name(name).is_ok() => {
+                Some(SecretSource::Environment(name.to_owned()))
+            }
+            Some(("file", path)) => {
+                let read = host_path(path, self.base, Access::Read);
+                self.path(read, node).map(SecretSource::File)
+            }
+            _ => {
+                let message = format!("`{text}` does not say where the secret is kept");
+                self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
+                None
+            }
+        }
+    }
+
+    fn header(&mut self, table: &Table<'_>) -> Option<String> {
+        let Some(node) = table.get("header") else { return Some("Authorization".to_owned()) };
+        let text = self.text(node, "secrets[].header")?;
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let framing = FRAMING_HEADERS.contains(&text.to_ascii_lowercase().as_str());
+        if text.is_empty() || text.len() > 128 || !text.bytes().all(token) || framing {
+            let message = format!("`{text}` is not a header that can carry a secret");
+            self.mistake(
+                node.place,
+                message,
+                "write a header such as `Authorization` or `X-Api-Key`",
+            );
+            return None;
+        }
+        Some(text)
+    }
+
+    fn format(&mut self, table: &Table<'_>) -> Option<String> {
+        let Some(node) = table.get("format") else { return Some("{}".to_owned()) };
+        let text = self.text(node, "secrets[].format")?;
+        let plain =
+            text.len() <= 256 && text.chars().all(|c| c.is_ascii() && !c.is_ascii_control());
+        if !plain || text.matches("{}").count() != 1 {
+            let message =
+                "a format has exactly one `{}`, where the secret goes, and plain text around it";
+            self.mistake(node.place, message, "write a format such as \"Bearer {}\"");
+            return None;
+        }
+        Some(text)
+    }
+
+    pub(super) fn tools(&mut self, table: &Table<'_>) -> Vec<Sourced<String>> {
+        let items = table.get("tool_allowlist").and_then(|node| self.list(node, "tool_allowlist"));
+        let mut tools: Vec<Sourced<String>> = Vec::new();
+        for item in items.unwrap_or_default() {
+            let Some(text) = self.text(item, "a tool") else { continue };
+            let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
+            let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if !first || text.len() > 128 || !text.bytes().all(inner) {
+                let message = format!("`{text}` is not the name of a tool");
+                self.mistake(
+                    item.place,
+                    message,
+                    "name each tool in full: letters, digits, `_ . : / -`",
+                );
+                continue;
+            }
+            if !tools.iter().any(|tool| tool.value == text) {
+                tools.push(self.sourced(text, item));
+            }
+        }
+        tools
+    }
+
+    pub(super) fn commands(&mut self, table: &Table<'_>) -> Option<Sourced<Vec<Sourced<String>>>> {
+        let node = table.get("command_allowlist")?;
+        let mut commands: Vec<Sourced<String>> = Vec::new();
+        for item in self.list(node, "command_allowlist").unwrap_or_default() {
+            let Some(text) = self.text(item, "a command") else { continue };
+            match check_command_name(&text) {
+                Ok(()) if commands.iter().any(|command| command.value == text) => {}
+                Ok(()) => commands.push(self.sourced(text, item)),
+                Err(error) => self.mistake(item.place, error.to_string(), error.remedy()),
+            }
+        }
+        Some(self.sourced(commands, node))
+    }
+
+    pub(super) fn environment(&mut self, table: &Table<'_>) -> Vec<Variable> {
+        let entries = table.get("environment").and_then(|node| self.map(node, "environment"));
+        let mut variables = Vec::new();
+        for entry in entries.unwrap_or_default() {
+            if let Err(error) = check_variable(&entry.key) {
+                self.mistake(entry.key_place, error.to_string(), error.remedy());
+                continue;
+            }
+            let what = format!("environment.{}", entry.key);
+            let Some(value) = self.text(&entry.value, &what) else { continue };
+            if value.contains('\0') || value.len() > MAX_VARIABLE_BYTES {
+                let message =
+                    format!("{what} has a zero byte or more than {MAX_VARIABLE_BYTES} bytes");
+                self.mistake(entry.value.place, message, "pass large values as a file");
+                continue;
+            }
+            let basis = Basis::Line(self.report.origin(entry.key_place));
+            variables.push(Variable { name: entry.key.clone(), value, basis });
+        }
+        variables.sort_by(|a, b| a.name.cmp(&b.name));
+        variables
+    }
+
+    pub(super) fn seccomp(&mut self, table: &Table<'_>) -> Vec<Sourced<PathBuf>> {
+        let Some(node) = table.get("seccomp") else { return Vec::new() };
+        let items = match &node.kind {
+            Kind::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        let mut profiles: Vec<Sourced<PathBuf>> = Vec::new();
+        for item in items {
+            let Some(text) = self.text(item, "seccomp") else { continue };
+            let read = host_path(&text, self.base, Access::Read);
+            let Some(path) = self.path(read, item) else { continue };
+            if !profiles.iter().any(|profile| profile.value == path) {
+                profiles.push(self.sourced(path, item));
+            }
+        }
+        profiles
+    }
+}

@@ -1,0 +1,212 @@
+//! `rules`.
+
+use serde_json::Value;
+
+use crate::moment::{TimeCondition, TimeOfDay, Zone};
+use crate::rules::{Action, Condition, Operator, Rule};
+use crate::source::Basis;
+use crate::tree::Node;
+
+use super::fields::{Decoder, Table, describe};
+use super::keys;
+
+/// Most rules in one policy.
+const MAX_RULES: usize = 1000;
+
+/// The kinds of dynamic condition, the ones nothing here can hold included.
+#[derive(Clone, Copy)]
+enum Dynamic {
+    Window,
+    Days,
+    Budget,
+}
+
+impl Decoder<'_, '_> {
+    /// The rules in the order they are tried.
+    pub(super) fn rules(&mut self, table: &Table<'_>) -> Vec<Rule> {
+        let Some(node) = table.get("rules") else { return Vec::new() };
+        let items = self.list(node, "rules").unwrap_or_default();
+        if items.len() > MAX_RULES {
+            let message = format!("more than {MAX_RULES} rules");
+            self.mistake(node.place, message, "merge rules with `in` or `matches`");
+            return Vec::new();
+        }
+        let mut rules: Vec<Rule> = items.iter().filter_map(|item| self.rule(item)).collect();
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        rules
+    }
+
+    fn rule(&mut self, node: &Node) -> Option<Rule> {
+        let table = self.table(node, "a rule", keys::RULE)?;
+        let name = self
+            .required(&table, "name", "a rule")
+            .and_then(|node| self.text(node, "rules[].name"));
+        let condition = self.required(&table, "condition", "a rule");
+        let condition = condition.and_then(|node| self.condition(node));
+        let actions = Action::ALL.map(|action| (action.as_str(), action));
+        let action = self.required(&table, "action", "a rule");
+        let action = action.and_then(|node| self.word(node, "rules[].action", &actions));
+        let priority = match table.get("priority") {
+            Some(node) => self.priority(node)?,
+            None => 0,
+        };
+        let message = table.get("message").and_then(|node| self.text(node, "rules[].message"));
+        let time = match table.get_said("dynamic_condition") {
+            Some(node) => Some(self.time(node)?),
+            None => None,
+        };
+        if let Some(node) = table.get("override")
+            && self.boolean(node, "rules[].override") == Some(true)
+        {
+            let message = "`override: true` is not enforced by a sandbox";
+            self.mistake(
+                node.place,
+                message,
+                "remove it: policies combine to the stricter, none replaces another",
+            );
+        }
+        let basis = Basis::Line(self.report.origin(node.place));
+        Some(Rule {
+            name: name?,
+            condition: condition?,
+            time,
+            action: action?,
+            priority,
+            message: message.unwrap_or_default(),
+            basis,
+        })
+    }
+
+    fn condition(&mut self, node: &Node) -> Option<Condition> {
+        let table = self.table(node, "a condition", keys::CONDITION)?;
+        let field = self.required(&table, "field", "a condition")?;
+        let field_text = self.text(field, "condition.field")?;
+        if field_text.is_empty() {
+            self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
+            return None;
+        }
+        let operators = Operator::ALL.map(|operator| (operator.as_str(), operator));
+        let operator = self.required(&table, "operator", "a condition")?;
+        let operator = self.word(operator, "condition.operator", &operators)?;
+        let value_node = self.required(&table, "value", "a condition")?;
+        let value = self.value(value_node)?;
+        match Condition::new(field_text, operator, value) {
+            Ok(condition) => Some(condition),
+            Err(error) => {
+                self.mistake(value_node.place, error.to_string(), error.remedy());
+                None
+            }
+        }
+    }
+
+    fn priority(&mut self, node: &Node) -> Option<i64> {
+        match self.value(node)? {
+            Value::Number(number) if number.is_i64() => number.as_i64(),
+            _ => {
+                let message =
+                    format!("rules[].priority must be a whole number, not {}", describe(node));
+                self.mistake(node.place, message, "write digits; higher is tried first");
+                None
+            }
+        }
+    }
+
+    fn time(&mut self, node: &Node) -> Option<TimeCondition> {
+        let what = "dynamic_condition";
+        let table = self.table(node, what, keys::DYNAMIC_CONDITION)?;
+        let words = [
+            ("time_window", Dynamic::Window),
+            ("day_of_week", Dynamic::Days),
+            ("token_count_per_window", Dynamic::Budget),
+            ("cost_per_window", Dynamic::Budget),
+        ];
+        let kind_node = self.required(&table, "type", what)?;
+        let kind = self.word(kind_node, "dynamic_condition.type", &words)?;
+        let days = match table.get_said("days_of_week") {
+            Some(node) => self.days(node)?,
+            None => Vec::new(),
+        };
+        let zone = match table.get_said("timezone") {
+            Some(node) => self.zone(node)?,
+            None => Zone::utc(),
+        };
+        let window = match kind {
+            Dynamic::Budget => {
+                let message = format!("{} is not enforced by a sandbox", describe(kind_node));
+                self.mistake(
+                    kind_node.place,
+                    message,
+                    "remove it, and hold it where the model is called",
+                );
+                return None;
+            }
+            Dynamic::Days if days.is_empty() => {
+                self.mistake(
+                    node.place,
+                    "day_of_week needs `days_of_week`",
+                    "add `days_of_week: [1, 2]`",
+                );
+                return None;
+            }
+            Dynamic::Days => None,
+            Dynamic::Window => {
+                let start = self.time_of_day(&table, "start_time");
+                let end = self.time_of_day(&table, "end_time");
+                Some((start?, end?))
+            }
+        };
+        for key in ["window", "limit"] {
+            if let Some(node) = table.get_said(key) {
+                let message = format!("`{key}` has no meaning for a time or a day");
+                self.mistake(node.place, message, "remove it");
+            }
+        }
+        Some(TimeCondition { window, days, zone })
+    }
+
+    fn days(&mut self, node: &Node) -> Option<Vec<u8>> {
+        let mut days = Vec::new();
+        for item in self.list(node, "days_of_week")? {
+            match self.number(item, "a weekday", 1)? {
+                day @ 1..=7 => days.push(u8::try_from(day).expect("a weekday is at most 7")),
+                _ => self.mistake(
+                    item.place,
+                    "a weekday is 1 (Monday) to 7 (Sunday)",
+                    "write 1 to 7",
+                ),
+            }
+        }
+        days.sort_unstable();
+        days.dedup();
+        Some(days)
+    }
+
+    fn zone(&mut self, node: &Node) -> Option<Zone> {
+        let text = self.text(node, "timezone")?;
+        let zone = Zone::parse(&text);
+        if zone.is_none() {
+            let message = format!("`{text}` is not a time zone");
+            self.mistake(
+                node.place,
+                message,
+                "write an IANA name such as `Europe/Berlin`, or `UTC`",
+            );
+        }
+        zone
+    }
+
+    fn time_of_day(&mut self, table: &Table<'_>, key: &str) -> Option<TimeOfDay> {
+        let node = self.required(table, key, "time_window")?;
+        let text = self.scalar(node, key)?;
+        let time = TimeOfDay::parse(text);
+        if time.is_none() {
+            let message = format!("{key} cannot be `{text}`");
+            self.mistake(
+                node.place,
+                message,
+                "write hours and minutes in quotes, such as \"09:00\"",
+            );
+        }
+        time
+    }
+}

@@ -1,0 +1,195 @@
+//! What is wrong with a policy text, where, and what to write instead.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::source::{Origin, Printable, is_harmless};
+
+/// The most diagnostics one text is given: past that a person fixes the first ones anyway.
+const MAX_DIAGNOSTICS: usize = 50;
+
+/// The widest part of a source line that is shown, in characters.
+const MAX_SHOWN: usize = 100;
+
+/// One mistake in a policy text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// The name of the text.
+    pub file: String,
+    /// Line, counted from one.
+    pub line: usize,
+    /// Column in characters, counted from one.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// The source line, shortened around the column, control characters escaped.
+    pub source: String,
+    /// The marker under the source line: spaces, then carets.
+    pub marker: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Diagnostic { line, column, message, remedy, source, marker, .. } = self;
+        let margin = " ".repeat(line.to_string().len());
+        writeln!(f, "{}:{line}:{column}: {message}", Printable(&self.file))?;
+        writeln!(f, "{margin} |")?;
+        writeln!(f, "{line} | {source}")?;
+        writeln!(f, "{margin} | {marker}")?;
+        write!(f, "{margin} = {remedy}")
+    }
+}
+
+/// Why a policy text was refused: at least one diagnostic, in the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.render())]
+pub struct PolicyErrors {
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl PolicyErrors {
+    /// The mistakes, first to last.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    fn render(&self) -> String {
+        let parts: Vec<String> = self.diagnostics.iter().map(Diagnostic::to_string).collect();
+        parts.join("\n\n")
+    }
+}
+
+/// A place in the text being checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) width: usize,
+}
+
+impl Place {
+    pub(crate) const START: Place = Place { line: 1, column: 1, width: 1 };
+}
+
+/// Collects what is wrong with one text.
+pub(crate) struct Report<'t> {
+    file: Arc<str>,
+    lines: Vec<&'t str>,
+    found: Vec<Diagnostic>,
+}
+
+impl<'t> Report<'t> {
+    pub(crate) fn new(file: &str, text: &'t str) -> Report<'t> {
+        Report { file: file.into(), lines: text.lines().collect(), found: Vec::new() }
+    }
+
+    /// Notes a mistake; beyond the most that are kept it is counted out silently, because the
+    /// text is refused already.
+    pub(crate) fn mistake(
+        &mut self,
+        place: Place,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        if self.found.len() >= MAX_DIAGNOSTICS {
+            return;
+        }
+        let (source, marker) = excerpt(self.line(place.line), place);
+        self.found.push(Diagnostic {
+            file: self.file.to_string(),
+            line: place.line,
+            column: place.column,
+            message: Printable(&message.into()).to_string(),
+            remedy: Printable(&remedy.into()).to_string(),
+            source,
+            marker,
+        });
+    }
+
+    pub(crate) fn has_mistakes(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    pub(crate) fn origin(&self, place: Place) -> Origin {
+        let line = self.line(place.line).trim();
+        let short: String = line.chars().take(MAX_SHOWN).collect();
+        Origin {
+            file: self.file.clone(),
+            line: place.line,
+            column: place.column,
+            text: Printable(&short).to_string().into(),
+        }
+    }
+
+    pub(crate) fn line(&self, number: usize) -> &'t str {
+        number.checked_sub(1).and_then(|index| self.lines.get(index)).copied().unwrap_or("")
+    }
+
+    /// Ends the check.
+    pub(crate) fn finish<T>(mut self, value: Option<T>) -> Result<T, PolicyErrors> {
+        match value {
+            Some(value) if self.found.is_empty() => Ok(value),
+            _ => {
+                self.found.sort_by_key(|found| (found.line, found.column));
+                Err(PolicyErrors { diagnostics: self.found })
+            }
+        }
+    }
+}
+
+/// The part of a line around a place, and the carets under it. Both have one column per
+/// character, so that the carets stand under what they mean.
+fn excerpt(line: &str, place: Place) -> (String, String) {
+    let shown: Vec<char> = line.chars().map(shown_as).collect();
+    let start = place.column.saturating_sub(1).min(shown.len());
+    let from = if shown.len() <= MAX_SHOWN { 0 } else { start.saturating_sub(MAX_SHOWN / 2) };
+    let to = shown.len().min(from + MAX_SHOWN);
+    let source: String = shown[from..to].iter().collect();
+    let carets = place.width.clamp(1, to.saturating_sub(start).max(1));
+    (source, format!("{}{}", " ".repeat(start - from), "^".repeat(carets)))
+}
+
+/// A stand-in of one column for what would move the line.
+fn shown_as(character: char) -> char {
+    match character {
+        '\t' => '→',
+        c if is_harmless(c) => c,
+        _ => '\u{fffd}',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caret_stands_under_the_word_it_means() {
+        let mut report = Report::new("p.yaml", "name: x\n  pids: -1\n");
+        report.mistake(Place { line: 2, column: 9, width: 2 }, "bad", "write 1");
+        let error = report.finish::<()>(None).unwrap_err();
+        let text = "p.yaml:2:9: bad\n  |\n2 |   pids: -1\n  |         ^^\n  = write 1";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_caret() {
+        let line = format!("{}here{}", "x".repeat(5000), "y".repeat(5000));
+        let (source, marker) = excerpt(&line, Place { line: 1, column: 5001, width: 4 });
+        assert_eq!(source.chars().count(), MAX_SHOWN);
+        let column = marker.find('^').unwrap();
+        assert_eq!(&source[column..column + 4], "here");
+    }
+
+    #[test]
+    fn terminal_escapes_in_the_text_are_not_repeated() {
+        let mut report = Report::new("p\u{1b}]0;x", "a: \u{1b}[31mred");
+        report.mistake(Place { line: 1, column: 1, width: 1 }, "bad \u{1b}[2J", "no \u{7}");
+        let text = report.finish::<()>(None).unwrap_err().to_string();
+        assert!(text.chars().all(|c| c == '\n' || is_harmless(c)), "{text:?}");
+    }
+}

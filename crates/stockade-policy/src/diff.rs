@@ -1,0 +1,98 @@
+//! What one policy allows that another does not.
+//!
+//! The answer errs on one side only: it may name something that cannot be used, never leave out
+//! something that can.
+
+mod files;
+mod network;
+
+use serde::Serialize;
+
+use crate::control::Control;
+use crate::limits::LIMITS;
+use crate::policy::Policy;
+
+/// One thing that the second policy allows and the first does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Widening {
+    /// The control it concerns.
+    pub control: Control,
+    /// What is allowed now, in words.
+    pub allows: String,
+}
+
+impl Policy {
+    /// What `self` allows that `base` does not. Empty means that `self` is at most as wide.
+    pub fn widenings(&self, base: &Policy) -> Vec<Widening> {
+        let mut found = Vec::new();
+        if self.isolation.value < base.isolation.value {
+            let (new, old) = (self.isolation.value.as_str(), base.isolation.value.as_str());
+            add(&mut found, Control::Isolation, format!("a {new} wall instead of {old}"));
+        }
+        self.wider_limits(base, &mut found);
+        files::compare(base, self, &mut found);
+        network::compare(base, self, &mut found);
+        self.wider_programs(base, &mut found);
+        found
+    }
+
+    fn wider_limits(&self, base: &Policy, found: &mut Vec<Widening>) {
+        for spec in &LIMITS {
+            let control = Control::Limit(spec.limit);
+            let words = |held| format!("{} {}", spec.unit.write(held), spec.unit.as_str());
+            match (base.limits.value(spec.limit), self.limits.value(spec.limit)) {
+                (Some(old), Some(new)) if new > old => {
+                    let allows = format!("{}, up from {}", words(new).trim_end(), words(old));
+                    add(found, control, allows.trim_end().to_owned());
+                }
+                (Some(old), None) => {
+                    add(found, control, format!("no limit, up from {}", words(old).trim_end()));
+                }
+                _ => {}
+            }
+        }
+        if base.limits.exact.value && !self.limits.exact.value {
+            add(found, Control::Isolation, "approximate limits (limits.exact is off)".to_owned());
+        }
+    }
+
+    fn wider_programs(&self, base: &Policy, found: &mut Vec<Widening>) {
+        for tool in self.tools.iter().filter(|tool| !base.tools.contains(tool)) {
+            add(found, Control::Tools, format!("calling {}", tool.value));
+        }
+        match (&base.commands, &self.commands) {
+            (Some(_), None) => add(found, Control::Commands, "starting any executable".to_owned()),
+            (Some(old), Some(new)) => {
+                for entry in new.value.iter().filter(|entry| !old.value.contains(entry)) {
+                    add(found, Control::Commands, format!("starting {}", entry.value));
+                }
+            }
+            (None, _) => {}
+        }
+        for variable in self.environment.iter().filter(|one| !base.environment.contains(one)) {
+            add(found, Control::Environment, format!("the variable {}", variable.name));
+        }
+        for profile in base.seccomp.iter().filter(|one| !self.seccomp.contains(one)) {
+            let allows = format!("system calls that {} denies", profile.value.display());
+            add(found, Control::SeccompProfile, allows);
+        }
+        for gate in &base.gates {
+            let harmless = gate.code.rules.is_empty() && gate.code.default.value.runs();
+            let implied = self.gates.iter().any(|own| {
+                let denies_all = own.code.rules.is_empty() && !own.code.default.value.runs();
+                own.code == gate.code || denies_all
+            });
+            if !harmless && !implied {
+                let allows = format!("code that the rules of `{}` may deny", gate.name);
+                add(found, Control::CodeRules, allows);
+            }
+        }
+    }
+}
+
+pub(super) fn add(found: &mut Vec<Widening>, control: Control, allows: String) {
+    let widening = Widening { control, allows };
+    if !found.contains(&widening) {
+        found.push(widening);
+    }
+}

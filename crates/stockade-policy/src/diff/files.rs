@@ -1,0 +1,91 @@
+//! Files.
+
+use std::path::PathBuf;
+
+use crate::control::Control;
+use crate::paths::{Access, GuestPath, WORKSPACE};
+use crate::policy::{Policy, Workspace, WorkspaceMode};
+
+use super::{Widening, add};
+
+/// What stands at a place inside.
+#[derive(PartialEq, Eq)]
+enum Content {
+    /// Something of the sandbox's own.
+    Own,
+    /// A host file or directory; `changes` tells whether writing reaches the host.
+    Host { path: PathBuf, changes: bool },
+}
+
+/// A decision about a path depends only on the deepest place either policy names at or above it,
+/// so looking at every such place finds every difference.
+pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
+    for place in places(base).into_iter().chain(places(new)) {
+        for access in [Access::Read, Access::Write] {
+            let allowed = new.judge_path(&place, access);
+            if !allowed.allows() {
+                continue;
+            }
+            let before = base.judge_path(&place, access).allows();
+            let (old, now) = (content(base, &place), content(new, &place));
+            let reach = match &now {
+                Content::Own => String::new(),
+                Content::Host { path, .. } => format!(" (the host's {})", path.display()),
+            };
+            let same = match (&old, &now) {
+                (_, Content::Own) => true,
+                (Content::Own, Content::Host { .. }) => false,
+                (Content::Host { path: a, changes: x }, Content::Host { path: b, changes: y }) => {
+                    a == b && (access == Access::Read || *x || !*y)
+                }
+            };
+            if !before || !same {
+                let verb = access.as_str();
+                add(found, allowed.control, format!("{verb} below {place}{reach}"));
+            }
+        }
+    }
+    for secret in &new.secrets {
+        let known = base.secrets.iter().any(|old| {
+            let covered = |host| old.hosts.iter().any(|pattern| pattern.covers(host));
+            old.name == secret.name
+                && old.from == secret.from
+                && old.header == secret.header
+                && old.format == secret.format
+                && secret.hosts.iter().all(covered)
+        });
+        if !known {
+            let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
+            let allows = format!("sending the secret {} to {}", secret.name, hosts.join(", "));
+            add(found, Control::Secrets, allows);
+        }
+    }
+}
+
+fn places(policy: &Policy) -> Vec<GuestPath> {
+    let workspace = GuestPath::parse(WORKSPACE).into_iter();
+    let mounts = policy.mounts.iter().map(|mount| mount.guest.clone());
+    let hidden = policy.hide.iter().map(|hide| hide.value.clone());
+    workspace.chain(mounts).chain(hidden).collect()
+}
+
+fn content(policy: &Policy, place: &GuestPath) -> Content {
+    let at = policy.mounts.iter().filter(|mount| place.below(&mount.guest).is_some());
+    let deepest = at.max_by_key(|mount| mount.guest.as_str().len());
+    if let Some(mount) = deepest {
+        let rest = place.below(&mount.guest).unwrap_or("");
+        return host(&mount.host, rest, mount.access == Access::Write);
+    }
+    match (&policy.workspace.value, GuestPath::parse(WORKSPACE)) {
+        (Workspace::Host { host: directory, mode }, Ok(root)) => match place.below(&root) {
+            Some(rest) => host(directory, rest, *mode == WorkspaceMode::Write),
+            None => Content::Own,
+        },
+        _ => Content::Own,
+    }
+}
+
+fn host(directory: &std::path::Path, rest: &str, changes: bool) -> Content {
+    let path = if rest.is_empty() { directory.to_path_buf() } else { directory.join(rest) };
+    Content::Host { path, changes }
+}

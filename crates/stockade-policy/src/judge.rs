@@ -1,0 +1,5 @@
+//! Decisions: pure functions that every gate asks.
+
+mod code;
+mod network;
+mod path;

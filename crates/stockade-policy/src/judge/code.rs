@@ -1,0 +1,211 @@
+//! Code, commands and tool calls.
+
+use crate::commands::entry_matches;
+use crate::context::{Act, Context, Facts};
+use crate::control::Control;
+use crate::policy::{Gate, Policy};
+use crate::rules::{Action, Rule};
+use crate::source::{Basis, Printable};
+use crate::verdict::{Effect, Verdict};
+
+/// What happens to an act that no rule of a gate matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unmatched {
+    /// The gate's default action.
+    Default,
+    /// It passes: a list has allowed it already.
+    Passes,
+}
+
+impl Policy {
+    /// Judges code before it runs.
+    pub fn judge_code(&self, code: &str, language: &str, context: &Context) -> Verdict {
+        let target = format!("{language} code of {} bytes", code.len());
+        self.judge_rules(Act::Code { code, language }, target, Unmatched::Default, context)
+    }
+
+    /// Judges a command before it starts: the allowlist first, then the rules.
+    pub fn judge_command(&self, argv: &[String], context: &Context) -> Verdict {
+        let target = Printable(&argv.join(" ")).to_string();
+        let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
+            return Verdict {
+                effect: Effect::Deny,
+                control: Control::Commands,
+                target,
+                basis: Basis::BuiltIn { rule: "a command names a program" },
+                why: "there is no program to start".to_owned(),
+                change: "name one".to_owned(),
+            };
+        };
+        if let Some(list) = &self.commands {
+            let listed = list.value.iter().any(|entry| entry_matches(&entry.value, program));
+            if !listed {
+                let name = Printable(program).to_string();
+                return Verdict {
+                    effect: Effect::Deny,
+                    control: Control::Commands,
+                    target,
+                    basis: list.basis.clone(),
+                    why: format!("command_allowlist does not name `{name}`"),
+                    change: format!("add `{name}` to command_allowlist"),
+                };
+            }
+        }
+        self.judge_rules(Act::Command { argv }, target, Unmatched::Default, context)
+    }
+
+    /// Judges a tool call: the allowlist first, then the rules.
+    pub fn judge_tool(&self, name: &str, context: &Context) -> Verdict {
+        let target = Printable(name).to_string();
+        let Some(entry) = self.tools.iter().find(|tool| tool.value == name) else {
+            return Verdict {
+                effect: Effect::Deny,
+                control: Control::Tools,
+                why: format!("tool_allowlist does not name `{target}`"),
+                change: format!("add `{target}` to tool_allowlist"),
+                basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+                target,
+            };
+        };
+        let verdict = self.judge_rules(Act::Tool { name }, target, Unmatched::Passes, context);
+        if verdict.effect != Effect::Allow {
+            return verdict;
+        }
+        Verdict {
+            control: Control::Tools,
+            basis: entry.basis.clone(),
+            why: format!("tool_allowlist names `{}`", verdict.target),
+            change: "remove it from tool_allowlist to deny it".to_owned(),
+            ..verdict
+        }
+    }
+
+    /// The strictest answer of all gates; among equals the first gate's.
+    fn judge_rules(
+        &self,
+        act: Act<'_>,
+        target: String,
+        unmatched: Unmatched,
+        context: &Context,
+    ) -> Verdict {
+        let facts = Facts::new(act, context);
+        let mut strictest: Option<Ruling> = None;
+        for gate in &self.gates {
+            let ruling = rule_on(gate, &facts, unmatched);
+            if strictest.as_ref().is_none_or(|held| ruling.effect > held.effect) {
+                strictest = Some(ruling);
+            }
+        }
+        let Ruling { effect, basis, why, change } = strictest.unwrap_or_else(Ruling::no_gate);
+        Verdict { effect, control: Control::CodeRules, target, basis, why, change }
+    }
+}
+
+struct Ruling {
+    effect: Effect,
+    basis: Basis,
+    why: String,
+    change: String,
+}
+
+impl Ruling {
+    /// A policy always has a gate; should one ever come without, nothing passes.
+    fn no_gate() -> Ruling {
+        Ruling {
+            effect: Effect::Deny,
+            basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+            why: "the policy has no rules to judge by".to_owned(),
+            change: "check the policy again".to_owned(),
+        }
+    }
+
+    fn failed(rule: &Rule, error: String) -> Ruling {
+        Ruling {
+            effect: Effect::Deny,
+            basis: rule.basis.clone(),
+            why: format!("rule `{}` could not be judged, and that denies: {error}", rule.name),
+            change: "correct the rule, or pass the field with the type it compares".to_owned(),
+        }
+    }
+}
+
+fn rule_on(gate: &Gate, facts: &Facts<'_>, unmatched: Unmatched) -> Ruling {
+    for rule in &gate.code.rules {
+        match applies(rule, facts) {
+            Ok(false) => {}
+            Ok(true) => return matched(rule),
+            Err(error) => return Ruling::failed(rule, error),
+        }
+    }
+    match unmatched {
+        Unmatched::Passes => Ruling {
+            effect: Effect::Allow,
+            basis: gate.code.default.basis.clone(),
+            why: "no rule speaks against it".to_owned(),
+            change: "add a rule that denies it".to_owned(),
+        },
+        Unmatched::Default => by_default(gate),
+    }
+}
+
+/// Whether a rule applies now. The condition is looked at first: a rule about other code needs
+/// no clock.
+fn applies(rule: &Rule, facts: &Facts<'_>) -> Result<bool, String> {
+    if !rule.condition.holds(facts).map_err(|error| error.to_string())? {
+        return Ok(false);
+    }
+    match (&rule.time, facts.now()) {
+        (None, _) => Ok(true),
+        (Some(time), Some(now)) => time.holds(*now).map_err(|error| error.to_string()),
+        (Some(_), None) => Err("the time is not known".to_owned()),
+    }
+}
+
+fn matched(rule: &Rule) -> Ruling {
+    let effect = effect_of(rule.action);
+    let said = if rule.message.is_empty() { String::new() } else { format!(": {}", rule.message) };
+    let why = format!("rule `{}` ({}) matches{said}", rule.name, rule.action.as_str());
+    let change = if effect.allows() {
+        format!(
+            "remove rule `{}`, or put a denying rule with a higher priority before it",
+            rule.name
+        )
+    } else {
+        format!("remove rule `{}`, or change what it looks at: {}", rule.name, looks_at(rule))
+    };
+    Ruling {
+        effect,
+        basis: rule.basis.clone(),
+        why: Printable(&why).to_string(),
+        change: Printable(&change).to_string(),
+    }
+}
+
+fn looks_at(rule: &Rule) -> String {
+    let condition = &rule.condition;
+    format!("`{}` {} {}", condition.field, condition.operator.as_str(), condition.value)
+}
+
+fn by_default(gate: &Gate) -> Ruling {
+    let default = &gate.code.default;
+    let effect = effect_of(default.value);
+    let why = if gate.code.rules.is_empty() {
+        format!("there are no rules and the default action is {}", default.value.as_str())
+    } else {
+        format!("no rule matches and the default action is {}", default.value.as_str())
+    };
+    let change = if effect.allows() {
+        "add a rule that denies it, or set defaults.action to deny"
+    } else {
+        "add a rule that allows it, or set defaults.action to allow"
+    };
+    Ruling { effect, basis: default.basis.clone(), why, change: change.to_owned() }
+}
+
+fn effect_of(action: Action) -> Effect {
+    match action {
+        Action::Allow => Effect::Allow,
+        Action::Audit => Effect::Audit,
+        Action::Deny | Action::Block => Effect::Deny,
+    }
+}

@@ -1,0 +1,261 @@
+//! Hosts, addresses and requests.
+
+use std::net::IpAddr;
+
+use crate::address::{AddressKind, classify, is_metadata_name};
+use crate::control::Control;
+use crate::host::Host;
+use crate::pattern::HostPattern;
+use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy};
+use crate::request::{Method, UrlPath};
+use crate::source::Basis;
+use crate::verdict::{Effect, Verdict};
+
+/// What is asked of a gate.
+struct Question<'a> {
+    host: &'a Host,
+    port: u16,
+    request: Option<(&'a Method, &'a UrlPath)>,
+}
+
+/// One gate's answer.
+struct Answer {
+    allowed: bool,
+    control: Control,
+    basis: Basis,
+    why: String,
+    change: String,
+}
+
+impl Policy {
+    /// Judges opening a connection to a host by name or literal, before it is resolved.
+    pub fn judge_host(&self, host: &Host, port: u16) -> Verdict {
+        self.judge_network(&Question { host, port, request: None })
+    }
+
+    /// Judges one request on a connection to an allowed host.
+    pub fn judge_request(
+        &self,
+        host: &Host,
+        port: u16,
+        method: &Method,
+        path: &UrlPath,
+    ) -> Verdict {
+        self.judge_network(&Question { host, port, request: Some((method, path)) })
+    }
+
+    /// Judges the address that a host resolved to, before it is dialled. Everything that
+    /// `judge_host` refuses is refused here too.
+    pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Verdict {
+        let verdict = self.judge_host(host, port);
+        if !verdict.allows() {
+            return verdict;
+        }
+        let target = format!("{host}:{port} at {address}");
+        if let Some(answer) = self.refused_outright(&Host::Address(address)) {
+            return verdict_of(target, answer);
+        }
+        let kind = classify(address);
+        let spelled_out = self.gates.iter().all(|gate| spells_out(&gate.network, address, port));
+        if kind == AddressKind::Public || spelled_out {
+            return Verdict { target, ..verdict };
+        }
+        let why = format!("{host} resolves to {}", kind.as_str());
+        let change = format!("add the literal {} to network_allowlist", Host::Address(address));
+        let basis = Basis::BuiltIn { rule: "only public addresses are reached by name" };
+        let control = Control::NetworkHosts;
+        verdict_of(target, Answer { allowed: false, control, basis, why, change })
+    }
+
+    fn judge_network(&self, question: &Question<'_>) -> Verdict {
+        let host = question.host;
+        let target = match question.request {
+            Some((method, path)) => format!("{method} {host}:{}{}", question.port, path.as_str()),
+            None => format!("{host}:{}", question.port),
+        };
+        if let Some(answer) = self.refused_outright(host) {
+            return verdict_of(target, answer);
+        }
+        let mut first: Option<Answer> = None;
+        for gate in &self.gates {
+            let answer = ask(&gate.network, question);
+            if !answer.allowed {
+                return verdict_of(target, answer);
+            }
+            first = first.or(Some(answer));
+        }
+        // A policy always has a gate; should one ever come without, nothing passes.
+        verdict_of(target, first.unwrap_or_else(|| unsaid(host, question.port)))
+    }
+
+    /// What no allowlist can open: the blocklist, and metadata services.
+    fn refused_outright(&self, host: &Host) -> Option<Answer> {
+        let blocked = self.network_blocklist.iter().find(|entry| match host {
+            Host::Name(_) => entry.value.matches_host(host),
+            Host::Address(address) => {
+                entry.value.matches_host(host) || entry.value.matches_address(*address)
+            }
+        });
+        if let Some(entry) = blocked {
+            return Some(Answer {
+                allowed: false,
+                control: Control::NetworkBlock,
+                basis: entry.basis.clone(),
+                why: format!("network_blocklist names {}, and it always wins", entry.value),
+                change: format!("remove {} from network_blocklist", entry.value),
+            });
+        }
+        let metadata = match host {
+            Host::Name(name) => is_metadata_name(name),
+            Host::Address(address) => classify(*address) == AddressKind::Metadata,
+        };
+        metadata.then(|| Answer {
+            allowed: false,
+            control: Control::NetworkHosts,
+            basis: Basis::BuiltIn { rule: "metadata services are never reached" },
+            why: "it is a cloud metadata service, which hands out the host's credentials"
+                .to_owned(),
+            change: "nothing: pass what is needed as a file, a tool or a secret".to_owned(),
+        })
+    }
+}
+
+/// Asks one gate. The most specific pattern that names the host is the whole truth about it: a
+/// line for `api.github.com` is not widened by one for `*.github.com`.
+fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
+    let named: Vec<&NetworkEntry> =
+        gate.entries.iter().filter(|entry| entry.host.matches(question.host)).collect();
+    let Some(best) = named.iter().map(|entry| entry.host.specificity()).max() else {
+        return ask_default(gate, question);
+    };
+    let deciding: Vec<&NetworkEntry> =
+        named.into_iter().filter(|entry| entry.host.specificity() == best).collect();
+    let open: Vec<&NetworkEntry> =
+        deciding.iter().copied().filter(|entry| entry.ports.contains(&question.port)).collect();
+    match (open.as_slice(), question.request) {
+        ([], _) => closed_port(deciding[0], question.port),
+        ([entry, ..], None) => allowed(entry),
+        (open, Some((method, path))) => {
+            let passing = open.iter().find(|entry| lets_through(entry, method, path));
+            passing.map_or_else(|| wrong_request(open[0], method, path), |entry| allowed(entry))
+        }
+    }
+}
+
+fn ask_default(gate: &NetworkGate, question: &Question<'_>) -> Answer {
+    let Question { host, port, .. } = question;
+    if gate.default.value == NetworkDefault::Deny {
+        return Answer { basis: gate.default.basis.clone(), ..unsaid(host, *port) };
+    }
+    let kind = match host {
+        Host::Name(_) => AddressKind::Public,
+        Host::Address(address) => classify(*address),
+    };
+    let basis = gate.default.basis.clone();
+    let control = Control::NetworkPublic;
+    if kind != AddressKind::Public {
+        let why = format!("it is {}, and network_default opens public hosts only", kind.as_str());
+        let change = format!("add the literal {host} to network_allowlist");
+        return Answer { allowed: false, control, basis, why, change };
+    }
+    if !gate.ports.value.contains(port) {
+        let why = format!("network_ports does not name port {port}");
+        let change = format!("add {port} to network_ports");
+        return Answer { allowed: false, control, basis: gate.ports.basis.clone(), why, change };
+    }
+    let why = "network_default allows any public host".to_owned();
+    let change = "set defaults.network_default to deny, or add it to network_blocklist".to_owned();
+    Answer { allowed: true, control, basis, why, change }
+}
+
+fn unsaid(host: &Host, port: u16) -> Answer {
+    Answer {
+        allowed: false,
+        control: Control::NetworkHosts,
+        basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+        why: format!("network_allowlist does not name {host}"),
+        change: format!("add `{host}:{port}` to network_allowlist"),
+    }
+}
+
+fn closed_port(entry: &NetworkEntry, port: u16) -> Answer {
+    let ports: Vec<String> = entry.ports.iter().map(u16::to_string).collect();
+    Answer {
+        allowed: false,
+        control: Control::NetworkHosts,
+        basis: entry.basis.clone(),
+        why: format!("{} is allowed on ports [{}] only", entry.host, ports.join(", ")),
+        change: format!("add {port} to the ports of {}", entry.host),
+    }
+}
+
+fn lets_through(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> bool {
+    let method_fits = entry.methods.as_ref().is_none_or(|methods| methods.contains(method));
+    let path_fits =
+        entry.paths.as_ref().is_none_or(|paths| paths.iter().any(|pattern| pattern.matches(path)));
+    method_fits && path_fits
+}
+
+fn wrong_request(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> Answer {
+    let path = path.as_str();
+    let method_fits = entry.methods.as_ref().is_none_or(|methods| methods.contains(method));
+    let change = if method_fits {
+        format!("add `{path}` to the paths of {}", entry.host)
+    } else {
+        format!("add {method} to the methods of {}", entry.host)
+    };
+    Answer {
+        allowed: false,
+        control: Control::NetworkRequests,
+        basis: entry.basis.clone(),
+        why: format!("{} is allowed {} only", entry.host, requests_of(entry)),
+        change,
+    }
+}
+
+fn allowed(entry: &NetworkEntry) -> Answer {
+    let restriction = if entry.inspects_requests() {
+        format!(", {} only", requests_of(entry))
+    } else {
+        String::new()
+    };
+    Answer {
+        allowed: true,
+        control: Control::NetworkHosts,
+        basis: entry.basis.clone(),
+        why: format!("network_allowlist names {}{restriction}", entry.host),
+        change: format!(
+            "remove {} from network_allowlist, or add it to network_blocklist",
+            entry.host
+        ),
+    }
+}
+
+fn requests_of(entry: &NetworkEntry) -> String {
+    let methods = entry
+        .methods
+        .as_ref()
+        .map(|methods| methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", "));
+    let paths = entry
+        .paths
+        .as_ref()
+        .map(|paths| paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    match (methods, paths) {
+        (Some(methods), Some(paths)) => format!("for {methods} on {paths}"),
+        (Some(methods), None) => format!("for {methods}"),
+        (None, Some(paths)) => format!("on {paths}"),
+        (None, None) => "for every request".to_owned(),
+    }
+}
+
+/// Whether an allowlist has an address itself as an entry.
+fn spells_out(gate: &NetworkGate, address: IpAddr, port: u16) -> bool {
+    let literal = HostPattern::Exact(Host::Address(address));
+    gate.entries.iter().any(|entry| entry.host == literal && entry.ports.contains(&port))
+}
+
+fn verdict_of(target: String, answer: Answer) -> Verdict {
+    let Answer { allowed, control, basis, why, change } = answer;
+    let effect = if allowed { Effect::Allow } else { Effect::Deny };
+    Verdict { effect, control, target, basis, why, change }
+}

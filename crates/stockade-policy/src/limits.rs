@@ -1,0 +1,262 @@
+//! The limits a policy can set: names, units, bounds and defaults in one table.
+
+use serde::Serialize;
+
+use crate::source::{Basis, Sourced};
+
+/// One limit of the policy language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Processor share, in thousandths of a cpu.
+    Cpu,
+    /// Memory with everything written to memory-backed files, in MiB.
+    Memory,
+    /// Wall-clock time of one execution, in milliseconds.
+    Timeout,
+    /// Calls to tools in one session.
+    ToolCalls,
+    /// Processes and threads.
+    Pids,
+    /// Bytes in writable places, in MiB.
+    Disk,
+    /// Files and directories in writable places.
+    Inodes,
+    /// Open descriptors of one process.
+    OpenFiles,
+    /// Output kept from one execution, in bytes.
+    Output,
+    /// Processor time of one execution, in milliseconds.
+    CpuTime,
+    /// Block device traffic, in bytes per second.
+    IoRate,
+    /// Network connections open at once.
+    Connections,
+    /// Bytes sent and received through the gate in one session.
+    EgressBytes,
+    /// Bytes through the gate per second.
+    EgressRate,
+    /// Age at which a session ends, in milliseconds.
+    Lifetime,
+    /// Time without an execution after which a session ends, in milliseconds.
+    Idle,
+}
+
+/// How a limit is written in a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of cpus, written with a decimal point; held in thousandths.
+    Cpus,
+    /// A number of seconds, written with or without a decimal point; held in milliseconds.
+    Seconds,
+    /// A whole number of MiB.
+    Mebibytes,
+    /// A whole number of bytes.
+    Bytes,
+    /// A whole number of bytes per second.
+    BytesPerSecond,
+    /// A whole number of things.
+    Count,
+}
+
+impl Unit {
+    /// The unit in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Unit::Cpus => "cpus",
+            Unit::Seconds => "seconds",
+            Unit::Mebibytes => "MiB",
+            Unit::Bytes => "bytes",
+            Unit::BytesPerSecond => "bytes per second",
+            Unit::Count => "",
+        }
+    }
+
+    /// How many held units make one written unit.
+    pub fn scale(self) -> u64 {
+        match self {
+            Unit::Cpus | Unit::Seconds => 1000,
+            Unit::Mebibytes | Unit::Bytes | Unit::BytesPerSecond | Unit::Count => 1,
+        }
+    }
+
+    /// Writes a held value as a policy would say it.
+    pub fn write(self, held: u64) -> String {
+        let scale = self.scale();
+        let (whole, rest) = (held / scale, held % scale);
+        if scale == 1 || (rest == 0 && self == Unit::Seconds) {
+            return whole.to_string();
+        }
+        let text = format!("{whole}.{rest:03}");
+        let short = text.trim_end_matches('0');
+        if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
+    }
+}
+
+/// Everything fixed about a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitSpec {
+    /// Which limit.
+    pub limit: Limit,
+    /// The mapping the key stands in: `defaults` or `limits`.
+    pub section: &'static str,
+    /// The key.
+    pub key: &'static str,
+    /// How it is written.
+    pub unit: Unit,
+    /// Smallest accepted value, in held units.
+    pub min: u64,
+    /// Largest accepted value, in held units.
+    pub max: u64,
+    /// The value when nothing is said, in held units; `None` is no limit of its own.
+    pub default: Option<u64>,
+    /// What it holds, for documentation and editors.
+    pub doc: &'static str,
+}
+
+impl LimitSpec {
+    /// The key with its section, as messages name it.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.key)
+    }
+
+    /// The accepted values in words.
+    pub fn bounds(&self) -> String {
+        let unit = self.unit.as_str();
+        let text = format!("{} to {}", self.unit.write(self.min), self.unit.write(self.max));
+        if unit.is_empty() { text } else { format!("{text} {unit}") }
+    }
+}
+
+const DAY: u64 = 24 * 3600 * 1000;
+
+macro_rules! spec {
+    ($limit:ident, $section:literal, $key:literal, $unit:ident, $min:expr, $max:expr, $default:expr, $doc:literal) => {
+        LimitSpec {
+            limit: Limit::$limit,
+            section: $section,
+            key: $key,
+            unit: Unit::$unit,
+            min: $min,
+            max: $max,
+            default: $default,
+            doc: $doc,
+        }
+    };
+}
+
+/// Every limit, in the order they are written.
+#[rustfmt::skip]
+pub const LIMITS: [LimitSpec; 16] = [
+    spec!(Cpu, "defaults", "max_cpu", Cpus, 10, 1_024_000, Some(1000), "Processor share of the whole sandbox."),
+    spec!(Memory, "defaults", "max_memory_mb", Mebibytes, 4, 4 << 20, Some(512), "Memory of the whole sandbox, memory-backed files included."),
+    spec!(Timeout, "defaults", "timeout_seconds", Seconds, 10, 7 * DAY, Some(60_000), "Wall-clock time of one execution."),
+    spec!(ToolCalls, "defaults", "max_tool_calls", Count, 0, 1_000_000, Some(10), "Calls to tools in one session."),
+    spec!(Pids, "limits", "max_pids", Count, 1, 4 << 20, Some(256), "Processes and threads alive at once."),
+    spec!(Disk, "limits", "max_disk_mb", Mebibytes, 1, 4 << 20, None, "Bytes in writable places of the sandbox; half of max_memory_mb when unsaid, never more than it."),
+    spec!(Inodes, "limits", "max_inodes", Count, 16, 100_000_000, Some(100_000), "Files and directories in writable places of the sandbox."),
+    spec!(OpenFiles, "limits", "max_open_files", Count, 16, 1 << 20, Some(1024), "Open descriptors of one process."),
+    spec!(Output, "limits", "max_output_bytes", Bytes, 0, 1 << 30, Some(1 << 20), "Output kept from one execution; the rest is counted and dropped."),
+    spec!(CpuTime, "limits", "max_cpu_seconds", Seconds, 10, 1024 * 7 * DAY, None, "Processor time of one execution."),
+    spec!(IoRate, "limits", "max_io_bytes_per_second", BytesPerSecond, 4096, 1 << 40, None, "Traffic with block devices."),
+    spec!(Connections, "limits", "max_connections", Count, 0, 65_536, Some(64), "Network connections open at once."),
+    spec!(EgressBytes, "limits", "max_egress_bytes", Bytes, 0, 1 << 50, Some(1 << 30), "Bytes sent and received through the gate in one session."),
+    spec!(EgressRate, "limits", "max_egress_bytes_per_second", BytesPerSecond, 1024, 1 << 40, None, "Bytes through the gate per second."),
+    spec!(Lifetime, "limits", "max_lifetime_seconds", Seconds, 1000, 30 * DAY, Some(3_600_000), "Age at which a session ends; at least timeout_seconds when unsaid."),
+    spec!(Idle, "limits", "idle_seconds", Seconds, 1000, 30 * DAY, Some(600_000), "Time without an execution after which a session ends."),
+];
+
+impl Limit {
+    /// Everything fixed about this limit.
+    pub fn spec(self) -> &'static LimitSpec {
+        LIMITS.iter().find(|spec| spec.limit == self).expect("every limit has a row in LIMITS")
+    }
+}
+
+/// The limits of one policy, every default filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    values: Vec<Option<Sourced<u64>>>,
+    /// Whether limits must be exact: no rlimit-and-watchdog approximation.
+    pub exact: Sourced<bool>,
+}
+
+impl Limits {
+    /// Fills in the defaults for what `said` leaves out.
+    pub(crate) fn from_said(
+        said: impl Fn(Limit) -> Option<Sourced<u64>>,
+        exact: Sourced<bool>,
+    ) -> Limits {
+        let default = |spec: &LimitSpec| {
+            spec.default.map(|value| Sourced::built_in(value, "the default of an unsaid limit"))
+        };
+        let values = LIMITS.iter().map(|spec| said(spec.limit).or_else(|| default(spec))).collect();
+        let mut limits = Limits { values, exact };
+        if limits.value(Limit::Disk).is_none() {
+            let half = limits.value(Limit::Memory).map_or(1, |memory| (memory / 2).max(1));
+            limits.set(Limit::Disk, Sourced::built_in(half, "half of max_memory_mb"));
+        }
+        let timeout = limits.value(Limit::Timeout).unwrap_or(0);
+        let lifetime = limits.get(Limit::Lifetime).filter(|held| held.basis.origin().is_none());
+        if lifetime.is_some_and(|held| held.value < timeout) {
+            let raised = Sourced::built_in(timeout.max(1000), "at least timeout_seconds");
+            limits.set(Limit::Lifetime, raised);
+        }
+        limits
+    }
+
+    /// The limit with what it rests on; `None` where nothing limits.
+    pub fn get(&self, limit: Limit) -> Option<&Sourced<u64>> {
+        self.values[limit as usize].as_ref()
+    }
+
+    /// The limit in held units.
+    pub fn value(&self, limit: Limit) -> Option<u64> {
+        self.get(limit).map(|held| held.value)
+    }
+
+    /// What the limit rests on.
+    pub fn basis(&self, limit: Limit) -> Option<&Basis> {
+        self.get(limit).map(|held| &held.basis)
+    }
+
+    fn set(&mut self, limit: Limit, value: Sourced<u64>) {
+        self.values[limit as usize] = Some(value);
+    }
+
+    /// The smaller of each; exact when either is.
+    pub(crate) fn narrow(&self, other: &Limits) -> Limits {
+        let smaller = |limit: Limit| match (self.get(limit), other.get(limit)) {
+            (Some(a), Some(b)) => Some(if b.value < a.value { b.clone() } else { a.clone() }),
+            (a, b) => a.or(b).cloned(),
+        };
+        let values = LIMITS.iter().map(|spec| smaller(spec.limit)).collect();
+        let exact = if self.exact.value { self.exact.clone() } else { other.exact.clone() };
+        Limits { values, exact }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_stands_at_its_own_index() {
+        for (index, spec) in LIMITS.iter().enumerate() {
+            assert_eq!(spec.limit as usize, index, "{}", spec.key);
+            assert!(spec.min <= spec.max, "{}", spec.key);
+            if let Some(default) = spec.default {
+                assert!((spec.min..=spec.max).contains(&default), "{}", spec.key);
+            }
+        }
+    }
+
+    #[test]
+    fn held_units_are_written_as_a_person_would() {
+        assert_eq!(Unit::Cpus.write(1000), "1.0");
+        assert_eq!(Unit::Cpus.write(250), "0.25");
+        assert_eq!(Unit::Seconds.write(90_000), "90");
+        assert_eq!(Unit::Seconds.write(1_500), "1.5");
+        assert_eq!(Unit::Count.write(256), "256");
+    }
+}

@@ -1,0 +1,250 @@
+//! Paths as a policy writes them: guest paths inside, host paths outside.
+//!
+//! Everything here is about text. Links are the kernel's matter: a wall opens host paths without
+//! following any, and what is mounted where decides, not how a path is spelled.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// The longest path Linux takes, without its terminating zero.
+const MAX_PATH_BYTES: usize = 4095;
+
+/// The longest file name Linux takes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Where the workspace stands inside; relative guest paths start here.
+pub const WORKSPACE: &str = "/workspace";
+
+/// Guest places a wall builds itself, with everything below them.
+const OWN_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Guest directories that hold the interpreter and its libraries; a mount may stand below them
+/// but not replace them.
+const RUNTIME: [&str; 11] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/tmp", "/var", "/run",
+];
+
+/// Host trees that are never mounted: devices, kernel state, and the sockets and stores of
+/// daemons that would hand over the host.
+const CLOSED_TREES: [&str; 12] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/var/run",
+    "/boot",
+    "/var/lib/docker",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/lib/containers",
+    "/etc/shadow",
+    "/etc/ssh",
+];
+
+/// Host directories too wide to mount whole; a directory below may be named.
+const CLOSED_ROOTS: [&str; 6] = ["/", "/root", "/home", "/etc", "/var", "/var/lib"];
+
+/// Host trees a sandbox never writes: the host's own programs and settings.
+const SYSTEM_TREES: [&str; 9] =
+    ["/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/lib"];
+
+/// Why a path was refused, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FilePathError {
+    message: String,
+    remedy: String,
+}
+
+impl FilePathError {
+    fn new(message: impl Into<String>, remedy: impl Into<String>) -> FilePathError {
+        FilePathError { message: message.into(), remedy: remedy.into() }
+    }
+
+    /// What to write instead.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
+
+/// What is done to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reading, listing, executing.
+    Read,
+    /// Everything that changes something.
+    Write,
+}
+
+impl Access {
+    /// The access as a verb.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        }
+    }
+}
+
+/// A path inside a sandbox: absolute, without `.`, `..`, doubled or trailing slashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct GuestPath(String);
+
+impl GuestPath {
+    /// Reads a path that someone asks about. Relative ones start in the workspace; `..` is
+    /// resolved by text and stops at the root, as it does for a process inside.
+    pub fn parse(text: &str) -> Result<GuestPath, FilePathError> {
+        check_text(text)?;
+        let absolute =
+            if text.starts_with('/') { text.to_owned() } else { format!("{WORKSPACE}/{text}") };
+        let mut names: Vec<&str> = Vec::new();
+        for name in absolute.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    names.pop();
+                }
+                name => names.push(name),
+            }
+        }
+        Ok(GuestPath(format!("/{}", names.join("/"))))
+    }
+
+    /// Reads the place of a mount: absolute, plain, and not where a wall puts things of its own.
+    pub(crate) fn parse_mount(text: &str) -> Result<GuestPath, FilePathError> {
+        if !text.starts_with('/') {
+            let message = format!("the guest path `{text}` is not absolute");
+            return Err(FilePathError::new(
+                message,
+                format!("write `/{}`", text.trim_start_matches("./")),
+            ));
+        }
+        if text.split('/').any(|name| name == "..") {
+            let message = format!("the guest path `{text}` contains `..`");
+            return Err(FilePathError::new(message, "write the path without it"));
+        }
+        let path = GuestPath::parse(text)?;
+        let own = OWN_TREES.iter().find(|tree| path.is_at_or_below(tree));
+        if let Some(tree) = own {
+            let message = format!("every sandbox has its own `{tree}`; nothing is mounted there");
+            return Err(FilePathError::new(message, "choose a guest path such as `/data`"));
+        }
+        if path.0 == "/" || RUNTIME.contains(&path.0.as_str()) {
+            let message = format!("a mount at `{path}` would replace part of the sandbox's root");
+            return Err(FilePathError::new(message, "choose a guest path such as `/data`"));
+        }
+        Ok(path)
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is `tree` or something inside it.
+    pub fn is_at_or_below(&self, tree: &str) -> bool {
+        is_at_or_below(&self.0, tree)
+    }
+
+    /// The rest of the path below `tree`, without a leading slash.
+    pub(crate) fn below(&self, tree: &GuestPath) -> Option<&str> {
+        let rest = self.0.strip_prefix(tree.0.as_str())?;
+        if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+    }
+}
+
+impl fmt::Display for GuestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads a host path of a policy: relative ones start in `base`, the result is absolute and
+/// plain. Nothing is expanded, so that the text alone says what is meant.
+pub(crate) fn host_path(text: &str, base: &Path, access: Access) -> Result<PathBuf, FilePathError> {
+    check_text(text)?;
+    if text.starts_with('~') {
+        let message = format!("`{text}`: `~` is not expanded in a policy");
+        return Err(FilePathError::new(
+            message,
+            "write the whole path, or one relative to the policy file",
+        ));
+    }
+    if text.contains('$') {
+        let message = format!("`{text}`: variables are not expanded in a policy");
+        return Err(FilePathError::new(
+            message,
+            "write the path itself, or one relative to the policy file",
+        ));
+    }
+    if text.contains(['*', '?', '[']) {
+        let message = format!("`{text}`: patterns are not understood in host paths");
+        return Err(FilePathError::new(message, "name the directory that holds the files"));
+    }
+    let joined = base.join(text);
+    let joined = joined.to_string_lossy();
+    let path = GuestPath::parse(&joined)?.0;
+    refuse_closed(&path, access)?;
+    Ok(PathBuf::from(path))
+}
+
+/// Refuses host paths that no policy may open.
+fn refuse_closed(path: &str, access: Access) -> Result<(), FilePathError> {
+    let below = "name the directory that is needed, below it";
+    let is_home = path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'));
+    if is_home || CLOSED_ROOTS.contains(&path) {
+        return Err(FilePathError::new(
+            format!("the host's `{path}` is too wide to be mounted"),
+            below,
+        ));
+    }
+    if let Some(tree) = CLOSED_TREES.iter().find(|tree| is_at_or_below(path, tree)) {
+        let message = format!("the host's `{tree}` is never mounted");
+        return Err(FilePathError::new(message, "copy what is needed to a directory of its own"));
+    }
+    let system = SYSTEM_TREES.iter().find(|tree| is_at_or_below(path, tree));
+    match (access, system) {
+        (Access::Write, Some(tree)) => {
+            let message = format!("the host's `{tree}` is never writable from inside");
+            Err(FilePathError::new(message, "write to a directory of the project instead"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_text(text: &str) -> Result<(), FilePathError> {
+    if text.is_empty() {
+        return Err(FilePathError::new("the path is empty", "name a file or a directory"));
+    }
+    if text.chars().any(char::is_control) {
+        let message = "the path contains a control character";
+        return Err(FilePathError::new(
+            message,
+            "rename the file, or mount the directory that holds it",
+        ));
+    }
+    if text.len() > MAX_PATH_BYTES {
+        let message = format!("the path is longer than {MAX_PATH_BYTES} bytes");
+        return Err(FilePathError::new(message, "use a shorter path"));
+    }
+    if text.split('/').any(|name| name.len() > MAX_NAME_BYTES) {
+        let message = format!("a name in the path is longer than {MAX_NAME_BYTES} bytes");
+        return Err(FilePathError::new(message, "use a shorter name"));
+    }
+    Ok(())
+}
+
+fn is_at_or_below(path: &str, tree: &str) -> bool {
+    match path.strip_prefix(tree) {
+        Some(rest) => rest.is_empty() || rest.starts_with('/') || tree == "/",
+        None => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "paths_tests.rs"]
+mod tests;

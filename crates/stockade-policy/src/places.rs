@@ -1,0 +1,40 @@
+//! Places that every sandbox has, whatever its policy says.
+
+/// Writable places every sandbox has to itself; they end with it.
+pub const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+
+/// Device nodes every sandbox has.
+pub const DEVICES: [&str; 11] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+];
+
+/// Directories with the interpreter, its libraries and the ordinary programs, read-only.
+pub const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Files below `/etc` that programs need; made for the sandbox or public on every host.
+pub const SETTINGS: [&str; 14] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/localtime",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/ssl/certs",
+    "/etc/mime.types",
+    "/etc/protocols",
+];

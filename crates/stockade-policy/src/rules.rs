@@ -1,0 +1,363 @@
+//! Rules over what is about to run: code, commands and tool calls.
+//!
+//! Highest priority first, file order among equals, the first match decides. A rule over code
+//! text is advice to honest agents; what must hold is held by the wall.
+
+use std::cmp::Ordering;
+
+use regex::{Regex, RegexBuilder};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Facts;
+use crate::moment::TimeCondition;
+use crate::source::{Basis, Sourced};
+
+/// The longest regular expression, in bytes.
+pub(crate) const MAX_REGEX_BYTES: usize = 4096;
+
+/// The most memory a compiled regular expression may take. Matching is linear in the text, with
+/// a factor that grows with this.
+const MAX_REGEX_PROGRAM: usize = 256 * 1024;
+
+/// What a rule does to what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It runs.
+    Allow,
+    /// It runs and is recorded.
+    Audit,
+    /// It does not run.
+    Deny,
+    /// It does not run; another word for the same.
+    Block,
+}
+
+impl Action {
+    /// Every action, most permissive first.
+    pub const ALL: [Action; 4] = [Action::Allow, Action::Audit, Action::Deny, Action::Block];
+
+    /// The word a policy writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Allow => "allow",
+            Action::Audit => "audit",
+            Action::Deny => "deny",
+            Action::Block => "block",
+        }
+    }
+
+    /// Whether what it applies to runs.
+    pub fn runs(self) -> bool {
+        match self {
+            Action::Allow | Action::Audit => true,
+            Action::Deny | Action::Block => false,
+        }
+    }
+}
+
+/// The rules of one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeGate {
+    /// What happens to code that no rule matches.
+    pub default: Sourced<Action>,
+    /// The rules in the order they are tried.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name, unique in its policy.
+    pub name: String,
+    /// What it looks at.
+    pub condition: Condition,
+    /// When it applies; `None` is always.
+    pub time: Option<TimeCondition>,
+    /// What it does.
+    pub action: Action,
+    /// Higher is tried first.
+    pub priority: i64,
+    /// What the agent is told.
+    pub message: String,
+    /// The line it starts on.
+    pub basis: Basis,
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Rule) -> bool {
+        self.name == other.name
+            && self.condition == other.condition
+            && self.time == other.time
+            && self.action == other.action
+            && self.priority == other.priority
+            && self.message == other.message
+    }
+}
+
+impl Eq for Rule {}
+
+/// A comparison of one field with a fixed value.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// The field's name.
+    pub field: String,
+    /// How it is compared.
+    pub operator: Operator,
+    /// What it is compared with.
+    pub value: Value,
+    /// The compiled form of `value` for `matches`.
+    regex: Option<Regex>,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Condition) -> bool {
+        (&self.field, self.operator, &self.value) == (&other.field, other.operator, &other.value)
+    }
+}
+
+/// How a field is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Greater.
+    Gt,
+    /// Less.
+    Lt,
+    /// Greater or equal.
+    Gte,
+    /// Less or equal.
+    Lte,
+    /// The field is one of the listed values.
+    In,
+    /// The field is none of the listed values.
+    NotIn,
+    /// A regular expression finds something in the field.
+    Matches,
+    /// The field contains the value.
+    Contains,
+}
+
+impl Operator {
+    /// Every operator.
+    pub const ALL: [Operator; 10] = [
+        Operator::Eq,
+        Operator::Ne,
+        Operator::Gt,
+        Operator::Lt,
+        Operator::Gte,
+        Operator::Lte,
+        Operator::In,
+        Operator::NotIn,
+        Operator::Matches,
+        Operator::Contains,
+    ];
+
+    /// The word a policy writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operator::Eq => "eq",
+            Operator::Ne => "ne",
+            Operator::Gt => "gt",
+            Operator::Lt => "lt",
+            Operator::Gte => "gte",
+            Operator::Lte => "lte",
+            Operator::In => "in",
+            Operator::NotIn => "not_in",
+            Operator::Matches => "matches",
+            Operator::Contains => "contains",
+        }
+    }
+}
+
+/// Why a condition cannot be written as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConditionError {
+    /// The operator wants another kind of value.
+    #[error("`{operator}` needs {needed}")]
+    WrongValue {
+        /// The operator.
+        operator: &'static str,
+        /// What it needs.
+        needed: &'static str,
+    },
+    /// The regular expression is not one.
+    #[error("the regular expression does not compile: {reason}")]
+    BadRegex {
+        /// What the engine says, on one line.
+        reason: String,
+    },
+    /// The regular expression would take too much to run.
+    #[error("the regular expression is too large")]
+    LargeRegex,
+}
+
+impl ConditionError {
+    /// What to write instead.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            ConditionError::WrongValue { .. } => "change the value, or use another operator",
+            ConditionError::BadRegex { .. } => {
+                "write it without look-around and back-references: matching takes linear time here"
+            }
+            ConditionError::LargeRegex => "shorten it, or lower its repetition counts",
+        }
+    }
+}
+
+/// Two values cannot be compared; judging ends in a denial.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the field `{field}` cannot be compared with `{operator}`: it is {found}")]
+pub struct CompareError {
+    field: String,
+    operator: &'static str,
+    found: &'static str,
+}
+
+impl Condition {
+    /// Checks that the operator can use the value and compiles what needs compiling.
+    pub fn new(
+        field: String,
+        operator: Operator,
+        value: Value,
+    ) -> Result<Condition, ConditionError> {
+        let wrong =
+            |needed| Err(ConditionError::WrongValue { operator: operator.as_str(), needed });
+        let regex = match (operator, &value) {
+            (Operator::Matches, Value::String(text)) => Some(compile(text)?),
+            (Operator::Matches, _) => return wrong("a regular expression as text"),
+            (Operator::In | Operator::NotIn, Value::Array(_)) => None,
+            (Operator::In | Operator::NotIn, _) => return wrong("a list of values"),
+            (
+                Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte,
+                Value::Number(_) | Value::String(_),
+            ) => None,
+            (Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte, _) => {
+                return wrong("a number or a text");
+            }
+            (Operator::Contains, Value::Object(_) | Value::Null) => {
+                return wrong("a text or a number");
+            }
+            (Operator::Contains, Value::String(text)) if text.is_empty() => {
+                return wrong("a text that is not empty");
+            }
+            (Operator::Eq | Operator::Ne, Value::Null | Value::Object(_)) => {
+                return wrong("a text, a number, true, false or a list");
+            }
+            (Operator::Eq | Operator::Ne | Operator::Contains, _) => None,
+        };
+        Ok(Condition { field, operator, value, regex })
+    }
+
+    /// Whether the condition holds. A field that is absent or null matches nothing.
+    pub fn holds(&self, facts: &Facts<'_>) -> Result<bool, CompareError> {
+        let Some(field) = facts.get(&self.field).filter(|value| !value.is_null()) else {
+            return Ok(false);
+        };
+        let field = field.as_ref();
+        match self.operator {
+            Operator::Eq => Ok(same(field, &self.value)),
+            Operator::Ne => Ok(!same(field, &self.value)),
+            Operator::Gt => self.order(field).map(Ordering::is_gt),
+            Operator::Lt => self.order(field).map(Ordering::is_lt),
+            Operator::Gte => self.order(field).map(Ordering::is_ge),
+            Operator::Lte => self.order(field).map(Ordering::is_le),
+            Operator::In => Ok(self.lists(field)),
+            Operator::NotIn => Ok(!self.lists(field)),
+            Operator::Contains => self.contained_in(field),
+            Operator::Matches => {
+                let regex = self.regex.as_ref().ok_or_else(|| self.cannot(field))?;
+                Ok(regex.is_match(&as_text(field).ok_or_else(|| self.cannot(field))?))
+            }
+        }
+    }
+
+    fn lists(&self, field: &Value) -> bool {
+        self.value.as_array().is_some_and(|listed| listed.iter().any(|item| same(field, item)))
+    }
+
+    fn contained_in(&self, field: &Value) -> Result<bool, CompareError> {
+        match (field, &self.value) {
+            (Value::String(text), Value::String(part)) => Ok(text.contains(part.as_str())),
+            (Value::Array(items), value) => Ok(items.iter().any(|item| same(item, value))),
+            _ => Err(self.cannot(field)),
+        }
+    }
+
+    fn order(&self, field: &Value) -> Result<Ordering, CompareError> {
+        let ordering = match (field, &self.value) {
+            (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
+            (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+            _ => None,
+        };
+        ordering.ok_or_else(|| self.cannot(field))
+    }
+
+    fn cannot(&self, field: &Value) -> CompareError {
+        let found = match field {
+            Value::Null => "null",
+            Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "a mapping",
+        };
+        CompareError { field: self.field.clone(), operator: self.operator.as_str(), found }
+    }
+}
+
+fn compile(text: &str) -> Result<Regex, ConditionError> {
+    if text.len() > MAX_REGEX_BYTES {
+        return Err(ConditionError::LargeRegex);
+    }
+    let built = RegexBuilder::new(text)
+        .size_limit(MAX_REGEX_PROGRAM)
+        .dfa_size_limit(4 * MAX_REGEX_PROGRAM)
+        .nest_limit(64)
+        .build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => ConditionError::LargeRegex,
+        other => {
+            let text = other.to_string();
+            let last = text.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
+            ConditionError::BadRegex { reason: last.to_owned() }
+        }
+    })
+}
+
+/// Equality across the two ways a number can be written: `1` and `1.0` are the same.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        _ => a == b,
+    }
+}
+
+fn compare_numbers(a: &serde_json::Number, b: &serde_json::Number) -> Option<Ordering> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+fn as_text(field: &Value) -> Option<String> {
+    match field {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,0 +1,274 @@
+//! YAML text to a tree of nodes, each with its place, within fixed budgets.
+//!
+//! One parser reads the text, once. Everything YAML offers that a policy does not need (tags,
+//! directives, merge keys, several documents) is refused here, so later code sees only
+//! scalars, lists and maps with text keys.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+
+use crate::diagnostic::{Place, Report};
+
+/// Deepest nesting; the deepest policy that makes sense has seven levels.
+const MAX_DEPTH: usize = 24;
+
+/// Most nodes, counted after aliases are expanded, so that an alias bomb ends here.
+const MAX_NODES: usize = 50_000;
+
+/// A value of the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) place: Place,
+}
+
+/// What kind of value.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// A single value; `quoted` tells `"1"` from `1`.
+    Scalar { text: String, quoted: bool },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in the order of the text, without duplicates.
+    Map(Vec<Entry>),
+}
+
+/// One key of a mapping with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_place: Place,
+    pub(crate) value: Node,
+}
+
+/// Reads the text; `None` when the report has mistakes.
+pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
+    let options = granit_parser::options! {
+        disallow_directives: true,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+        emit_comments: false,
+    };
+    let mut builder =
+        Builder { report, open: Vec::new(), anchors: Vec::new(), nodes: 0, root: None };
+    for event in Parser::new_from_str_with_options(text, options) {
+        let step = match event {
+            Ok((event, span)) => builder.take(event, &span),
+            Err(error) => Err(scan_mistake(builder.report, &error)),
+        };
+        if step.is_err() {
+            return None;
+        }
+    }
+    if builder.root.is_none() && !builder.report.has_mistakes() {
+        builder.report.mistake(
+            Place::START,
+            "the policy is empty",
+            "write at least `{}` for the defaults, or start from `stockade policy init`",
+        );
+    }
+    let root = builder.root;
+    if report.has_mistakes() { None } else { root }
+}
+
+/// A mistake was noted and reading must stop.
+struct Stop;
+
+/// A collection whose end has not been seen.
+struct Open {
+    node: Node,
+    anchor: usize,
+    pending_key: Option<(String, Place)>,
+    seen: HashMap<String, Place>,
+}
+
+struct Builder<'r, 't> {
+    report: &'r mut Report<'t>,
+    open: Vec<Open>,
+    anchors: Vec<(usize, Node, usize)>,
+    nodes: usize,
+    root: Option<Node>,
+}
+
+impl Builder<'_, '_> {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Stop> {
+        let place = place_of(span);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(tag.is_some(), span)?;
+                self.count(1, place)?;
+                let quoted = style != ScalarStyle::Plain;
+                let node = Node { kind: Kind::Scalar { text: text.into_owned(), quoted }, place };
+                self.remember(anchor, &node)?;
+                self.place(node)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.refuse_tag(tag.is_some(), span)?;
+                self.start(Node { kind: Kind::List(Vec::new()), place }, anchor)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.refuse_tag(tag.is_some(), span)?;
+                self.start(Node { kind: Kind::Map(Vec::new()), place }, anchor)
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(open) = self.open.pop() else { return Ok(()) };
+                self.remember(open.anchor, &open.node)?;
+                self.place(open.node)
+            }
+            Event::Alias(anchor) => self.expand(anchor, place),
+            Event::DocumentStart(..) if self.root.is_some() => {
+                self.stop(place, "a policy is one document", "remove the `---` and what follows it")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+        self.count(1, node.place)?;
+        if self.open.len() >= MAX_DEPTH {
+            let message = format!("nested more than {MAX_DEPTH} levels deep");
+            return self.stop(node.place, message, "a policy needs no more than seven levels");
+        }
+        self.open.push(Open { node, anchor, pending_key: None, seen: HashMap::new() });
+        Ok(())
+    }
+
+    fn expand(&mut self, anchor: usize, place: Place) -> Result<(), Stop> {
+        let Some((_, node, size)) = self.anchors.iter().rev().find(|(id, ..)| *id == anchor) else {
+            let message = "an alias stands inside the value it names";
+            return self.stop(place, message, "write the value out instead of using `*`");
+        };
+        let (mut node, size) = (node.clone(), *size);
+        self.count(size, place)?;
+        node.place = place;
+        self.place(node)
+    }
+
+    /// Keeps a copy of an anchored value. The copy counts too: nested anchors must not hold more
+    /// memory than the budget allows.
+    fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), Stop> {
+        if anchor != 0 {
+            let size = size_of(node);
+            self.count(size, node.place)?;
+            self.anchors.push((anchor, node.clone(), size));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Stop> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES {
+            let message = format!("more than {MAX_NODES} values once aliases are expanded");
+            return self.stop(place, message, "split the policy, or write values out without `*`");
+        }
+        Ok(())
+    }
+
+    fn refuse_tag(&mut self, tagged: bool, span: &Span) -> Result<(), Stop> {
+        if !tagged {
+            return Ok(());
+        }
+        let place = place_of(span.tag_span().as_ref().unwrap_or(span));
+        let message = "YAML tags (`!…`) are not part of the policy language";
+        self.stop(place, message, "remove the tag; write text in quotes and numbers without")
+    }
+
+    /// Puts a finished value where it belongs: into the open collection, or at the root.
+    fn place(&mut self, node: Node) -> Result<(), Stop> {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match (&mut open.node.kind, open.pending_key.take()) {
+            (Kind::Map(entries), Some((key, key_place))) => {
+                entries.push(Entry { key, key_place, value: node });
+                Ok(())
+            }
+            (Kind::Map(_), None) => self.key(node),
+            (Kind::List(items), _) => {
+                items.push(node);
+                Ok(())
+            }
+            (Kind::Scalar { .. }, _) => Ok(()),
+        }
+    }
+
+    fn key(&mut self, node: Node) -> Result<(), Stop> {
+        let place = node.place;
+        let Kind::Scalar { text, quoted } = node.kind else {
+            return self.stop(place, "a key must be a word", "write `key: value`");
+        };
+        if text == "<<" && !quoted {
+            let message = "merge keys (`<<`) are not part of the policy language";
+            return self.stop(place, message, "write the keys out");
+        }
+        let Some(open) = self.open.last_mut() else { return Ok(()) };
+        let first = open.seen.insert(text.clone(), place);
+        open.pending_key = Some((text.clone(), place));
+        if let Some(first) = first {
+            let message = format!("the key `{text}` is said twice; first on line {}", first.line);
+            self.report.mistake(place, message, "keep one of the two");
+        }
+        Ok(())
+    }
+
+    fn stop<T>(
+        &mut self,
+        place: Place,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<T, Stop> {
+        self.report.mistake(place, message, remedy);
+        Err(Stop)
+    }
+}
+
+fn size_of(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Scalar { .. } => 1,
+        Kind::List(items) => 1 + items.iter().map(size_of).sum::<usize>(),
+        Kind::Map(entries) => 1 + entries.iter().map(|e| 1 + size_of(&e.value)).sum::<usize>(),
+    }
+}
+
+fn place_of(span: &Span) -> Place {
+    let same_line = span.end.line() == span.start.line();
+    let width = if same_line { span.end.col().saturating_sub(span.start.col()) } else { 1 };
+    Place { line: span.start.line(), column: span.start.col() + 1, width: width.max(1) }
+}
+
+fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
+    let marker = error.marker();
+    let mut place = Place { line: marker.line(), column: marker.col() + 1, width: 1 };
+    // The parser notices some mistakes only where the text ends, past the last line.
+    while place.line > 1 && report.line(place.line).trim().is_empty() {
+        place.line -= 1;
+        place.column = report.line(place.line).chars().count().max(1);
+    }
+    let indentation: String =
+        report.line(place.line).chars().take_while(|c| c.is_whitespace()).collect();
+    let info = error.info().to_lowercase();
+    let (message, remedy) = if indentation.contains('\t') {
+        place = Place { column: indentation.find('\t').unwrap_or(0) + 1, ..place };
+        ("indented with a tab".to_owned(), "use spaces: YAML does not indent with tabs")
+    } else if info.contains("nesting") || info.contains("recursion") || info.contains("depth") {
+        (
+            format!("nested more than {MAX_DEPTH} levels deep"),
+            "a policy needs no more than seven levels",
+        )
+    } else if info.contains("directive") {
+        ("YAML directives (`%…`) are not part of the policy language".to_owned(), "remove the line")
+    } else {
+        (
+            format!("not valid YAML: {info}"),
+            "check indentation, colons, quotes and brackets here and on the line above",
+        )
+    };
+    report.mistake(place, message, remedy);
+    Stop
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

@@ -1,0 +1,90 @@
+//! Answers to questions about a policy.
+
+use serde::Serialize;
+
+use crate::control::Control;
+use crate::source::Basis;
+
+/// What happens to an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It goes ahead.
+    Allow,
+    /// It goes ahead and is recorded.
+    Audit,
+    /// It does not happen.
+    Deny,
+}
+
+impl Effect {
+    /// The effect as one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Effect::Allow => "allow",
+            Effect::Audit => "audit",
+            Effect::Deny => "deny",
+        }
+    }
+
+    /// Whether the act goes ahead.
+    pub fn allows(self) -> bool {
+        match self {
+            Effect::Allow | Effect::Audit => true,
+            Effect::Deny => false,
+        }
+    }
+}
+
+/// The answer to one question, with its reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// What happens.
+    pub effect: Effect,
+    /// The control that decided.
+    pub control: Control,
+    /// What was asked about, in canonical form.
+    pub target: String,
+    /// The line or fixed rule that decided.
+    pub basis: Basis,
+    /// Why, in one sentence without its full stop.
+    pub why: String,
+    /// What would change the answer.
+    pub change: String,
+}
+
+/// A typed refusal, as a program, a model and a record see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// The control that refused.
+    pub control: &'static str,
+    /// The line or fixed rule that decided.
+    pub rule: String,
+    /// What was refused.
+    pub target: String,
+    /// Why.
+    pub why: String,
+    /// How to allow it.
+    pub how_to_allow: String,
+}
+
+impl Verdict {
+    /// Whether the act goes ahead.
+    pub fn allows(&self) -> bool {
+        self.effect.allows()
+    }
+
+    /// The refusal, when it is one.
+    pub fn denial(&self) -> Option<Denial> {
+        match self.effect {
+            Effect::Allow | Effect::Audit => None,
+            Effect::Deny => Some(Denial {
+                control: self.control.as_str(),
+                rule: self.basis.to_string(),
+                target: self.target.clone(),
+                why: self.why.clone(),
+                how_to_allow: self.change.clone(),
+            }),
+        }
+    }
+}
