@@ -1,0 +1,53 @@
+//! The only crate that names every wall.
+
+use std::collections::BTreeMap;
+
+use stockade_policy::Isolation;
+use stockade_provider::{HostFacts, Obstacle, ProviderName, WallFacts};
+
+/// Every wall, fastest first, with its strength.
+const WALLS: [(&str, Isolation); 9] = [
+    ("native", Isolation::Process),
+    ("wasm", Isolation::Process),
+    ("docker", Isolation::Container),
+    ("kubernetes", Isolation::Container),
+    ("gvisor", Isolation::UserKernel),
+    ("hyperlight", Isolation::Vm),
+    ("kata", Isolation::Vm),
+    ("qemu", Isolation::Vm),
+    ("aca", Isolation::Vm),
+];
+
+/// The names `--provider` takes, fastest wall first.
+pub fn provider_names() -> Vec<&'static str> {
+    WALLS.iter().map(|(name, _)| *name).collect()
+}
+
+/// What each wall can do on this host. None is built into this version, so each says so.
+pub fn host_facts() -> HostFacts {
+    let walls = WALLS.iter().map(|(name, isolation)| WallFacts {
+        provider: ProviderName::new(name),
+        isolation: *isolation,
+        unusable: Some(Obstacle {
+            reason: format!("the {name} wall is not built into this version of Stockade"),
+            remedy: "no wall is built in yet: policies can be checked, asked and compared, not run"
+                .to_owned(),
+        }),
+        abilities: BTreeMap::new(),
+    });
+    HostFacts { walls: walls.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_facts_and_no_wall_claims_to_work() {
+        let facts = host_facts();
+        for name in provider_names() {
+            assert!(facts.wall(name).unwrap().unusable.is_some(), "{name}");
+        }
+        assert_eq!(facts.walls.len(), provider_names().len());
+    }
+}

@@ -1,0 +1,110 @@
+//! What walls can do on a host, found by probing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use stockade_policy::{Control, Isolation};
+
+/// The name of a wall, as `--provider` takes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ProviderName(&'static str);
+
+impl ProviderName {
+    /// Names a wall. Only the crate that knows every wall makes names.
+    pub const fn new(name: &'static str) -> ProviderName {
+        ProviderName(name)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for ProviderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Why something cannot be enforced here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// What stands in the way.
+    pub reason: String,
+    /// What a person can do about it.
+    pub remedy: String,
+}
+
+/// How closely a limit is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// The kernel holds it.
+    Exact,
+    /// rlimits and a watchdog hold it, with some delay.
+    Approximate,
+}
+
+/// Whether and how a wall enforces one control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ability {
+    /// It does.
+    Enforced {
+        /// By what.
+        mechanism: String,
+        /// How closely.
+        precision: Precision,
+    },
+    /// It cannot, on this host.
+    Missing(Obstacle),
+}
+
+/// What one wall can do on this host.
+#[derive(Clone, Debug)]
+pub struct WallFacts {
+    /// The wall.
+    pub provider: ProviderName,
+    /// How strong it is.
+    pub isolation: Isolation,
+    /// Why it cannot be used at all, if so.
+    pub unusable: Option<Obstacle>,
+    /// What it says of each control it knows.
+    pub abilities: BTreeMap<Control, Ability>,
+}
+
+impl WallFacts {
+    /// What the wall can do about a control. One it has not heard of is missing.
+    pub fn ability(&self, control: Control) -> Ability {
+        if let Some(obstacle) = &self.unusable {
+            return Ability::Missing(obstacle.clone());
+        }
+        self.abilities.get(&control).cloned().unwrap_or_else(|| {
+            Ability::Missing(Obstacle {
+                reason: format!(
+                    "the {} wall does not know the control {}",
+                    self.provider,
+                    control.as_str()
+                ),
+                remedy: "use a newer version, another wall, or remove the clause".to_owned(),
+            })
+        })
+    }
+}
+
+/// Every wall the program knows, fastest first, with what each can do on this host.
+#[derive(Clone, Debug)]
+pub struct HostFacts {
+    /// The walls in the order they are tried.
+    pub walls: Vec<WallFacts>,
+}
+
+impl HostFacts {
+    /// The facts of one wall.
+    pub fn wall(&self, name: &str) -> Option<&WallFacts> {
+        self.walls.iter().find(|wall| wall.provider.as_str() == name)
+    }
+}

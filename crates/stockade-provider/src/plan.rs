@@ -1,0 +1,145 @@
+//! A policy and a wall make a plan, or a refusal that names every clause in the way.
+
+use serde::Serialize;
+use stockade_policy::{Control, Isolation, Policy, Requirement};
+
+use crate::facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
+
+/// A control that will be enforced.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeldControl {
+    /// What the policy asks for.
+    #[serde(flatten)]
+    pub requirement: Requirement,
+    /// What holds it.
+    pub mechanism: String,
+    /// How closely.
+    pub precision: Precision,
+}
+
+/// A control that cannot be enforced.
+#[derive(Clone, Debug, Serialize)]
+pub struct RefusedControl {
+    /// What the policy asks for.
+    #[serde(flatten)]
+    pub requirement: Requirement,
+    /// Why it cannot be, and what to do.
+    #[serde(flatten)]
+    pub obstacle: Obstacle,
+}
+
+/// What came of one control.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
+pub enum Finding {
+    /// It will be enforced.
+    Enforced(HeldControl),
+    /// It cannot be enforced, so the policy does not run behind this wall.
+    Refused(RefusedControl),
+}
+
+/// Every control of a policy with the mechanism that will enforce it. Having one means that
+/// nothing was refused.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The wall.
+    pub provider: ProviderName,
+    /// Its strength.
+    pub isolation: Isolation,
+    /// The controls.
+    pub controls: Vec<HeldControl>,
+}
+
+/// What one wall says to a policy, control by control.
+#[derive(Clone, Debug, Serialize)]
+pub struct WallReport {
+    /// The wall.
+    pub provider: ProviderName,
+    /// Its strength.
+    pub isolation: Isolation,
+    /// Whether every control can be enforced.
+    pub enforceable: bool,
+    /// What came of each control.
+    pub controls: Vec<Finding>,
+}
+
+/// What all walls say to a policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanReport {
+    /// The first wall that enforces everything.
+    pub provider: Option<ProviderName>,
+    /// Each wall that was asked.
+    pub walls: Vec<WallReport>,
+}
+
+/// Plans a policy behind one wall.
+pub fn plan(policy: &Policy, wall: &WallFacts) -> Result<Plan, WallReport> {
+    let report = ask(policy, wall);
+    if !report.enforceable {
+        return Err(report);
+    }
+    let held = report.controls.iter().filter_map(|finding| match finding {
+        Finding::Enforced(held) => Some(held.clone()),
+        Finding::Refused(_) => None,
+    });
+    let controls = held.collect();
+    Ok(Plan { provider: report.provider, isolation: report.isolation, controls })
+}
+
+/// Asks every wall in turn.
+pub fn report(policy: &Policy, host: &HostFacts) -> PlanReport {
+    let walls: Vec<WallReport> = host.walls.iter().map(|wall| ask(policy, wall)).collect();
+    let first = walls.iter().find(|wall| wall.enforceable);
+    PlanReport { provider: first.map(|wall| wall.provider.clone()), walls }
+}
+
+fn ask(policy: &Policy, wall: &WallFacts) -> WallReport {
+    let controls: Vec<Finding> = policy
+        .requirements()
+        .into_iter()
+        .map(|requirement| match hold(policy, wall, &requirement) {
+            Ok((mechanism, precision)) => {
+                Finding::Enforced(HeldControl { requirement, mechanism, precision })
+            }
+            Err(obstacle) => Finding::Refused(RefusedControl { requirement, obstacle }),
+        })
+        .collect();
+    let enforceable = controls.iter().all(|finding| matches!(finding, Finding::Enforced(_)));
+    let (provider, isolation) = (wall.provider.clone(), wall.isolation);
+    WallReport { provider, isolation, enforceable, controls }
+}
+
+fn hold(
+    policy: &Policy,
+    wall: &WallFacts,
+    requirement: &Requirement,
+) -> Result<(String, Precision), Obstacle> {
+    let floor = policy.isolation.value;
+    if requirement.control == Control::Isolation
+        && wall.unusable.is_none()
+        && wall.isolation < floor
+    {
+        let (has, wants) = (wall.isolation.as_str(), floor.as_str());
+        return Err(Obstacle {
+            reason: format!(
+                "the {} wall gives {has} isolation and the policy wants {wants}",
+                wall.provider
+            ),
+            remedy: format!("choose a wall with {wants} isolation"),
+        });
+    }
+    match wall.ability(requirement.control) {
+        Ability::Missing(obstacle) => Err(obstacle),
+        Ability::Enforced { mechanism, precision: Precision::Approximate } if requirement.exact => {
+            Err(Obstacle {
+                reason: format!("here it can only be approximated, by {mechanism}"),
+                remedy: "remove limits.exact, or run where a cgroup can be used".to_owned(),
+            })
+        }
+        Ability::Enforced { mechanism, precision } => Ok((mechanism, precision)),
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

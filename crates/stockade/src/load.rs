@@ -1,0 +1,80 @@
+//! Reading policy files and code, never more of them than can be used.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
+
+use crate::Problem;
+
+/// The most code that is read, in bytes.
+const MAX_CODE_BYTES: u64 = 64 << 20;
+
+/// Reads one policy text.
+pub(crate) fn text(file: &Path) -> anyhow::Result<PolicyText> {
+    // One byte more than fits, so that the check sees that it does not fit.
+    let limit = u64::try_from(MAX_TEXT_BYTES)?.saturating_add(1);
+    let bytes = bytes(file, "the policy", limit)?;
+    let here = std::env::current_dir().map_err(|error| {
+        let message = format!("cannot find the working directory: {error}");
+        Problem::new(message, "change to a directory that exists")
+    })?;
+    let (name, base) = if is_standard_input(file) {
+        ("standard input".to_owned(), here)
+    } else {
+        let directory = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        (file.display().to_string(), here.join(directory))
+    };
+    Ok(PolicyText { name, bytes, base })
+}
+
+/// Reads and checks one policy.
+pub(crate) fn policy(file: &Path) -> anyhow::Result<Policy> {
+    let text = text(file)?;
+    Policy::parse(&text).map_err(|errors| Problem::refused(&errors).into())
+}
+
+/// Reads, checks and combines policies.
+pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
+    let mut combined: Option<Policy> = None;
+    for file in files {
+        let policy = policy(file)?;
+        combined = Some(match combined {
+            Some(before) => before.combine(&policy),
+            None => policy,
+        });
+    }
+    combined.ok_or_else(|| Problem::new("no policy was given", "name a policy file").into())
+}
+
+/// Reads code that a rule is to judge. Bytes that are no text are shown to rules as U+FFFD.
+pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
+    let bytes = bytes(file, "the code", MAX_CODE_BYTES + 1)?;
+    if u64::try_from(bytes.len())? > MAX_CODE_BYTES {
+        let message =
+            format!("the code in {} is larger than {MAX_CODE_BYTES} bytes", file.display());
+        return Err(Problem::new(message, "check that this is the right file").into());
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn bytes(file: &Path, what: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = if is_standard_input(file) {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|open| open.take(limit).read_to_end(&mut bytes))
+    };
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            let message = format!("cannot read {what} from {}: {error}", file.display());
+            Err(Problem::new(message, "check the path and its permissions").into())
+        }
+    }
+}

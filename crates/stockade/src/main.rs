@@ -1,0 +1,44 @@
+//! The command line of Stockade.
+
+mod args;
+mod load;
+mod pages;
+mod policy;
+mod problem;
+mod render;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use problem::Problem;
+use render::Output;
+
+/// The exit code of every error of Stockade's own.
+const ERROR: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return render::usage(&error),
+    };
+    let output = cli.output();
+    match run(cli.command, output) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            render::failure(output, &error);
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+fn run(command: Command, output: Output) -> anyhow::Result<u8> {
+    match command {
+        Command::Policy(args) => policy::run(args.command, output),
+        Command::Completions(args) => pages::completions(args.shell, output),
+        Command::Man(args) => pages::man(args.dir.as_deref(), output),
+        Command::Version => version::run(output),
+    }
+}

@@ -1,0 +1,68 @@
+//! `stockade policy check`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stockade_policy::Policy;
+
+use crate::ERROR;
+use crate::load;
+use crate::problem::Problem;
+use crate::render::{self, Output};
+
+/// Checks each file; one that is refused does not keep the others from being checked.
+pub(crate) fn run(files: &[PathBuf], output: Output) -> anyhow::Result<u8> {
+    let mut results = Vec::new();
+    let mut refused = 0;
+    for file in files {
+        let checked = load::policy(file);
+        refused += usize::from(checked.is_err());
+        match output {
+            Output::Json => results.push(entry(file, checked)),
+            Output::Text => match checked {
+                Ok(policy) => {
+                    render::data(&format!("{}: ok, {}\n", file.display(), summary(&policy)))?
+                }
+                Err(error) => render::failure(output, &error),
+            },
+        }
+    }
+    if output == Output::Json {
+        render::json(&Value::Array(results))?;
+    } else if refused > 0 && files.len() > 1 {
+        render::talk(&format!("{refused} of {} policies refused", files.len()));
+    }
+    Ok(if refused == 0 { 0 } else { ERROR })
+}
+
+fn entry(file: &Path, checked: anyhow::Result<Policy>) -> Value {
+    let file = file.display().to_string();
+    match checked {
+        Ok(policy) => json!({ "file": file, "ok": true, "name": policy.name, "errors": [] }),
+        Err(error) => {
+            let problem = error.downcast_ref::<Problem>();
+            let diagnostics = problem.map_or(&[][..], |problem| problem.diagnostics.as_slice());
+            let message = format!("{error:#}");
+            let remedy = problem.map_or("", |problem| problem.remedy.as_str());
+            json!({ "file": file, "ok": false, "message": message, "remedy": remedy, "errors": diagnostics })
+        }
+    }
+}
+
+/// A policy in one line, so that a glance shows whether it is the one that was meant.
+fn summary(policy: &Policy) -> String {
+    let rules: usize = policy.gates.iter().map(|gate| gate.code.rules.len()).sum();
+    let hosts: usize = policy.gates.iter().map(|gate| gate.network.entries.len()).sum();
+    let count = |number: usize, one: &str, many: &str| match number {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    };
+    [
+        format!("`{}`", policy.name.escape_debug()),
+        count(policy.mounts.len(), "mount", "mounts"),
+        count(hosts, "host", "hosts"),
+        count(policy.tools.len(), "tool", "tools"),
+        count(rules, "rule", "rules"),
+    ]
+    .join(", ")
+}

@@ -1,0 +1,50 @@
+//! `stockade policy init`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+
+use serde_json::json;
+
+use crate::Problem;
+use crate::args::InitArgs;
+use crate::render::{self, Output};
+
+pub(crate) fn run(args: &InitArgs, output: Output) -> anyhow::Result<u8> {
+    let preset = args.preset.0;
+    let text = preset.text();
+    let Some(file) = &args.output else {
+        match output {
+            Output::Json => render::json(&json!({ "preset": preset.as_str(), "text": text }))?,
+            Output::Text => render::data(text)?,
+        }
+        return Ok(0);
+    };
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if args.force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let written = options.open(file).and_then(|mut open| open.write_all(text.as_bytes()));
+    if let Err(error) = written {
+        let message = format!("cannot write the policy to {}: {error}", file.display());
+        let remedy = match error.kind() {
+            ErrorKind::AlreadyExists => "choose another name, or pass --force to replace it",
+            _ => "choose a place you may write to",
+        };
+        return Err(Problem::new(message, remedy).into());
+    }
+    match output {
+        Output::Json => {
+            render::json(
+                &json!({ "preset": preset.as_str(), "written": file.display().to_string() }),
+            )?;
+        }
+        Output::Text => {
+            let name = file.display();
+            render::talk(&format!("wrote {name}; check it with: stockade policy check {name}"));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,94 @@
+//! `stockade policy plan`.
+
+use serde_json::json;
+use stockade_provider::{Finding, HostFacts, PlanReport, WallReport, report};
+
+use crate::args::PlanArgs;
+use crate::render::{self, Output};
+use crate::{ERROR, Problem, load};
+
+pub(crate) fn run(args: &PlanArgs, output: Output) -> anyhow::Result<u8> {
+    let policy = load::combined(&args.policy.files)?;
+    let host = walls(args.provider.as_deref())?;
+    let report = report(&policy, &host);
+    match output {
+        Output::Json => render::json(&json!({
+            "policy": policy.name,
+            "enforceable": report.provider.is_some(),
+            "provider": report.provider,
+            "walls": report.walls,
+        }))?,
+        Output::Text => render::data(&text(&policy.name, &report))?,
+    }
+    Ok(if report.provider.is_some() { 0 } else { ERROR })
+}
+
+/// The walls to ask: the one that was named, or all.
+fn walls(provider: Option<&str>) -> anyhow::Result<HostFacts> {
+    let host = stockade_backends::host_facts();
+    let Some(name) = provider else { return Ok(host) };
+    match host.wall(name) {
+        Some(wall) => Ok(HostFacts { walls: vec![wall.clone()] }),
+        None => {
+            let known = stockade_backends::provider_names().join(", ");
+            let message = format!("there is no provider `{}`", name.escape_debug());
+            Err(Problem::new(message, format!("write one of: {known}")).into())
+        }
+    }
+}
+
+fn text(name: &str, report: &PlanReport) -> String {
+    let chosen = report.walls.iter().find(|wall| wall.enforceable).or(report.walls.first());
+    let Some(wall) = chosen else { return "no wall was asked\n".to_owned() };
+    let name = name.escape_debug();
+    let mut text = if wall.enforceable {
+        format!("`{name}` can be enforced by the {} wall:\n", wall.provider)
+    } else {
+        format!(
+            "`{name}` is refused: no wall can enforce all of it here\n\n{} wall:\n",
+            wall.provider
+        )
+    };
+    controls(wall, &mut text);
+    for other in report.walls.iter().filter(|other| other.provider != wall.provider) {
+        let refused =
+            other.controls.iter().filter(|finding| matches!(finding, Finding::Refused(_)));
+        let count = refused.count();
+        let state = if count == 0 {
+            "enforces all".to_owned()
+        } else {
+            format!("refuses {count} controls")
+        };
+        text.push_str(&format!("{} wall: {state}\n", other.provider));
+    }
+    text
+}
+
+/// One line per control; reason and remedy once for neighbours that share them.
+fn controls(wall: &WallReport, text: &mut String) {
+    let mut last = None;
+    for finding in &wall.controls {
+        match finding {
+            Finding::Enforced(held) => {
+                let control = held.requirement.control.as_str();
+                let asks = &held.requirement.asks;
+                text.push_str(&format!("  enforced {control:<28} {asks} — {}\n", held.mechanism));
+            }
+            Finding::Refused(refused) => {
+                let control = refused.requirement.control.as_str();
+                text.push_str(&format!("  refused  {control:<28} {}\n", refused.requirement.asks));
+                last = Some(&refused.obstacle).or(last);
+            }
+        }
+    }
+    let mut seen = Vec::new();
+    for finding in &wall.controls {
+        if let Finding::Refused(refused) = finding
+            && !seen.contains(&&refused.obstacle)
+        {
+            seen.push(&refused.obstacle);
+            text.push_str(&format!("  because {}\n", refused.obstacle.reason));
+            text.push_str(&format!("        = {}\n", refused.obstacle.remedy));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `stockade policy why`.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use stockade_policy::{
+    Access, Basis, Context, Control, Effect, GuestPath, Host, Method, Moment, Policy, UrlPath,
+    Verdict, parse_host_port,
+};
+
+use crate::args::WhyArgs;
+use crate::render::{self, Output};
+use crate::{Problem, load};
+
+/// The port of a host that is asked about without one.
+const HTTPS: u16 = 443;
+
+/// The exit code of a denial, when it was asked for.
+const DENIED: u8 = 126;
+
+pub(crate) fn run(args: &WhyArgs, output: Output) -> anyhow::Result<u8> {
+    let policy = load::combined(&args.policy.files)?;
+    let verdict = ask(&policy, args)?;
+    match output {
+        Output::Json => render::json(&view(&verdict))?,
+        Output::Text => render::data(&text(&verdict))?,
+    }
+    Ok(if args.exit_code && !verdict.allows() { DENIED } else { 0 })
+}
+
+fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
+    let question = &args.question;
+    if let Some(path) = &question.path {
+        let access = if args.write { Access::Write } else { Access::Read };
+        return Ok(match GuestPath::parse(path) {
+            Ok(path) => policy.judge_path(&path, access),
+            Err(error) => malformed(Control::HiddenHost, path, error.to_string(), error.remedy()),
+        });
+    }
+    if let Some(host) = &question.host {
+        return Ok(ask_host(policy, host, args));
+    }
+    let context = context(args)?;
+    if let Some(file) = &question.code {
+        let code = load::code(file)?;
+        let language = args.language.clone().unwrap_or_else(|| language_of(file).to_owned());
+        return Ok(policy.judge_code(&code, &language, &context));
+    }
+    if let Some(tool) = &question.tool {
+        return Ok(policy.judge_tool(tool, &context));
+    }
+    let argv = args.argv().ok_or_else(|| {
+        Problem::new("nothing was asked", "pass one of --path, --host, --code, --tool, --command")
+    })?;
+    Ok(policy.judge_command(&argv, &context))
+}
+
+fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
+    let control = Control::NetworkHosts;
+    let (host, port): (Host, u16) = match parse_host_port(text) {
+        Ok((host, port)) => (host, port.unwrap_or(HTTPS)),
+        Err(error) => {
+            return malformed(control, text, format!("the host {error}"), &error.remedy());
+        }
+    };
+    if let Some(address) = args.address {
+        return policy.judge_address(&host, port, address);
+    }
+    let (Some(method), Some(path)) = (&args.method, &args.url_path) else {
+        return policy.judge_host(&host, port);
+    };
+    match (Method::parse(method), UrlPath::parse(path)) {
+        (Ok(method), Ok(path)) => policy.judge_request(&host, port, &method, &path),
+        (Err(error), _) => malformed(
+            Control::NetworkRequests,
+            method,
+            format!("the method {error}"),
+            &error.remedy(),
+        ),
+        (_, Err(error)) => {
+            malformed(Control::NetworkRequests, path, format!("the path {error}"), &error.remedy())
+        }
+    }
+}
+
+/// What cannot be read as what it should be is denied, as a gate denies it.
+fn malformed(control: Control, target: &str, why: String, change: &str) -> Verdict {
+    Verdict {
+        effect: Effect::Deny,
+        control,
+        target: target.escape_debug().to_string(),
+        basis: Basis::BuiltIn { rule: "what cannot be read is denied" },
+        why,
+        change: change.to_owned(),
+    }
+}
+
+fn context(args: &WhyArgs) -> anyhow::Result<Context> {
+    let mut context = Context {
+        agent_id: args.agent.clone(),
+        session_id: args.session.clone(),
+        now: Some(now(args)?),
+        ..Context::default()
+    };
+    for said in &args.context {
+        let Some((field, value)) = said.split_once('=') else {
+            let message = format!("the context `{}` has no value", said.escape_debug());
+            return Err(Problem::new(message, "write --context FIELD=VALUE").into());
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        context.insert(field, value).map_err(|error| {
+            Problem::new(
+                error.to_string(),
+                "use --agent, --session, --code, --tool or --command for it",
+            )
+        })?;
+    }
+    Ok(context)
+}
+
+fn now(args: &WhyArgs) -> anyhow::Result<Moment> {
+    if let Some(at) = args.at {
+        return Ok(Moment { unix_seconds: at.as_second() });
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| {
+        Problem::new("the clock stands before 1970", "set it, or pass a time with --at")
+    })?;
+    Ok(Moment { unix_seconds: i64::try_from(since.as_secs())? })
+}
+
+fn language_of(file: &Path) -> &'static str {
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("sh" | "bash") => "bash",
+        Some("js" | "mjs" | "cjs") => "javascript",
+        _ => "python",
+    }
+}
+
+fn view(verdict: &Verdict) -> Value {
+    let decided_by = match &verdict.basis {
+        Basis::Line(origin) => json!({
+            "file": origin.file, "line": origin.line, "column": origin.column, "text": origin.text,
+        }),
+        Basis::BuiltIn { rule } => json!({ "rule": rule }),
+    };
+    json!({
+        "verdict": verdict.effect,
+        "allowed": verdict.allows(),
+        "target": verdict.target,
+        "control": verdict.control,
+        "why": verdict.why,
+        "decided_by": decided_by,
+        "change": verdict.change,
+    })
+}
+
+fn text(verdict: &Verdict) -> String {
+    format!(
+        "{}: {}\n  because    {}\n  decided by {}\n  control    {}\n  to change  {}\n",
+        verdict.effect.as_str(),
+        verdict.target,
+        verdict.why,
+        verdict.basis,
+        verdict.control.as_str(),
+        verdict.change,
+    )
+}

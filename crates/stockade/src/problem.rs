@@ -1,0 +1,41 @@
+//! What a person is told when Stockade cannot do something.
+
+use stockade_policy::{Diagnostic, PolicyErrors};
+
+/// A failure with what to do about it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// What was being done, to what, and why it failed.
+    pub(crate) message: String,
+    /// What to do next.
+    pub(crate) remedy: String,
+    /// Mistakes in policy texts, where that is the reason.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Problem {
+    pub(crate) fn new(message: impl Into<String>, remedy: impl Into<String>) -> Problem {
+        Problem { message: message.into(), remedy: remedy.into(), diagnostics: Vec::new() }
+    }
+
+    /// A policy text that was refused.
+    pub(crate) fn refused(errors: &PolicyErrors) -> Problem {
+        let diagnostics = errors.diagnostics().to_vec();
+        let count = diagnostics.len();
+        let file = diagnostics.first().map_or("the policy", |first| first.file.as_str());
+        let mistakes = if count == 1 { "a mistake" } else { "mistakes" };
+        Problem {
+            message: format!("{file} has {mistakes}"),
+            remedy: "correct it as said above; docs/policy.md describes every key".to_owned(),
+            diagnostics,
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}

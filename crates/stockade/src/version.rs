@@ -1,0 +1,31 @@
+//! `stockade version`.
+
+use serde_json::json;
+use stockade_carrier::check_guest;
+
+use crate::Problem;
+use crate::render::{self, Output};
+
+pub(crate) fn run(output: Output) -> anyhow::Result<u8> {
+    let version = env!("CARGO_PKG_VERSION");
+    let guest = check_guest().map_err(|error| {
+        let message = format!("the guest carried inside this binary does not answer: {error}");
+        Problem::new(message, "install Stockade again; if that does not help, report it")
+    })?;
+    match output {
+        Output::Json => render::json(&json!({
+            "version": version,
+            "guest": {
+                "version": guest.version.to_string(),
+                "bytes": guest.size_bytes,
+                "static": guest.is_static,
+            },
+        }))?,
+        Output::Text => render::data(&format!(
+            "stockade {version}\nguest {} ({} bytes, static, answered its handshake)\n",
+            guest.version.to_string(),
+            guest.size_bytes
+        ))?,
+    }
+    Ok(0)
+}
