@@ -1,0 +1,228 @@
+//! Starting the carried guest once, outside any wall, to see that it runs and answers.
+//!
+//! ```text
+//! sealed file ──▶ started ── hello ──▶ answered ── end of stream ──▶ ended with 0
+//! ```
+//! Whatever goes wrong on the way, and at the deadline, the guest is killed and reaped.
+
+use std::env::consts::ARCH;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use stockade_guest::GuestExit;
+use stockade_sys::{ends_within, random_bytes};
+use stockade_wire::{GuestVersion, HandshakeError, Nonce, greet};
+
+use crate::carried::{CarryError, guest_bytes, guest_file};
+use crate::deadline::DeadlineStream;
+use crate::elf::{check_static, machine_of};
+
+/// What was learned from starting the carried guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GuestCheck {
+    /// The release the guest says it was built from.
+    pub version: GuestVersion,
+    /// The size of the carried executable.
+    pub size_bytes: usize,
+    /// Whether the carried bytes need neither a loader nor a library, read from the bytes.
+    pub is_static: bool,
+    /// How long it took from making the file to the checked reply.
+    pub answered_in: Duration,
+}
+
+/// Why the carried guest did not prove itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CarrierError {
+    /// There is no file to start.
+    #[error(transparent)]
+    Carry(#[from] CarryError),
+    /// A socket pair or a random number could not be had.
+    #[error("cannot prepare the stream to the guest")]
+    Prepare {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel would not execute it.
+    #[error("cannot start the guest from {path}")]
+    Start {
+        /// The path that was executed.
+        path: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// It ran, and did not answer as it should.
+    #[error("the guest did not answer the handshake")]
+    Handshake {
+        /// What went wrong.
+        #[source]
+        source: HandshakeError,
+    },
+    /// Its end could not be waited for.
+    #[error("cannot wait for the guest to end")]
+    Wait {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// It answered and then stayed.
+    #[error("the guest did not end within {limit:?} of the end of its stream")]
+    Stayed {
+        /// How long it was given.
+        limit: Duration,
+    },
+    /// It answered and then ended badly.
+    #[error("the guest answered and then ended with {status} ({exit:?})")]
+    BadEnd {
+        /// How it ended.
+        status: ExitStatus,
+        /// What that means, when it is a code of the guest.
+        exit: Option<GuestExit>,
+    },
+}
+
+/// Starts the carried guest from a sealed memfd, shakes hands and sees it end.
+pub fn check_guest() -> Result<GuestCheck, CarrierError> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let started = Instant::now();
+    let (host, inside) = UnixStream::pair().map_err(|source| CarrierError::Prepare { source })?;
+    let nonce = random_bytes().map_err(|source| CarrierError::Prepare { source })?;
+    let mut guest = RunningGuest::start(&guest_file()?, inside)?;
+    let mut stream = DeadlineStream::new(host, started + LIMIT);
+    let reply =
+        greet(&mut stream, Nonce(nonce)).map_err(|source| CarrierError::Handshake { source })?;
+    let answered_in = started.elapsed();
+    // The end of the stream is what tells the guest to end.
+    drop(stream);
+    guest.wait(LIMIT)?;
+    Ok(GuestCheck {
+        version: reply.guest_version,
+        size_bytes: guest_bytes().len(),
+        is_static: machine_of(ARCH).is_some_and(|it| check_static(guest_bytes(), it).is_ok()),
+        answered_in,
+    })
+}
+
+/// A guest process; dropping it kills and reaps it.
+struct RunningGuest {
+    child: Child,
+}
+
+impl RunningGuest {
+    /// Starts the executable behind `file` with nothing but the stream on descriptor 0.
+    fn start(file: &OwnedFd, stream: UnixStream) -> Result<RunningGuest, CarrierError> {
+        // In the child `/proc/self` is the child, which still has the descriptor: it closes on
+        // exec, after the kernel has opened the file behind it.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let child = Command::new(&path)
+            .env_clear()
+            .stdin(OwnedFd::from(stream))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| CarrierError::Start { path, source })?;
+        Ok(RunningGuest { child })
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<(), CarrierError> {
+        let wait_error = |source| CarrierError::Wait { source };
+        if !ends_within(&self.child, limit).map_err(wait_error)? {
+            return Err(CarrierError::Stayed { limit });
+        }
+        let status = self.child.wait().map_err(wait_error)?;
+        match status.code().and_then(GuestExit::from_code) {
+            Some(GuestExit::Done) => Ok(()),
+            exit => Err(CarrierError::BadEnd { status, exit }),
+        }
+    }
+}
+
+impl Drop for RunningGuest {
+    fn drop(&mut self) {
+        // Both fail only for a child that is already reaped, and then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::path::Path;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    fn guest() -> (RunningGuest, UnixStream) {
+        let (host, inside) = UnixStream::pair().unwrap();
+        (RunningGuest::start(&guest_file().unwrap(), inside).unwrap(), host)
+    }
+
+    #[test]
+    fn carried_guest_answers_and_ends() {
+        let check = check_guest().unwrap();
+        assert_eq!(check.version.as_str(), env!("CARGO_PKG_VERSION"));
+        assert_eq!(check.size_bytes, guest_bytes().len());
+        assert!(check.is_static);
+    }
+
+    #[test]
+    fn guest_refuses_garbage_with_its_own_exit_code() {
+        let (mut guest, mut host) = guest();
+        host.write_all(b"\x04\0\0\0junk").unwrap();
+        host.shutdown(Shutdown::Write).unwrap();
+        let refused = guest.wait(LIMIT);
+        let expected = Some(GuestExit::Malformed);
+        assert!(
+            matches!(refused, Err(CarrierError::BadEnd { exit, .. }) if exit == expected),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn guest_ends_when_the_host_goes_away() {
+        let (mut guest, host) = guest();
+        drop(host);
+        let ended = guest.wait(LIMIT);
+        let expected = Some(GuestExit::Closed);
+        assert!(
+            matches!(ended, Err(CarrierError::BadEnd { exit, .. }) if exit == expected),
+            "{ended:?}"
+        );
+    }
+
+    #[test]
+    fn guest_that_stays_is_reported_and_does_not_outlive_its_handle() {
+        let (mut guest, _host) = guest();
+        let process = format!("/proc/{}", guest.child.id());
+        let stayed = guest.wait(Duration::from_millis(20));
+        assert!(matches!(stayed, Err(CarrierError::Stayed { .. })), "{stayed:?}");
+        drop(guest);
+        assert!(!Path::new(&process).exists());
+    }
+
+    #[test]
+    fn guest_has_no_environment_and_holds_neither_its_own_file_nor_the_host_end() {
+        let (guest, host) = guest();
+        let process = format!("/proc/{}", guest.child.id());
+        assert!(fs::read(format!("{process}/environ")).unwrap().is_empty());
+        let host_end = fs::read_link(format!("/proc/self/fd/{}", host.as_raw_fd())).unwrap();
+        for entry in fs::read_dir(format!("{process}/fd")).unwrap() {
+            // The guest runs meanwhile; what it has closed since the listing it does not hold.
+            let Ok(open) = fs::read_link(entry.unwrap().path()) else { continue };
+            assert!(
+                open != host_end && !open.to_string_lossy().contains("memfd:stockade-guest"),
+                "{open:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Carries the guest inside the host binaries.
+//!
+//! The build script builds `stockade-guest` as a static executable and this crate holds its bytes,
+//! so one installed file is all there is. The guest is started from a sealed memfd: no path on
+//! disk can be swapped for it.
+
+mod carried;
+mod check;
+mod deadline;
+mod elf;
+
+pub use carried::{CarryError, guest_bytes, guest_file};
+pub use check::{CarrierError, GuestCheck, check_guest};

@@ -1,0 +1,127 @@
+//! What host and guest say to each other.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the conversation that follows the handshake.
+///
+/// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
+/// of different age can say so instead of calling each other malformed.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// One message: the content of one frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// The host opens the conversation.
+    Hello(Hello),
+    /// The guest answers a [`Hello`].
+    HelloReply(HelloReply),
+}
+
+/// The host's first message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The [`PROTOCOL_VERSION`] of the host.
+    pub version: u32,
+    /// Comes back in the reply, so that an old reply cannot pass for this one.
+    pub nonce: Nonce,
+}
+
+/// The guest's answer to [`Hello`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HelloReply {
+    /// The [`PROTOCOL_VERSION`] of the guest.
+    pub version: u32,
+    /// The nonce of the [`Hello`] this answers.
+    pub nonce: Nonce,
+    /// The release the guest was built from.
+    pub guest_version: GuestVersion,
+    /// The guest's process id as the guest sees it.
+    pub pid: u32,
+}
+
+/// Sixteen random bytes that tie a reply to its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nonce(pub [u8; 16]);
+
+/// A release name that is safe to show: short, and only digits, letters and `.`, `+`, `-`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GuestVersion(String);
+
+impl GuestVersion {
+    const MAX_BYTES: usize = 64;
+
+    /// The release name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GuestVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for GuestVersion {
+    type Error = GuestVersionError;
+
+    fn try_from(text: String) -> Result<GuestVersion, GuestVersionError> {
+        if text.is_empty() || text.len() > GuestVersion::MAX_BYTES {
+            return Err(GuestVersionError::Length { bytes: text.len() });
+        }
+        match text.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '+' | '-')) {
+            Some(character) => Err(GuestVersionError::Character { character }),
+            None => Ok(GuestVersion(text)),
+        }
+    }
+}
+
+impl From<GuestVersion> for String {
+    fn from(version: GuestVersion) -> String {
+        version.0
+    }
+}
+
+/// Why a text is not a [`GuestVersion`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuestVersionError {
+    /// Empty or too long.
+    #[error("a guest version has 1 to {} bytes, not {bytes}", GuestVersion::MAX_BYTES)]
+    Length {
+        /// How many it had.
+        bytes: usize,
+    },
+    /// A character that no release name needs.
+    #[error("a guest version cannot contain {character:?}")]
+    Character {
+        /// The first such character.
+        character: char,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guest_version_that_could_drive_a_terminal_is_refused() {
+        let refused = GuestVersion::try_from("0.1.0\u{1b}[2J".to_owned());
+        assert_eq!(refused, Err(GuestVersionError::Character { character: '\u{1b}' }));
+    }
+
+    #[test]
+    fn guest_version_is_bounded() {
+        assert!(GuestVersion::try_from("9".repeat(64)).is_ok());
+        let long = GuestVersion::try_from("9".repeat(65));
+        assert_eq!(long, Err(GuestVersionError::Length { bytes: 65 }));
+        let empty = GuestVersion::try_from(String::new());
+        assert_eq!(empty, Err(GuestVersionError::Length { bytes: 0 }));
+    }
+}

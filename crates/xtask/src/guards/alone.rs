@@ -1,0 +1,121 @@
+//! The project stands alone: no file names a folder of the machine it was written on, and no
+//! script names a package registry, so that mirrors and offline machines work.
+
+use anyhow::Result;
+
+use super::Finding;
+use crate::tree::Tree;
+
+/// Checks every text file.
+pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for file in tree.files() {
+        if let Some(text) = tree.text(file)? {
+            findings.extend(check_text(file, &text));
+        }
+    }
+    Ok(findings)
+}
+
+fn check_text(file: &str, text: &str) -> Vec<Finding> {
+    let hosts = if may_not_name_registries(file) { registry_hosts() } else { Vec::new() };
+    let places = foreign_places();
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let mut found = |what, remedy| {
+            findings.push(Finding { file: file.to_owned(), line: index + 1, what, remedy });
+        };
+        if let Some(place) = places.iter().find(|place| names_place(line, place)) {
+            let what = format!("names {place}, a folder outside the project");
+            found(what, "say it in the project's own words, or use a path inside it");
+        }
+        if let Some(host) = hosts.iter().find(|host| line.contains(host.as_str())) {
+            let what = format!("names the registry {host}");
+            found(what, "let the package client use its own configuration");
+        }
+    }
+    findings
+}
+
+/// Folders beside the project on the machines of its authors. Spelled in pieces, because this
+/// file is checked too.
+fn foreign_places() -> [String; 3] {
+    [["..", "/shared"].concat(), ["/", "work/"].concat(), [".", "library/"].concat()]
+}
+
+/// Whether a line names a place as a path of its own, not as the middle of a longer one.
+fn names_place(line: &str, place: &str) -> bool {
+    line.match_indices(place).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '~' | '}' | '.'))
+    })
+}
+
+fn registry_hosts() -> Vec<String> {
+    [
+        ("crates", ".io"),
+        ("static.rust-lang", ".org"),
+        ("pypi", ".org"),
+        ("pythonhosted", ".org"),
+        ("npmjs", "."),
+        ("deb.debian", ".org"),
+        ("archive.ubuntu", ".com"),
+        ("proxy.golang", ".org"),
+        ("hub.docker", ".com"),
+        ("registry-1", ".docker"),
+        ("ghcr", ".io"),
+        ("quay", ".io"),
+    ]
+    .map(|(name, end)| [name, end].concat())
+    .to_vec()
+}
+
+/// Scripts, automation and manifests. Policies, tests and prose may name hosts: they are data.
+fn may_not_name_registries(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let automation = [".ci/", ".github/", ".cargo/", "crates/xtask/"];
+    automation.iter().any(|folder| file.starts_with(folder))
+        || file == "test"
+        || name.starts_with("Dockerfile")
+        || name.ends_with(".sh")
+        || name.ends_with(".toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(file: &str, text: &str) -> usize {
+        check_text(file, text).len()
+    }
+
+    #[test]
+    fn foreign_folder_is_found_in_any_text() {
+        let [beside, absolute, library] = foreign_places();
+        assert_eq!(found("docs/a.md", &format!("fine\nsee {beside}/PLAN.md")), 1);
+        assert_eq!(found("a.rs", &format!("\"{absolute}x\"")), 1);
+        assert_eq!(found("a.yaml", &format!("path: {library}x")), 1);
+        assert_eq!(check_text("a.md", &format!("\n\n{absolute}"))[0].line, 3);
+    }
+
+    #[test]
+    fn longer_path_that_contains_the_word_is_fine() {
+        let [_, absolute, _] = foreign_places();
+        assert_eq!(found("a.md", &format!("/home/me{absolute} ~{absolute} $HOME{absolute}")), 0);
+    }
+
+    #[test]
+    fn registry_is_refused_in_automation_and_allowed_as_data() {
+        for host in registry_hosts() {
+            let line = format!("curl https://{host}/x");
+            let automation =
+                ["test", ".ci/run", "scripts/a.sh", "deny.toml", "images/Dockerfile.x"];
+            for file in automation {
+                assert_eq!(found(file, &line), 1, "{file} {host}");
+            }
+            for file in ["policies/web.yaml", "crates/stockade-policy/src/host.rs", "Cargo.lock"] {
+                assert_eq!(found(file, &line), 0, "{file} {host}");
+            }
+        }
+    }
+}

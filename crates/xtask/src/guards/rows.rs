@@ -1,0 +1,160 @@
+//! Rows: a crate depends only on crates of strictly lower rows.
+
+use anyhow::Result;
+
+use super::Finding;
+use crate::metadata::{DependencyKind, Package, packages};
+use crate::tree::Tree;
+
+/// The crates by row, lowest first, those that exist and those that are planned.
+const ROWS: [&[&str]; 6] = [
+    &["stockade-policy", "stockade-wire", "stockade-sys"],
+    &["stockade-provider", "stockade-launcher", "stockade-guest", "stockade-api"],
+    &["stockade-egress", "stockade-conformance", "stockade-carrier"],
+    &[
+        "stockade-engine",
+        "stockade-native",
+        "stockade-docker",
+        "stockade-wasm",
+        "stockade-hyperlight",
+        "stockade-qemu",
+        "stockade-aca",
+        "stockade-kube",
+    ],
+    &["stockade-backends"],
+    &["stockade", "stockade-server", "stockade-python"],
+];
+
+/// Packages that stand beside the rows: they may use every crate and no crate may use them.
+const BESIDE: [&str; 2] = ["xtask", "stockade-fuzz"];
+
+/// The one crate that every row may use in its tests.
+const TESTS_FOR_ALL: &str = "stockade-conformance";
+
+/// What a crate never touches, beyond what its row says.
+const NEVER: [(&str, &[&str]); 6] = [
+    ("stockade-policy", &["tokio", "tracing", "log"]),
+    ("stockade-wire", &["stockade-policy"]),
+    ("stockade-sys", &["stockade-policy", "tokio"]),
+    ("stockade-launcher", &["stockade-policy", "tokio"]),
+    ("stockade-guest", &["stockade-policy"]),
+    ("stockade-engine", &["axum", "clap", "hyper"]),
+];
+
+const REMEDY: &str = "move the shared part to a lower row, or pass it in; CONTRIBUTING.md, Rows";
+
+/// Checks every package of the workspace against the rows.
+pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for package in packages(tree.root())? {
+        let manifest = tree.text(&package.manifest)?.unwrap_or_default();
+        for (dependency, what) in breaches(&package) {
+            let line = line_of(&manifest, &dependency);
+            findings.push(Finding { file: package.manifest.clone(), line, what, remedy: REMEDY });
+        }
+    }
+    Ok(findings)
+}
+
+/// What is wrong with a package, each with the dependency it is about.
+fn breaches(package: &Package) -> Vec<(String, String)> {
+    let name = &package.name;
+    if BESIDE.contains(&name.as_str()) {
+        return Vec::new();
+    }
+    let Some(row) = row_of(name) else {
+        let what = format!("{name} has no row; every crate of the workspace needs one");
+        return vec![("name".to_owned(), what)];
+    };
+    let mut found = Vec::new();
+    for dependency in &package.dependencies {
+        let other = &dependency.name;
+        let in_tests = dependency.kind == DependencyKind::Development;
+        if never(name, other) {
+            found.push((other.clone(), format!("{name} never touches {other}")));
+        } else if BESIDE.contains(&other.as_str()) {
+            found.push((other.clone(), format!("{name} depends on {other}, which has no row")));
+        } else if let Some(below) = row_of(other)
+            && below >= row
+            && !(in_tests && other == TESTS_FOR_ALL)
+        {
+            let what = format!("{name} (row {row}) depends on {other} (row {below})");
+            found.push((other.clone(), what));
+        }
+    }
+    found
+}
+
+fn row_of(name: &str) -> Option<usize> {
+    ROWS.iter().position(|row| row.contains(&name))
+}
+
+fn never(name: &str, other: &str) -> bool {
+    NEVER.iter().any(|(crate_name, list)| *crate_name == name && list.contains(&other))
+}
+
+/// The line of a manifest that begins with a key, or the first.
+fn line_of(manifest: &str, key: &str) -> usize {
+    let starts =
+        |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with([' ', '=', '.']));
+    manifest.lines().position(starts).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn breach(name: &str, kind: DependencyKind, other: &str) -> Option<String> {
+        let package = Package {
+            name: name.to_owned(),
+            manifest: "Cargo.toml".to_owned(),
+            dependencies: vec![Dependency { name: other.to_owned(), kind }],
+            executables: Vec::new(),
+        };
+        breaches(&package).pop().map(|(_, what)| what)
+    }
+
+    #[test]
+    fn lower_row_may_be_used_and_same_or_higher_may_not() {
+        use DependencyKind::{Build, Normal};
+        assert_eq!(breach("stockade-guest", Normal, "stockade-wire"), None);
+        let higher = breach("stockade-wire", Normal, "stockade-guest").unwrap();
+        assert_eq!(higher, "stockade-wire (row 0) depends on stockade-guest (row 1)");
+        assert!(breach("stockade-native", Build, "stockade-docker").is_some());
+    }
+
+    #[test]
+    fn tests_keep_to_the_rows_but_for_conformance() {
+        use DependencyKind::{Development, Normal};
+        assert!(breach("stockade-sys", Development, "stockade-wire").is_some());
+        assert_eq!(breach("stockade-provider", Development, "stockade-conformance"), None);
+        assert!(breach("stockade-provider", Normal, "stockade-conformance").is_some());
+    }
+
+    #[test]
+    fn crate_without_a_row_is_named() {
+        let what = breach("stockade-extra", DependencyKind::Normal, "serde").unwrap();
+        assert!(what.starts_with("stockade-extra has no row"));
+    }
+
+    #[test]
+    fn nobody_depends_on_what_stands_beside() {
+        assert!(breach("stockade", DependencyKind::Normal, "xtask").is_some());
+        assert_eq!(breach("xtask", DependencyKind::Normal, "stockade-policy"), None);
+    }
+
+    #[test]
+    fn forbidden_libraries_are_refused_where_they_do_not_belong() {
+        let what = breach("stockade-policy", DependencyKind::Development, "tokio").unwrap();
+        assert_eq!(what, "stockade-policy never touches tokio");
+        assert_eq!(breach("stockade-egress", DependencyKind::Normal, "tokio"), None);
+    }
+
+    #[test]
+    fn line_is_that_of_the_dependency() {
+        let manifest = "[dependencies]\nserde_json.workspace = true\nserde.workspace = true\n";
+        assert_eq!(line_of(manifest, "serde"), 3);
+        assert_eq!(line_of(manifest, "tokio"), 1);
+    }
+}

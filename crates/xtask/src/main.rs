@@ -1,0 +1,75 @@
+//! All automation of the workspace: `cargo xtask --help`.
+
+mod arguments;
+mod cache;
+mod guards;
+mod metadata;
+mod program;
+mod progress;
+mod report;
+mod requirement;
+mod scratch;
+mod suite;
+mod suites;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+
+use arguments::{HELP, Task};
+use report::Report;
+use requirement::Requirement;
+use suite::{SUITES, Suite, When};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            progress::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let root = workspace_root()?;
+    match arguments::parse(&words)? {
+        Task::Help => {
+            progress::say(HELP);
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Check => run_suites(&root, |suite| suite.when == When::Always),
+        Task::CheckAll => run_suites(&root, |_| true),
+        Task::Guards => run_suites(&root, |suite| suite.guard),
+        Task::Fuzz(options) => {
+            progress::say(&suites::fuzz::fuzz(&root, &options)?);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Runs the chosen suites in order, tells how each went, and ends with the summary.
+fn run_suites(root: &Path, chosen: fn(&Suite) -> bool) -> Result<ExitCode> {
+    let asked = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
+    let required = Requirement::parse(&asked, &SUITES.map(|suite| suite.name))?;
+    let mut report = Report::default();
+    for suite in SUITES.iter().filter(|suite| chosen(suite)) {
+        let outcome = progress::watch(suite.name, || (suite.run)(root));
+        report.add(suite.name, required.judge(suite.name, outcome));
+    }
+    for name in required.missing(|name| report.holds(name)) {
+        report.add(name, required.not_in_this_run());
+    }
+    progress::say(&report.summary());
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn workspace_root() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).context("xtask lives two folders below the root")?;
+    ensure!(root.join("Cargo.lock").is_file(), "{} has no Cargo.lock", root.display());
+    Ok(root.to_path_buf())
+}

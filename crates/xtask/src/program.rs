@@ -1,0 +1,71 @@
+//! Running other programs and keeping what they say.
+
+use std::env;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// What a program left behind.
+pub(crate) struct Finished {
+    pub(crate) success: bool,
+    /// Standard output and standard error as they came.
+    pub(crate) output: String,
+}
+
+/// The cargo that runs this xtask, in `folder`.
+pub(crate) fn cargo(folder: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(folder);
+    cargo
+}
+
+/// Runs a program to its end with no input.
+pub(crate) fn finish(mut command: Command) -> Result<Finished> {
+    let name = command.get_program().to_owned();
+    let (mut reader, writer) = io::pipe().context("cannot make a pipe")?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", name.display()))?;
+    // The command holds the writing end; the reader sees an end only once it is gone.
+    drop(command);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", name.display()))?;
+    let status = child.wait()?;
+    let output = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Finished { success: status.success(), output })
+}
+
+/// The first of these programs that `PATH` has.
+pub(crate) fn on_path(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    names.iter().find_map(|name| {
+        env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_streams_and_the_exit_are_kept() {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", "echo out; echo err >&2; exit 3"]);
+        let finished = finish(shell).unwrap();
+        assert_eq!((finished.success, finished.output.as_str()), (false, "out\nerr\n"));
+    }
+
+    #[test]
+    fn program_that_is_not_there_is_an_error_with_its_name() {
+        let error = finish(Command::new("no-such-program")).err().unwrap();
+        assert_eq!(error.to_string(), "cannot start no-such-program");
+    }
+
+    #[test]
+    fn first_program_that_exists_is_found() {
+        let found = on_path(&["no-such-program", "bash"]).unwrap();
+        assert_eq!(found.file_name().unwrap(), "bash");
+        assert_eq!(on_path(&["no-such-program"]), None);
+    }
+}

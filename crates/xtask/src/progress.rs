@@ -1,0 +1,30 @@
+//! What a person sees while suites run; the only printing in xtask.
+#![expect(clippy::print_stdout, reason = "xtask is a command line for the people of this project")]
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::suite::Outcome;
+
+/// Prints one block of text.
+pub(crate) fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Runs a suite, printing its name before and how it went after. An error is a failure.
+pub(crate) fn watch(name: &str, run: impl FnOnce() -> Result<Outcome>) -> Outcome {
+    print!("{name:<10} ... ");
+    // Best effort: a closed terminal is no reason to stop a run.
+    let _ = io::stdout().flush();
+    let started = Instant::now();
+    let outcome = run().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+    let seconds = started.elapsed().as_secs_f32();
+    match &outcome {
+        Outcome::Passed { note } => println!("passed in {seconds:.1} s: {note}"),
+        Outcome::Failed { why } => println!("FAILED in {seconds:.1} s\n{why}"),
+        Outcome::Skipped { reason } => println!("skipped: {reason}"),
+    }
+    outcome
+}

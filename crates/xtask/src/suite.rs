@@ -1,0 +1,78 @@
+//! The suites of a run, in the order they run: cheap and telling first.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::guards;
+use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, mutations};
+
+/// How a suite went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It ran and found nothing; the note says what it covered.
+    Passed { note: String },
+    /// It ran and found something, or could not do its work.
+    Failed { why: String },
+    /// It could not run here.
+    Skipped { reason: String },
+}
+
+impl Outcome {
+    pub(crate) fn passed(note: impl Into<String>) -> Outcome {
+        Outcome::Passed { note: note.into() }
+    }
+
+    pub(crate) fn failed(why: impl Into<String>) -> Outcome {
+        Outcome::Failed { why: why.into() }
+    }
+
+    pub(crate) fn skipped(reason: impl Into<String>) -> Outcome {
+        Outcome::Skipped { reason: reason.into() }
+    }
+}
+
+/// Whether a suite belongs to every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// In every run.
+    Always,
+    /// Only with `--all`.
+    All,
+}
+
+/// One line of the summary.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    pub(crate) when: When,
+    /// Whether it is one of the guards, which read files and build nothing.
+    pub(crate) guard: bool,
+    pub(crate) run: fn(&Path) -> Result<Outcome>,
+}
+
+/// Every suite there is.
+pub(crate) const SUITES: [Suite; 15] = [
+    guard("rows", guards::run_rows),
+    guard("unsafe", guards::run_unsafe),
+    guard("prints", guards::run_prints),
+    guard("alone", guards::run_alone),
+    guard("sizes", guards::run_sizes),
+    guard("shell", guards::run_shell),
+    always("format", cargo::format),
+    always("lints", cargo::lints),
+    always("tests", cargo::tests),
+    always("docs", docs::run),
+    always("deny", deny::run),
+    always("aarch64", aarch64::run),
+    always("fuzz", fuzz::run),
+    always("install", install::run),
+    Suite { name: "mutations", when: When::All, guard: false, run: mutations::run },
+];
+
+const fn guard(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
+    Suite { name, when: When::Always, guard: true, run }
+}
+
+const fn always(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
+    Suite { name, when: When::Always, guard: false, run }
+}

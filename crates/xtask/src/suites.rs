@@ -1,0 +1,9 @@
+//! The suites that build and run things.
+
+pub(crate) mod aarch64;
+pub(crate) mod cargo;
+pub(crate) mod deny;
+pub(crate) mod docs;
+pub(crate) mod fuzz;
+pub(crate) mod install;
+pub(crate) mod mutations;

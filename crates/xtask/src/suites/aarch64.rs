@@ -1,0 +1,41 @@
+//! The workspace for the other architecture, as far as it can be checked without running it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::program::{cargo, finish};
+use crate::suite::Outcome;
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Type-checks everything for aarch64, adding the target's standard library if it can.
+pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    if !has_standard_library(root)? {
+        let mut rustup = Command::new("rustup");
+        rustup.current_dir(root).args(["target", "add", TARGET]);
+        // What went wrong here shows in the next line: the library is there or it is not.
+        let _ = finish(rustup);
+    }
+    if !has_standard_library(root)? {
+        let reason =
+            format!("no standard library for {TARGET}; remedy: rustup target add {TARGET}");
+        return Ok(Outcome::skipped(reason));
+    }
+    let mut check = cargo(root);
+    check.args(["check", "--workspace", "--all-targets", "--locked", "--quiet"]);
+    check.args(["--target", TARGET]);
+    let finished = finish(check)?;
+    Ok(match finished.success {
+        true => Outcome::passed(format!("checks for {TARGET}")),
+        false => Outcome::failed(format!("cargo check for {TARGET} fails\n{}", finished.output)),
+    })
+}
+
+fn has_standard_library(root: &Path) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(root).args(["--print", "target-libdir", "--target", TARGET]);
+    let printed = finish(rustc)?;
+    Ok(printed.success && Path::new(printed.output.trim()).is_dir())
+}

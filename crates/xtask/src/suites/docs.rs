@@ -1,0 +1,94 @@
+//! The documentation: rustdoc without warnings, and no broken link between Markdown files.
+
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::program::{cargo, finish};
+use crate::suite::Outcome;
+use crate::tree::Tree;
+
+/// Builds the API documentation and follows every relative link.
+pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    let tree = Tree::open(root)?;
+    let broken = broken_links(&tree)?;
+    if !broken.is_empty() {
+        return Ok(Outcome::failed(broken.join("\n")));
+    }
+    let mut doc = cargo(root);
+    doc.args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    let finished = finish(doc)?;
+    let pages = tree.files().filter(|file| file.ends_with(".md")).count();
+    Ok(match finished.success {
+        true => Outcome::passed(format!("rustdoc, and the links of {pages} pages")),
+        false => Outcome::failed(format!("cargo doc fails\n{}", finished.output)),
+    })
+}
+
+fn broken_links(tree: &Tree) -> Result<Vec<String>> {
+    let mut broken = Vec::new();
+    for page in tree.files().filter(|file| file.ends_with(".md")) {
+        for (line, link) in links(&tree.text(page)?.unwrap_or_default()) {
+            let target = resolve(page, link);
+            if !target.as_ref().is_some_and(|path| tree.root().join(path).exists()) {
+                broken.push(format!("{page}:{line}: the link {link} leads nowhere"));
+            }
+        }
+    }
+    Ok(broken)
+}
+
+/// The relative targets of the links on a page, without anchors, and the lines they stand on.
+fn links(page: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut in_code = false;
+    for (index, line) in page.lines().enumerate() {
+        in_code ^= line.trim_start().starts_with("```");
+        if in_code {
+            continue;
+        }
+        for (start, _) in line.match_indices("](") {
+            let rest = &line[start + 2..];
+            let target = rest.split([')', ' ', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains(':') {
+                found.push((index + 1, target));
+            }
+        }
+    }
+    found
+}
+
+/// The path a link leads to, or nothing when it leaves the project.
+fn resolve(page: &str, link: &str) -> Option<PathBuf> {
+    let mut path = Path::new(page).parent()?.to_path_buf();
+    for component in Path::new(link).components() {
+        match component {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if path.pop() => {}
+            _ => return None,
+        }
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_links_are_found_outside_code() {
+        let page =
+            "[a](x.md#top) [b](https://example.org) [c](#here)\n```\n[d](y.md)\n```\n![e](z.png)";
+        assert_eq!(links(page), [(1, "x.md"), (5, "z.png")]);
+    }
+
+    #[test]
+    fn link_is_resolved_from_its_page_and_stays_inside() {
+        assert_eq!(resolve("docs/a.md", "../README.md"), Some(PathBuf::from("README.md")));
+        assert_eq!(resolve("docs/a.md", "./b/c.md"), Some(PathBuf::from("docs/b/c.md")));
+        assert_eq!(resolve("a.md", "../b.md"), None);
+        assert_eq!(resolve("a.md", "/etc/passwd"), None);
+    }
+}
