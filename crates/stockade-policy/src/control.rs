@@ -233,11 +233,12 @@ impl Policy {
         for gate in &self.gates {
             let ruled = !gate.code.rules.is_empty() || gate.code.default.basis.origin().is_some();
             if ruled {
-                let asks = format!(
-                    "{} rules, then {}",
-                    gate.code.rules.len(),
-                    gate.code.default.value.as_str()
-                );
+                let default = gate.code.default.value.as_str();
+                let asks = match gate.code.rules.len() {
+                    0 => default.to_owned(),
+                    1 => format!("1 rule, then {default}"),
+                    count => format!("{count} rules, then {default}"),
+                };
                 list.add(Control::CodeRules, "rules", asks, &gate.code.default.basis);
             }
         }

@@ -67,7 +67,7 @@ pub(crate) enum PolicyCommand {
     /// Print the combined policy with every default filled in.
     Show(Files),
     /// Say whether something is allowed, which line decides, and what would change it.
-    Why(WhyArgs),
+    Why(Box<WhyArgs>),
     /// Say for every control which mechanism would hold it here, or why none can.
     Plan(PlanArgs),
     /// Say what policy B allows that policy A does not.
@@ -155,6 +155,20 @@ pub(crate) struct WhyArgs {
 }
 
 impl WhyArgs {
+    /// An option that belongs to another question than the one that is asked, and that question.
+    /// Clap waives `requires` for an argument that conflicts with one that is present.
+    pub(crate) fn misplaced(&self) -> Option<(&'static str, &'static str)> {
+        let Question { path, host, code, .. } = &self.question;
+        let pairs = [
+            (self.write && path.is_none(), "--write", "--path"),
+            (self.method.is_some() && host.is_none(), "--method", "--host"),
+            (self.url_path.is_some() && host.is_none(), "--url-path", "--host"),
+            (self.address.is_some() && host.is_none(), "--address", "--host"),
+            (self.language.is_some() && code.is_none(), "--language", "--code"),
+        ];
+        pairs.into_iter().find(|(wrong, ..)| *wrong).map(|(_, option, question)| (option, question))
+    }
+
     /// Whether the arguments of --command end with our own `--json`.
     fn ends_with_json(&self) -> bool {
         self.question.command.last().is_some_and(|last| last == "--json")

@@ -24,11 +24,24 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
     }
     for blocked in &base.network_blocklist {
         let covered = new.network_blocklist.iter().any(|own| blocks(own, blocked));
-        if !covered {
+        if !covered && may_reach(new, &blocked.value) {
             let allows = format!("{}, which was blocked", blocked.value);
             add(found, Control::NetworkBlock, allows);
         }
     }
+}
+
+/// Whether a policy lets anything through that a blocklist entry would stop.
+fn may_reach(new: &Policy, blocked: &BlockPattern) -> bool {
+    let BlockPattern::Host(pattern) = blocked else {
+        // A name that is allowed may resolve into any range.
+        return true;
+    };
+    new.gates.iter().all(|gate| {
+        let named =
+            gate.network.entries.iter().any(|entry| entry.host.intersect(pattern).is_some());
+        named || gate.network.default.value == NetworkDefault::Allow
+    })
 }
 
 fn blocks(own: &Sourced<BlockPattern>, other: &Sourced<BlockPattern>) -> bool {

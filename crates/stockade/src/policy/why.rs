@@ -20,6 +20,10 @@ const HTTPS: u16 = 443;
 const DENIED: u8 = 126;
 
 pub(crate) fn run(args: &WhyArgs, output: Output) -> anyhow::Result<u8> {
+    if let Some((option, question)) = args.misplaced() {
+        let message = format!("{option} belongs to {question}");
+        return Err(Problem::new(message, format!("remove it, or ask with {question}")).into());
+    }
     let policy = load::combined(&args.policy.files)?;
     let verdict = ask(&policy, args)?;
     match output {
@@ -97,12 +101,10 @@ fn malformed(control: Control, target: &str, why: String, change: &str) -> Verdi
 }
 
 fn context(args: &WhyArgs) -> anyhow::Result<Context> {
-    let mut context = Context {
-        agent_id: args.agent.clone(),
-        session_id: args.session.clone(),
-        now: Some(now(args)?),
-        ..Context::default()
-    };
+    let mut context = Context::default();
+    context.agent_id.clone_from(&args.agent);
+    context.session_id.clone_from(&args.session);
+    context.now = Some(now(args)?);
     for said in &args.context {
         let Some((field, value)) = said.split_once('=') else {
             let message = format!("the context `{}` has no value", said.escape_debug());
