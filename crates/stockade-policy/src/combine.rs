@@ -22,7 +22,7 @@ impl Policy {
             hide: hide(self, other, &mounts),
             mounts,
             workspace: workspace(&self.workspace, &other.workspace),
-            gates: self.gates.iter().chain(&other.gates).cloned().collect(),
+            gates: union(&self.gates, &other.gates),
             network_blocklist: union(&self.network_blocklist, &other.network_blocklist),
             secrets: secrets(&self.secrets, &other.secrets),
             tools: common(&self.tools, &other.tools),

@@ -53,13 +53,15 @@ pub use paths::{Access, FilePathError, GuestPath, WORKSPACE};
 pub use pattern::{BlockPattern, HostPattern, PatternError};
 pub use places::{DEVICES, SCRATCH, SETTINGS, SYSTEM};
 pub use policy::{
-    Gate, Isolation, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol, Secret,
-    SecretSource, Variable, Workspace, WorkspaceMode,
+    Gate, Isolation, MAX_GATES, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol,
+    Secret, SecretSource, Variable, Workspace, WorkspaceMode,
 };
 pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};
 pub use rules::{Action, CodeGate, CompareError, Condition, ConditionError, Operator, Rule};
 pub use schema::schema;
 pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Sourced};
-pub use variables::{LOADER_VARIABLES, VariableError, check_name, check_variable};
+pub use variables::{
+    LOADER_VARIABLES, VariableError, check_name, check_secret_name, check_variable,
+};
 pub use verdict::{Denial, Effect, Verdict};

@@ -28,7 +28,7 @@ const RUNTIME: [&str; 11] = [
 
 /// Host trees that are never mounted: devices, kernel state, and the sockets and stores of
 /// daemons that would hand over the host.
-const CLOSED_TREES: [&str; 12] = [
+const CLOSED_TREES: [&str; 15] = [
     "/proc",
     "/sys",
     "/dev",
@@ -40,7 +40,26 @@ const CLOSED_TREES: [&str; 12] = [
     "/var/lib/kubelet",
     "/var/lib/containers",
     "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
     "/etc/ssh",
+    "/etc/ssl/private",
+];
+
+/// Names of files and directories that hold keys and tokens, wherever they lie on the host.
+const CREDENTIALS: [&str; 12] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".password-store",
+    "gcloud",
 ];
 
 /// Host directories too wide to mount whole; a directory below may be named.
@@ -205,6 +224,13 @@ fn refuse_closed(path: &str, access: Access) -> Result<(), FilePathError> {
     if let Some(tree) = CLOSED_TREES.iter().find(|tree| is_at_or_below(path, tree)) {
         let message = format!("the host's `{tree}` is never mounted");
         return Err(FilePathError::new(message, "copy what is needed to a directory of its own"));
+    }
+    if let Some(name) = path.split('/').find(|name| CREDENTIALS.contains(name)) {
+        let message = format!("`{name}` holds credentials and is never mounted");
+        return Err(FilePathError::new(
+            message,
+            "use `secrets`, or copy what is not secret elsewhere",
+        ));
     }
     let system = SYSTEM_TREES.iter().find(|tree| is_at_or_below(path, tree));
     match (access, system) {

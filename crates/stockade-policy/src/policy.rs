@@ -137,6 +137,9 @@ impl WorkspaceMode {
     }
 }
 
+/// Most policies that can be combined into one.
+pub const MAX_GATES: usize = 16;
+
 /// The clauses that are judged per act and cannot be merged into one list: a combined policy has
 /// one gate per part, and an act passes when every gate lets it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -102,8 +102,9 @@ pub fn check_name(name: &str) -> Result<(), VariableError> {
     }
 }
 
-/// Checks whether a policy or a caller may set a variable inside.
-pub fn check_variable(name: &str) -> Result<(), VariableError> {
+/// Checks the name of a variable that holds a secret's placeholder: it may look like a
+/// credential, and nothing else that `check_variable` refuses.
+pub fn check_secret_name(name: &str) -> Result<(), VariableError> {
     check_name(name)?;
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
@@ -113,6 +114,14 @@ pub fn check_variable(name: &str) -> Result<(), VariableError> {
     if GATE_VARIABLES.contains(&upper.as_str()) {
         return Err(VariableError::Gate { name });
     }
+    Ok(())
+}
+
+/// Checks whether a policy or a caller may set a variable inside.
+pub fn check_variable(name: &str) -> Result<(), VariableError> {
+    check_secret_name(name)?;
+    let upper = name.to_ascii_uppercase();
+    let name = name.to_owned();
     let part = CREDENTIAL_PARTS.iter().any(|part| upper.contains(part));
     if part || upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT") {
         return Err(VariableError::Credential { name });
@@ -128,6 +137,14 @@ mod tests {
     fn loader_variables_are_refused_in_any_case() {
         for name in ["LD_PRELOAD", "ld_preload", "LD_ANYTHING", "PythonPath", "NODE_OPTIONS"] {
             assert!(matches!(check_variable(name), Err(VariableError::Loader { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_secret_may_be_named_like_one_and_not_like_a_loader_variable() {
+        assert_eq!(check_secret_name("OPENAI_API_KEY"), Ok(()));
+        for name in ["LD_PRELOAD", "https_proxy", "PYTHONPATH", "1X"] {
+            assert!(check_secret_name(name).is_err(), "{name}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
+use stockade_policy::{MAX_GATES, MAX_TEXT_BYTES, Policy, PolicyText};
 
 use crate::Problem;
 
@@ -45,7 +45,14 @@ pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
             None => policy,
         });
     }
-    combined.ok_or_else(|| Problem::new("no policy was given", "name a policy file").into())
+    match combined {
+        Some(policy) if policy.gates.len() > MAX_GATES => {
+            let message = format!("more than {MAX_GATES} different policies were combined");
+            Err(Problem::new(message, "merge some of them by hand").into())
+        }
+        Some(policy) => Ok(policy),
+        None => Err(Problem::new("no policy was given", "name a policy file").into()),
+    }
 }
 
 /// Reads code that a rule is to judge. Bytes that are no text are shown to rules as U+FFFD.

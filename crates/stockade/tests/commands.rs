@@ -10,9 +10,10 @@ const POLICY: &str = "examples/policies/research-agent.yaml";
 
 fn examples() -> Vec<String> {
     let directory = root().join("examples/policies");
-    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(directory).expect("the examples are there");
+    let files = entries.map(|entry| entry.expect("the directory can be read").path());
     let yaml = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
-    let mut found: Vec<String> = yaml.map(|path| path.to_str().unwrap().to_owned()).collect();
+    let mut found: Vec<String> = yaml.map(|path| path.display().to_string()).collect();
     found.sort();
     found
 }

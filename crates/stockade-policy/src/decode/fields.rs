@@ -274,8 +274,9 @@ fn scalar_value(node: &Node) -> Option<Value> {
         | "+.inf" | "+.Inf" | "+.INF" => return None,
         _ => {}
     }
-    let starts_like_number =
-        text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = unsigned.strip_prefix('.').unwrap_or(unsigned);
+    let starts_like_number = digits.starts_with(|c: char| c.is_ascii_digit());
     if starts_like_number {
         if let Ok(whole) = text.parse::<i64>() {
             return Some(Value::Number(whole.into()));

@@ -1,15 +1,12 @@
 //! The clauses that are judged per act: the policy's own, and those under `also`.
 
-use crate::policy::{Gate, NetworkDefault, NetworkGate};
+use crate::policy::{Gate, MAX_GATES, NetworkDefault, NetworkGate};
 use crate::rules::{Action, CodeGate};
 use crate::source::Sourced;
 use crate::tree::Node;
 
 use super::fields::{Decoder, Table};
 use super::keys;
-
-/// Most policies that can be combined into one.
-const MAX_GATES: usize = 16;
 
 /// Where the parts of a gate stand in its mapping.
 struct Parts<'n> {

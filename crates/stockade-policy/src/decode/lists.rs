@@ -8,7 +8,7 @@ use crate::pattern::HostPattern;
 use crate::policy::{Secret, SecretSource, Variable};
 use crate::source::{Basis, Sourced};
 use crate::tree::{Kind, Node};
-use crate::variables::{check_name, check_variable};
+use crate::variables::{check_name, check_secret_name, check_variable};
 
 use super::fields::{Decoder, Table};
 use super::keys;
@@ -49,7 +49,7 @@ impl Decoder<'_, '_> {
         let table = self.table(node, what, keys::SECRET)?;
         let name_node = self.required(&table, "name", what)?;
         let name = self.text(name_node, "secrets[].name")?;
-        if let Err(error) = check_name(&name) {
+        if let Err(error) = check_secret_name(&name) {
             self.mistake(name_node.place, error.to_string(), error.remedy());
             return None;
         }

@@ -99,7 +99,7 @@ impl Decoder<'_, '_> {
         read: impl Fn(&mut Self, &Node, &str) -> Option<Vec<T>>,
     ) -> Option<Vec<T>> {
         let items = read(self, node, what)?;
-        if items.is_empty() && !self.report.has_mistakes() {
+        if matches!(&node.kind, Kind::List(written) if written.is_empty()) {
             let message = format!("{what} is empty, so the entry can match nothing");
             self.mistake(node.place, message, "list what is allowed, or remove the entry");
             return None;

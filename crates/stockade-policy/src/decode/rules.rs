@@ -41,6 +41,9 @@ impl Decoder<'_, '_> {
         let name = self
             .required(&table, "name", "a rule")
             .and_then(|node| self.text(node, "rules[].name"));
+        if name.as_deref() == Some("") {
+            self.mistake(table.place, "a rule's name is empty", "name what it does");
+        }
         let condition = self.required(&table, "condition", "a rule");
         let condition = condition.and_then(|node| self.condition(node));
         let actions = Action::ALL.map(|action| (action.as_str(), action));
@@ -155,9 +158,13 @@ impl Decoder<'_, '_> {
                 Some((start?, end?))
             }
         };
-        for key in ["window", "limit"] {
+        let foreign: &[&str] = match kind {
+            Dynamic::Days => &["start_time", "end_time", "window", "limit"],
+            Dynamic::Window | Dynamic::Budget => &["window", "limit"],
+        };
+        for key in foreign {
             if let Some(node) = table.get_said(key) {
-                let message = format!("`{key}` has no meaning for a time or a day");
+                let message = format!("`{key}` has no meaning for {}", describe(kind_node));
                 self.mistake(node.place, message, "remove it");
             }
         }

@@ -41,16 +41,17 @@ pub fn stockade_with_input(args: &[&str], input: &str) -> Run {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
+        .expect("the binary under test starts");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
     // A command that does not read its input may have ended before it is written.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let Output { status, stdout, stderr } =
+        child.wait_with_output().expect("the child can be waited for");
     Run {
-        code: status.code().unwrap(),
-        stdout: String::from_utf8(stdout).unwrap(),
-        stderr: String::from_utf8(stderr).unwrap(),
+        code: status.code().expect("the program ends by itself"),
+        stdout: String::from_utf8(stdout).expect("output is text"),
+        stderr: String::from_utf8(stderr).expect("output is text"),
     }
 }
 
@@ -62,15 +63,15 @@ impl Scratch {
     pub fn new(name: &str) -> Scratch {
         let path =
             std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
         Scratch(path)
     }
 
     /// Writes a file in it and returns its path as text.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.0.join(name);
-        std::fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
+        std::fs::write(&path, content).expect("a temporary file can be written");
+        path.to_str().expect("temporary paths are text").to_owned()
     }
 
     /// The directory.
