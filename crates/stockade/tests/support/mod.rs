@@ -5,35 +5,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The root of the repository.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What a run of the binary printed and how it ended.
-pub struct Run {
+pub(crate) struct Run {
     /// Exit code.
-    pub code: i32,
+    pub(crate) code: i32,
     /// Standard output.
-    pub stdout: String,
+    pub(crate) stdout: String,
     /// Standard error.
-    pub stderr: String,
+    pub(crate) stderr: String,
 }
 
 impl Run {
     /// Standard output as JSON.
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
     }
 }
 
 /// Runs `stockade` in the root of the repository.
-pub fn stockade(args: &[&str]) -> Run {
+pub(crate) fn stockade(args: &[&str]) -> Run {
     stockade_with_input(args, "")
 }
 
 /// Runs `stockade` with a text on standard input.
-pub fn stockade_with_input(args: &[&str], input: &str) -> Run {
+pub(crate) fn stockade_with_input(args: &[&str], input: &str) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stockade"))
         .args(args)
         .current_dir(root())
@@ -56,11 +56,11 @@ pub fn stockade_with_input(args: &[&str], input: &str) -> Run {
 }
 
 /// A fresh directory that is removed when it is dropped.
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes one; `name` must be unique among the tests of one binary.
-    pub fn new(name: &str) -> Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
         let path =
             std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary directory can be made");
@@ -68,14 +68,14 @@ impl Scratch {
     }
 
     /// Writes a file in it and returns its path as text.
-    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, content).expect("a temporary file can be written");
         path.to_str().expect("temporary paths are text").to_owned()
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
