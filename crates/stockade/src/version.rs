@@ -16,15 +16,14 @@ pub(crate) fn run(output: Output) -> anyhow::Result<u8> {
         Output::Json => render::json(&json!({
             "version": version,
             "guest": {
-                "version": guest.version.to_string(),
+                "version": guest.version,
                 "bytes": guest.size_bytes,
                 "static": guest.is_static,
             },
         }))?,
         Output::Text => render::data(&format!(
             "stockade {version}\nguest {} ({} bytes, static, answered its handshake)\n",
-            guest.version.to_string(),
-            guest.size_bytes
+            guest.version, guest.size_bytes
         ))?,
     }
     Ok(0)

@@ -1,8 +1,6 @@
 //! `stockade policy why` over the example with every clause.
 
-mod support;
-
-use support::{Scratch, stockade};
+use crate::support::{Scratch, stockade};
 
 const POLICY: &str = "examples/policies/research-agent.yaml";
 

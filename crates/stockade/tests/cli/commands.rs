@@ -1,10 +1,8 @@
 //! The policy commands, end to end.
 
-mod support;
-
 use std::fs;
 
-use support::{Scratch, root, stockade, stockade_with_input};
+use crate::support::{Scratch, root, stockade, stockade_with_input};
 
 const POLICY: &str = "examples/policies/research-agent.yaml";
 

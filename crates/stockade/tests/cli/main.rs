@@ -1,0 +1,5 @@
+//! The command line, end to end: every test starts the built binary.
+
+mod commands;
+mod support;
+mod why;
