@@ -1,0 +1,1 @@
+//! The native wall: namespaces, cgroups, Landlock and seccomp on the host's own kernel.
