@@ -40,7 +40,7 @@ impl Policy {
         };
         let mut report = Report::new(&text.name, readable);
         let policy = tree::read(readable, &mut report).and_then(|root| {
-            let mut decoder = Decoder { report: &mut report, base: &text.base };
+            let mut decoder = Decoder { report: &mut report, base: &text.base, regexes: 0 };
             decoder.policy(&root)
         });
         report.finish(policy)

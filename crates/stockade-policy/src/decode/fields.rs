@@ -13,9 +13,14 @@ use super::keys;
 /// The most items a list may have.
 const MAX_ITEMS: usize = 10_000;
 
+/// The longest word that is compared with the known ones; comparing is quadratic.
+const MAX_WORD_BYTES: usize = 80;
+
 pub(super) struct Decoder<'r, 't> {
     pub(super) report: &'r mut Report<'t>,
     pub(super) base: &'r Path,
+    /// How many regular expressions were read.
+    pub(super) regexes: usize,
 }
 
 /// A mapping whose keys are all known.
@@ -71,6 +76,9 @@ impl Decoder<'_, '_> {
     ) -> Option<Table<'n>> {
         let entries = self.map(node, what)?;
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+            if self.report.is_full() {
+                break;
+            }
             let message = format!("{what} has no key `{}`", entry.key);
             let remedy = remedy_for_key(&entry.key, known);
             self.mistake(entry.key_place, message, remedy);
@@ -348,6 +356,9 @@ fn remedy_for_key(key: &str, known: &[&str]) -> String {
 
 /// The known word that was probably meant.
 pub(super) fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+    if written.len() > MAX_WORD_BYTES {
+        return None;
+    }
     let plain = |word: &str| word.to_lowercase().replace(['_', '-', ' '], "");
     let wanted = plain(written);
     let distance = |word: &str| strsim::damerau_levenshtein(&wanted, &plain(word));
