@@ -15,7 +15,7 @@ mod rules;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Place, PolicyErrors, Report};
-use crate::policy::{Isolation, Policy};
+use crate::policy::{Isolation, MAX_NAME_CHARS, Policy};
 use crate::source::{MAX_TEXT_BYTES, PolicyText, Sourced};
 use crate::tree::{self, Node};
 
@@ -122,8 +122,8 @@ impl Decoder<'_, '_> {
     fn name_of(&mut self, table: &Table<'_>) -> String {
         let said = table.get("name").and_then(|node| {
             let text = self.text(node, "name")?;
-            if text.is_empty() || text.chars().count() > 200 {
-                self.mistake(node.place, "a name has 1 to 200 characters", "choose another name");
+            if text.is_empty() || text.chars().count() > MAX_NAME_CHARS {
+                self.mistake(node.place, "a name has 1 to 200 characters", "choose a shorter one");
             }
             Some(text)
         });

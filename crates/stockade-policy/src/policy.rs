@@ -11,6 +11,9 @@ use crate::request::{Method, PathPattern};
 use crate::rules::CodeGate;
 use crate::source::{Basis, Sourced};
 
+/// The longest name of a policy.
+pub(crate) const MAX_NAME_CHARS: usize = 200;
+
 /// How strong the wall must be at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -139,7 +142,9 @@ impl WorkspaceMode {
 
 /// The clauses that are judged per act and cannot be merged into one list: a combined policy has
 /// one gate per part, and an act passes when every gate lets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Two gates are equal when they let the same through, whatever they are called.
+#[derive(Clone, Debug)]
 pub struct Gate {
     /// The name of the policy it came from.
     pub name: String,
@@ -148,6 +153,14 @@ pub struct Gate {
     /// Hosts that may be reached.
     pub network: NetworkGate,
 }
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Gate) -> bool {
+        (&self.code, &self.network) == (&other.code, &other.network)
+    }
+}
+
+impl Eq for Gate {}
 
 /// Hosts that one policy lets through.
 #[derive(Clone, Debug, PartialEq, Eq)]
