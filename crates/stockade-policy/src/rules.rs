@@ -69,7 +69,7 @@ pub struct CodeGate {
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, unique in its policy.
+    /// Its name, for people; two rules may share one.
     pub name: String,
     /// What it looks at.
     pub condition: Condition,

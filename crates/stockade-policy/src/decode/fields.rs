@@ -13,6 +13,10 @@ use super::keys;
 /// The most items a list may have.
 const MAX_ITEMS: usize = 10_000;
 
+/// Deepest lists in a value of a rule. A policy that is shown or combined nests its rules deeper,
+/// and must still be read.
+const MAX_VALUE_DEPTH: usize = 8;
+
 /// The longest word that is compared with the known ones; comparing is quadratic.
 const MAX_WORD_BYTES: usize = 80;
 
@@ -226,9 +230,21 @@ impl Decoder<'_, '_> {
 
     /// Any value, as a rule compares it.
     pub(super) fn value(&mut self, node: &Node) -> Option<Value> {
+        self.value_within(node, MAX_VALUE_DEPTH)
+    }
+
+    fn value_within(&mut self, node: &Node, levels: usize) -> Option<Value> {
         match &node.kind {
+            Kind::List(_) if levels == 0 => {
+                let message = format!(
+                    "a value in a rule has more than {MAX_VALUE_DEPTH} lists inside each other"
+                );
+                self.mistake(node.place, message, "write a single value or a flat list");
+                None
+            }
             Kind::List(items) => {
-                items.iter().map(|item| self.value(item)).collect::<Option<_>>().map(Value::Array)
+                let values = items.iter().map(|item| self.value_within(item, levels - 1));
+                values.collect::<Option<_>>().map(Value::Array)
             }
             Kind::Scalar { text, quoted: false } if is_disputed(text) => {
                 let message =
