@@ -203,6 +203,9 @@ impl ConditionError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ConditionError::WrongValue { .. } => "change the value, or use another operator",
+            ConditionError::BadRegex { reason } if !reason.contains("not supported") => {
+                r"correct it; a sign with a meaning, such as `(`, stands for itself as `\(`"
+            }
             ConditionError::BadRegex { .. } => {
                 "write it without look-around and back-references: matching takes linear time here"
             }

@@ -96,7 +96,7 @@ impl Decoder<'_, '_> {
             Kind::Map(entries) => Some(entries),
             _ => {
                 let message = format!("{what} must be a mapping, not {}", describe(node));
-                self.mistake(node.place, message, "write `key: value` lines below it");
+                self.mistake(node.place, message, "write `key: value` lines, or `{}` for none");
                 None
             }
         }
@@ -206,7 +206,7 @@ impl Decoder<'_, '_> {
             return wrong(
                 self,
                 format!("{what} cannot be negative"),
-                "write a number above 0".into(),
+                "write it without the sign".into(),
             );
         }
         let lower = text.to_ascii_lowercase();

@@ -183,7 +183,8 @@ impl Decoder<'_, '_> {
 
     fn days(&mut self, node: &Node) -> Option<Vec<u8>> {
         let mut days = Vec::new();
-        for item in self.list(node, "days_of_week")? {
+        let items = self.list(node, "days_of_week")?;
+        for item in items {
             match self.number(item, "a weekday", 1)? {
                 day @ 1..=7 => days.push(u8::try_from(day).expect("a weekday is at most 7")),
                 _ => self.mistake(
@@ -192,6 +193,9 @@ impl Decoder<'_, '_> {
                     "write 1 to 7",
                 ),
             }
+        }
+        if days.len() < items.len() {
+            return None;
         }
         days.sort_unstable();
         days.dedup();
