@@ -168,6 +168,7 @@ fn secrets(first: &[Secret], second: &[Secret]) -> Vec<Secret> {
                 hosts.push(host);
             }
         }
+        hosts.sort();
         if !hosts.is_empty() {
             found.push(Secret { hosts, ..one.clone() });
         }

@@ -184,6 +184,8 @@ fn secrets_go_only_to_hosts_that_both_name() {
     let hosts: Vec<String> = both.secrets[0].hosts.iter().map(ToString::to_string).collect();
     assert_eq!(hosts, ["api.github.com"]);
     assert_eq!(combined(&wide, &secret("api.github.com", "token {}")).secrets, []);
+    let nested = secret("\"*.github.com\", github.com, \"*.api.github.com\"", "{}");
+    assert_eq!(combined(&nested, &nested), policy(&nested));
     assert_eq!(combined(&wide, &secret("api.openai.com", "Bearer {}")).secrets, []);
 }
 

@@ -262,7 +262,7 @@ pub struct Secret {
     pub name: String,
     /// Where the host finds the value.
     pub from: SecretSource,
-    /// The hosts it is sent to.
+    /// The hosts it is sent to, sorted.
     pub hosts: Vec<HostPattern>,
     /// The header that carries it.
     pub header: String,
