@@ -214,19 +214,10 @@ proptest! {
         }
     }
 
-    /// Leaving one clause out is where a difference is easily overlooked.
+    /// Whatever two policies differ in, each answer that differs is announced by its control.
     #[test]
-    fn one_clause_less_is_no_wider_or_named(value in policies(), index in any::<prop::sample::Index>()) {
-        let keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
-        let key = index.get(&keys);
-        let mut less = value.clone();
-        less.as_object_mut().unwrap().remove(key);
-        let (full, less) = (policy(&value), policy(&less));
-        for (new, base) in [(&less, &full), (&full, &less)] {
-            if new.widenings(base).is_empty() {
-                assert_no_wider(new, base)?;
-            }
-        }
+    fn every_wider_answer_is_named(a in policies(), b in policies()) {
+        assert_named(&policy(&b), &policy(&a))?;
     }
 
     #[test]
@@ -256,6 +247,88 @@ proptest! {
             }
         }
         parse_any(bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Two policies that differ in one small thing, which nothing else can announce by chance.
+    #[test]
+    fn leaving_one_thing_out_is_named_where_it_widens(value in policies(), index in any::<prop::sample::Index>()) {
+        let mut places = Vec::new();
+        removable(&value, String::new(), &mut places);
+        let mut less = value.clone();
+        remove(&mut less, &places[index.index(places.len())]);
+        let (full, less) = (policy(&value), policy(&less));
+        assert_named(&less, &full)?;
+        assert_named(&full, &less)?;
+    }
+}
+
+/// Every answer that `new` allows and `base` denies is announced.
+fn assert_named(new: &Policy, base: &Policy) -> Result<(), TestCaseError> {
+    let widenings = new.widenings(base);
+    for question in Question::all() {
+        if !question.ask(new).allows() || question.ask(base).allows() {
+            continue;
+        }
+        let named = widenings.iter().any(|widening| match &question {
+            Question::Path(..) => matches!(
+                widening.control,
+                Control::ReadPaths | Control::WritePaths | Control::Workspace | Control::HiddenHost
+            ),
+            Question::Host(..) | Question::Request(..) | Question::Address(..) => matches!(
+                widening.control,
+                Control::NetworkHosts | Control::NetworkPublic | Control::NetworkBlock
+            ),
+            Question::Command(..) => {
+                matches!(widening.control, Control::Commands | Control::CodeRules)
+            }
+            Question::Tool(..) => matches!(widening.control, Control::Tools | Control::CodeRules),
+            Question::Code(..) => widening.control == Control::CodeRules,
+        });
+        prop_assert!(named, "{:?} is not among {:?}", question, widenings);
+    }
+    Ok(())
+}
+
+/// The places of all things that can be left out of a policy.
+fn removable(value: &Value, place: String, places: &mut Vec<String>) {
+    let needed =
+        ["host", "guest", "name", "from", "hosts", "condition", "action", "mode", "priority"];
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let place = format!("{place}/{key}");
+                let inside_entry = place.matches('/').count() > 2;
+                if !(inside_entry && needed.contains(&key.as_str())) {
+                    places.push(place.clone());
+                }
+                if !["condition", "dynamic_condition", "workspace"].contains(&key.as_str()) {
+                    removable(inner, place, places);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                let place = format!("{place}/{index}");
+                if items.len() > 1 || place.matches('/').count() < 4 {
+                    places.push(place.clone());
+                }
+                removable(inner, place, places);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn remove(value: &mut Value, place: &str) {
+    let (parent, last) = place.rsplit_once('/').unwrap();
+    match value.pointer_mut(parent) {
+        Some(Value::Object(map)) => drop(map.remove(last)),
+        Some(Value::Array(items)) => drop(items.remove(last.parse().unwrap())),
+        other => panic!("{place} leads to {other:?}"),
     }
 }
 
