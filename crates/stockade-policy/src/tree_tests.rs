@@ -222,6 +222,7 @@ fn copies_that_anchors_keep_are_counted() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn time_grows_with_the_text_and_no_faster() {
     let within_a_second = |what: &str, text: &str| {
         let mut report = Report::new("p", text);

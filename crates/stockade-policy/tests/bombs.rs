@@ -7,6 +7,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
+    clippy::unwrap_used,
     reason = "the measuring is outside the pure crate"
 )]
 
