@@ -62,6 +62,22 @@ fn every_caret_stands_under_something() {
 }
 
 #[test]
+fn bytes_that_are_not_text_are_pointed_at() {
+    let refused = |bytes: &[u8]| {
+        let (name, base) = ("p".to_owned(), PathBuf::from("/srv"));
+        Policy::parse(&PolicyText { name, bytes: bytes.to_vec(), base }).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(b"name: x\nd\xc3\xa4: \xff\n"),
+        "p:2:5: the policy is not UTF-8 text\n  |\n2 | dä: \u{fffd}\n  |     ^\n  = save it as UTF-8"
+    );
+    let lone = refused(b"name: x\rversion: 2\n");
+    assert!(lone.starts_with("p:1:8: a carriage return without a line feed\n"), "{lone}");
+    let large = refused(&vec![b'#'; (1 << 20) + 1]);
+    assert!(large.starts_with("p:1:1: the policy is larger than 1048576 bytes\n"), "{large}");
+}
+
+#[test]
 fn every_message_belongs_to_a_policy() {
     let names = |ending: &str| -> Vec<String> {
         let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name());
