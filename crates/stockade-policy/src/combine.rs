@@ -3,7 +3,7 @@
 
 use crate::paths::GuestPath;
 use crate::pattern::HostPattern;
-use crate::policy::{Mount, Policy, Secret, Workspace};
+use crate::policy::{MAX_NAME_CHARS, Mount, Policy, Secret, Workspace};
 use crate::source::Sourced;
 
 impl Policy {
@@ -11,7 +11,7 @@ impl Policy {
     pub fn combine(&self, other: &Policy) -> Policy {
         let mounts = mounts(self, other);
         Policy {
-            name: join(&self.name, &other.name, " + "),
+            name: join(&self.name, &other.name, " + ").chars().take(MAX_NAME_CHARS).collect(),
             description: join(&self.description, &other.description, "\n"),
             isolation: if other.isolation.value > self.isolation.value {
                 other.isolation.clone()
@@ -86,7 +86,8 @@ fn mounts(first: &Policy, second: &Policy) -> Vec<Mount> {
             let mount = Mount { access, ..inner.clone() };
             if shows(first, &mount) && shows(second, &mount) {
                 match found.iter_mut().find(|other| other.guest == mount.guest) {
-                    Some(other) => other.access = other.access.min(access),
+                    // Both policies show the same files with either access, so the wider holds.
+                    Some(other) => other.access = other.access.max(access),
                     None => found.push(mount),
                 }
             }
@@ -167,6 +168,7 @@ fn secrets(first: &[Secret], second: &[Secret]) -> Vec<Secret> {
                 hosts.push(host);
             }
         }
+        hosts.sort();
         if !hosts.is_empty() {
             found.push(Secret { hosts, ..one.clone() });
         }

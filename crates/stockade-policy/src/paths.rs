@@ -205,8 +205,11 @@ pub(crate) fn host_path(text: &str, base: &Path, access: Access) -> Result<PathB
         return Err(FilePathError::new(message, "name the directory that holds the files"));
     }
     let joined = base.join(text);
-    let joined = joined.to_string_lossy();
-    let path = GuestPath::parse(&joined)?.0;
+    let Some(joined) = joined.to_str() else {
+        let message = format!("`{text}` lies in a directory whose name is not UTF-8");
+        return Err(FilePathError::new(message, "rename the directory, or write the whole path"));
+    };
+    let path = GuestPath::parse(joined)?.0;
     refuse_closed(&path, access)?;
     Ok(PathBuf::from(path))
 }

@@ -94,3 +94,11 @@ fn nothing_in_a_host_path_is_expanded() {
         assert!(!error.remedy().is_empty(), "{text}");
     }
 }
+
+#[test]
+fn a_base_that_is_not_text_is_refused_rather_than_changed() {
+    use std::os::unix::ffi::OsStrExt;
+    let base = Path::new(std::ffi::OsStr::from_bytes(b"/srv/\xff"));
+    assert!(host_path("data", base, Access::Read).is_err());
+    assert_eq!(host_path("/data", base, Access::Read), Ok(PathBuf::from("/data")));
+}

@@ -69,7 +69,7 @@ pub struct CodeGate {
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, for people and records.
+    /// Its name, for people; two rules may share one.
     pub name: String,
     /// What it looks at.
     pub condition: Condition,
@@ -203,6 +203,9 @@ impl ConditionError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ConditionError::WrongValue { .. } => "change the value, or use another operator",
+            ConditionError::BadRegex { reason } if !reason.contains("not supported") => {
+                r"correct it; a sign with a meaning, such as `(`, stands for itself as `\(`"
+            }
             ConditionError::BadRegex { .. } => {
                 "write it without look-around and back-references: matching takes linear time here"
             }

@@ -69,6 +69,8 @@ impl Decoder<'_, '_> {
             );
             return None;
         }
+        hosts.sort();
+        hosts.dedup();
         let header = self.header(&table)?;
         let format = self.format(&table)?;
         let basis = Basis::Line(self.report.origin(node.place));

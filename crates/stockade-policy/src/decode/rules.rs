@@ -13,6 +13,9 @@ use super::keys;
 /// Most rules in one policy.
 const MAX_RULES: usize = 1000;
 
+/// Most regular expressions in one policy: each takes milliseconds and up to a quarter MiB.
+const MAX_REGEXES: usize = 200;
+
 /// The kinds of dynamic condition, the ones nothing here can hold included.
 #[derive(Clone, Copy)]
 enum Dynamic {
@@ -31,8 +34,14 @@ impl Decoder<'_, '_> {
             self.mistake(node.place, message, "merge rules with `in` or `matches`");
             return Vec::new();
         }
-        let mut rules: Vec<Rule> = items.iter().filter_map(|item| self.rule(item)).collect();
-        rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        let mut rules = Vec::new();
+        for item in items {
+            if self.report.is_full() {
+                break;
+            }
+            rules.extend(self.rule(item));
+        }
+        rules.sort_by_key(|rule: &Rule| std::cmp::Reverse(rule.priority));
         rules
     }
 
@@ -93,6 +102,14 @@ impl Decoder<'_, '_> {
         let operator = self.word(operator, "condition.operator", &operators)?;
         let value_node = self.required(&table, "value", "a condition")?;
         let value = self.value(value_node)?;
+        if operator == Operator::Matches {
+            self.regexes += 1;
+            if self.regexes > MAX_REGEXES {
+                let message = format!("more than {MAX_REGEXES} regular expressions");
+                self.mistake(value_node.place, message, "join some of them with `|`");
+                return None;
+            }
+        }
         match Condition::new(field_text, operator, value) {
             Ok(condition) => Some(condition),
             Err(error) => {
@@ -173,7 +190,8 @@ impl Decoder<'_, '_> {
 
     fn days(&mut self, node: &Node) -> Option<Vec<u8>> {
         let mut days = Vec::new();
-        for item in self.list(node, "days_of_week")? {
+        let items = self.list(node, "days_of_week")?;
+        for item in items {
             match self.number(item, "a weekday", 1)? {
                 day @ 1..=7 => days.push(u8::try_from(day).expect("a weekday is at most 7")),
                 _ => self.mistake(
@@ -182,6 +200,9 @@ impl Decoder<'_, '_> {
                     "write 1 to 7",
                 ),
             }
+        }
+        if days.len() < items.len() {
+            return None;
         }
         days.sort_unstable();
         days.dedup();
