@@ -213,3 +213,16 @@ fn a_combined_policy_can_be_written_and_read_again() {
     assert_eq!(policy(&both.to_yaml()), both);
     assert_eq!(policy(&both.to_value().to_string()), both);
 }
+
+#[test]
+fn more_than_one_text_can_hold_is_refused_rather_than_written() {
+    let base = std::path::Path::new("/srv");
+    let policy = |number: u16| {
+        let text = format!("network_allowlist: [\"a{number}.example.org\"]");
+        Policy::parse_str("p", &text, base).unwrap()
+    };
+    let policies: Vec<Policy> = (0..17).map(policy).collect();
+    assert_eq!(Policy::combine_all(&policies[..16]).map(|one| one.gates.len()), Ok(16));
+    assert_eq!(Policy::combine_all(&policies), Err(CombineError::TooManyGates));
+    assert_eq!(Policy::combine_all(&[]), Err(CombineError::None));
+}

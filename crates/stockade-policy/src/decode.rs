@@ -42,7 +42,8 @@ impl Policy {
         };
         let mut report = Report::new(&text.name, readable);
         let policy = tree::read(readable, &mut report).and_then(|root| {
-            let mut decoder = Decoder { report: &mut report, base: &text.base, regexes: 0 };
+            let mut decoder =
+                Decoder { report: &mut report, base: &text.base, regexes: 0, regex_bytes: 0 };
             decoder.policy(&root)
         });
         report.finish(policy)

@@ -89,7 +89,7 @@ fn host_trees_that_hand_over_the_host_are_refused_in_every_spelling() {
 
 #[test]
 fn nothing_in_a_host_path_is_expanded() {
-    for text in ["~/x", "~root", "$HOME/x", "${HOME}", "/data/*", "/data/[ab]"] {
+    for text in ["~/x", "~root", "$HOME/x", "${HOME}", "/data/*", "/data/a?"] {
         let error = host_path(text, Path::new("/srv"), Access::Read).unwrap_err();
         assert!(!error.remedy().is_empty(), "{text}");
     }

@@ -25,6 +25,8 @@ pub(super) struct Decoder<'r, 't> {
     pub(super) base: &'r Path,
     /// How many regular expressions were read.
     pub(super) regexes: usize,
+    /// What they take together, in bytes.
+    pub(super) regex_bytes: usize,
 }
 
 /// A mapping whose keys are all known.
@@ -256,6 +258,12 @@ impl Decoder<'_, '_> {
                 );
                 None
             }
+            Kind::Scalar { text, quoted: false } if is_disputed_number(text) => {
+                let message = format!("`{text}` is another number to some YAML readers");
+                let remedy = "write a plain decimal number, or put quotes around it";
+                self.mistake(node.place, message, remedy);
+                None
+            }
             Kind::Scalar { .. } => match scalar_value(node) {
                 Some(value) => Some(value),
                 None => {
@@ -315,6 +323,21 @@ fn scalar_value(node: &Node) -> Option<Value> {
 /// Words that YAML 1.1 reads as truth values and YAML 1.2 as text.
 fn is_disputed(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
+}
+
+/// Numbers that YAML 1.1 reads as octal, hexadecimal, binary, grouped or base sixty, and YAML 1.2
+/// otherwise.
+fn is_disputed_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let octal = unsigned
+        .strip_prefix('0')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let radix = ["0x", "0o", "0b"].iter().any(|prefix| unsigned.starts_with(prefix));
+    let first = unsigned.starts_with(|c: char| c.is_ascii_digit());
+    let grouped = first
+        && unsigned.contains(['_', ':'])
+        && unsigned.chars().all(|c| c.is_ascii_digit() || "_:.".contains(c));
+    octal || radix || grouped
 }
 
 fn parse_scaled(text: &str, scale: u64) -> Option<u64> {

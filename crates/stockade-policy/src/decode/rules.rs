@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
-use crate::rules::{Action, Condition, Operator, Rule};
+use crate::rules::{Action, Condition, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule};
 use crate::source::Basis;
 use crate::tree::Node;
 
@@ -12,9 +12,6 @@ use super::keys;
 
 /// Most rules in one policy.
 const MAX_RULES: usize = 1000;
-
-/// Most regular expressions in one policy: each takes milliseconds and up to a quarter MiB.
-const MAX_REGEXES: usize = 200;
 
 /// The kinds of dynamic condition, the ones nothing here can hold included.
 #[derive(Clone, Copy)]
@@ -104,15 +101,28 @@ impl Decoder<'_, '_> {
         let value = self.value(value_node)?;
         if operator == Operator::Matches {
             self.regexes += 1;
-            if self.regexes > MAX_REGEXES {
-                let message = format!("more than {MAX_REGEXES} regular expressions");
-                self.mistake(value_node.place, message, "join some of them with `|`");
+            if self.regexes > MAX_REGEXES || self.regex_bytes > MAX_REGEX_TOTAL {
+                let message = if self.regexes > MAX_REGEXES {
+                    format!("more than {MAX_REGEXES} regular expressions")
+                } else {
+                    "the regular expressions up to here are too large together".to_owned()
+                };
+                self.mistake(
+                    value_node.place,
+                    message,
+                    "join some of them with `|`, or shorten them",
+                );
                 return None;
             }
         }
         match Condition::new(field_text, operator, value) {
-            Ok(condition) => Some(condition),
+            Ok(condition) => {
+                self.regex_bytes += condition.regex_bytes();
+                Some(condition)
+            }
             Err(error) => {
+                // It was tried up to the largest bound, and that took its time.
+                self.regex_bytes += 4 << 20;
                 self.mistake(value_node.place, error.to_string(), error.remedy());
                 None
             }
