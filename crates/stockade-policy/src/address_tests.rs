@@ -267,7 +267,7 @@ fn unclear_ranges_are_refused_with_the_right_one() {
     ] {
         assert_eq!(Network::parse(text), Err(error), "{text}");
     }
-    assert_eq!(Network::parse("10.1.2.3/8").unwrap_err().remedy(), "Write `10.0.0.0/8`.");
+    assert_eq!(Network::parse("10.1.2.3/8").unwrap_err().remedy(), "write `10.0.0.0/8`");
 }
 
 #[test]

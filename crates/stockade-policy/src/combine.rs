@@ -3,15 +3,47 @@
 
 use crate::paths::GuestPath;
 use crate::pattern::HostPattern;
-use crate::policy::{Mount, Policy, Secret, Workspace};
+use crate::policy::{MAX_GATES, MAX_NAME_CHARS, Mount, Policy, Secret, Workspace};
+use crate::rules::{MAX_REGEX_TOTAL, MAX_REGEXES};
 use crate::source::Sourced;
 
+/// Why policies cannot be combined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CombineError {
+    /// There is nothing to combine.
+    #[error("no policy was given")]
+    None,
+    /// More gates than one policy text can hold.
+    #[error("more than {MAX_GATES} different policies were combined")]
+    TooManyGates,
+    /// More regular expressions than one policy text can hold.
+    #[error("the combined policies have too many or too large regular expressions")]
+    TooManyRegexes,
+}
+
 impl Policy {
+    /// The policy that allows what all of them allow, small enough to be shown and read again.
+    pub fn combine_all(policies: &[Policy]) -> Result<Policy, CombineError> {
+        let (first, rest) = policies.split_first().ok_or(CombineError::None)?;
+        let combined = rest.iter().fold(first.clone(), |before, next| before.combine(next));
+        let rules = combined.gates.iter().flat_map(|gate| &gate.code.rules);
+        let sizes = rules.map(|rule| rule.condition.regex_bytes()).filter(|bytes| *bytes > 0);
+        let (regexes, bytes) = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
+        if combined.gates.len() > MAX_GATES {
+            Err(CombineError::TooManyGates)
+        } else if regexes > MAX_REGEXES || bytes > MAX_REGEX_TOTAL {
+            Err(CombineError::TooManyRegexes)
+        } else {
+            Ok(combined)
+        }
+    }
+
     /// The policy that allows what both allow.
     pub fn combine(&self, other: &Policy) -> Policy {
         let mounts = mounts(self, other);
         Policy {
-            name: join(&self.name, &other.name, " + "),
+            name: join(&self.name, &other.name, " + ").chars().take(MAX_NAME_CHARS).collect(),
             description: join(&self.description, &other.description, "\n"),
             isolation: if other.isolation.value > self.isolation.value {
                 other.isolation.clone()
@@ -86,7 +118,8 @@ fn mounts(first: &Policy, second: &Policy) -> Vec<Mount> {
             let mount = Mount { access, ..inner.clone() };
             if shows(first, &mount) && shows(second, &mount) {
                 match found.iter_mut().find(|other| other.guest == mount.guest) {
-                    Some(other) => other.access = other.access.min(access),
+                    // Both policies show the same files with either access, so the wider holds.
+                    Some(other) => other.access = other.access.max(access),
                     None => found.push(mount),
                 }
             }
@@ -167,6 +200,7 @@ fn secrets(first: &[Secret], second: &[Secret]) -> Vec<Secret> {
                 hosts.push(host);
             }
         }
+        hosts.sort();
         if !hosts.is_empty() {
             found.push(Secret { hosts, ..one.clone() });
         }

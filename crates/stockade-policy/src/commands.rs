@@ -38,11 +38,11 @@ impl CommandNameError {
 pub(crate) fn check_command_name(name: &str) -> Result<(), CommandNameError> {
     let bad = |c: char| c.is_control() || c.is_whitespace() || "*?[]{}'\"`$;&|<>()\\".contains(c);
     let dots = name.split('/').any(|part| part == ".." || part == ".");
+    if name.contains('/') && !name.starts_with('/') && !name.contains(bad) {
+        return Err(CommandNameError::Relative { name: name.to_owned() });
+    }
     if name.is_empty() || name.len() > 4095 || name.ends_with('/') || name.contains(bad) || dots {
         return Err(CommandNameError::BadName { name: name.to_owned() });
-    }
-    if name.contains('/') && !name.starts_with('/') {
-        return Err(CommandNameError::Relative { name: name.to_owned() });
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ mod rules;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Place, PolicyErrors, Report};
-use crate::policy::{Isolation, Policy};
+use crate::policy::{Isolation, MAX_NAME_CHARS, Policy};
 use crate::source::{MAX_TEXT_BYTES, PolicyText, Sourced};
 use crate::tree::{self, Node};
 
@@ -33,14 +33,17 @@ impl Policy {
         let readable = match readable(text) {
             Ok(readable) => readable,
             Err((place, message, remedy)) => {
-                let mut report = Report::new(&text.name, "");
+                let first = &text.bytes[..text.bytes.len().min(MAX_TEXT_BYTES)];
+                let shown = String::from_utf8_lossy(first);
+                let mut report = Report::new(&text.name, &shown);
                 report.mistake(place, message, remedy);
                 return report.finish(None);
             }
         };
         let mut report = Report::new(&text.name, readable);
         let policy = tree::read(readable, &mut report).and_then(|root| {
-            let mut decoder = Decoder { report: &mut report, base: &text.base };
+            let mut decoder =
+                Decoder { report: &mut report, base: &text.base, regexes: 0, regex_bytes: 0 };
             decoder.policy(&root)
         });
         report.finish(policy)
@@ -62,22 +65,27 @@ fn readable(text: &PolicyText) -> Result<&str, (Place, String, &'static str)> {
     let valid = match std::str::from_utf8(&text.bytes) {
         Ok(valid) => valid,
         Err(error) => {
-            let before = &text.bytes[..error.valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            let place = Place { line, column: 1, width: 1 };
-            return Err((place, "the policy is not UTF-8 text".to_owned(), "save it as UTF-8"));
+            let before = String::from_utf8_lossy(&text.bytes[..error.valid_up_to()]);
+            let message = "the policy is not UTF-8 text".to_owned();
+            return Err((place_after(&before), message, "save it as UTF-8"));
         }
     };
     let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
     // A lone carriage return ends a line for YAML and for nobody's editor.
     let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
     if let Some((at, _)) = bare {
-        let line = 1 + valid[..at].matches('\n').count();
-        let place = Place { line, column: 1, width: 1 };
         let message = "a carriage return without a line feed".to_owned();
-        return Err((place, message, "save the file with ordinary line ends"));
+        let remedy = "save the file with ordinary line ends";
+        return Err((place_after(&valid[..at]), message, remedy));
     }
     Ok(valid)
+}
+
+/// The place of the character that follows a text.
+fn place_after(text: &str) -> Place {
+    let last = text.rsplit('\n').next().unwrap_or("");
+    let line = 1 + text.matches('\n').count();
+    Place { line, column: 1 + last.chars().count(), width: 1 }
 }
 
 impl Decoder<'_, '_> {
@@ -122,8 +130,8 @@ impl Decoder<'_, '_> {
     fn name_of(&mut self, table: &Table<'_>) -> String {
         let said = table.get("name").and_then(|node| {
             let text = self.text(node, "name")?;
-            if text.is_empty() || text.chars().count() > 200 {
-                self.mistake(node.place, "a name has 1 to 200 characters", "choose another name");
+            if text.is_empty() || text.chars().count() > MAX_NAME_CHARS {
+                self.mistake(node.place, "a name has 1 to 200 characters", "choose a shorter one");
             }
             Some(text)
         });

@@ -10,6 +10,9 @@ use crate::source::{Origin, Printable, is_harmless};
 /// The most diagnostics one text is given: past that a person fixes the first ones anyway.
 const MAX_DIAGNOSTICS: usize = 50;
 
+/// The longest message or remedy, in characters; what a text says is repeated only so far.
+const MAX_SAID: usize = 400;
+
 /// The widest part of a source line that is shown, in characters.
 const MAX_SHOWN: usize = 100;
 
@@ -96,7 +99,7 @@ impl<'t> Report<'t> {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        if self.found.len() >= MAX_DIAGNOSTICS {
+        if self.is_full() {
             return;
         }
         let (source, marker) = excerpt(self.line(place.line), place);
@@ -104,11 +107,16 @@ impl<'t> Report<'t> {
             file: self.file.to_string(),
             line: place.line,
             column: place.column,
-            message: Printable(&message.into()).to_string(),
-            remedy: Printable(&remedy.into()).to_string(),
+            message: said(&message.into()),
+            remedy: said(&remedy.into()),
             source,
             marker,
         });
+    }
+
+    /// Whether further mistakes would not be kept, so that looking for them is wasted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= MAX_DIAGNOSTICS
     }
 
     pub(crate) fn has_mistakes(&self) -> bool {
@@ -139,6 +147,14 @@ impl<'t> Report<'t> {
                 Err(PolicyErrors { diagnostics: self.found })
             }
         }
+    }
+}
+
+/// A message, made safe to print and cut where it is too long to be read.
+fn said(text: &str) -> String {
+    match text.char_indices().nth(MAX_SAID) {
+        Some((end, _)) => format!("{}…", Printable(&text[..end])),
+        None => Printable(text).to_string(),
     }
 }
 
@@ -183,6 +199,15 @@ mod tests {
         assert_eq!(source.chars().count(), MAX_SHOWN);
         let column = marker.find('^').unwrap();
         assert_eq!(&source[column..column + 4], "here");
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let mut report = Report::new("p", "");
+        report.mistake(Place::START, "x".repeat(5000), "ü".repeat(5000));
+        let found = &report.finish::<()>(None).unwrap_err().diagnostics()[0].clone();
+        assert_eq!(found.message, format!("{}…", "x".repeat(MAX_SAID)));
+        assert_eq!(found.remedy, format!("{}…", "ü".repeat(MAX_SAID)));
     }
 
     #[test]

@@ -79,8 +79,10 @@ impl Policy {
         for gate in &base.gates {
             let harmless = gate.code.rules.is_empty() && gate.code.default.value.runs();
             let implied = self.gates.iter().any(|own| {
+                // Listed tools pass a gate without rules, whatever its default action is.
+                let ruled_tools = !self.tools.is_empty() && !gate.code.rules.is_empty();
                 let denies_all = own.code.rules.is_empty() && !own.code.default.value.runs();
-                own.code == gate.code || denies_all
+                own.code == gate.code || (denies_all && !ruled_tools)
             });
             if !harmless && !implied {
                 let allows = format!("code that the rules of `{}` may deny", gate.name);
@@ -94,5 +96,35 @@ pub(super) fn add(found: &mut Vec<Widening>, control: Control, allows: String) {
     let widening = Widening { control, allows };
     if !found.contains(&widening) {
         found.push(widening);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn widened(base: &str, new: &str) -> Vec<String> {
+        let parse = |text: &str| Policy::parse_str("p", text, Path::new("/srv/p")).unwrap();
+        parse(new).widenings(&parse(base)).into_iter().map(|found| found.allows).collect()
+    }
+
+    #[test]
+    fn showing_a_settings_file_below_a_hidden_place_is_wider() {
+        let found = widened("filesystem: {hide: [/etc/ssl]}", "{}");
+        assert_eq!(found, ["read below /etc/ssl/certs"]);
+    }
+
+    #[test]
+    fn denying_all_code_does_not_stand_for_a_rule_about_tools() {
+        let ruled = "tool_allowlist: [t]\nrules: [{name: r, action: deny, condition: {field: tool_name, operator: eq, value: t}}]";
+        let silent = "tool_allowlist: [t]\ndefaults: {action: deny}";
+        assert_eq!(widened(ruled, silent), ["code that the rules of `unnamed` may deny"]);
+        assert_eq!(widened(ruled, "defaults: {action: deny}"), Vec::<String>::new());
+        assert_eq!(
+            widened(silent, "defaults: {action: block}\ntool_allowlist: [t]"),
+            Vec::<String>::new()
+        );
     }
 }

@@ -41,6 +41,7 @@ mod variables;
 mod verdict;
 
 pub use address::{AddressKind, Network, NetworkError, classify, embedded_v4, is_metadata_name};
+pub use combine::CombineError;
 pub use commands::{CommandNameError, SEARCH_PATH};
 pub use context::{Act, Context, OWN_FIELDS, ReservedField};
 pub use control::{Control, Requirement};

@@ -185,6 +185,13 @@ impl fmt::Display for GuestPath {
 /// Reads a host path of a policy: relative ones start in `base`, the result is absolute and
 /// plain. Nothing is expanded, so that the text alone says what is meant.
 pub(crate) fn host_path(text: &str, base: &Path, access: Access) -> Result<PathBuf, FilePathError> {
+    let path = host_file(text, base)?;
+    refuse_closed(&path.to_string_lossy(), access)?;
+    Ok(path)
+}
+
+/// Reads the path of a host file that Stockade itself reads and nothing inside ever sees.
+pub(crate) fn host_file(text: &str, base: &Path) -> Result<PathBuf, FilePathError> {
     check_text(text)?;
     if text.starts_with('~') {
         let message = format!("`{text}`: `~` is not expanded in a policy");
@@ -200,15 +207,16 @@ pub(crate) fn host_path(text: &str, base: &Path, access: Access) -> Result<PathB
             "write the path itself, or one relative to the policy file",
         ));
     }
-    if text.contains(['*', '?', '[']) {
+    if text.contains(['*', '?']) {
         let message = format!("`{text}`: patterns are not understood in host paths");
         return Err(FilePathError::new(message, "name the directory that holds the files"));
     }
     let joined = base.join(text);
-    let joined = joined.to_string_lossy();
-    let path = GuestPath::parse(&joined)?.0;
-    refuse_closed(&path, access)?;
-    Ok(PathBuf::from(path))
+    let Some(joined) = joined.to_str() else {
+        let message = format!("`{text}` lies in a directory whose name is not UTF-8");
+        return Err(FilePathError::new(message, "rename the directory, or write the whole path"));
+    };
+    Ok(PathBuf::from(GuestPath::parse(joined)?.0))
 }
 
 /// Refuses host paths that no policy may open.

@@ -89,8 +89,16 @@ fn host_trees_that_hand_over_the_host_are_refused_in_every_spelling() {
 
 #[test]
 fn nothing_in_a_host_path_is_expanded() {
-    for text in ["~/x", "~root", "$HOME/x", "${HOME}", "/data/*", "/data/[ab]"] {
+    for text in ["~/x", "~root", "$HOME/x", "${HOME}", "/data/*", "/data/a?"] {
         let error = host_path(text, Path::new("/srv"), Access::Read).unwrap_err();
         assert!(!error.remedy().is_empty(), "{text}");
     }
+}
+
+#[test]
+fn a_base_that_is_not_text_is_refused_rather_than_changed() {
+    use std::os::unix::ffi::OsStrExt;
+    let base = Path::new(std::ffi::OsStr::from_bytes(b"/srv/\xff"));
+    assert!(host_path("data", base, Access::Read).is_err());
+    assert_eq!(host_path("/data", base, Access::Read), Ok(PathBuf::from("/data")));
 }

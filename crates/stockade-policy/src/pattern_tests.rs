@@ -86,9 +86,9 @@ fn wildcards_that_open_too_much_are_refused() {
         assert_eq!(HostPattern::parse_allowed(text), Err(error), "{text}");
     }
     let error = HostPattern::parse_allowed("*.co.uk").unwrap_err();
-    assert_eq!(error.remedy(), "Name the domain you mean, such as `*.example.co.uk`.");
+    assert_eq!(error.remedy(), "name the domain you mean, such as `*.example.co.uk`");
     let error = HostPattern::parse_allowed("https://example.com/24").unwrap_err();
-    assert_eq!(error.remedy(), "Write only the host: `example.com`.");
+    assert_eq!(error.remedy(), "write only the host: `example.com`");
 }
 
 fn host_error(text: &str) -> HostError {
@@ -112,7 +112,7 @@ fn blocking_may_be_wide() {
         BlockPattern::parse("10.0/8"),
         Err(PatternError::Network { source: NetworkError::BadAddress })
     );
-    assert_eq!(BlockPattern::parse("10.0.0.9/8").unwrap_err().remedy(), "Write `10.0.0.0/8`.");
+    assert_eq!(BlockPattern::parse("10.0.0.9/8").unwrap_err().remedy(), "write `10.0.0.0/8`");
     assert_eq!(HostPattern::parse_blocked("10.0.0.0/8"), Err(PatternError::Range));
 }
 

@@ -11,6 +11,9 @@ use crate::request::{Method, PathPattern};
 use crate::rules::CodeGate;
 use crate::source::{Basis, Sourced};
 
+/// The longest name of a policy.
+pub(crate) const MAX_NAME_CHARS: usize = 200;
+
 /// How strong the wall must be at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -142,7 +145,9 @@ pub const MAX_GATES: usize = 16;
 
 /// The clauses that are judged per act and cannot be merged into one list: a combined policy has
 /// one gate per part, and an act passes when every gate lets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Two gates are equal when they let the same through, whatever they are called.
+#[derive(Clone, Debug)]
 pub struct Gate {
     /// The name of the policy it came from.
     pub name: String,
@@ -151,6 +156,14 @@ pub struct Gate {
     /// Hosts that may be reached.
     pub network: NetworkGate,
 }
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Gate) -> bool {
+        (&self.code, &self.network) == (&other.code, &other.network)
+    }
+}
+
+impl Eq for Gate {}
 
 /// Hosts that one policy lets through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,7 +265,7 @@ pub struct Secret {
     pub name: String,
     /// Where the host finds the value.
     pub from: SecretSource,
-    /// The hosts it is sent to.
+    /// The hosts it is sent to, sorted.
     pub hosts: Vec<HostPattern>,
     /// The header that carries it.
     pub header: String,

@@ -26,7 +26,7 @@ fn methods_are_upper_case_tokens() {
     ] {
         assert_eq!(Method::parse(text), Err(error), "{text:?}");
     }
-    assert_eq!(Method::parse("get").unwrap_err().remedy(), "Did you mean `GET`?");
+    assert_eq!(Method::parse("get").unwrap_err().remedy(), "did you mean `GET`?");
     assert_eq!(Method::parse(&"A".repeat(33)), Err(MethodError::Malformed));
 }
 

@@ -13,12 +13,18 @@ use crate::context::Facts;
 use crate::moment::TimeCondition;
 use crate::source::{Basis, Sourced};
 
+/// Most regular expressions in one policy: each takes time to compile.
+pub(crate) const MAX_REGEXES: usize = 200;
+
 /// The longest regular expression, in bytes.
 pub(crate) const MAX_REGEX_BYTES: usize = 4096;
 
-/// The most memory a compiled regular expression may take. Matching is linear in the text, with
-/// a factor that grows with this.
-const MAX_REGEX_PROGRAM: usize = 256 * 1024;
+/// What a compiled regular expression may take, in bytes. Matching is linear in the text, with a
+/// factor that grows with this.
+const REGEX_BOUNDS: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+
+/// What all regular expressions of one policy may take together.
+pub(crate) const MAX_REGEX_TOTAL: usize = 16 << 20;
 
 /// What a rule does to what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -69,7 +75,7 @@ pub struct CodeGate {
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, for people and records.
+    /// Its name, for people; two rules may share one.
     pub name: String,
     /// What it looks at.
     pub condition: Condition,
@@ -108,7 +114,7 @@ pub struct Condition {
     /// What it is compared with.
     pub value: Value,
     /// The compiled form of `value` for `matches`.
-    regex: Option<Regex>,
+    regex: Option<(Regex, usize)>,
 }
 
 impl PartialEq for Condition {
@@ -203,6 +209,9 @@ impl ConditionError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ConditionError::WrongValue { .. } => "change the value, or use another operator",
+            ConditionError::BadRegex { reason } if !reason.contains("not supported") => {
+                r"correct it; a sign with a meaning, such as `(`, stands for itself as `\(`"
+            }
             ConditionError::BadRegex { .. } => {
                 "write it without look-around and back-references: matching takes linear time here"
             }
@@ -255,6 +264,11 @@ impl Condition {
         Ok(Condition { field, operator, value, regex })
     }
 
+    /// What the condition's regular expression may take in memory, in bytes.
+    pub(crate) fn regex_bytes(&self) -> usize {
+        self.regex.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
+
     /// Whether the condition holds. A field that is absent or null matches nothing.
     pub fn holds(&self, facts: &Facts<'_>) -> Result<bool, CompareError> {
         let Some(field) = facts.get(&self.field).filter(|value| !value.is_null()) else {
@@ -272,7 +286,7 @@ impl Condition {
             Operator::NotIn => Ok(!self.lists(field)),
             Operator::Contains => self.contained_in(field),
             Operator::Matches => {
-                let regex = self.regex.as_ref().ok_or_else(|| self.cannot(field))?;
+                let (regex, _) = self.regex.as_ref().ok_or_else(|| self.cannot(field))?;
                 Ok(regex.is_match(&as_text(field).ok_or_else(|| self.cannot(field))?))
             }
         }
@@ -312,23 +326,26 @@ impl Condition {
     }
 }
 
-fn compile(text: &str) -> Result<Regex, ConditionError> {
+/// Compiles with the smallest bound that fits, so that the bound tells what the result may take.
+fn compile(text: &str) -> Result<(Regex, usize), ConditionError> {
     if text.len() > MAX_REGEX_BYTES {
         return Err(ConditionError::LargeRegex);
     }
-    let built = RegexBuilder::new(text)
-        .size_limit(MAX_REGEX_PROGRAM)
-        .dfa_size_limit(4 * MAX_REGEX_PROGRAM)
-        .nest_limit(64)
-        .build();
-    built.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => ConditionError::LargeRegex,
-        other => {
-            let text = other.to_string();
-            let last = text.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
-            ConditionError::BadRegex { reason: last.to_owned() }
+    for bound in REGEX_BOUNDS {
+        let built =
+            RegexBuilder::new(text).size_limit(bound).dfa_size_limit(bound).nest_limit(64).build();
+        match built {
+            Ok(regex) => return Ok((regex, bound)),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(other) => return Err(ConditionError::BadRegex { reason: on_one_line(&other) }),
         }
-    })
+    }
+    Err(ConditionError::LargeRegex)
+}
+
+fn on_one_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    text.lines().last().unwrap_or("").trim().trim_start_matches("error: ").to_owned()
 }
 
 /// Equality across the two ways a number can be written: `1` and `1.0` are the same.

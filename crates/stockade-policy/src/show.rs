@@ -17,7 +17,8 @@ impl Policy {
         yaml::write(&self.to_value())
     }
 
-    /// The whole policy as a JSON value, which is a policy text too.
+    /// The whole policy as a JSON value, which is a policy text too as long as no text in it
+    /// holds a character that JSON takes as it is and YAML only escaped, such as U+0099.
     pub fn to_value(&self) -> Value {
         let mut top = Map::new();
         let mut put = |key: &str, value: Value| top.insert(key.to_owned(), value);

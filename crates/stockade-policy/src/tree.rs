@@ -16,6 +16,9 @@ const MAX_DEPTH: usize = 24;
 /// Most nodes, counted after aliases are expanded, so that an alias bomb ends here.
 const MAX_NODES: usize = 50_000;
 
+/// Most bytes of text, counted like nodes: a few aliases of one long text make a bomb too.
+const MAX_BYTES: usize = 4 << 20;
+
 /// A value of the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -50,8 +53,13 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
         block_nesting_limit: MAX_DEPTH,
         emit_comments: false,
     };
-    let mut builder =
-        Builder { report, open: Vec::new(), anchors: Vec::new(), nodes: 0, root: None };
+    let mut builder = Builder {
+        report,
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        held: Size::default(),
+        root: None,
+    };
     for event in Parser::new_from_str_with_options(text, options) {
         let step = match event {
             Ok((event, span)) => builder.take(event, &span),
@@ -83,11 +91,25 @@ struct Open {
     seen: HashMap<String, Place>,
 }
 
+/// What a value takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+/// A value that aliases can name.
+struct Anchored {
+    node: Node,
+    size: Size,
+}
+
 struct Builder<'r, 't> {
     report: &'r mut Report<'t>,
     open: Vec<Open>,
-    anchors: Vec<(usize, Node, usize)>,
-    nodes: usize,
+    anchors: HashMap<usize, Anchored>,
+    held: Size,
     root: Option<Node>,
 }
 
@@ -97,7 +119,7 @@ impl Builder<'_, '_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_tag(tag.is_some(), span)?;
-                self.count(1, place)?;
+                self.count(Size { nodes: 1, bytes: text.len(), depth: 0 }, place)?;
                 let quoted = style != ScalarStyle::Plain;
                 let node = Node { kind: Kind::Scalar { text: text.into_owned(), quoted }, place };
                 self.remember(anchor, &node)?;
@@ -125,23 +147,19 @@ impl Builder<'_, '_> {
     }
 
     fn start(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
-        self.count(1, node.place)?;
-        if self.open.len() >= MAX_DEPTH {
-            let message = format!("nested more than {MAX_DEPTH} levels deep");
-            return self.stop(node.place, message, "a policy needs no more than seven levels");
-        }
+        self.count(Size { nodes: 1, bytes: 0, depth: 1 }, node.place)?;
         self.open.push(Open { node, anchor, pending_key: None, seen: HashMap::new() });
         Ok(())
     }
 
     fn expand(&mut self, anchor: usize, place: Place) -> Result<(), Stop> {
-        let Some((_, node, size)) = self.anchors.iter().rev().find(|(id, ..)| *id == anchor) else {
+        let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
             let message = "an alias stands inside the value it names";
             return self.stop(place, message, "write the value out instead of using `*`");
         };
-        let (mut node, size) = (node.clone(), *size);
+        let size = *size;
+        let node = Node { place, ..node.clone() };
         self.count(size, place)?;
-        node.place = place;
         self.place(node)
     }
 
@@ -150,19 +168,27 @@ impl Builder<'_, '_> {
     fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), Stop> {
         if anchor != 0 {
             let size = size_of(node);
-            self.count(size, node.place)?;
-            self.anchors.push((anchor, node.clone(), size));
+            self.count(Size { depth: 0, ..size }, node.place)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), size });
         }
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Stop> {
-        self.nodes += nodes;
-        if self.nodes > MAX_NODES {
-            let message = format!("more than {MAX_NODES} values once aliases are expanded");
-            return self.stop(place, message, "split the policy, or write values out without `*`");
+    /// Adds to what is held, and stops where that is too much.
+    fn count(&mut self, size: Size, place: Place) -> Result<(), Stop> {
+        self.held.nodes += size.nodes;
+        self.held.bytes += size.bytes;
+        if self.open.len() + size.depth > MAX_DEPTH {
+            return self.stop(place, too_deep(), "a policy needs no more than seven levels");
         }
-        Ok(())
+        let message = if self.held.nodes > MAX_NODES {
+            format!("more than {MAX_NODES} values once aliases are expanded")
+        } else if self.held.bytes > MAX_BYTES {
+            format!("more than {MAX_BYTES} bytes once aliases are expanded")
+        } else {
+            return Ok(());
+        };
+        self.stop(place, message, "split the policy, or write values out without `*`")
     }
 
     fn refuse_tag(&mut self, tagged: bool, span: &Span) -> Result<(), Stop> {
@@ -224,12 +250,25 @@ impl Builder<'_, '_> {
     }
 }
 
-fn size_of(node: &Node) -> usize {
-    match &node.kind {
-        Kind::Scalar { .. } => 1,
-        Kind::List(items) => 1 + items.iter().map(size_of).sum::<usize>(),
-        Kind::Map(entries) => 1 + entries.iter().map(|e| 1 + size_of(&e.value)).sum::<usize>(),
+fn size_of(node: &Node) -> Size {
+    let (inner, bytes): (Vec<Size>, usize) = match &node.kind {
+        Kind::Scalar { text, .. } => return Size { nodes: 1, bytes: text.len(), depth: 0 },
+        Kind::List(items) => (items.iter().map(size_of).collect(), 0),
+        Kind::Map(entries) => (
+            entries.iter().map(|entry| size_of(&entry.value)).collect(),
+            entries.iter().map(|entry| entry.key.len()).sum(),
+        ),
+    };
+    let keys = if matches!(node.kind, Kind::Map(_)) { inner.len() } else { 0 };
+    Size {
+        nodes: 1 + keys + inner.iter().map(|size| size.nodes).sum::<usize>(),
+        bytes: bytes + inner.iter().map(|size| size.bytes).sum::<usize>(),
+        depth: 1 + inner.iter().map(|size| size.depth).max().unwrap_or(0),
     }
+}
+
+fn too_deep() -> String {
+    format!("nested more than {MAX_DEPTH} levels deep")
 }
 
 fn place_of(span: &Span) -> Place {
@@ -246,17 +285,20 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
         place.line -= 1;
         place.column = report.line(place.line).chars().count().max(1);
     }
-    let indentation: String =
-        report.line(place.line).chars().take_while(|c| c.is_whitespace()).collect();
     let info = error.info().to_lowercase();
+    let indentation = |line: usize| -> String {
+        report.line(line).chars().take_while(|c| c.is_whitespace()).collect()
+    };
+    // A tab below a plain text is noticed where that text ends, one line too early.
+    if info.contains("tab") && indentation(place.line + 1).contains('\t') {
+        place.line += 1;
+    }
+    let indentation = indentation(place.line);
     let (message, remedy) = if indentation.contains('\t') {
         place = Place { column: indentation.find('\t').unwrap_or(0) + 1, ..place };
         ("indented with a tab".to_owned(), "use spaces: YAML does not indent with tabs")
     } else if info.contains("nesting") || info.contains("recursion") || info.contains("depth") {
-        (
-            format!("nested more than {MAX_DEPTH} levels deep"),
-            "a policy needs no more than seven levels",
-        )
+        (too_deep(), "a policy needs no more than seven levels")
     } else if info.contains("directive") {
         ("YAML directives (`%…`) are not part of the policy language".to_owned(), "remove the line")
     } else {

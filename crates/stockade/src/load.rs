@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use stockade_policy::{MAX_GATES, MAX_TEXT_BYTES, Policy, PolicyText};
+use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
 
 use crate::Problem;
 
@@ -37,22 +37,9 @@ pub(crate) fn policy(file: &Path) -> anyhow::Result<Policy> {
 
 /// Reads, checks and combines policies.
 pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
-    let mut combined: Option<Policy> = None;
-    for file in files {
-        let policy = policy(file)?;
-        combined = Some(match combined {
-            Some(before) => before.combine(&policy),
-            None => policy,
-        });
-    }
-    match combined {
-        Some(policy) if policy.gates.len() > MAX_GATES => {
-            let message = format!("more than {MAX_GATES} different policies were combined");
-            Err(Problem::new(message, "merge some of them by hand").into())
-        }
-        Some(policy) => Ok(policy),
-        None => Err(Problem::new("no policy was given", "name a policy file").into()),
-    }
+    let policies: Vec<Policy> = files.iter().map(|file| policy(file)).collect::<Result<_, _>>()?;
+    Policy::combine_all(&policies)
+        .map_err(|error| Problem::new(error.to_string(), "merge some of them by hand").into())
 }
 
 /// Reads code that a rule is to judge. Bytes that are no text are shown to rules as U+FFFD.

@@ -1,6 +1,7 @@
 //! The files of the project under one root.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,12 +64,15 @@ fn git_files(root: &Path) -> Result<Option<Vec<String>>> {
     if !root.join(".git").exists() {
         return Ok(None);
     }
-    let output = Command::new("git")
+    let started = Command::new("git")
         .arg("-C")
         .arg(root)
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .context("cannot start git")?;
+        .output();
+    let output = match started {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other.context("cannot start git")?,
+    };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         anyhow::bail!("git cannot list the files of {}: {said}", root.display());

@@ -43,17 +43,17 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
-    /// One sentence that says what to write instead.
+    /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         match self {
             NetworkError::BadAddress => {
-                "Write a range such as `203.0.113.0/24` or `2001:db8::/32`.".to_owned()
+                "write a range such as `203.0.113.0/24` or `2001:db8::/32`".to_owned()
             }
             NetworkError::BadPrefix { maximum } => {
-                format!("Write a number from 0 to {maximum} after the slash.")
+                format!("write a number from 0 to {maximum} after the slash")
             }
             NetworkError::HostBits { network } | NetworkError::Mapped { network } => {
-                format!("Write `{network}`.")
+                format!("write `{network}`")
             }
         }
     }

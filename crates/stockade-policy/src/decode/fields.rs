@@ -13,9 +13,20 @@ use super::keys;
 /// The most items a list may have.
 const MAX_ITEMS: usize = 10_000;
 
+/// Deepest lists in a value of a rule. A policy that is shown or combined nests its rules deeper,
+/// and must still be read.
+const MAX_VALUE_DEPTH: usize = 8;
+
+/// The longest word that is compared with the known ones; comparing is quadratic.
+const MAX_WORD_BYTES: usize = 80;
+
 pub(super) struct Decoder<'r, 't> {
     pub(super) report: &'r mut Report<'t>,
     pub(super) base: &'r Path,
+    /// How many regular expressions were read.
+    pub(super) regexes: usize,
+    /// What they take together, in bytes.
+    pub(super) regex_bytes: usize,
 }
 
 /// A mapping whose keys are all known.
@@ -71,6 +82,9 @@ impl Decoder<'_, '_> {
     ) -> Option<Table<'n>> {
         let entries = self.map(node, what)?;
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+            if self.report.is_full() {
+                break;
+            }
             let message = format!("{what} has no key `{}`", entry.key);
             let remedy = remedy_for_key(&entry.key, known);
             self.mistake(entry.key_place, message, remedy);
@@ -84,7 +98,7 @@ impl Decoder<'_, '_> {
             Kind::Map(entries) => Some(entries),
             _ => {
                 let message = format!("{what} must be a mapping, not {}", describe(node));
-                self.mistake(node.place, message, "write `key: value` lines below it");
+                self.mistake(node.place, message, "write `key: value` lines, or `{}` for none");
                 None
             }
         }
@@ -194,7 +208,7 @@ impl Decoder<'_, '_> {
             return wrong(
                 self,
                 format!("{what} cannot be negative"),
-                "write a number above 0".into(),
+                "write it without the sign".into(),
             );
         }
         let lower = text.to_ascii_lowercase();
@@ -218,9 +232,21 @@ impl Decoder<'_, '_> {
 
     /// Any value, as a rule compares it.
     pub(super) fn value(&mut self, node: &Node) -> Option<Value> {
+        self.value_within(node, MAX_VALUE_DEPTH)
+    }
+
+    fn value_within(&mut self, node: &Node, levels: usize) -> Option<Value> {
         match &node.kind {
+            Kind::List(_) if levels == 0 => {
+                let message = format!(
+                    "a value in a rule has more than {MAX_VALUE_DEPTH} lists inside each other"
+                );
+                self.mistake(node.place, message, "write a single value or a flat list");
+                None
+            }
             Kind::List(items) => {
-                items.iter().map(|item| self.value(item)).collect::<Option<_>>().map(Value::Array)
+                let values = items.iter().map(|item| self.value_within(item, levels - 1));
+                values.collect::<Option<_>>().map(Value::Array)
             }
             Kind::Scalar { text, quoted: false } if is_disputed(text) => {
                 let message =
@@ -230,6 +256,12 @@ impl Decoder<'_, '_> {
                     message,
                     "write `true` or `false`, or put quotes around it",
                 );
+                None
+            }
+            Kind::Scalar { text, quoted: false } if is_disputed_number(text) => {
+                let message = format!("`{text}` is another number to some YAML readers");
+                let remedy = "write a plain decimal number, or put quotes around it";
+                self.mistake(node.place, message, remedy);
                 None
             }
             Kind::Scalar { .. } => match scalar_value(node) {
@@ -293,6 +325,21 @@ fn is_disputed(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
 }
 
+/// Numbers that YAML 1.1 reads as octal, hexadecimal, binary, grouped or base sixty, and YAML 1.2
+/// otherwise.
+fn is_disputed_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let octal = unsigned
+        .strip_prefix('0')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let radix = ["0x", "0o", "0b"].iter().any(|prefix| unsigned.starts_with(prefix));
+    let first = unsigned.starts_with(|c: char| c.is_ascii_digit());
+    let grouped = first
+        && unsigned.contains(['_', ':'])
+        && unsigned.chars().all(|c| c.is_ascii_digit() || "_:.".contains(c));
+    octal || radix || grouped
+}
+
 fn parse_scaled(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = match text.split_once('.') {
         Some((_, "")) => return None,
@@ -349,6 +396,9 @@ fn remedy_for_key(key: &str, known: &[&str]) -> String {
 
 /// The known word that was probably meant.
 pub(super) fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+    if written.len() > MAX_WORD_BYTES {
+        return None;
+    }
     let plain = |word: &str| word.to_lowercase().replace(['_', '-', ' '], "");
     let wanted = plain(written);
     let distance = |word: &str| strsim::damerau_levenshtein(&wanted, &plain(word));

@@ -47,9 +47,8 @@ impl Decoder<'_, '_> {
             let Some(text) = self.text(item, "filesystem.hide") else { continue };
             let Some(path) = self.path(GuestPath::parse_mount(&text), item) else { continue };
             if path.as_str() == WORKSPACE {
-                let message = format!("`{WORKSPACE}` is the workspace and is not hidden here");
-                let remedy = "write `workspace: { mode: nothing }`";
-                self.mistake(item.place, message, remedy);
+                let message = format!("`{WORKSPACE}` is the workspace and is not hidden by name");
+                self.mistake(item.place, message, "write `workspace: { mode: nothing }` instead");
             } else if mounts.iter().any(|mount| mount.guest == path) {
                 let message = format!("`{path}` is both mounted and hidden");
                 self.mistake(item.place, message, "keep one of the two");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::commands::check_command_name;
-use crate::paths::{Access, host_path};
+use crate::paths::host_file;
 use crate::pattern::HostPattern;
 use crate::policy::{Secret, SecretSource, Variable};
 use crate::source::{Basis, Sourced};
@@ -69,6 +69,8 @@ impl Decoder<'_, '_> {
             );
             return None;
         }
+        hosts.sort();
+        hosts.dedup();
         let header = self.header(&table)?;
         let format = self.format(&table)?;
         let basis = Basis::Line(self.report.origin(node.place));
@@ -82,7 +84,7 @@ impl Decoder<'_, '_> {
                 Some(SecretSource::Environment(name.to_owned()))
             }
             Some(("file", path)) => {
-                let read = host_path(path, self.base, Access::Read);
+                let read = host_file(path, self.base);
                 self.path(read, node).map(SecretSource::File)
             }
             _ => {
@@ -193,7 +195,7 @@ impl Decoder<'_, '_> {
         let mut profiles: Vec<Sourced<PathBuf>> = Vec::new();
         for item in items {
             let Some(text) = self.text(item, "seccomp") else { continue };
-            let read = host_path(&text, self.base, Access::Read);
+            let read = host_file(&text, self.base);
             let Some(path) = self.path(read, item) else { continue };
             if !profiles.iter().any(|profile| profile.value == path) {
                 profiles.push(self.sourced(path, item));

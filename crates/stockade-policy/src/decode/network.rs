@@ -52,6 +52,11 @@ impl Decoder<'_, '_> {
             None => None,
         };
         let protocol = match table.get("protocol") {
+            Some(node) if matches!(&node.kind, Kind::Scalar { text, .. } if text == "https") => {
+                let message = "protocol cannot be `https`: it is called `tls` here";
+                self.mistake(node.place, message, "write `tls`");
+                return None;
+            }
             Some(node) => {
                 let words = [Protocol::Tls, Protocol::Http, Protocol::Tcp];
                 self.word(node, "protocol", &words.map(|word| (word.as_str(), word)))?

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
-use crate::rules::{Action, Condition, Operator, Rule};
+use crate::rules::{Action, Condition, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule};
 use crate::source::Basis;
 use crate::tree::Node;
 
@@ -31,8 +31,14 @@ impl Decoder<'_, '_> {
             self.mistake(node.place, message, "merge rules with `in` or `matches`");
             return Vec::new();
         }
-        let mut rules: Vec<Rule> = items.iter().filter_map(|item| self.rule(item)).collect();
-        rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        let mut rules = Vec::new();
+        for item in items {
+            if self.report.is_full() {
+                break;
+            }
+            rules.extend(self.rule(item));
+        }
+        rules.sort_by_key(|rule: &Rule| std::cmp::Reverse(rule.priority));
         rules
     }
 
@@ -93,9 +99,30 @@ impl Decoder<'_, '_> {
         let operator = self.word(operator, "condition.operator", &operators)?;
         let value_node = self.required(&table, "value", "a condition")?;
         let value = self.value(value_node)?;
+        if operator == Operator::Matches {
+            self.regexes += 1;
+            if self.regexes > MAX_REGEXES || self.regex_bytes > MAX_REGEX_TOTAL {
+                let message = if self.regexes > MAX_REGEXES {
+                    format!("more than {MAX_REGEXES} regular expressions")
+                } else {
+                    "the regular expressions up to here are too large together".to_owned()
+                };
+                self.mistake(
+                    value_node.place,
+                    message,
+                    "join some of them with `|`, or shorten them",
+                );
+                return None;
+            }
+        }
         match Condition::new(field_text, operator, value) {
-            Ok(condition) => Some(condition),
+            Ok(condition) => {
+                self.regex_bytes += condition.regex_bytes();
+                Some(condition)
+            }
             Err(error) => {
+                // It was tried up to the largest bound, and that took its time.
+                self.regex_bytes += 4 << 20;
                 self.mistake(value_node.place, error.to_string(), error.remedy());
                 None
             }
@@ -173,7 +200,8 @@ impl Decoder<'_, '_> {
 
     fn days(&mut self, node: &Node) -> Option<Vec<u8>> {
         let mut days = Vec::new();
-        for item in self.list(node, "days_of_week")? {
+        let items = self.list(node, "days_of_week")?;
+        for item in items {
             match self.number(item, "a weekday", 1)? {
                 day @ 1..=7 => days.push(u8::try_from(day).expect("a weekday is at most 7")),
                 _ => self.mistake(
@@ -182,6 +210,9 @@ impl Decoder<'_, '_> {
                     "write 1 to 7",
                 ),
             }
+        }
+        if days.len() < items.len() {
+            return None;
         }
         days.sort_unstable();
         days.dedup();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::control::Control;
 use crate::paths::{Access, GuestPath, WORKSPACE};
+use crate::places::{SCRATCH, SETTINGS, SYSTEM};
 use crate::policy::{Policy, Workspace, WorkspaceMode};
 
 use super::{Widening, add};
@@ -17,8 +18,8 @@ enum Content {
     Host { path: PathBuf, changes: bool },
 }
 
-/// A decision about a path depends only on the deepest place either policy names at or above it,
-/// so looking at every such place finds every difference.
+/// A decision about a path depends only on the deepest place at or above it that either policy
+/// names or every sandbox has, so looking at every such place finds every difference.
 pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
     for place in places(base).into_iter().chain(places(new)) {
         for access in [Access::Read, Access::Write] {
@@ -66,7 +67,9 @@ fn places(policy: &Policy) -> Vec<GuestPath> {
     let workspace = GuestPath::parse(WORKSPACE).into_iter();
     let mounts = policy.mounts.iter().map(|mount| mount.guest.clone());
     let hidden = policy.hide.iter().map(|hide| hide.value.clone());
-    workspace.chain(mounts).chain(hidden).collect()
+    let built_in = SCRATCH.iter().chain(&SYSTEM).chain(&SETTINGS);
+    let built_in = built_in.filter_map(|place| GuestPath::parse(place).ok());
+    workspace.chain(mounts).chain(hidden).chain(built_in).collect()
 }
 
 fn content(policy: &Policy, place: &GuestPath) -> Content {

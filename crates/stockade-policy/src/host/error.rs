@@ -93,38 +93,38 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// One sentence that says what to write instead.
+    /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         let sentence = match self {
-            HostError::Empty => "Write a host name such as `api.example.com`.",
+            HostError::Empty => "write a host name such as `api.example.com`",
             HostError::NotText | HostError::Idna => {
-                "Write the name in plain ASCII, or in its `xn--` form."
+                "write the name in plain ASCII, or in its `xn--` form"
             }
-            HostError::TooLong => "Write a name of at most 253 bytes.",
-            HostError::EmptyLabel => "Write one dot between two labels and none in front.",
-            HostError::LabelTooLong => "Write labels of at most 63 bytes.",
-            HostError::Hyphen => "Remove the hyphen at the edge of the label.",
-            HostError::ControlByte { .. } => "Remove the control character.",
-            HostError::Percent => "Write the characters themselves, without percent escapes.",
-            HostError::Whitespace { .. } => "Remove the white space.",
+            HostError::TooLong => "write a name of at most 253 bytes",
+            HostError::EmptyLabel => "write one dot between two labels and none in front",
+            HostError::LabelTooLong => "write labels of at most 63 bytes",
+            HostError::Hyphen => "remove the hyphen at the edge of the label",
+            HostError::ControlByte { .. } => "remove the control character",
+            HostError::Percent => "write the characters themselves, without percent escapes",
+            HostError::Whitespace { .. } => "remove the white space",
             HostError::ForbiddenCharacter { character } => remedy_for_character(*character),
             HostError::Scheme { host: Some(host) } | HostError::Path { host: Some(host) } => {
-                return format!("Write only the host: `{host}`.");
+                return format!("write only the host: `{host}`");
             }
             HostError::Scheme { host: None } | HostError::Path { host: None } => {
-                "Write only the host name, without scheme, path or query."
+                "write only the host name, without scheme, path or query"
             }
-            HostError::Userinfo => "Write only the host name, without a user name or `@`.",
-            HostError::ZoneId => "Write the address without the `%` and what follows it.",
-            HostError::LegacyAddress { meaning } => return format!("Write `{meaning}`."),
+            HostError::Userinfo => "write only the host name, without a user name or `@`",
+            HostError::ZoneId => "write the address without the `%` and what follows it",
+            HostError::LegacyAddress { meaning } => return format!("write `{meaning}`"),
             HostError::BadAddress => {
-                "Write four decimal numbers from 0 to 255, or an IPv6 address such as `[2001:db8::1]`."
+                "write four decimal numbers from 0 to 255, or an IPv6 address such as `[2001:db8::1]`"
             }
             HostError::Ambiguous { meaning } if Host::parse(meaning).is_ok() => {
-                return format!("Write `{meaning}` if that is the name you mean.");
+                return format!("write `{meaning}` if that is the name you mean");
             }
-            HostError::Ambiguous { .. } => "Write the name in plain ASCII, or in its `xn--` form.",
-            HostError::BadPort => "Write the port in plain digits, such as `:443`.",
+            HostError::Ambiguous { .. } => "write the name in plain ASCII, or in its `xn--` form",
+            HostError::BadPort => "write the port in plain digits, such as `:443`",
         };
         sentence.to_owned()
     }
@@ -132,10 +132,10 @@ impl HostError {
 
 fn remedy_for_character(character: char) -> &'static str {
     match character {
-        '_' => "Underscores are for records, not for hosts: use a name without them.",
-        '*' => "Name one host; a `*` stands only in the first label of a host pattern.",
-        ':' => "Write the name without a port here.",
-        _ => "Write only letters, digits, hyphens and dots.",
+        '_' => "underscores are for records, not for hosts: use a name without them",
+        '*' => "name one host; a `*` stands only in the first label of a host pattern",
+        ':' => "write the name without a port here",
+        _ => "write only letters, digits, hyphens and dots",
     }
 }
 

@@ -44,24 +44,24 @@ pub enum PatternError {
 }
 
 impl PatternError {
-    /// One sentence that says what to write instead.
+    /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         let sentence = match self {
             PatternError::Host { source } => return source.remedy(),
             PatternError::Network { source } => return source.remedy(),
             PatternError::BareWildcard => {
-                "Name the hosts, or set `defaults.network_default: allow` for every public host."
+                "name the hosts, or set `defaults.network_default: allow` for every public host"
             }
             PatternError::MisplacedWildcard => {
-                "Write `*.` once in front of a name, such as `*.example.com`."
+                "write `*.` once in front of a name, such as `*.example.com`"
             }
-            PatternError::WildcardAddress => "Write the address alone.",
+            PatternError::WildcardAddress => "write the address alone",
             PatternError::PublicSuffix { suffix } => {
-                return format!("Name the domain you mean, such as `*.example.{suffix}`.");
+                return format!("name the domain you mean, such as `*.example.{suffix}`");
             }
-            PatternError::Metadata => "Remove the entry.",
+            PatternError::Metadata => "remove the entry",
             PatternError::Range => {
-                "List the addresses one by one; a range can stand in `network_blocklist`."
+                "list the addresses one by one; a range can stand in `network_blocklist`"
             }
         };
         sentence.to_owned()

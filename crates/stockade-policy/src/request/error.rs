@@ -27,15 +27,15 @@ pub enum MethodError {
 }
 
 impl MethodError {
-    /// One sentence that says what to write instead.
+    /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         match self {
             MethodError::Empty | MethodError::Malformed => {
-                "Write a method such as `GET` or `POST`.".to_owned()
+                "write a method such as `GET` or `POST`".to_owned()
             }
-            MethodError::LowerCase { meant } => format!("Did you mean `{meant}`?"),
-            MethodError::Connect => "List the host without methods to allow a tunnel.".to_owned(),
-            MethodError::Trace => "Remove it.".to_owned(),
+            MethodError::LowerCase { meant } => format!("did you mean `{meant}`?"),
+            MethodError::Connect => "list the host without methods to allow a tunnel".to_owned(),
+            MethodError::Trace => "remove it".to_owned(),
         }
     }
 }
@@ -107,28 +107,28 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// One sentence that says what to write instead.
+    /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         let sentence = match self {
-            PathError::NotAbsolute => "Begin with `/`.",
-            PathError::TooLong { maximum } => return format!("Use at most {maximum} bytes."),
-            PathError::ForbiddenCharacter { .. } => "Write it as percent-escaped UTF-8.",
-            PathError::Backslash => "Write `/` between segments.",
-            PathError::MatrixParameter => "Use a path without `;`.",
-            PathError::EmptySegment => "Write a single `/`.",
-            PathError::DotSegment => "Write the path it leads to.",
-            PathError::EncodedSeparator => "Use a path whose segments hold no slash.",
-            PathError::EncodedControl => "Remove the control character.",
-            PathError::BadEscape => "Write a percent sign itself as `%25`.",
-            PathError::DoubleEscape => "Escape once.",
-            PathError::NeedlessEscape { character } => return format!("Write `{character}`."),
-            PathError::NotText => "Escape the bytes of UTF-8 text.",
-            PathError::Query => "Leave out the query.",
+            PathError::NotAbsolute => "begin with `/`",
+            PathError::TooLong { maximum } => return format!("use at most {maximum} bytes"),
+            PathError::ForbiddenCharacter { .. } => "write it as percent-escaped UTF-8",
+            PathError::Backslash => "write `/` between segments",
+            PathError::MatrixParameter => "use a path without `;`",
+            PathError::EmptySegment => "write a single `/`",
+            PathError::DotSegment => "write the path it leads to",
+            PathError::EncodedSeparator => "use a path whose segments hold no slash",
+            PathError::EncodedControl => "remove the control character",
+            PathError::BadEscape => "write a percent sign itself as `%25`",
+            PathError::DoubleEscape => "escape once",
+            PathError::NeedlessEscape { character } => return format!("write `{character}`"),
+            PathError::NotText => "escape the bytes of UTF-8 text",
+            PathError::Query => "leave out the query",
             PathError::PartialDoubleWildcard => {
-                "Write `**` between slashes, or `*` inside a segment."
+                "write `**` between slashes, or `*` inside a segment"
             }
             PathError::TooManyWildcards { maximum } => {
-                return format!("Use at most {maximum} wildcards, or several patterns.");
+                return format!("use at most {maximum} wildcards, or several patterns");
             }
         };
         sentence.to_owned()

@@ -1,5 +1,6 @@
 //! The documentation: rustdoc without warnings, and no broken link between Markdown files.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
@@ -8,10 +9,15 @@ use crate::program::{cargo, finish};
 use crate::suite::Outcome;
 use crate::tree::Tree;
 
-/// Builds the API documentation and follows every relative link.
+/// The page of promises, each with the test that holds it.
+const SPECIFICATION: &str = "SPECIFICATION.md";
+
+/// Builds the API documentation, follows every relative link, and looks for every test that the
+/// specification names.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let tree = Tree::open(root)?;
-    let broken = broken_links(&tree)?;
+    let mut broken = broken_links(&tree)?;
+    broken.extend(missing_tests(&tree)?);
     if !broken.is_empty() {
         return Ok(Outcome::failed(broken.join("\n")));
     }
@@ -37,6 +43,37 @@ fn broken_links(tree: &Tree) -> Result<Vec<String>> {
         }
     }
     Ok(broken)
+}
+
+/// Tests that the specification names and no source has.
+fn missing_tests(tree: &Tree) -> Result<Vec<String>> {
+    let mut known = BTreeSet::new();
+    for file in tree.rust_files() {
+        let text = tree.text(file)?.unwrap_or_default();
+        known.extend(functions(&text).map(str::to_owned));
+    }
+    let page = tree.text(SPECIFICATION)?.unwrap_or_default();
+    let missing = named_tests(&page).into_iter().filter(|(_, test)| !known.contains(*test));
+    let message = |(line, test)| format!("{SPECIFICATION}:{line}: there is no test {test}");
+    Ok(missing.map(message).collect())
+}
+
+fn functions(source: &str) -> impl Iterator<Item = &str> {
+    let starts = source.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+    starts.map(|rest| rest.split(['(', '<']).next().unwrap_or_default())
+}
+
+/// The names in the last column of the tables, and the lines they stand on.
+fn named_tests(page: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (index, line) in page.lines().enumerate() {
+        let Some(row) = line.strip_prefix('|').and_then(|row| row.strip_suffix('|')) else {
+            continue;
+        };
+        let column = row.rsplit('|').next().unwrap_or_default();
+        found.extend(column.split('`').skip(1).step_by(2).map(|name| (index + 1, name)));
+    }
+    found
 }
 
 /// The relative targets of the links on a page, without anchors, and the lines they stand on.
@@ -82,6 +119,14 @@ mod tests {
         let page =
             "[a](x.md#top) [b](https://example.org) [c](#here)\n```\n[d](y.md)\n```\n![e](z.png)";
         assert_eq!(links(page), [(1, "x.md"), (5, "z.png")]);
+    }
+
+    #[test]
+    fn tests_are_named_in_the_last_column() {
+        let page = "# `x`\n| promise | test |\n|---|---|\n| `a` holds | `b_c`, `d` |\n";
+        assert_eq!(named_tests(page), [(4, "b_c"), (4, "d")]);
+        let source = "    fn b_c() {\n  async fn no()\nfn d<T>(x: T)";
+        assert_eq!(functions(source).collect::<Vec<_>>(), ["b_c", "d"]);
     }
 
     #[test]
