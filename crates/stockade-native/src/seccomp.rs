@@ -1,0 +1,29 @@
+//! The system-call filter of the native wall: what a program inside may ask of the kernel.
+//!
+//! Everything here is a decision over plain values; nothing is installed and no file is read.
+//! ```text
+//! Options ── built_in ──> Profile ──┐
+//!                                   ├─ tighten ──> Filters ── compile ──> Programs, in order
+//! text ── CustomProfile ── resolve ─┘
+//! ```
+//! A profile denies by default. It is compiled into classic BPF as a tree over the call numbers; a
+//! profile of the user's becomes a second program, because the kernel keeps the stricter answer of
+//! the two and nothing has to be merged.
+
+mod architecture;
+mod built_in;
+mod compile;
+mod custom;
+mod profile;
+mod start;
+mod syscall;
+mod tighten;
+
+pub use architecture::Architecture;
+pub use built_in::{ExecutableMemfd, Options, Tracing, built_in};
+pub use compile::{CompileError, Program, compile};
+pub use custom::{CustomProfile, Host, ProfileError, ResolveError};
+pub use profile::{Action, Call, Comparison, Condition, Profile, Rule, Width};
+pub use start::forbids_start;
+pub use syscall::Syscall;
+pub use tighten::{Filters, TightenError, tighten};

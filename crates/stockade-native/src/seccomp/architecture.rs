@@ -1,0 +1,50 @@
+//! The processors whose system calls are known here.
+
+use super::syscall;
+
+/// A processor with the system-call numbers Linux has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit ARM.
+    Aarch64,
+}
+
+impl Architecture {
+    /// All of them.
+    pub const ALL: [Architecture; 2] = [Architecture::X86_64, Architecture::Aarch64];
+
+    /// The one this program was built for, if it is known.
+    pub const fn native() -> Option<Architecture> {
+        if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
+            Some(Architecture::X86_64)
+        } else if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
+            Some(Architecture::Aarch64)
+        } else {
+            None
+        }
+    }
+
+    /// How the kernel names the calling convention to a filter, `AUDIT_ARCH_*`.
+    pub const fn audit(self) -> u32 {
+        match self {
+            Architecture::X86_64 => 0xc000_003e,
+            Architecture::Aarch64 => 0xc000_00b7,
+        }
+    }
+
+    /// The highest call number that is known.
+    pub fn highest(self) -> u32 {
+        syscall::highest(self)
+    }
+
+    /// From where on a number belongs to the x32 convention, which shares the name of the native
+    /// one. See `__X32_SYSCALL_BIT`.
+    pub(super) const fn x32_from(self) -> Option<u32> {
+        match self {
+            Architecture::X86_64 => Some(0x4000_0000),
+            Architecture::Aarch64 => None,
+        }
+    }
+}

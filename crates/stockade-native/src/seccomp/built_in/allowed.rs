@@ -1,0 +1,111 @@
+//! Calls that are allowed whatever their arguments, by what they are for.
+//!
+//! The measure is what the C libraries, CPython, Node, Go, Java, Rust, shells, git and compilers
+//! call. Who may do what to which file, process or socket is decided by the other layers.
+
+/// All groups.
+pub(super) const GROUPS: [&str; 11] = [
+    START,
+    MEMORY,
+    THREADS,
+    PROCESSES,
+    SIGNALS,
+    TIME,
+    OPEN_FILES,
+    PATHS,
+    ATTRIBUTES,
+    EVENTS,
+    SOCKETS_AND_QUEUES,
+];
+
+/// The first and last moments of a process, and promises it makes about itself. Filters and
+/// Landlock rules can only narrow.
+const START: &str = "
+    execve exit exit_group
+    prctl seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
+    capget capset getrandom uname sysinfo getcpu umask
+    getrlimit setrlimit prlimit64 getrusage times
+";
+
+/// Its own address space.
+const MEMORY: &str = "
+    brk mmap munmap mremap mprotect madvise mincore msync mseal remap_file_pages
+    mlock mlock2 mlockall munlock munlockall
+    pkey_alloc pkey_free pkey_mprotect map_shadow_stack membarrier
+";
+
+/// Threads and their locks. `uprobe` and `uretprobe` are called by code the host's own tracing
+/// puts into a process, and do nothing for anybody else.
+const THREADS: &str = "
+    set_tid_address gettid set_robust_list get_robust_list rseq
+    futex futex_wait futex_wake futex_waitv futex_requeue
+    sched_yield sched_getaffinity sched_setaffinity sched_getattr sched_setattr sched_getparam
+    sched_setparam sched_getscheduler sched_setscheduler sched_get_priority_max
+    sched_get_priority_min sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set
+    uprobe uretprobe
+";
+
+/// Other processes and identities. Without capabilities an identity can only be kept.
+const PROCESSES: &str = "
+    fork vfork wait4 waitid pidfd_open pidfd_send_signal
+    getpid getppid getpgid getpgrp setpgid getsid setsid
+    getuid geteuid getgid getegid getresuid getresgid getgroups
+    setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups
+";
+
+/// Signals.
+const SIGNALS: &str = "
+    kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo
+    rt_sigaction rt_sigprocmask rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigreturn
+    sigaltstack signalfd signalfd4 pause restart_syscall
+";
+
+/// Reading clocks and waiting, never setting them.
+const TIME: &str = "
+    time gettimeofday clock_gettime clock_getres nanosleep clock_nanosleep
+    alarm getitimer setitimer
+    timer_create timer_delete timer_getoverrun timer_gettime timer_settime
+    timerfd_create timerfd_gettime timerfd_settime
+";
+
+/// Descriptors that are already open. `vmsplice` is missing: it lends pages of memory to a pipe.
+const OPEN_FILES: &str = "
+    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek
+    close close_range dup dup2 dup3 fcntl flock pipe pipe2
+    fsync fdatasync sync syncfs sync_file_range fallocate ftruncate fadvise64 readahead cachestat
+    sendfile splice tee copy_file_range
+    io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents
+";
+
+/// Names in directories.
+const PATHS: &str = "
+    open openat openat2 creat getdents getdents64 getcwd chdir fchdir
+    access faccessat faccessat2 truncate
+    mkdir mkdirat rmdir mknod mknodat link linkat symlink symlinkat readlink readlinkat
+    rename renameat renameat2 unlink unlinkat
+";
+
+/// What is known about files.
+const ATTRIBUTES: &str = "
+    stat lstat fstat newfstatat statx statfs fstatfs file_getattr file_setattr
+    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat
+    utime utimes futimesat utimensat
+    getxattr lgetxattr fgetxattr getxattrat setxattr lsetxattr fsetxattr setxattrat
+    listxattr llistxattr flistxattr listxattrat
+    removexattr lremovexattr fremovexattr removexattrat
+";
+
+/// Waiting for many things at once.
+const EVENTS: &str = "
+    poll ppoll select pselect6
+    epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+    eventfd eventfd2 inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+";
+
+/// Talking over sockets that were allowed to be made, and queues inside the IPC namespace.
+const SOCKETS_AND_QUEUES: &str = "
+    bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt
+    sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg
+    mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
+    msgget msgsnd msgrcv msgctl semget semop semtimedop semctl shmget shmat shmdt shmctl
+";

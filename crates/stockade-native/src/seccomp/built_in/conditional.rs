@@ -1,0 +1,112 @@
+//! Calls that depend on their arguments.
+//!
+//! Most of these arguments are `int` or `unsigned int` to the kernel, which then ignores the high
+//! half of the register. They are compared as 32 bits, or a caller could fill that half and pass.
+
+use super::{EPERM, ExecutableMemfd};
+use crate::seccomp::{Action, Comparison, Condition, Rule, Width};
+
+const EAFNOSUPPORT: Action = Action::Errno(97);
+
+/// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`. `NEWTIME` has
+/// the place of the exit signal in clone(2) and cannot be asked for there.
+const NEW_NAMESPACES: u64 = 0x7e02_0000;
+/// `CLONE_FS`, `CLONE_FILES` and `CLONE_SYSVSEM`.
+const UNSHARED_FREELY: u64 = 0x0004_0600;
+
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+const NETLINK_ROUTE: u64 = 0;
+/// The kernel takes the type from these bits; `SOCK_CLOEXEC` and `SOCK_NONBLOCK` lie above.
+const SOCKET_TYPE: u64 = 0xf;
+const SOCK_RAW: u64 = 3;
+const SOCK_PACKET: u64 = 10;
+
+/// `TIOCSTI` types into a terminal, `TIOCLINUX` into a console, `TIOCCONS` takes the console's
+/// output, and `TIOCSETD` loads line disciplines of the kernel.
+const TERMINAL_TAKEOVERS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
+
+/// 64-bit and 32-bit Linux, each also with `UNAME26`, and asking which it is.
+const PERSONALITIES: [u64; 5] = [0, 8, 0x20000, 0x20008, 0xffff_ffff];
+
+const ARCH_SET_CPUID: u64 = 0x1012;
+const MFD_NOEXEC_SEAL: u64 = 0x8;
+const MFD_EXEC: u64 = 0x10;
+const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// The rules of each such call; what none matches is refused by the profile's default.
+pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec<Rule>)> {
+    let mut rules = vec![
+        ("clone", vec![when(Action::Allow, [low(0, without(NEW_NAMESPACES))])]),
+        ("unshare", vec![when(Action::Allow, [whole(0, without(!UNSHARED_FREELY))])]),
+        ("socket", socket()),
+        (
+            "socketpair",
+            vec![
+                when(Action::Allow, [low(0, Comparison::Equal(AF_UNIX))]),
+                Rule::always(EAFNOSUPPORT),
+            ],
+        ),
+        ("ioctl", all_but(1, &TERMINAL_TAKEOVERS)),
+        ("arch_prctl", all_but(0, &[ARCH_SET_CPUID])),
+        ("personality", PERSONALITIES.map(|one| allow_equal(0, one)).to_vec()),
+    ];
+    match executable_memfd {
+        ExecutableMemfd::Allowed => {
+            rules.push(("memfd_create", vec![Rule::always(Action::Allow)]));
+            rules.push(("execveat", vec![Rule::always(Action::Allow)]));
+        }
+        ExecutableMemfd::Refused => {
+            let mask = MFD_EXEC | MFD_NOEXEC_SEAL;
+            let sealed = Comparison::MaskedEqual { mask, value: MFD_NOEXEC_SEAL };
+            rules.push(("memfd_create", vec![when(Action::Allow, [low(1, sealed)])]));
+            let by_path = low(4, without(AT_EMPTY_PATH));
+            rules.push(("execveat", vec![when(Action::Allow, [by_path])]));
+        }
+    }
+    rules
+}
+
+fn socket() -> Vec<Rule> {
+    let family = |family| low(0, Comparison::Equal(family));
+    let kind = |value| low(1, Comparison::MaskedEqual { mask: SOCKET_TYPE, value });
+    // First, because the C library asks for interface addresses with a raw netlink socket.
+    let route = low(2, Comparison::Equal(NETLINK_ROUTE));
+    let mut rules = vec![when(Action::Allow, [family(AF_NETLINK), route])];
+    for allowed in [AF_INET, AF_INET6, AF_UNIX] {
+        rules.push(when(EPERM, [family(allowed), kind(SOCK_RAW)]));
+        rules.push(when(EPERM, [family(allowed), kind(SOCK_PACKET)]));
+        rules.push(when(Action::Allow, [family(allowed)]));
+    }
+    rules.push(Rule::always(EAFNOSUPPORT));
+    rules
+}
+
+fn all_but(argument: u8, refused: &[u64]) -> Vec<Rule> {
+    let refuse = |&value| when(EPERM, [low(argument, Comparison::Equal(value))]);
+    let mut rules: Vec<Rule> = refused.iter().map(refuse).collect();
+    rules.push(Rule::always(Action::Allow));
+    rules
+}
+
+fn allow_equal(argument: u8, value: u64) -> Rule {
+    when(Action::Allow, [low(argument, Comparison::Equal(value))])
+}
+
+fn without(mask: u64) -> Comparison {
+    Comparison::MaskedEqual { mask, value: 0 }
+}
+
+fn low(argument: u8, comparison: Comparison) -> Condition {
+    Condition { argument, width: Width::Low32, comparison }
+}
+
+fn whole(argument: u8, comparison: Comparison) -> Condition {
+    Condition { argument, width: Width::Whole, comparison }
+}
+
+fn when<const N: usize>(action: Action, conditions: [Condition; N]) -> Rule {
+    Rule { conditions: conditions.to_vec(), action }
+}

@@ -1,0 +1,130 @@
+//! Writing a program from its end to its beginning.
+//!
+//! Classic BPF only jumps forward. Written backwards, every target stands before the jump to it is
+//! made, so each distance is known at once: there are no labels to resolve and nothing ever moves.
+
+use std::collections::BTreeMap;
+
+use stockade_sys::Instruction;
+
+use super::Action;
+
+pub(super) const LOAD: u16 = 0x20;
+pub(super) const AND: u16 = 0x54;
+pub(super) const JUMP: u16 = 0x05;
+pub(super) const JUMP_EQUAL: u16 = 0x15;
+pub(super) const JUMP_GREATER: u16 = 0x25;
+pub(super) const JUMP_AT_LEAST: u16 = 0x35;
+pub(super) const JUMP_ANY_BIT: u16 = 0x45;
+pub(super) const RETURN: u16 = 0x06;
+
+/// The farthest a comparison can jump.
+const FAR: usize = u8::MAX as usize;
+
+/// How the accumulator is compared with a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Test {
+    Equal,
+    Greater,
+    AtLeast,
+    AnyBit,
+}
+
+/// A place in the program, counted from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+/// A program under construction; `written[0]` is its last instruction.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    written: Vec<Instruction>,
+    /// Where each answer was last written.
+    answers: BTreeMap<u32, Place>,
+}
+
+impl Assembler {
+    /// Returns the answer. One that stands near enough is used again.
+    pub(super) fn answer(&mut self, action: Action) -> Place {
+        let value = encode(action);
+        match self.answers.get(&value) {
+            // Room for two long jumps, which `branch` may put in between.
+            Some(&place) if self.distance(place) + 2 <= FAR => place,
+            _ => {
+                let place = self.write(RETURN, 0, 0, value);
+                self.answers.insert(value, place);
+                place
+            }
+        }
+    }
+
+    /// Loads four bytes of what the kernel shows, then goes on at `next`.
+    pub(super) fn load(&mut self, offset: u32, next: Place) -> Place {
+        self.before(next);
+        self.write(LOAD, 0, 0, offset)
+    }
+
+    /// Keeps the bits of a mask, then goes on at `next`.
+    pub(super) fn and(&mut self, mask: u32, next: Place) -> Place {
+        self.before(next);
+        self.write(AND, 0, 0, mask)
+    }
+
+    /// Goes on at `yes` if the test holds, at `no` if not.
+    pub(super) fn branch(&mut self, test: Test, value: u32, yes: Place, no: Place) -> Place {
+        if yes == no {
+            return yes;
+        }
+        let code = match test {
+            Test::Equal => JUMP_EQUAL,
+            Test::Greater => JUMP_GREATER,
+            Test::AtLeast => JUMP_AT_LEAST,
+            Test::AnyBit => JUMP_ANY_BIT,
+        };
+        // One more than the distance now: bringing the first near pushes the second away.
+        let yes = if self.distance(yes) + 1 > FAR { self.jump(yes) } else { yes };
+        let no = if self.distance(no) > FAR { self.jump(no) } else { no };
+        let (jt, jf) = (self.distance(yes) as u8, self.distance(no) as u8);
+        self.write(code, jt, jf, value)
+    }
+
+    /// The program in the order the kernel reads it.
+    pub(super) fn finish(mut self) -> Vec<Instruction> {
+        self.written.reverse();
+        self.written
+    }
+
+    /// Makes sure that the instruction written next falls through to `next`.
+    fn before(&mut self, next: Place) {
+        if self.distance(next) > 0 {
+            self.jump(next);
+        }
+    }
+
+    /// Goes on at `target`, however far.
+    fn jump(&mut self, target: Place) -> Place {
+        let distance = self.distance(target) as u32;
+        self.write(JUMP, 0, 0, distance)
+    }
+
+    /// How many instructions the one written next would skip to reach `target`.
+    fn distance(&self, target: Place) -> usize {
+        self.written.len() - target.0 - 1
+    }
+
+    fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Place {
+        self.written.push(Instruction { code, jt, jf, k });
+        Place(self.written.len() - 1)
+    }
+}
+
+/// The value a filter returns for an action, `SECCOMP_RET_*`.
+pub(super) fn encode(action: Action) -> u32 {
+    match action {
+        Action::KillProcess => 0x8000_0000,
+        Action::KillThread => 0x0000_0000,
+        Action::Trap(value) => 0x0003_0000 | u32::from(value),
+        Action::Errno(errno) => 0x0005_0000 | u32::from(errno),
+        Action::Log => 0x7ffc_0000,
+        Action::Allow => 0x7fff_0000,
+    }
+}

@@ -1,0 +1,276 @@
+//! From JSON to a profile.
+
+use jsonc_parser::ast::{Object, Value};
+use jsonc_parser::common::{Range, Ranged};
+
+use super::super::{Action, Condition, Syscall, Width, syscall};
+use super::json::{Members, Text, closest};
+use super::{CustomProfile, Entry, ProfileError, Selector, words};
+
+const PROFILE_KEYS: [&str; 6] =
+    ["defaultAction", "defaultErrnoRet", "defaultErrno", "architectures", "archMap", "syscalls"];
+const ENTRY_KEYS: [&str; 9] =
+    ["names", "name", "action", "errnoRet", "errno", "args", "comment", "includes", "excludes"];
+const ARGUMENT_KEYS: [&str; 4] = ["index", "value", "valueTwo", "op"];
+const SELECTOR_KEYS: [&str; 3] = ["caps", "arches", "minKernel"];
+
+/// Reads a whole profile.
+pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
+    let (text, object) = Text::object(text)?;
+    let members = text.members(&object, &PROFILE_KEYS)?;
+    let word = members.need("defaultAction", object.range)?;
+    let default = action(text, word, members, ["defaultErrnoRet", "defaultErrno"])?;
+    let mut reader = Reader { text, notes: Vec::new() };
+    let architectures = reader.architectures(members)?;
+    let mut entries = Vec::new();
+    if let Some(list) = members.get("syscalls") {
+        for element in text.list(list)? {
+            entries.push(reader.entry(as_object(text, element)?)?);
+        }
+    }
+    Ok(CustomProfile { default, architectures, entries, notes: reader.notes })
+}
+
+struct Reader<'t> {
+    text: Text<'t>,
+    notes: Vec<String>,
+}
+
+impl<'t> Reader<'t> {
+    fn architectures(&self, members: Members<'_, 't>) -> Result<Vec<String>, ProfileError> {
+        let text = self.text;
+        let (plain, map) = (members.get("architectures"), members.get("archMap"));
+        if let (Some(_), Some(map)) = (plain, map) {
+            let problem = "`archMap` stands beside `architectures`";
+            return Err(text.error(map.range(), problem, "keep one of the two"));
+        }
+        let mut found = Vec::new();
+        for value in plain.map_or(Ok(&[][..]), |list| text.list(list))? {
+            found.push(self.architecture(value)?);
+        }
+        for element in map.map_or(Ok(&[][..]), |list| text.list(list))? {
+            let object = as_object(text, element)?;
+            let members = text.members(object, &["architecture", "subArchitectures"])?;
+            found.push(self.architecture(members.need("architecture", object.range)?)?);
+            if let Some(list) = members.get("subArchitectures") {
+                for value in text.list(list)? {
+                    // Other calling conventions are checked, and then killed by every profile.
+                    self.architecture(value)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn architecture(&self, value: &Value<'t>) -> Result<String, ProfileError> {
+        let word = self.text.string(value)?;
+        if words::is_architecture(word) {
+            return Ok(word.to_owned());
+        }
+        let problem = format!("the architecture `{}` is not known", word.escape_debug());
+        Err(self.text.error(value.range(), problem, "write one such as SCMP_ARCH_X86_64"))
+    }
+
+    fn entry(&mut self, object: &Object<'t>) -> Result<Entry, ProfileError> {
+        let text = self.text;
+        let members = text.members(object, &ENTRY_KEYS)?;
+        let word = members.need("action", object.range)?;
+        let action = action(text, word, members, ["errnoRet", "errno"])?;
+        if let Some(comment) = members.get("comment") {
+            text.string(comment)?;
+        }
+        let conditions = match members.get("args") {
+            Some(list) => self.conditions(text.list(list)?)?,
+            None => Vec::new(),
+        };
+        let includes = self.selector(members.get("includes"))?;
+        let excludes = self.selector(members.get("excludes"))?;
+        let syscalls = self.names(members, object.range, action)?;
+        Ok(Entry { syscalls, action, conditions, includes, excludes })
+    }
+
+    fn names(
+        &mut self,
+        members: Members<'_, 't>,
+        object: Range,
+        action: Action,
+    ) -> Result<Vec<Syscall>, ProfileError> {
+        let values = match (members.get("names"), members.get("name")) {
+            (Some(list), None) => self.text.list(list)?,
+            (None, Some(one)) => std::slice::from_ref(one),
+            _ => {
+                let problem = "this rule needs either `names` or `name`";
+                return Err(self.text.error(object, problem, "write a list `names`"));
+            }
+        };
+        if values.is_empty() {
+            let problem = "this rule names no call";
+            return Err(self.text.error(object, problem, "add a name or remove the rule"));
+        }
+        let mut syscalls = Vec::new();
+        for value in values {
+            syscalls.extend(self.name(value, action)?);
+        }
+        Ok(syscalls)
+    }
+
+    /// A call by name. One of another machine can never be made here and counts as none. One that
+    /// nobody knows is a mistake where it is to be denied, since then nothing would be; where it
+    /// is to be allowed, ignoring it allows less.
+    fn name(&mut self, value: &Value<'t>, action: Action) -> Result<Option<Syscall>, ProfileError> {
+        let name = self.text.string(value)?;
+        let found = Syscall::named(name);
+        if found.is_some() || syscall::is_foreign(name) {
+            return Ok(found);
+        }
+        let remedy = match syscall::closest(name) {
+            Some(close) => format!("did you mean `{close}`?"),
+            None => "write the name as the kernel does".to_owned(),
+        };
+        let problem = format!("no system call is called `{}`", name.escape_debug());
+        let error = self.text.error(value.range(), problem, remedy);
+        if !action.allows() {
+            return Err(error);
+        }
+        self.notes.push(format!("{error} (it stays refused)"));
+        Ok(None)
+    }
+
+    fn conditions(&self, values: &[Value<'t>]) -> Result<Vec<Condition>, ProfileError> {
+        let mut conditions: Vec<Condition> = Vec::new();
+        for value in values {
+            let condition = self.condition(as_object(self.text, value)?)?;
+            // Engines read this as "either", a person as "both".
+            if conditions.iter().any(|one| one.argument == condition.argument) {
+                let problem = format!("argument {} is compared twice", condition.argument);
+                let remedy = "write one rule for each comparison; each then matches by itself";
+                return Err(self.text.error(value.range(), problem, remedy));
+            }
+            conditions.push(condition);
+        }
+        Ok(conditions)
+    }
+
+    fn condition(&self, object: &Object<'t>) -> Result<Condition, ProfileError> {
+        let text = self.text;
+        let members = text.members(object, &ARGUMENT_KEYS)?;
+        let index = members.need("index", object.range)?;
+        let argument = match text.number(index)? {
+            argument @ 0..=5 => argument as u8,
+            other => {
+                let problem = format!("a call has no argument {other}");
+                return Err(text.error(index.range(), problem, "write a number from 0 to 5"));
+            }
+        };
+        let value = text.number(members.need("value", object.range)?)?;
+        let second = members.get("valueTwo").map_or(Ok(0), |value| text.number(value))?;
+        let operator = members.need("op", object.range)?;
+        let word = text.string(operator)?;
+        let comparison = words::comparison(word, value, second).ok_or_else(|| {
+            unknown(text, operator.range(), "the comparison", word, &words::OPERATORS)
+        })?;
+        Ok(Condition { argument, width: Width::Whole, comparison })
+    }
+
+    fn selector(&self, value: Option<&Value<'t>>) -> Result<Selector, ProfileError> {
+        let (text, mut selector) = (self.text, Selector::default());
+        let Some(value) = value else { return Ok(selector) };
+        let members = text.members(as_object(text, value)?, &SELECTOR_KEYS)?;
+        for value in members.get("caps").map_or(Ok(&[][..]), |list| text.list(list))? {
+            if !text.string(value)?.starts_with("CAP_") {
+                let problem = "this is not the name of a capability";
+                return Err(text.error(value.range(), problem, "write one such as CAP_SYS_ADMIN"));
+            }
+            selector.has_capabilities = true;
+        }
+        for value in members.get("arches").map_or(Ok(&[][..]), |list| text.list(list))? {
+            let word = text.string(value)?;
+            if !words::is_container_architecture(word) {
+                let problem = format!("the architecture `{}` is not known", word.escape_debug());
+                return Err(text.error(value.range(), problem, "write one such as amd64 or arm64"));
+            }
+            selector.architectures.push(word.to_owned());
+        }
+        if let Some(value) = members.get("minKernel") {
+            let version = version(text.string(value)?).ok_or_else(|| {
+                text.error(value.range(), "this is not a kernel version", "write one such as 5.15")
+            })?;
+            selector.kernel = Some(version);
+        }
+        Ok(selector)
+    }
+}
+
+fn as_object<'o, 't>(text: Text<'t>, value: &'o Value<'t>) -> Result<&'o Object<'t>, ProfileError> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(text.wanted("an object", other)),
+    }
+}
+
+/// An action with its error number, which may stand as a number, as a name, or as both.
+fn action<'t>(
+    text: Text<'t>,
+    value: &Value<'t>,
+    members: Members<'_, 't>,
+    [number_key, name_key]: [&str; 2],
+) -> Result<Action, ProfileError> {
+    let word = text.string(value)?;
+    if words::SUPERVISED.contains(&word) {
+        let problem = format!("`{word}` leaves the answer to a supervisor, and there is none");
+        return Err(text.error(value.range(), problem, "write SCMP_ACT_ERRNO"));
+    }
+    let number = members.get(number_key).map(|value| errno_number(text, value)).transpose()?;
+    let name = members.get(name_key).map(|value| errno_name(text, value)).transpose()?;
+    if let (Some((number, _)), Some((name, range))) = (number, name)
+        && number != name
+    {
+        let problem = format!("`{name_key}` is {name}, but `{number_key}` is {number}");
+        return Err(text.error(range, problem, "let them agree, or keep one"));
+    }
+    let found = number.or(name);
+    let errno = found.map_or(words::DEFAULT_ERRNO, |(errno, _)| errno);
+    let action = words::action(word, errno)
+        .ok_or_else(|| unknown(text, value.range(), "the action", word, &words::ACTIONS))?;
+    match (action, found) {
+        (Action::Errno(_) | Action::Trap(_), _) | (_, None) => Ok(action),
+        (_, Some((_, range))) => {
+            let problem = format!("{word} has no error number");
+            Err(text.error(range, problem, "remove the error number"))
+        }
+    }
+}
+
+fn errno_number<'t>(text: Text<'t>, value: &Value<'t>) -> Result<(u16, Range), ProfileError> {
+    let number = text.number(value)?;
+    match u16::try_from(number) {
+        Ok(errno @ 1..=Action::HIGHEST_ERRNO) => Ok((errno, value.range())),
+        _ => {
+            let problem = format!("{number} is not an error number");
+            let remedy = format!("write one from 1 to {}", Action::HIGHEST_ERRNO);
+            Err(text.error(value.range(), problem, remedy))
+        }
+    }
+}
+
+fn errno_name<'t>(text: Text<'t>, value: &Value<'t>) -> Result<(u16, Range), ProfileError> {
+    let name = text.string(value)?;
+    words::errno(name).map(|errno| (errno, value.range())).ok_or_else(|| {
+        let problem = format!("the error `{}` is not known here", name.escape_debug());
+        text.error(value.range(), problem, "write its number")
+    })
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn unknown(text: Text<'_>, range: Range, what: &str, word: &str, known: &[&str]) -> ProfileError {
+    let problem = format!("{what} `{}` is not known", word.escape_debug());
+    let remedy = match closest(word, known) {
+        Some(close) => format!("did you mean {close}?"),
+        None => format!("write one of {}", known.join(", ")),
+    };
+    text.error(range, problem, remedy)
+}
