@@ -1,14 +1,22 @@
-//! Safe wrappers over the Linux calls that the standard library does not offer.
+//! Safe wrappers over the Linux calls that neither the standard library nor rustix offers.
 //!
-//! This is the only crate of the workspace with room for `unsafe`. What rustix covers is taken from
-//! there; the rest has one module per subject, each with the reason it needs `unsafe`.
+//! This is the only crate of the workspace with room for `unsafe`; each module that uses it says
+//! why at its top.
 
 mod child;
+mod clone;
+mod descriptors;
+mod loopback;
 mod memfd;
+mod mount;
 mod random;
 mod seccomp;
 
 pub use child::ends_within;
+pub use clone::{Cloned, Namespaces, Parent, clone_process};
+pub use descriptors::close_on_exec_from;
+pub use loopback::raise_loopback;
 pub use memfd::{SealedFileError, sealed_file};
+pub use mount::{set_mount_attributes, set_tree_attributes};
 pub use random::random_bytes;
 pub use seccomp::{Instruction, install_filter, set_no_new_privs};

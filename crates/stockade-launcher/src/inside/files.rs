@@ -1,0 +1,265 @@
+//! Building the new root.
+//!
+//! Every path is opened below a descriptor without following links: the host's trees may be
+//! changed by others while we work, and the new root is walked before it is sealed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags,
+};
+
+use crate::plan::{Attributes, FileMode, Memory, TreeKind};
+
+use super::wrong;
+
+/// Where the new root is attached until it becomes the root. It exists on every system, and what
+/// lies below it is not needed: trees were taken before.
+const STAGE: &str = "/proc";
+
+pub(super) fn private_mounts() -> io::Result<()> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(rustix::mount::mount_change("/", flags)?)
+}
+
+/// Copies a mounted tree. The attributes hold for everything mounted in it.
+pub(super) fn take_tree(
+    path: &Path,
+    attributes: Attributes,
+    kind: TreeKind,
+) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let source = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?;
+    match (kind, FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode)) {
+        // As the last component openat2(2) gives a link itself, whatever it was told of links.
+        (_, FileType::Symlink) => return Err(rustix::io::Errno::LOOP.into()),
+        (TreeKind::Directory, FileType::Directory) => {}
+        (TreeKind::Directory, _) => return Err(rustix::io::Errno::NOTDIR.into()),
+        (TreeKind::File, FileType::Directory) => return Err(rustix::io::Errno::ISDIR.into()),
+        (TreeKind::File, _) => {}
+    }
+    let tree = clone_tree(&source)?;
+    stockade_sys::set_tree_attributes(tree.as_fd(), flags_of(attributes), None)?;
+    Ok(tree)
+}
+
+fn clone_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(rustix::mount::open_tree(source, "", flags)?)
+}
+
+fn flags_of(attributes: Attributes) -> MountAttrFlags {
+    let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID;
+    if !attributes.writable {
+        flags |= MountAttrFlags::MOUNT_ATTR_RDONLY;
+    }
+    if !attributes.executable {
+        flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    }
+    if !attributes.devices {
+        flags |= MountAttrFlags::MOUNT_ATTR_NODEV;
+    }
+    flags
+}
+
+/// A file system in memory, not attached anywhere.
+pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |key: &str, value: String| rustix::mount::fsconfig_set_string(&context, key, value);
+    set("source", "stockade".to_owned())?;
+    set("mode", "0755".to_owned())?;
+    set("size", memory.bytes.to_string())?;
+    set("nr_inodes", memory.inodes.to_string())?;
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = Attributes { writable: true, executable: memory.executable, devices: false };
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    Ok(rustix::mount::fsmount(&context, flags, flags_of(attributes))?)
+}
+
+pub(super) fn make_root(memory: Memory) -> io::Result<OwnedFd> {
+    let root = memory_file_system(memory)?;
+    move_to(&root, CWD, STAGE)?;
+    Ok(root)
+}
+
+fn move_to(tree: &OwnedFd, directory: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, "", directory, path, flags)?)
+}
+
+/// Makes a directory and those above it.
+pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Result<()> {
+    let parent = parent_of(root, path)?;
+    let Some(name) = path.file_name() else { return Ok(()) };
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode.0)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // The file mode creation mask must not decide.
+    let made = below(&parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Ok(rustix::fs::fchmod(made, Mode::from_raw_mode(mode.0))?)
+}
+
+pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()> {
+    let parent = parent_of(root, path)?;
+    let name = path.file_name().ok_or_else(|| wrong("a link needs a name"))?;
+    Ok(rustix::fs::symlinkat(target, parent, name)?)
+}
+
+pub(super) fn file(root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
+    let parent = parent_of(root, path)?;
+    let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let made = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?;
+    File::from(made).write_all(content.as_bytes())
+}
+
+/// Attaches a tree at a place of the same kind, which is made if it is missing.
+pub(super) fn attach(tree: &OwnedFd, root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let is_directory = is_directory(tree)?;
+    if below(root, path, OFlags::PATH).is_err() {
+        if is_directory {
+            directory(root, path, FileMode(0o755))?;
+        } else {
+            file(root, path, "")?;
+        }
+    }
+    let place = below(root, path, OFlags::PATH)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, "", &place, "", flags)?)
+}
+
+/// A part of a file system as a tree of its own.
+pub(super) fn subtree(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    clone_tree(&below(root, path, OFlags::PATH)?)
+}
+
+pub(super) fn proc(root: &OwnedFd, pids_only: bool) -> io::Result<()> {
+    let context = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&context, "source", "proc")?;
+    if pids_only {
+        rustix::mount::fsconfig_set_string(&context, "subset", "pid")?;
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = Attributes { writable: true, executable: false, devices: false };
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let mounted = rustix::mount::fsmount(&context, flags, flags_of(attributes))?;
+    attach(&mounted, root, Path::new("/proc"))
+}
+
+pub(super) fn terminals(root: &OwnedFd) -> io::Result<()> {
+    let context = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&context, "source", "devpts")?;
+    rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
+    rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
+    rustix::mount::fsconfig_create(&context)?;
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mounted = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+    attach(&mounted, root, Path::new("/dev/pts"))
+}
+
+/// Sets the number of user namespaces that may be made in ours to none. See namespaces(7).
+pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
+    let setting = Path::new("/proc/sys/user/max_user_namespaces");
+    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0")
+}
+
+/// Covers a path with something empty. A path that is not there needs no cover.
+pub(super) fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let place = match below(root, path, OFlags::PATH) {
+        Ok(place) => place,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let is_directory = is_directory(&place)?;
+    let nothing = memory_file_system(Memory { bytes: 4096, inodes: 4, executable: false })?;
+    let cover = if is_directory {
+        nothing
+    } else {
+        file(&nothing, Path::new("empty"), "")?;
+        subtree(&nothing, Path::new("empty"))?
+    };
+    let read_only = Attributes { writable: false, executable: false, devices: false };
+    stockade_sys::set_tree_attributes(cover.as_fd(), flags_of(read_only), None)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(&cover, "", &place, "", flags)?)
+}
+
+pub(super) fn read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let place = match below(root, path, OFlags::PATH) {
+        Ok(place) => place,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let tree = clone_tree(&place)?;
+    let attributes = Attributes { writable: false, executable: false, devices: false };
+    stockade_sys::set_tree_attributes(tree.as_fd(), flags_of(attributes), None)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(&tree, "", &place, "", flags)?)
+}
+
+/// Makes the new root the root, and lets go of the old one with everything below it.
+pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
+    rustix::process::fchdir(root)?;
+    // Old and new at the same place: the old root lies on top and is detached from there,
+    // pivot_root(2).
+    rustix::process::pivot_root(".", ".")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    let (here, above) = (
+        rustix::fs::statat(CWD, "/", AtFlags::empty())?,
+        rustix::fs::statat(CWD, "/..", AtFlags::empty())?,
+    );
+    let ours = rustix::fs::fstat(root)?;
+    if (here.st_dev, here.st_ino) != (ours.st_dev, ours.st_ino)
+        || (here.st_dev, here.st_ino) != (above.st_dev, above.st_ino)
+    {
+        return Err(wrong("the root is not the one that was built"));
+    }
+    Ok(())
+}
+
+pub(super) fn seal_root() -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
+    stockade_sys::set_mount_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY)
+}
+
+fn is_directory(open: &OwnedFd) -> io::Result<bool> {
+    let mode = rustix::fs::fstat(open)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::Directory)
+}
+
+/// Opens a path below a root; no component may be a link.
+fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)?)
+}
+
+/// The directory above a path, made where it is missing.
+fn parent_of(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    let mut at = below(root, Path::new("/"), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    for component in parent.components() {
+        let Component::Normal(name) = component else { continue };
+        match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+            // A directory of an attached read-only tree cannot be made and need not be.
+            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        at = below(&at, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    }
+    Ok(at)
+}

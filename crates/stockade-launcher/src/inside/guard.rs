@@ -1,0 +1,57 @@
+//! Landlock and seccomp.
+
+use std::io;
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
+};
+use stockade_sys::Instruction;
+
+use crate::plan::LandlockRule;
+
+/// The rights the second layer must have: with the third version truncating is one of them.
+const NEEDED: ABI = ABI::V3;
+
+/// Allows what the rules say and refuses every other use of the file system.
+pub(super) fn landlock(rules: &[LandlockRule]) -> io::Result<()> {
+    let all = AccessFs::from_all(NEEDED);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(all)
+        .map_err(io::Error::other)?
+        .create()
+        .map_err(io::Error::other)?;
+    for rule in rules {
+        let mut access = AccessFs::from_read(NEEDED) & !AccessFs::Execute;
+        if rule.writable {
+            access |= AccessFs::from_write(NEEDED);
+        }
+        if rule.executable {
+            access |= AccessFs::Execute;
+        }
+        let path = PathFd::new(&rule.path).map_err(io::Error::other)?;
+        // A file takes only the rights that a file can have.
+        if !rule.path.is_dir() {
+            access &= AccessFs::from_file(NEEDED);
+        }
+        ruleset = ruleset.add_rule(PathBeneath::new(path, access)).map_err(io::Error::other)?;
+    }
+    let status = ruleset.restrict_self().map_err(io::Error::other)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err(super::wrong("Landlock does not enforce all of it")),
+    }
+}
+
+/// Installs filters; the kernel takes the strictest answer of all.
+pub(super) fn seccomp(programs: &[Vec<(u16, u8, u8, u32)>]) -> io::Result<()> {
+    for program in programs {
+        let instructions: Vec<Instruction> = program
+            .iter()
+            .map(|(code, jt, jf, k)| Instruction { code: *code, jt: *jt, jf: *jf, k: *k })
+            .collect();
+        stockade_sys::install_filter(&instructions)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Giving up rights, and limits.
+
+use std::io;
+
+use rustix::process::{DumpableBehavior, Resource as Limited, Rlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::plan::Resource;
+
+/// The highest capability number a kernel may have.
+const MOST_CAPABILITIES: u32 = 64;
+
+/// Changes every id of this process and keeps its capabilities in the user namespace.
+pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
+    let (user, group) =
+        (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
+    // Without setgroups(2), which an unprivileged caller has given up, the groups stay the caller's.
+    match rustix::thread::set_thread_groups(&[]) {
+        Ok(()) | Err(rustix::io::Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    rustix::thread::set_keep_capabilities(true)?;
+    rustix::thread::set_thread_res_gid(group, group, group)?;
+    rustix::thread::set_thread_res_uid(user, user, user)?;
+    rustix::thread::set_keep_capabilities(false)?;
+    // Changing ids leaves the permitted set and empties the effective one, capabilities(7).
+    let permitted = rustix::thread::capabilities(None)?.permitted;
+    let sets =
+        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+pub(super) fn limit(resource: Resource, amount: u64) -> io::Result<()> {
+    let limited = match resource {
+        Resource::Core => Limited::Core,
+        Resource::OpenFiles => Limited::Nofile,
+        Resource::Processes => Limited::Nproc,
+        Resource::FileSize => Limited::Fsize,
+        Resource::AddressSpace => Limited::As,
+        Resource::CpuSeconds => Limited::Cpu,
+        Resource::LockedMemory => Limited::Memlock,
+        Resource::MessageQueues => Limited::Msgqueue,
+        Resource::PendingSignals => Limited::Sigpending,
+    };
+    let new = Rlimit { current: Some(amount), maximum: Some(amount) };
+    Ok(rustix::process::setrlimit(limited, new)?)
+}
+
+/// Gives up every capability in every set. The bounding set first: dropping from it needs a
+/// capability itself.
+pub(super) fn seal() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    for number in 0..MOST_CAPABILITIES {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // The kernel knows no capability of this number, nor of a higher one.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets)?;
+    let left = rustix::thread::capabilities(None)?;
+    if left != sets {
+        return Err(super::wrong("capabilities are left"));
+    }
+    stockade_sys::set_no_new_privs()
+}

@@ -1,0 +1,287 @@
+//! A wall as plain data.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything the launcher does, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Acts before the clone, with the caller's rights.
+    pub outside: Vec<OutsideStep>,
+    /// The clone.
+    pub birth: Birth,
+    /// Acts of the first process inside, the last of which starts the program.
+    pub inside: Vec<Step>,
+}
+
+/// One act before the clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum OutsideStep {
+    /// The launcher writes itself into a cgroup; its children are born there. Moving a finished
+    /// child instead would wait for an RCU grace period.
+    EnterCgroup {
+        /// The file that takes process ids.
+        file: PathBuf,
+    },
+}
+
+/// How the first process inside comes to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Birth {
+    /// User ids inside and outside.
+    pub users: IdMap,
+    /// Group ids inside and outside.
+    pub groups: IdMap,
+    /// A version 2 cgroup to be born in.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Which ids inside stand for which outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdMap {
+    /// The first id inside.
+    pub inside: u32,
+    /// The first id outside.
+    pub outside: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// One act inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Step {
+    /// No mount event goes to the host or comes from it.
+    PrivateMounts,
+    /// A copy of a host tree, kept aside until it is attached. Before the ids change: as root the
+    /// host's files are reached with the host's rights, and no later.
+    TakeTree {
+        /// The name it is attached by.
+        name: String,
+        /// The host path, without links in it.
+        path: PathBuf,
+        /// What it may be used for inside.
+        attributes: Attributes,
+        /// What must be there.
+        kind: TreeKind,
+    },
+    /// The ids of everything inside; privileges in the new user namespace are kept until sealed.
+    BecomeUser {
+        /// The user id inside.
+        user: u32,
+        /// The group id inside.
+        group: u32,
+    },
+    /// The new root: an empty file system in memory.
+    MakeRoot(Memory),
+    /// A second file system in memory for everything writable, so that one limit holds for all.
+    MakeScratch(Memory),
+    /// A directory in the new root.
+    Directory {
+        /// Its path inside.
+        path: PathBuf,
+        /// Its permissions.
+        mode: FileMode,
+    },
+    /// A symbolic link in the new root.
+    Link {
+        /// Its path inside.
+        path: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
+    /// A read-only file in the new root.
+    File {
+        /// Its path inside.
+        path: PathBuf,
+        /// What it holds.
+        content: String,
+    },
+    /// Attaches a tree that was taken; the place is made if it is not there.
+    AttachTree {
+        /// The tree's name.
+        name: String,
+        /// Its path inside.
+        path: PathBuf,
+    },
+    /// Attaches a fresh directory of the scratch file system.
+    AttachScratch {
+        /// Its path inside.
+        path: PathBuf,
+        /// Its permissions.
+        mode: FileMode,
+    },
+    /// The sandbox's own `/proc`.
+    Proc {
+        /// Only process directories.
+        pids_only: bool,
+    },
+    /// The sandbox's own terminals at `/dev/pts`.
+    Terminals,
+    /// Nothing is seen at a path any more: an empty read-only directory or file.
+    Mask {
+        /// Its path inside.
+        path: PathBuf,
+    },
+    /// A part of the new root becomes read-only.
+    ReadOnly {
+        /// Its path inside.
+        path: PathBuf,
+    },
+    /// No user namespace can be made inside.
+    ForbidUserNamespaces,
+    /// The new root becomes the root, and the old one is gone.
+    Pivot,
+    /// The root itself becomes read-only.
+    SealRoot,
+    /// The loopback interface.
+    Loopback,
+    /// The host name inside.
+    HostName(String),
+    /// A resource limit, soft and hard.
+    Limit {
+        /// Which.
+        resource: Resource,
+        /// How much.
+        amount: u64,
+    },
+    /// A session of its own, without a controlling terminal.
+    NewSession,
+    /// The working directory.
+    WorkingDirectory(PathBuf),
+    /// Every capability is given up, in every set, for good, and execve grants nothing.
+    SealPrivileges,
+    /// Landlock over the files, everything not listed refused.
+    Landlock {
+        /// What is allowed.
+        rules: Vec<LandlockRule>,
+    },
+    /// System-call filters, the last of them installed last.
+    Seccomp {
+        /// Programs as (code, jt, jf, k).
+        programs: Vec<Vec<(u16, u8, u8, u32)>>,
+    },
+    /// Dies when the process that started the launcher dies.
+    DieWithParent,
+    /// Starts the program in place of the first process. Descriptors from 3 on are closed.
+    Execute {
+        /// The executable, a path inside.
+        program: PathBuf,
+        /// Its arguments, its own name first.
+        arguments: Vec<String>,
+        /// Its whole environment.
+        environment: Vec<(String, String)>,
+    },
+}
+
+/// What a tree may be used for inside. Set-user-id bits and devices never work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attributes {
+    /// Whether it can be changed.
+    pub writable: bool,
+    /// Whether its files can be executed.
+    pub executable: bool,
+    /// Whether device nodes in it work; only for the few nodes of `/dev`.
+    pub devices: bool,
+}
+
+/// What a host path must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TreeKind {
+    /// A directory.
+    Directory,
+    /// Anything that is no directory.
+    File,
+}
+
+/// The size of a file system in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Most bytes.
+    pub bytes: u64,
+    /// Most files and directories.
+    pub inodes: u64,
+    /// Whether files in it can be executed.
+    pub executable: bool,
+}
+
+/// Permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMode(pub u32);
+
+/// A limit that the kernel holds per process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resource {
+    /// Core dumps, in bytes.
+    Core,
+    /// Open descriptors.
+    OpenFiles,
+    /// Processes of the user in this user namespace.
+    Processes,
+    /// Size of one file, in bytes.
+    FileSize,
+    /// Address space, in bytes.
+    AddressSpace,
+    /// Processor time, in seconds.
+    CpuSeconds,
+    /// Locked memory, in bytes.
+    LockedMemory,
+    /// Bytes in message queues.
+    MessageQueues,
+    /// Signals waiting.
+    PendingSignals,
+}
+
+/// What Landlock allows below a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LandlockRule {
+    /// The path inside.
+    pub path: PathBuf,
+    /// Whether it can be changed.
+    pub writable: bool,
+    /// Whether its files can be executed.
+    pub executable: bool,
+}
+
+impl Step {
+    /// The step's name, as reports and tests use it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::PrivateMounts => "private_mounts",
+            Step::TakeTree { .. } => "take_tree",
+            Step::BecomeUser { .. } => "become_user",
+            Step::MakeRoot(_) => "make_root",
+            Step::MakeScratch(_) => "make_scratch",
+            Step::Directory { .. } => "directory",
+            Step::Link { .. } => "link",
+            Step::File { .. } => "file",
+            Step::AttachTree { .. } => "attach_tree",
+            Step::AttachScratch { .. } => "attach_scratch",
+            Step::Proc { .. } => "proc",
+            Step::Terminals => "terminals",
+            Step::Mask { .. } => "mask",
+            Step::ReadOnly { .. } => "read_only",
+            Step::ForbidUserNamespaces => "forbid_user_namespaces",
+            Step::Pivot => "pivot",
+            Step::SealRoot => "seal_root",
+            Step::Loopback => "loopback",
+            Step::HostName(_) => "host_name",
+            Step::Limit { .. } => "limit",
+            Step::NewSession => "new_session",
+            Step::WorkingDirectory(_) => "working_directory",
+            Step::SealPrivileges => "seal_privileges",
+            Step::Landlock { .. } => "landlock",
+            Step::Seccomp { .. } => "seccomp",
+            Step::DieWithParent => "die_with_parent",
+            Step::Execute { .. } => "execute",
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A step that fails ends in a report that names it, with nothing executed and nothing left.
+
+use std::path::PathBuf;
+
+use stockade_launcher::{
+    IdMap, LandlockRule, OutsideStep, Phase, Plan, Refusal, Resource, Step, TreeKind,
+};
+
+use crate::support::{Ended, carry_out, plan};
+
+fn refusal_of(plan: &Plan) -> Refusal {
+    match carry_out(plan) {
+        Ended::Refused(refusal) => refusal,
+        Ended::Ran(code, text) => panic!("it ran: {code} {text}"),
+    }
+}
+
+/// Replaces the first step of a name and returns its place.
+fn replace(plan: &mut Plan, name: &str, with: Step) -> usize {
+    let index = plan.inside.iter().position(|step| step.name() == name).expect("the step is there");
+    plan.inside[index] = with;
+    index
+}
+
+#[test]
+fn each_failing_step_is_named_and_nothing_runs() {
+    let nowhere = || PathBuf::from("/nonexistent/path");
+    let breaks: Vec<(&str, Step)> = vec![
+        (
+            "take_tree",
+            Step::TakeTree {
+                name: "/usr".to_owned(),
+                path: nowhere(),
+                attributes: stockade_launcher::Attributes {
+                    writable: false,
+                    executable: true,
+                    devices: false,
+                },
+                kind: TreeKind::Directory,
+            },
+        ),
+        ("become_user", Step::BecomeUser { user: 4_000_000, group: 4_000_000 }),
+        ("attach_tree", Step::AttachTree { name: "unknown".to_owned(), path: PathBuf::from("/x") }),
+        ("link", Step::Link { path: PathBuf::from("/"), target: nowhere() }),
+        ("file", Step::File { path: PathBuf::from("/usr/x"), content: String::new() }),
+        ("limit", Step::Limit { resource: Resource::OpenFiles, amount: u64::MAX - 1 }),
+        ("working_directory", Step::WorkingDirectory(nowhere())),
+        ("host_name", Step::HostName("x".repeat(100))),
+        (
+            "landlock",
+            Step::Landlock {
+                rules: vec![LandlockRule { path: nowhere(), writable: false, executable: false }],
+            },
+        ),
+        ("seccomp", Step::Seccomp { programs: vec![vec![(0x05, 0, 0, 7)]] }),
+        (
+            "execute",
+            Step::Execute { program: nowhere(), arguments: Vec::new(), environment: Vec::new() },
+        ),
+    ];
+    for (name, broken) in breaks {
+        let expected = broken.name();
+        let mut plan = plan("echo ran");
+        let index = replace(&mut plan, name, broken);
+        let refusal = refusal_of(&plan);
+        let got = (refusal.phase, refusal.step.as_str(), refusal.index);
+        assert_eq!(got, (Phase::Inside, expected, index), "{refusal}");
+    }
+}
+
+#[test]
+fn a_plan_without_a_program_is_refused() {
+    let mut plan = plan("echo ran");
+    plan.inside.pop();
+    assert_eq!(refusal_of(&plan).step, "execute");
+}
+
+#[test]
+fn a_cgroup_that_is_not_there_is_refused_before_anything_is_born() {
+    let mut plan = plan("echo ran");
+    plan.outside.push(OutsideStep::EnterCgroup { file: PathBuf::from("/nonexistent") });
+    let refusal = refusal_of(&plan);
+    assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Outside, "enter_cgroup"));
+    assert_eq!(refusal.errno, Some(2));
+}
+
+#[test]
+fn ids_that_cannot_be_mapped_are_refused() {
+    let mut plan = plan("echo ran");
+    plan.birth.users = IdMap { inside: 0, outside: 0, count: 0 };
+    let refusal = refusal_of(&plan);
+    assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Birth, "maps"));
+}
+
+#[test]
+fn links_in_host_paths_are_not_followed() {
+    let directory = std::env::temp_dir().join(format!("stockade-links-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("real")).unwrap();
+    std::os::unix::fs::symlink(directory.join("real"), directory.join("link")).unwrap();
+    let take = |path: &str| {
+        let mut plan = plan("echo ran");
+        let step = Step::TakeTree {
+            name: "data".to_owned(),
+            path: directory.join(path),
+            attributes: stockade_launcher::Attributes {
+                writable: false,
+                executable: false,
+                devices: false,
+            },
+            kind: TreeKind::Directory,
+        };
+        plan.inside.insert(1, step);
+        carry_out(&plan)
+    };
+    assert!(matches!(take("real"), Ended::Ran(0, _)));
+    let refused = take("link");
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(matches!(refused, Ended::Refused(refusal) if refusal.errno == Some(40)), "ELOOP");
+}

@@ -1,0 +1,5 @@
+//! Walls built from plans on the real kernel, looked at from inside and outside.
+
+mod faults;
+mod posture;
+mod support;

@@ -1,0 +1,195 @@
+//! A plan for tests, and carrying it out.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+use stockade_launcher::{
+    Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report, Resource,
+    Step, TreeKind,
+};
+
+const READ_ONLY: Attributes = Attributes { writable: false, executable: true, devices: false };
+const DEVICE: Attributes = Attributes { writable: true, executable: false, devices: true };
+
+/// The user id inside.
+pub(crate) const USER: u32 = 1000;
+
+/// What came of a plan.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The program ran; its exit code and output.
+    Ran(i32, String),
+    /// A step failed and nothing ran.
+    Refused(Refusal),
+}
+
+/// A complete wall around a shell command.
+pub(crate) fn plan(script: &str) -> Plan {
+    let root = rustix::process::geteuid().is_root();
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let map = |own: u32| match root {
+        true => IdMap { inside: 0, outside: 1 << 20, count: 65_536 },
+        false => IdMap { inside: USER, outside: own, count: 1 },
+    };
+    let birth = Birth { users: map(user), groups: map(group), cgroup: None };
+    let mut inside = vec![Step::PrivateMounts];
+    inside.extend(system().into_iter().map(|(name, path, attributes, kind)| Step::TakeTree {
+        name,
+        path,
+        attributes,
+        kind,
+    }));
+    inside.push(Step::BecomeUser { user: USER, group: USER });
+    inside.push(Step::MakeRoot(Memory { bytes: 1 << 20, inodes: 512, executable: true }));
+    inside.push(Step::MakeScratch(Memory { bytes: 8 << 20, inodes: 200, executable: true }));
+    inside.extend(layout());
+    inside.extend([
+        Step::Pivot,
+        Step::SealRoot,
+        Step::Loopback,
+        Step::HostName("sandbox".to_owned()),
+        Step::Limit { resource: Resource::Core, amount: 0 },
+        Step::Limit { resource: Resource::OpenFiles, amount: 256 },
+        Step::NewSession,
+        Step::WorkingDirectory(PathBuf::from("/workspace")),
+        Step::SealPrivileges,
+        Step::DieWithParent,
+        Step::Landlock { rules: landlock() },
+        Step::Seccomp { programs: Vec::new() },
+        Step::Execute {
+            program: PathBuf::from("/bin/sh"),
+            arguments: vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()],
+            environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        },
+    ]);
+    Plan { outside: Vec::new(), birth, inside }
+}
+
+type Tree = (String, PathBuf, Attributes, TreeKind);
+
+/// The host's programs, and the devices every program expects.
+fn system() -> Vec<Tree> {
+    let mut trees =
+        vec![("/usr".to_owned(), PathBuf::from("/usr"), READ_ONLY, TreeKind::Directory)];
+    for name in ["/bin", "/lib", "/lib64", "/sbin"] {
+        if Path::new(name).is_dir() && !Path::new(name).is_symlink() {
+            trees.push((name.to_owned(), PathBuf::from(name), READ_ONLY, TreeKind::Directory));
+        }
+    }
+    for name in ["null", "zero", "full", "random", "urandom"] {
+        let path = PathBuf::from(format!("/dev/{name}"));
+        trees.push((path.display().to_string(), path, DEVICE, TreeKind::File));
+    }
+    trees
+}
+
+fn layout() -> Vec<Step> {
+    let mut steps: Vec<Step> =
+        system().into_iter().map(|(name, path, ..)| Step::AttachTree { name, path }).collect();
+    for name in ["/bin", "/lib", "/lib64", "/sbin"] {
+        if let Ok(target) = std::fs::read_link(name) {
+            steps.push(Step::Link { path: PathBuf::from(name), target });
+        }
+    }
+    let scratch =
+        |path: &str, mode| Step::AttachScratch { path: PathBuf::from(path), mode: FileMode(mode) };
+    steps.extend([
+        scratch("/tmp", 0o1777),
+        scratch("/workspace", 0o755),
+        scratch("/dev/shm", 0o1777),
+        Step::File { path: PathBuf::from("/etc/hostname"), content: "sandbox\n".to_owned() },
+        Step::Proc { pids_only: false },
+        Step::Terminals,
+        Step::ForbidUserNamespaces,
+        Step::Mask { path: PathBuf::from("/proc/cmdline") },
+        Step::Mask { path: PathBuf::from("/proc/acpi") },
+        Step::ReadOnly { path: PathBuf::from("/proc/sys") },
+    ]);
+    steps
+}
+
+fn landlock() -> Vec<LandlockRule> {
+    let rule = |path: &str, writable, executable| LandlockRule {
+        path: PathBuf::from(path),
+        writable,
+        executable,
+    };
+    vec![
+        rule("/", false, false),
+        rule("/usr", false, true),
+        rule("/tmp", true, true),
+        rule("/workspace", true, true),
+        rule("/dev", true, false),
+        rule("/proc", true, false),
+    ]
+}
+
+/// Carries out a plan and waits for its end.
+pub(crate) fn carry_out(plan: &Plan) -> Ended {
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
+    let (output, write_end) = std::io::pipe().expect("a pipe can be made");
+    let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
+        .env_clear()
+        .env("STOCKADE_CANARY", "canary-in-the-environment")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::from(write_end.try_clone().expect("a pipe can be shared")))
+        .stderr(Stdio::from(write_end))
+        .spawn()
+        .expect("the launcher starts");
+    let body = serde_json::to_vec(plan).expect("a plan is JSON");
+    let length = u32::try_from(body.len()).expect("a plan is short").to_le_bytes();
+    // A launcher that refused early has closed the stream; its report is still there to read.
+    let _ = std::io::Write::write_all(&mut ours, &[&length[..], &body].concat());
+    let mut child = None;
+    let mut refusal = None;
+    while let Ok(Some(report)) = Report::read(&mut ours) {
+        match report {
+            Report::Born { process } => child = Pid::from_raw(process),
+            Report::Ready => {}
+            Report::Refused(first) => refusal = Some(first),
+        }
+    }
+    launcher.wait().expect("the launcher can be waited for");
+    let code = child.map(reap);
+    let mut text = String::new();
+    let mut output = output;
+    output.read_to_string(&mut text).expect("output is text");
+    match refusal {
+        Some(refusal) => Ended::Refused(refusal),
+        None => Ended::Ran(code.flatten().unwrap_or(-1), text),
+    }
+}
+
+/// Waits for the first process inside, which is this process's child.
+fn reap(child: Pid) -> Option<i32> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = rustix::process::waitid(WaitId::Pid(child), options).expect("it is our child");
+        if let Some(status) = status {
+            return status.exit_status();
+        }
+        assert!(Instant::now() < deadline, "the process inside did not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Runs a script behind the complete wall; panics when the wall could not be built.
+pub(crate) fn inside(script: &str) -> String {
+    match carry_out(&plan(script)) {
+        Ended::Ran(_, text) => text,
+        Ended::Refused(refusal) => panic!("{refusal}"),
+    }
+}
+
+/// Runs a script without any wall.
+pub(crate) fn outside(script: &str) -> String {
+    let output = Command::new("/bin/sh").args(["-c", script]).output().expect("a shell starts");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).expect("output is text")
+}
