@@ -20,7 +20,7 @@ pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
     let members = text.members(&object, &PROFILE_KEYS)?;
     let word = members.need("defaultAction", object.range)?;
     let default = action(text, word, members, ["defaultErrnoRet", "defaultErrno"])?;
-    let mut reader = Reader { text, notes: Vec::new() };
+    let mut reader = Reader { text, default, notes: Vec::new() };
     let architectures = reader.architectures(members)?;
     let mut entries = Vec::new();
     if let Some(list) = members.get("syscalls") {
@@ -33,6 +33,7 @@ pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
 
 struct Reader<'t> {
     text: Text<'t>,
+    default: Action,
     notes: Vec<String>,
 }
 
@@ -115,8 +116,8 @@ impl<'t> Reader<'t> {
     }
 
     /// A call by name. One of another machine can never be made here and counts as none. One that
-    /// nobody knows is a mistake where it is to be denied, since then nothing would be; where it
-    /// is to be allowed, ignoring it allows less.
+    /// nobody knows is a mistake where a rule denies what is allowed otherwise, since then nothing
+    /// would be denied; elsewhere ignoring it allows less or nothing, and a note says so.
     fn name(&mut self, value: &Value<'t>, action: Action) -> Result<Option<Syscall>, ProfileError> {
         let name = self.text.string(value)?;
         let found = Syscall::named(name);
@@ -129,7 +130,7 @@ impl<'t> Reader<'t> {
         };
         let problem = format!("no system call is called `{}`", name.escape_debug());
         let error = self.text.error(value.range(), problem, remedy);
-        if !action.allows() {
+        if !action.allows() && self.default.allows() {
             return Err(error);
         }
         self.notes.push(format!("{error} (it stays refused)"));
