@@ -3,6 +3,7 @@
 //! It is read strictly: what is not understood in full is refused with its place, because a rule
 //! that is read wrongly is a hole. It only ever runs on top of the built-in profile.
 
+mod action;
 mod decode;
 mod json;
 mod words;

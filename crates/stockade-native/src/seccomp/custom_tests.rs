@@ -235,7 +235,7 @@ fn mistakes_of_the_profile_have_their_place_and_a_remedy() {
         ),
         (
             argument(r#"{"index": 1, "value": -1, "op": "SCMP_CMP_EQ"}"#),
-            "line 2, column 72: -1 is not a whole number from 0 to 2^64-1; write it in full, without sign, point or exponent",
+            "line 2, column 72: `-1` is not a whole number from 0 to 2^64-1; write it in full, without sign, point or exponent",
         ),
         (
             argument(r#"{"index": 1, "value": 1, "op": "SCMP_CMP_EQUAL"}"#),
@@ -249,6 +249,19 @@ fn mistakes_of_the_profile_have_their_place_and_a_remedy() {
         let text: String = text;
         assert_eq!(refused(&text), expected, "{text}");
     }
+}
+
+#[test]
+fn endless_words_and_lists_of_them_are_refused_at_once() {
+    let long = "x".repeat(500_000);
+    let name = refused(&entry(&format!(r#"{{"name": "{long}", "action": "SCMP_ACT_KILL"}}"#)));
+    let start = "x".repeat(64);
+    let expected = format!("line 2, column 10: no system call is called `{start}...`; ");
+    assert_eq!(name, expected + "write the name as the kernel does");
+    assert!(refused(&format!("{{\"{long}\": 1}}")).len() < 300);
+    let names = vec!["\"no_such\""; 50_000].join(",");
+    let many = entry(&format!(r#"{{"names": [{names}], "action": "SCMP_ACT_ALLOW"}}"#));
+    assert!(refused(&many).contains("no system call is called `no_such`"));
 }
 
 proptest! {
