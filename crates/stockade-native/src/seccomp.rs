@@ -24,6 +24,6 @@ pub use built_in::{ExecutableMemfd, Options, Tracing, built_in};
 pub use compile::{CompileError, Program, compile};
 pub use custom::{CustomProfile, Host, ProfileError, ResolveError};
 pub use profile::{Action, Call, Comparison, Condition, Profile, Rule, Width};
-pub use start::forbids_start;
+pub use start::{forbids_start, needed_to_start};
 pub use syscall::Syscall;
 pub use tighten::{Filters, TightenError, tighten};

@@ -110,4 +110,4 @@ pub fn compile(profile: &Profile, architecture: Architecture) -> Result<Program,
 
 #[cfg(test)]
 #[path = "compile_tests.rs"]
-mod tests;
+pub(in crate::seccomp) mod tests;

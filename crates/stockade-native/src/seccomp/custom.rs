@@ -3,6 +3,7 @@
 //! It is read strictly: what is not understood in full is refused with its place, because a rule
 //! that is read wrongly is a hole. It only ever runs on top of the built-in profile.
 
+mod action;
 mod decode;
 mod json;
 mod words;
@@ -70,7 +71,7 @@ impl CustomProfile {
         decode::profile(text)
     }
 
-    /// What a person should know: names that are allowed but not known here, and so stay refused.
+    /// What a person should know: names that are not known here, and so stay refused.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -78,8 +79,9 @@ impl CustomProfile {
     /// The profile as it applies to a host. Inside a sandbox no capability is ever held, so what is
     /// included for one does not apply and what is excluded for one does.
     pub fn resolve(&self, host: Host) -> Result<Profile, ResolveError> {
-        let own = words::architecture(host.architecture);
-        if !self.architectures.is_empty() && !self.architectures.iter().any(|one| one == own) {
+        let own = [words::architecture(host.architecture), "SCMP_ARCH_NATIVE"];
+        let is_own = |one: &String| own.contains(&one.as_str());
+        if !self.architectures.is_empty() && !self.architectures.iter().any(is_own) {
             let listed = self.architectures.clone();
             return Err(ResolveError::OtherArchitecture {
                 architecture: host.architecture,

@@ -19,14 +19,14 @@ const NEEDED: &str = "
 ///
 /// Nothing is guessed about arguments: a rule that allows the call for some of them is believed.
 pub fn forbids_start(profile: &Profile) -> Option<Syscall> {
-    needed().find(|syscall| match profile.rules.get(syscall) {
+    needed_to_start().find(|syscall| match profile.rules.get(syscall) {
         None => !profile.default.allows(),
         Some(rules) => !can_be_allowed(rules, profile.default),
     })
 }
 
 /// The calls every start needs.
-pub(super) fn needed() -> impl Iterator<Item = Syscall> {
+pub fn needed_to_start() -> impl Iterator<Item = Syscall> {
     NEEDED.split_whitespace().filter_map(Syscall::named)
 }
 

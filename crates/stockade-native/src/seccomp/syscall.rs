@@ -129,55 +129,18 @@ mod tests {
 
     #[test]
     fn calls_since_5_1_have_one_number_everywhere_up_to_the_newest() {
-        let since = [
-            "pidfd_send_signal",
-            "io_uring_setup",
-            "io_uring_enter",
-            "io_uring_register",
-            "open_tree",
-            "move_mount",
-            "fsopen",
-            "fsconfig",
-            "fsmount",
-            "fspick",
-            "pidfd_open",
-            "clone3",
-            "close_range",
-            "openat2",
-            "pidfd_getfd",
-            "faccessat2",
-            "process_madvise",
-            "epoll_pwait2",
-            "mount_setattr",
-            "quotactl_fd",
-            "landlock_create_ruleset",
-            "landlock_add_rule",
-            "landlock_restrict_self",
-            "memfd_secret",
-            "process_mrelease",
-            "futex_waitv",
-            "set_mempolicy_home_node",
-            "cachestat",
-            "fchmodat2",
-            "map_shadow_stack",
-            "futex_wake",
-            "futex_wait",
-            "futex_requeue",
-            "statmount",
-            "listmount",
-            "lsm_get_self_attr",
-            "lsm_set_self_attr",
-            "lsm_list_modules",
-            "mseal",
-            "setxattrat",
-            "getxattrat",
-            "listxattrat",
-            "removexattrat",
-            "open_tree_attr",
-            "file_getattr",
-            "file_setattr",
-        ];
-        for (number, name) in (424..).zip(since) {
+        let since = "
+            pidfd_send_signal io_uring_setup io_uring_enter io_uring_register
+            open_tree move_mount fsopen fsconfig fsmount fspick pidfd_open clone3
+            close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2
+            mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule
+            landlock_restrict_self memfd_secret process_mrelease futex_waitv
+            set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wake
+            futex_wait futex_requeue statmount listmount lsm_get_self_attr
+            lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat
+            listxattrat removexattrat open_tree_attr file_getattr file_setattr
+        ";
+        for (number, name) in (424..).zip(since.split_whitespace()) {
             assert_eq!(numbers(name), (Some(number), Some(number)), "{name}");
         }
         assert_eq!(Architecture::ALL.map(Architecture::highest), [469, 469]);

@@ -23,7 +23,7 @@ pub(super) fn verify(program: &[Instruction]) -> Result<(), CompileError> {
 fn is_sound(program: &[Instruction], index: usize, one: &Instruction) -> bool {
     let reaches = |skipped: usize| skipped < program.len() - index - 1;
     match one.code {
-        LOAD => one.k % 4 == 0 && one.k < DATA_BYTES && reaches(0),
+        LOAD => one.k.is_multiple_of(4) && one.k < DATA_BYTES && reaches(0),
         AND => reaches(0),
         JUMP => reaches(one.k as usize),
         JUMP_EQUAL | JUMP_GREATER | JUMP_AT_LEAST | JUMP_ANY_BIT => {

@@ -4,7 +4,8 @@ use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::{Range, Ranged};
 
 use super::super::{Action, Condition, Syscall, Width, syscall};
-use super::json::{Members, Text, closest};
+use super::action::{action, unknown};
+use super::json::{LONGEST_WORD, Members, Text, shown};
 use super::{CustomProfile, Entry, ProfileError, Selector, words};
 
 const PROFILE_KEYS: [&str; 6] =
@@ -14,13 +15,16 @@ const ENTRY_KEYS: [&str; 9] =
 const ARGUMENT_KEYS: [&str; 4] = ["index", "value", "valueTwo", "op"];
 const SELECTOR_KEYS: [&str; 3] = ["caps", "arches", "minKernel"];
 
+/// A profile with more unknown names is not for this kind of kernel.
+const MOST_NOTES: usize = 100;
+
 /// Reads a whole profile.
 pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
     let (text, object) = Text::object(text)?;
     let members = text.members(&object, &PROFILE_KEYS)?;
     let word = members.need("defaultAction", object.range)?;
     let default = action(text, word, members, ["defaultErrnoRet", "defaultErrno"])?;
-    let mut reader = Reader { text, notes: Vec::new() };
+    let mut reader = Reader { text, default, notes: Vec::new() };
     let architectures = reader.architectures(members)?;
     let mut entries = Vec::new();
     if let Some(list) = members.get("syscalls") {
@@ -33,6 +37,7 @@ pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
 
 struct Reader<'t> {
     text: Text<'t>,
+    default: Action,
     notes: Vec<String>,
 }
 
@@ -67,7 +72,7 @@ impl<'t> Reader<'t> {
         if words::is_architecture(word) {
             return Ok(word.to_owned());
         }
-        let problem = format!("the architecture `{}` is not known", word.escape_debug());
+        let problem = format!("the architecture {} is not known", shown(word));
         Err(self.text.error(value.range(), problem, "write one such as SCMP_ARCH_X86_64"))
     }
 
@@ -115,21 +120,22 @@ impl<'t> Reader<'t> {
     }
 
     /// A call by name. One of another machine can never be made here and counts as none. One that
-    /// nobody knows is a mistake where it is to be denied, since then nothing would be; where it
-    /// is to be allowed, ignoring it allows less.
+    /// nobody knows is a mistake where a rule denies what is allowed otherwise, since then nothing
+    /// would be denied; elsewhere ignoring it allows less or nothing, and a note says so.
     fn name(&mut self, value: &Value<'t>, action: Action) -> Result<Option<Syscall>, ProfileError> {
         let name = self.text.string(value)?;
         let found = Syscall::named(name);
         if found.is_some() || syscall::is_foreign(name) {
             return Ok(found);
         }
-        let remedy = match syscall::closest(name) {
+        let close = if name.len() > LONGEST_WORD { None } else { syscall::closest(name) };
+        let remedy = match close {
             Some(close) => format!("did you mean `{close}`?"),
             None => "write the name as the kernel does".to_owned(),
         };
-        let problem = format!("no system call is called `{}`", name.escape_debug());
+        let problem = format!("no system call is called {}", shown(name));
         let error = self.text.error(value.range(), problem, remedy);
-        if !action.allows() {
+        if (!action.allows() && self.default.allows()) || self.notes.len() >= MOST_NOTES {
             return Err(error);
         }
         self.notes.push(format!("{error} (it stays refused)"));
@@ -186,7 +192,7 @@ impl<'t> Reader<'t> {
         for value in members.get("arches").map_or(Ok(&[][..]), |list| text.list(list))? {
             let word = text.string(value)?;
             if !words::is_container_architecture(word) {
-                let problem = format!("the architecture `{}` is not known", word.escape_debug());
+                let problem = format!("the architecture {} is not known", shown(word));
                 return Err(text.error(value.range(), problem, "write one such as amd64 or arm64"));
             }
             selector.architectures.push(word.to_owned());
@@ -208,69 +214,7 @@ fn as_object<'o, 't>(text: Text<'t>, value: &'o Value<'t>) -> Result<&'o Object<
     }
 }
 
-/// An action with its error number, which may stand as a number, as a name, or as both.
-fn action<'t>(
-    text: Text<'t>,
-    value: &Value<'t>,
-    members: Members<'_, 't>,
-    [number_key, name_key]: [&str; 2],
-) -> Result<Action, ProfileError> {
-    let word = text.string(value)?;
-    if words::SUPERVISED.contains(&word) {
-        let problem = format!("`{word}` leaves the answer to a supervisor, and there is none");
-        return Err(text.error(value.range(), problem, "write SCMP_ACT_ERRNO"));
-    }
-    let number = members.get(number_key).map(|value| errno_number(text, value)).transpose()?;
-    let name = members.get(name_key).map(|value| errno_name(text, value)).transpose()?;
-    if let (Some((number, _)), Some((name, range))) = (number, name)
-        && number != name
-    {
-        let problem = format!("`{name_key}` is {name}, but `{number_key}` is {number}");
-        return Err(text.error(range, problem, "let them agree, or keep one"));
-    }
-    let found = number.or(name);
-    let errno = found.map_or(words::DEFAULT_ERRNO, |(errno, _)| errno);
-    let action = words::action(word, errno)
-        .ok_or_else(|| unknown(text, value.range(), "the action", word, &words::ACTIONS))?;
-    match (action, found) {
-        (Action::Errno(_) | Action::Trap(_), _) | (_, None) => Ok(action),
-        (_, Some((_, range))) => {
-            let problem = format!("{word} has no error number");
-            Err(text.error(range, problem, "remove the error number"))
-        }
-    }
-}
-
-fn errno_number<'t>(text: Text<'t>, value: &Value<'t>) -> Result<(u16, Range), ProfileError> {
-    let number = text.number(value)?;
-    match u16::try_from(number) {
-        Ok(errno @ 1..=Action::HIGHEST_ERRNO) => Ok((errno, value.range())),
-        _ => {
-            let problem = format!("{number} is not an error number");
-            let remedy = format!("write one from 1 to {}", Action::HIGHEST_ERRNO);
-            Err(text.error(value.range(), problem, remedy))
-        }
-    }
-}
-
-fn errno_name<'t>(text: Text<'t>, value: &Value<'t>) -> Result<(u16, Range), ProfileError> {
-    let name = text.string(value)?;
-    words::errno(name).map(|errno| (errno, value.range())).ok_or_else(|| {
-        let problem = format!("the error `{}` is not known here", name.escape_debug());
-        text.error(value.range(), problem, "write its number")
-    })
-}
-
 fn version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn unknown(text: Text<'_>, range: Range, what: &str, word: &str, known: &[&str]) -> ProfileError {
-    let problem = format!("{what} `{}` is not known", word.escape_debug());
-    let remedy = match closest(word, known) {
-        Some(close) => format!("did you mean {close}?"),
-        None => format!("write one of {}", known.join(", ")),
-    };
-    text.error(range, problem, remedy)
 }

@@ -21,6 +21,9 @@ const STRICT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
+/// No word of the format is longer, nor the name of any call.
+pub(super) const LONGEST_WORD: usize = 64;
+
 /// The text that is read, to tell places in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'t>(&'t str);
@@ -90,7 +93,7 @@ impl<'t> Text<'t> {
                     Some(close) => format!("did you mean `{close}`?"),
                     None => format!("remove it; known here are {}", known.join(", ")),
                 };
-                let problem = format!("the key `{}` is not known here", key.escape_debug());
+                let problem = format!("the key {} is not known here", shown(key));
                 return Err(self.error(property.range, problem, remedy));
             }
             if object.properties[..index].iter().any(|earlier| earlier.name.as_str() == key) {
@@ -113,7 +116,7 @@ impl<'t> Text<'t> {
     pub(super) fn number(self, value: &Value<'t>) -> Result<u64, ProfileError> {
         let Value::NumberLit(number) = value else { return Err(self.wanted("a number", value)) };
         number.value.parse().map_err(|_| {
-            let problem = format!("{} is not a whole number from 0 to 2^64-1", number.value);
+            let problem = format!("{} is not a whole number from 0 to 2^64-1", shown(number.value));
             self.error(number.range, problem, "write it in full, without sign, point or exponent")
         })
     }
@@ -153,8 +156,18 @@ impl<'o, 't> Members<'o, 't> {
     }
 }
 
+/// A word of the text, fit to be printed.
+pub(super) fn shown(word: &str) -> String {
+    let start: String = word.chars().take(LONGEST_WORD).collect();
+    let end = if start.len() < word.len() { "..." } else { "" };
+    format!("`{}{end}`", start.escape_debug())
+}
+
 /// The word of a list that a misspelt one is closest to.
 pub(super) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    if word.len() > LONGEST_WORD {
+        return None;
+    }
     let distance = |known: &str| strsim::damerau_levenshtein(word, known);
     known.iter().copied().filter(|one| distance(one) <= 3).min_by_key(|one| distance(one))
 }
