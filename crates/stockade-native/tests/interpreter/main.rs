@@ -5,6 +5,7 @@
 
 mod home;
 mod layouts;
+mod loading;
 mod managers;
 mod real;
 mod safety;
