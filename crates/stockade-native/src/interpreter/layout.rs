@@ -1,0 +1,219 @@
+//! From a program to what must be shown inside for it to run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::libraries::{self, Libraries, Missing};
+use super::places::{self, Cover, Places};
+use super::problem::Problem;
+use super::python::{Environment, Installation};
+use super::resolve::{Resolved, Trust};
+use super::{Bind, Language, Link};
+
+/// A program with all that it needs.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) program: PathBuf,
+    pub(super) resolved: PathBuf,
+    pub(super) version: Option<String>,
+    pub(super) binds: Vec<Bind>,
+    pub(super) links: Vec<Link>,
+    pub(super) library_path: Vec<PathBuf>,
+}
+
+/// Lays out a program that leads to an executable without a shim.
+pub(super) fn layout(
+    language: Language,
+    program: &Path,
+    places: &Places,
+    trust: Trust,
+) -> Result<Layout, Problem> {
+    let mut parts = Parts::new(places, trust);
+    let started = match language {
+        Language::Python => parts.python(program, 0)?,
+        Language::JavaScript => parts.node(program)?,
+        Language::Bash => parts.alone(program)?,
+    };
+    parts.finish(started)
+}
+
+/// What is started, once it is known what it belongs to.
+struct Started {
+    program: PathBuf,
+    resolved: PathBuf,
+    version: Option<String>,
+    /// The directories below a prefix that carry the version in their name, for Python.
+    libraries: Vec<PathBuf>,
+}
+
+/// What has been gathered so far.
+struct Parts<'a> {
+    places: &'a Places,
+    trust: Trust,
+    binds: BTreeSet<Bind>,
+    links: BTreeSet<Link>,
+    loaded: Libraries,
+}
+
+impl Parts<'_> {
+    fn new(places: &Places, trust: Trust) -> Parts<'_> {
+        let Cover { binds, links } = places::system();
+        let (binds, links) = (binds.into_iter().collect(), links.into_iter().collect());
+        Parts { places, trust, binds, links, loaded: Libraries::default() }
+    }
+
+    /// An environment, with the one it stands on, or an installation.
+    fn python(&mut self, program: &Path, depth: usize) -> Result<Started, Problem> {
+        const DEEPEST: usize = 4;
+        let resolved = self.trust.executable(program)?;
+        let Some(environment) = Environment::around(program, self.trust)? else {
+            return self.installation(&resolved);
+        };
+        if depth == DEEPEST {
+            let Environment { directory, home, .. } = environment;
+            return Err(Problem::BrokenEnvironment { directory, home });
+        }
+        let base = self.python(&environment.base(program, self.trust)?, depth + 1)?;
+        let directory = self.trust.resolve(&environment.directory)?;
+        match self.places.cover(&directory.real, self.trust)? {
+            Some(cover) => self.show(cover),
+            None => {
+                self.show_file(&directory.real.join("pyvenv.cfg"))?;
+                for library in base.libraries.iter().filter_map(|path| path.file_name()) {
+                    self.show_directory(&directory.real.join("lib").join(library))?;
+                }
+            }
+        }
+        self.show_name(&environment.home)?;
+        self.show_name(program)?;
+        self.show_file(&resolved.real)?;
+        self.loaded.add(&resolved.real, Missing::Fails, self.trust)?;
+        Ok(Started {
+            program: program.to_path_buf(),
+            resolved: resolved.real,
+            version: environment.version.or(base.version),
+            libraries: base.libraries,
+        })
+    }
+
+    fn installation(&mut self, resolved: &Resolved) -> Result<Started, Problem> {
+        let installation = Installation::around(&resolved.real, self.trust)?;
+        if !libraries::is_system(&resolved.real) {
+            match self.places.cover(&installation.prefix, self.trust)? {
+                Some(cover) => self.show(cover),
+                None => installation.libraries.iter().try_for_each(|it| self.show_directory(it))?,
+            }
+        }
+        // A distribution's own modules need only its own libraries; all others may need any.
+        if installation.prefix != Path::new("/usr") {
+            for extension in installation.extensions() {
+                self.loaded.add(&extension, Missing::Passes, self.trust)?;
+            }
+        }
+        let version = Some(installation.version);
+        let libraries = installation.libraries;
+        Ok(Started { version, libraries, ..self.executable(resolved)? })
+    }
+
+    fn node(&mut self, program: &Path) -> Result<Started, Problem> {
+        let resolved = self.trust.executable(program)?;
+        let prefix = resolved.real.ancestors().nth(2).filter(|prefix| {
+            // Without these a directory above `bin` is no installation, but may be a project.
+            prefix.join("lib/node_modules").is_dir() || prefix.join("include/node").is_dir()
+        });
+        let mut version = None;
+        if let Some(prefix) = prefix.filter(|_| !libraries::is_system(&resolved.real)) {
+            if let Some(cover) = self.places.cover(prefix, self.trust)? {
+                self.show(cover);
+            }
+            let called = prefix.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let number = called.strip_prefix('v').unwrap_or(called);
+            version = number.starts_with(|c: char| c.is_ascii_digit()).then(|| number.to_owned());
+        }
+        Ok(Started { version, ..self.executable(&resolved)? })
+    }
+
+    fn alone(&mut self, program: &Path) -> Result<Started, Problem> {
+        let resolved = self.trust.executable(program)?;
+        self.executable(&resolved)
+    }
+
+    /// An executable itself, called by the first of its names that is shown.
+    fn executable(&mut self, resolved: &Resolved) -> Result<Started, Problem> {
+        self.show_file(&resolved.real)?;
+        self.loaded.add(&resolved.real, Missing::Fails, self.trust)?;
+        let shown = resolved.names.iter().find(|name| self.shows(name));
+        let program = shown.unwrap_or(&resolved.real).clone();
+        self.show_name(&program)?;
+        let resolved = resolved.real.clone();
+        Ok(Started { program, resolved, version: None, libraries: Vec::new() })
+    }
+
+    fn shows(&self, path: &Path) -> bool {
+        self.binds.iter().any(|bind| path.starts_with(&bind.host))
+    }
+
+    fn show(&mut self, cover: Cover) {
+        self.binds.extend(cover.binds);
+        self.links.extend(cover.links);
+    }
+
+    /// Shows a file that has no links in its path, unless something shows it already.
+    fn show_file(&mut self, file: &Path) -> Result<(), Problem> {
+        if !self.shows(file) {
+            if !self.places.allows_file(file) {
+                return Err(Problem::Forbidden { path: file.to_path_buf() });
+            }
+            self.binds.insert(Bind::same(file.to_path_buf()));
+        }
+        Ok(())
+    }
+
+    fn show_directory(&mut self, directory: &Path) -> Result<(), Problem> {
+        let resolved = self.trust.resolve(directory)?;
+        if !self.places.allows(&resolved.real) {
+            return Err(Problem::Forbidden { path: resolved.real });
+        }
+        self.links.extend(resolved.links);
+        self.binds.insert(Bind::same(resolved.real));
+        Ok(())
+    }
+
+    /// Makes a name lead inside to where it leads outside.
+    fn show_name(&mut self, name: &Path) -> Result<(), Problem> {
+        self.links.extend(self.trust.resolve(name)?.links);
+        Ok(())
+    }
+
+    /// Adds the libraries, and leaves out what something else shows already.
+    fn finish(mut self, started: Started) -> Result<Layout, Problem> {
+        let loaded = std::mem::take(&mut self.loaded);
+        for library in loaded.found {
+            let directory = library.real.parent().filter(|path| self.places.allows(path));
+            if !self.shows(&library.real) {
+                match directory {
+                    Some(directory) => self.show_directory(directory)?,
+                    None => self.show_file(&library.real)?,
+                }
+            }
+            self.links.extend(library.links);
+        }
+        let mut binds: Vec<Bind> = Vec::new();
+        // Sorted, so that a directory comes before everything below it.
+        for bind in self.binds {
+            if !binds.last().is_some_and(|last| bind.host.starts_with(&last.host)) {
+                binds.push(bind);
+            }
+        }
+        let shown = |link: &Link| binds.iter().any(|bind| link.at.starts_with(&bind.host));
+        let links = self.links.into_iter().filter(|link| !shown(link)).collect();
+        Ok(Layout {
+            program: started.program,
+            resolved: started.resolved,
+            version: started.version,
+            links,
+            binds,
+            library_path: loaded.cached.into_iter().collect(),
+        })
+    }
+}

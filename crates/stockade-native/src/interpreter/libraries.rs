@@ -1,0 +1,171 @@
+//! Which files outside the system's directories the dynamic loader opens for a program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::elf::{self, Needs};
+use super::problem::Problem;
+use super::resolve::{Resolved, Trust};
+
+/// What loading some files takes.
+#[derive(Debug, Default)]
+pub(super) struct Libraries {
+    /// The loader and the libraries that are not the system's.
+    pub(super) found: Vec<Resolved>,
+    /// Directories that only the loader's cache knows.
+    pub(super) cached: BTreeSet<PathBuf>,
+    seen: BTreeSet<PathBuf>,
+}
+
+/// Whether a library that cannot be found matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// The program does not start without it.
+    Fails,
+    /// A part of the program does not work, outside as inside.
+    Passes,
+}
+
+/// Where the loader looks by itself. The cache is not shown inside, so it does not count.
+const DEFAULT: [&str; 10] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/lib/x86_64-linux-musl",
+    "/lib/aarch64-linux-musl",
+];
+
+/// Whether the system's binds hold a path.
+pub(super) fn is_system(path: &Path) -> bool {
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
+        .iter()
+        .any(|place| path.starts_with(place))
+}
+
+impl Libraries {
+    /// Adds what a file without links needs, and what that needs in turn.
+    pub(super) fn add(
+        &mut self,
+        file: &Path,
+        missing: Missing,
+        trust: Trust,
+    ) -> Result<(), Problem> {
+        let mut left = vec![(file.to_path_buf(), Vec::new())];
+        while let Some((file, inherited)) = left.pop() {
+            if !self.seen.insert(file.clone()) {
+                continue;
+            }
+            let needs = match elf::needs(&file) {
+                Err(_) if missing == Missing::Passes => continue,
+                needs => needs?,
+            };
+            let inherited = [needs.inherited_path.clone(), inherited].concat();
+            if let Some(loader) = &needs.loader {
+                self.keep(trust.resolve(loader)?);
+            }
+            for library in &needs.libraries {
+                match self.locate(library, &needs, &inherited, trust)? {
+                    // The system's libraries need only the system's.
+                    Some(resolved) if is_system(&resolved.real) => {}
+                    Some(resolved) => {
+                        left.push((resolved.real.clone(), inherited.clone()));
+                        self.keep(resolved);
+                    }
+                    None if missing == Missing::Passes => {}
+                    None => {
+                        let library = library.clone();
+                        return Err(Problem::MissingLibrary { file, library });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, resolved: Resolved) {
+        if !is_system(&resolved.real) {
+            self.found.push(resolved);
+        }
+    }
+
+    fn locate(
+        &mut self,
+        library: &str,
+        needs: &Needs,
+        inherited: &[PathBuf],
+        trust: Trust,
+    ) -> Result<Option<Resolved>, Problem> {
+        if library.contains('/') {
+            return present(Path::new(library), trust);
+        }
+        let default = DEFAULT.iter().map(PathBuf::from);
+        let known = inherited.iter().chain(&needs.run_path).cloned().chain(default);
+        for directory in known {
+            if let Some(resolved) = present(&directory.join(library), trust)? {
+                return Ok(Some(resolved));
+            }
+        }
+        for directory in configured(Path::new("/etc/ld.so.conf")) {
+            if let Some(resolved) = present(&directory.join(library), trust)? {
+                self.cached.insert(directory);
+                return Ok(Some(resolved));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn present(path: &Path, trust: Trust) -> Result<Option<Resolved>, Problem> {
+    // Asked before trusting: a directory of the search path matters only if it has the library.
+    if path.is_file() { trust.resolve(path).map(Some) } else { Ok(None) }
+}
+
+/// The directories that ldconfig(8) takes into the cache. Only the usual form of `include` is
+/// followed, one level deep: a library that is missed for it is reported as missing.
+fn configured(file: &Path) -> Vec<PathBuf> {
+    let Ok(text) = fs::read_to_string(file) else { return Vec::new() };
+    let mut directories = listed(&text);
+    for line in text.lines() {
+        let included = line.trim().strip_prefix("include ").map(|pattern| pattern.trim());
+        let Some(folder) = included.and_then(|pattern| pattern.strip_suffix("/*.conf")) else {
+            continue;
+        };
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| file.extension().is_some_and(|end| end == "conf"));
+        files.sort();
+        let texts = files.into_iter().filter_map(|file| fs::read_to_string(file).ok());
+        directories.extend(texts.flat_map(|text| listed(&text)));
+    }
+    directories
+}
+
+fn listed(text: &str) -> Vec<PathBuf> {
+    let lines = text.lines().filter_map(|line| line.split('#').next());
+    lines.map(str::trim).filter(|line| line.starts_with('/')).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_read_from_the_settings_of_ldconfig() {
+        let text = "# libc\n/usr/local/lib\n /opt/x # mine\ninclude /etc/ld.so.conf.d/*.conf\n";
+        assert_eq!(listed(text), ["/usr/local/lib", "/opt/x"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn system_program_needs_nothing_outside_the_system() {
+        let bash = fs::canonicalize("/bin/bash").unwrap();
+        let mut libraries = Libraries::default();
+        libraries.add(&bash, Missing::Fails, Trust { user: 0 }).unwrap();
+        assert!(libraries.found.is_empty() && libraries.cached.is_empty());
+    }
+}
