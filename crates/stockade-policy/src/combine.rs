@@ -57,7 +57,10 @@ impl Policy {
             gates: union(&self.gates, &other.gates),
             network_blocklist: union(&self.network_blocklist, &other.network_blocklist),
             secrets: secrets(&self.secrets, &other.secrets),
-            tools: common(&self.tools, &other.tools),
+            tools: Sourced {
+                value: common(&self.tools.value, &other.tools.value),
+                basis: self.tools.basis.clone(),
+            },
             commands: commands(self.commands.as_ref(), other.commands.as_ref()),
             environment: common(&self.environment, &other.environment),
             seccomp: union(&self.seccomp, &other.seccomp),

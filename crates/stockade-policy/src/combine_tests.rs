@@ -164,7 +164,7 @@ fn tools_commands_and_variables_are_those_of_both() {
         "tool_allowlist: [a, b]\ncommand_allowlist: [ls, cat]\nenvironment: {A: x, B: y}",
         "tool_allowlist: [b, c]\ncommand_allowlist: [cat]\nenvironment: {A: x, B: z}",
     );
-    assert_eq!(both.tools.iter().map(|tool| tool.value.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(both.tools.value.iter().map(|tool| tool.value.as_str()).collect::<Vec<_>>(), ["b"]);
     let commands = both.commands.as_ref().unwrap();
     assert_eq!(commands.value.iter().map(|one| one.value.as_str()).collect::<Vec<_>>(), ["cat"]);
     assert_eq!(both.environment.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["A"]);

@@ -76,7 +76,7 @@ impl Act<'_> {
 }
 
 /// The fields a rule can look at.
-pub struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     act: Act<'a>,
     context: &'a Context,
 }

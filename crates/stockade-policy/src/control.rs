@@ -129,6 +129,7 @@ pub struct Requirement {
     /// What it asks for, in words.
     pub asks: String,
     /// The line, or the fixed rule.
+    #[serde(rename = "asked_by")]
     pub basis: Basis,
     /// Whether an approximation is refused.
     pub exact: bool,
@@ -156,12 +157,12 @@ impl Policy {
     fn file_requirements(&self, list: &mut Requirements) {
         list.always(Control::HiddenHost, "filesystem", "no other host file is visible");
         for mount in &self.mounts {
-            let (control, clause) = match mount.access {
-                Access::Read => (Control::ReadPaths, "filesystem.read"),
-                Access::Write => (Control::WritePaths, "filesystem.write"),
+            let control = match mount.access {
+                Access::Read => Control::ReadPaths,
+                Access::Write => Control::WritePaths,
             };
             let asks = format!("{} at {}", mount.host.display(), mount.guest);
-            list.add(control, clause, asks, &mount.basis);
+            list.add(control, mount.clause, asks, &mount.basis);
         }
         for hide in &self.hide {
             let asks = format!("nothing at {}", hide.value);
@@ -216,7 +217,7 @@ impl Policy {
             };
             list.add(Control::Commands, "command_allowlist", asks, &commands.basis);
         }
-        for tool in &self.tools {
+        for tool in &self.tools.value {
             let asks = format!("{} may be called", tool.value);
             list.add(Control::Tools, "tool_allowlist", asks, &tool.basis);
         }

@@ -131,7 +131,7 @@ impl Decoder<'_, '_> {
         let said = table.get("name").and_then(|node| {
             let text = self.text(node, "name")?;
             if text.is_empty() || text.chars().count() > MAX_NAME_CHARS {
-                self.mistake(node.place, "a name has 1 to 200 characters", "choose a shorter one");
+                self.mistake(node.place, "a name has 1 to 200 characters", "choose another name");
             }
             Some(text)
         });

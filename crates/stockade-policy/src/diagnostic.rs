@@ -61,6 +61,11 @@ impl PolicyErrors {
         &self.diagnostics
     }
 
+    /// Whether only the first mistakes are listed.
+    pub fn has_more(&self) -> bool {
+        self.diagnostics.len() >= MAX_DIAGNOSTICS
+    }
+
     fn render(&self) -> String {
         let parts: Vec<String> = self.diagnostics.iter().map(Diagnostic::to_string).collect();
         parts.join("\n\n")
@@ -125,7 +130,10 @@ impl<'t> Report<'t> {
 
     pub(crate) fn origin(&self, place: Place) -> Origin {
         let line = self.line(place.line).trim();
-        let short: String = line.chars().take(MAX_SHOWN).collect();
+        let mut short: String = line.chars().take(MAX_SHOWN).collect();
+        if short.len() < line.len() {
+            short.push('…');
+        }
         Origin {
             file: self.file.clone(),
             line: place.line,

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::control::Control;
 use crate::limits::LIMITS;
 use crate::policy::Policy;
+use crate::source::Printable;
 
 /// One thing that the second policy allows and the first does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +33,7 @@ impl Policy {
         self.wider_limits(base, &mut found);
         files::compare(base, self, &mut found);
         network::compare(base, self, &mut found);
+        self.wider_secrets(base, &mut found);
         self.wider_programs(base, &mut found);
         found
     }
@@ -56,8 +58,26 @@ impl Policy {
         }
     }
 
+    fn wider_secrets(&self, base: &Policy, found: &mut Vec<Widening>) {
+        for secret in &self.secrets {
+            let known = base.secrets.iter().any(|old| {
+                let covered = |host| old.hosts.iter().any(|pattern| pattern.covers(host));
+                old.name == secret.name
+                    && old.from == secret.from
+                    && old.header == secret.header
+                    && old.format == secret.format
+                    && secret.hosts.iter().all(covered)
+            });
+            if !known {
+                let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
+                let allows = format!("sending the secret {} to {}", secret.name, hosts.join(", "));
+                add(found, Control::Secrets, allows);
+            }
+        }
+    }
+
     fn wider_programs(&self, base: &Policy, found: &mut Vec<Widening>) {
-        for tool in self.tools.iter().filter(|tool| !base.tools.contains(tool)) {
+        for tool in self.tools.value.iter().filter(|tool| !base.tools.value.contains(tool)) {
             add(found, Control::Tools, format!("calling {}", tool.value));
         }
         match (&base.commands, &self.commands) {
@@ -80,12 +100,12 @@ impl Policy {
             let harmless = gate.code.rules.is_empty() && gate.code.default.value.runs();
             let implied = self.gates.iter().any(|own| {
                 // Listed tools pass a gate without rules, whatever its default action is.
-                let ruled_tools = !self.tools.is_empty() && !gate.code.rules.is_empty();
+                let ruled_tools = !self.tools.value.is_empty() && !gate.code.rules.is_empty();
                 let denies_all = own.code.rules.is_empty() && !own.code.default.value.runs();
                 own.code == gate.code || (denies_all && !ruled_tools)
             });
             if !harmless && !implied {
-                let allows = format!("code that the rules of `{}` may deny", gate.name);
+                let allows = format!("code that the rules of `{}` may deny", Printable(&gate.name));
                 add(found, Control::CodeRules, allows);
             }
         }

@@ -61,7 +61,7 @@ pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};
 pub use rules::{Action, CodeGate, CompareError, Condition, ConditionError, Operator, Rule};
 pub use schema::schema;
-pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Sourced};
+pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Printable, Sourced, is_harmless};
 pub use variables::{
     LOADER_VARIABLES, VariableError, check_name, check_secret_name, check_variable,
 };

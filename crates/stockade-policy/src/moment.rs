@@ -61,8 +61,10 @@ impl Zone {
     /// Finds a zone by name in the data built into the program.
     pub fn parse(name: &str) -> Option<Zone> {
         let found = lookup(name)?;
-        let name = found.iana_name().unwrap_or("UTC").to_owned();
-        Some(Zone { name })
+        if found == TimeZone::UTC {
+            return Some(Zone::utc());
+        }
+        Some(Zone { name: found.iana_name()?.to_owned() })
     }
 
     /// Coordinated universal time.

@@ -46,9 +46,10 @@ impl Isolation {
 
 /// A checked policy: what is allowed, every default filled in.
 ///
-/// Made only by parsing or combining, so that holding one means it was checked. Two policies are
-/// equal when they allow the same by the same clauses, wherever those were written.
+/// Values come from parsing or combining. Two policies are equal when they allow the same by the
+/// same clauses, wherever those were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// The policy's name, for people.
     pub name: String,
@@ -71,7 +72,7 @@ pub struct Policy {
     /// Values the gate puts into requests; they never enter the sandbox.
     pub secrets: Vec<Secret>,
     /// Tools that code inside may call.
-    pub tools: Vec<Sourced<String>>,
+    pub tools: Sourced<Vec<Sourced<String>>>,
     /// Executables that may be started; `None` is any in the root.
     pub commands: Option<Sourced<Vec<Sourced<String>>>>,
     /// Environment variables set inside.
@@ -89,7 +90,9 @@ pub struct Mount {
     pub guest: GuestPath,
     /// Whether it may be changed.
     pub access: Access,
-    /// What asked for it.
+    /// The clause that asked for it.
+    pub clause: &'static str,
+    /// Where it did.
     pub basis: Basis,
 }
 

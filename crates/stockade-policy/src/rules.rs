@@ -270,7 +270,7 @@ impl Condition {
     }
 
     /// Whether the condition holds. A field that is absent or null matches nothing.
-    pub fn holds(&self, facts: &Facts<'_>) -> Result<bool, CompareError> {
+    pub(crate) fn holds(&self, facts: &Facts<'_>) -> Result<bool, CompareError> {
         let Some(field) = facts.get(&self.field).filter(|value| !value.is_null()) else {
             return Ok(false);
         };

@@ -39,7 +39,7 @@ impl Policy {
         let blocked = self.network_blocklist.iter().map(|entry| json!(entry.value.to_string()));
         put("network_blocklist", blocked.collect());
         put("secrets", self.secrets.iter().map(secret).collect());
-        put("tool_allowlist", self.tools.iter().map(|tool| json!(tool.value)).collect());
+        put("tool_allowlist", self.tools.value.iter().map(|tool| json!(tool.value)).collect());
         if let Some(commands) = &self.commands {
             let names = commands.value.iter().map(|command| json!(command.value));
             put("command_allowlist", names.collect());

@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
 
 /// What a decision rests on.
 #[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
+#[serde(untagged)]
 pub enum Basis {
     /// A line of a policy text.
     Line(Origin),
@@ -104,7 +104,7 @@ impl<T: Eq> Eq for Sourced<T> {}
 
 /// Text from a file, shown with control and direction characters escaped, so that a policy
 /// cannot rewrite the terminal of the person who checks it.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
+pub struct Printable<'a>(pub &'a str);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +120,7 @@ impl fmt::Display for Printable<'_> {
 }
 
 /// Whether a character can be shown on a terminal without moving, hiding or reordering text.
-pub(crate) fn is_harmless(character: char) -> bool {
+pub fn is_harmless(character: char) -> bool {
     let invisible = matches!(character,
         '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');

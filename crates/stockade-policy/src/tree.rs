@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
 use crate::diagnostic::{Place, Report};
 
@@ -230,7 +230,8 @@ impl Builder<'_, '_> {
             return self.stop(place, message, "write the keys out");
         }
         let Some(open) = self.open.last_mut() else { return Ok(()) };
-        let first = open.seen.insert(text.clone(), place);
+        let first = open.seen.get(&text).copied();
+        open.seen.entry(text.clone()).or_insert(place);
         open.pending_key = Some((text.clone(), place));
         if let Some(first) = first {
             let message = format!("the key `{text}` is said twice; first on line {}", first.line);
@@ -299,6 +300,12 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
         ("indented with a tab".to_owned(), "use spaces: YAML does not indent with tabs")
     } else if info.contains("nesting") || info.contains("recursion") || info.contains("depth") {
         (too_deep(), "a policy needs no more than seven levels")
+    } else if matches!(error.kind(), ErrorKind::UnknownAnchor) {
+        (
+            "a value that begins with `*` is an alias to YAML, and no value has that name"
+                .to_owned(),
+            "put quotes around it, as in \"*.example.com\"",
+        )
     } else if info.contains("directive") {
         ("YAML directives (`%…`) are not part of the policy language".to_owned(), "remove the line")
     } else {

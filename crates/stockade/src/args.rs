@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stockade_backends::provider_names;
 use stockade_policy::Preset;
 
 use crate::render::Output;
@@ -13,6 +15,13 @@ Exit codes:
   1    policy diff --exit-code: the second policy is wider
   125  Stockade could not: bad usage, an invalid policy, something that cannot be enforced
   126  policy why --exit-code: the answer is deny";
+
+const WHY_USAGE: &str = "\
+stockade policy why [OPTIONS] <FILE>... --path <PATH> [--write]
+       stockade policy why [OPTIONS] <FILE>... --host <HOST[:PORT]> [--method <METHOD> --url-path <PATH>]
+       stockade policy why [OPTIONS] <FILE>... --code <FILE> [--language <LANGUAGE>]
+       stockade policy why [OPTIONS] <FILE>... --tool <NAME>
+       stockade policy why [OPTIONS] <FILE>... --command <ARGV>...";
 
 /// Run code written by AI agents behind a wall it cannot cross.
 #[derive(Parser)]
@@ -30,7 +39,7 @@ impl Cli {
     pub(crate) fn output(&self) -> Output {
         let asked_last = match &self.command {
             Command::Policy(PolicyArgs { command: PolicyCommand::Why(why) }) => {
-                why.ends_with_json()
+                why.ends_with("--json")
             }
             _ => false,
         };
@@ -67,6 +76,7 @@ pub(crate) enum PolicyCommand {
     /// Print the combined policy with every default filled in.
     Show(Files),
     /// Say whether something is allowed, which line decides, and what would change it.
+    #[command(override_usage = WHY_USAGE)]
     Why(Box<WhyArgs>),
     /// Say for every control which mechanism would hold it here, or why none can.
     Plan(PlanArgs),
@@ -169,18 +179,29 @@ impl WhyArgs {
         pairs.into_iter().find(|(wrong, ..)| *wrong).map(|(_, option, question)| (option, question))
     }
 
-    /// Whether the arguments of --command end with our own `--json`.
-    fn ends_with_json(&self) -> bool {
-        self.question.command.last().is_some_and(|last| last == "--json")
+    /// Whether an option of ours stands at the end of the arguments of --command.
+    fn ends_with(&self, option: &str) -> bool {
+        self.own_options().iter().any(|own| own == option)
     }
 
-    /// The program and its arguments, without our own `--json` and without a closing `--`.
-    pub(crate) fn argv(&self) -> Option<Vec<String>> {
-        let mut argv = self.question.command.clone();
-        if matches!(argv.last().map(String::as_str), Some("--json" | "--")) {
-            argv.pop();
-        }
-        (!self.question.command.is_empty()).then_some(argv)
+    /// Whether a denial is an exit code.
+    pub(crate) fn wants_exit_code(&self) -> bool {
+        self.exit_code || self.ends_with("--exit-code")
+    }
+
+    /// The options of ours that --command has swallowed: those at its end, unless `--` closes it.
+    fn own_options(&self) -> &[String] {
+        let argv = &self.question.command;
+        let own =
+            argv.iter().rev().take_while(|word| matches!(word.as_str(), "--json" | "--exit-code"));
+        &argv[argv.len() - own.count()..]
+    }
+
+    /// The program and its arguments.
+    pub(crate) fn argv(&self) -> &[String] {
+        let argv = &self.question.command;
+        let argv = &argv[..argv.len() - self.own_options().len()];
+        argv.strip_suffix(&["--".to_owned()]).unwrap_or(argv)
     }
 }
 
@@ -199,8 +220,8 @@ pub(crate) struct Question {
     /// A tool.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
-    /// A program with its arguments. Everything after it belongs to it, except a last `--json`,
-    /// which a closing `--` keeps for the program.
+    /// A program with its arguments. Everything after it belongs to it, except `--json` and
+    /// `--exit-code` at the end; a closing `--` keeps those for the program.
     #[arg(long, value_name = "ARGV", num_args = 1.., allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
 }
@@ -210,7 +231,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) policy: Files,
     /// Ask this wall only.
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(provider_names()))]
     pub(crate) provider: Option<String>,
 }
 

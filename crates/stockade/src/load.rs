@@ -37,12 +37,23 @@ pub(crate) fn policy(file: &Path) -> anyhow::Result<Policy> {
 
 /// Reads, checks and combines policies.
 pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
+    refuse_shared_input(files.iter().map(PathBuf::as_path))?;
     let policies: Vec<Policy> = files.iter().map(|file| policy(file)).collect::<Result<_, _>>()?;
     Policy::combine_all(&policies)
         .map_err(|error| Problem::new(error.to_string(), "merge some of them by hand").into())
 }
 
-/// Reads code that a rule is to judge. Bytes that are no text are shown to rules as U+FFFD.
+/// Standard input can be read once only: a second reading would see an empty text.
+pub(crate) fn refuse_shared_input<'f>(files: impl Iterator<Item = &'f Path>) -> anyhow::Result<()> {
+    if files.filter(|file| is_standard_input(file)).count() > 1 {
+        let message = "standard input is named more than once";
+        return Err(Problem::new(message, "pass all but one as files").into());
+    }
+    Ok(())
+}
+
+/// Reads code that a rule is to judge. What is not text is refused: a rule and an interpreter
+/// would read it differently.
 pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
     let bytes = bytes(file, "the code", MAX_CODE_BYTES + 1)?;
     if u64::try_from(bytes.len())? > MAX_CODE_BYTES {
@@ -50,7 +61,10 @@ pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
             format!("the code in {} is larger than {MAX_CODE_BYTES} bytes", file.display());
         return Err(Problem::new(message, "check that this is the right file").into());
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    String::from_utf8(bytes).map_err(|_| {
+        let message = format!("the code in {} is not UTF-8 text", file.display());
+        Problem::new(message, "save it as UTF-8").into()
+    })
 }
 
 fn is_standard_input(file: &Path) -> bool {

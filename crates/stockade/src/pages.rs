@@ -43,7 +43,7 @@ pub(crate) fn man(directory: Option<&Path>, output: Output) -> anyhow::Result<u8
     }
     match output {
         Output::Json => render::json(&json!({ "written": written }))?,
-        Output::Text => written.iter().try_for_each(|file| render::data(&format!("{file}\n")))?,
+        Output::Text => written.iter().try_for_each(|file| render::text(&format!("{file}\n")))?,
     }
     Ok(0)
 }

@@ -31,7 +31,7 @@ fn show(args: &Files, output: Output) -> anyhow::Result<u8> {
     let policy = load::combined(&args.files)?;
     match output {
         Output::Json => render::json(&policy.to_value())?,
-        Output::Text => render::data(&policy.to_yaml())?,
+        Output::Text => render::text(&policy.to_yaml())?,
     }
     Ok(0)
 }

@@ -23,10 +23,15 @@ impl Problem {
         let diagnostics = errors.diagnostics().to_vec();
         let count = diagnostics.len();
         let file = diagnostics.first().map_or("the policy", |first| first.file.as_str());
-        let mistakes = if count == 1 { "a mistake" } else { "mistakes" };
+        let mistakes = match count {
+            1 => "1 mistake".to_owned(),
+            count if errors.has_more() => format!("{count} mistakes or more"),
+            count => format!("{count} mistakes"),
+        };
         Problem {
             message: format!("{file} has {mistakes}"),
-            remedy: "correct it as said above; docs/policy.md describes every key".to_owned(),
+            remedy: "correct each as its own line says; `stockade policy schema` lists every key"
+                .to_owned(),
             diagnostics,
         }
     }

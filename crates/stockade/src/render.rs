@@ -1,9 +1,11 @@
 //! Everything that is printed: data on standard output, talk on standard error.
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use serde_json::json;
+use stockade_policy::is_harmless;
 
 use crate::{ERROR, Problem};
 
@@ -16,7 +18,12 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Prints data.
+/// Prints text for people. Whatever file it came from, it cannot drive their terminal.
+pub(crate) fn text(text: &str) -> anyhow::Result<()> {
+    data(&without_escapes(text))
+}
+
+/// Prints data that this program made itself, as it is.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -32,15 +39,29 @@ pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a value as JSON.
+/// Prints a value as JSON. Characters that move or hide text are escaped, which changes no value.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    data(&text)
+    let text = serde_json::to_string_pretty(value)?;
+    let mut safe = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        if character == '\n' || is_harmless(character) {
+            safe.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(safe, "\\u{unit:04x}")?;
+            }
+        }
+    }
+    safe.push('\n');
+    data(&safe)
 }
 
 /// Says something to the person who watches.
 pub(crate) fn talk(text: &str) {
+    say(&without_escapes(text));
+}
+
+fn say(text: &str) {
     // Nobody is left to be told when standard error is closed.
     let _ = writeln!(stderr(), "{text}");
 }
@@ -52,15 +73,15 @@ pub(crate) fn failure(output: Output, error: &anyhow::Error) {
     let remedy = problem.map_or("", |problem| problem.remedy.as_str());
     let diagnostics = problem.map_or(&[][..], |problem| problem.diagnostics.as_slice());
     if output == Output::Json {
-        let object = json!({ "error": { "message": message, "remedy": remedy, "diagnostics": diagnostics } });
-        if json(&object).is_ok() {
+        let error = json!({ "message": message, "remedy": remedy, "diagnostics": diagnostics });
+        if json(&json!({ "error": error })).is_ok() {
             return;
         }
     }
     for diagnostic in diagnostics {
         talk(&format!("{diagnostic}\n"));
     }
-    talk(&format!("{} {message}", label("error:")));
+    say(&format!("{} {}", label("error:"), without_escapes(&message)));
     if !remedy.is_empty() {
         talk(&format!("  = {remedy}"));
     }
@@ -69,20 +90,50 @@ pub(crate) fn failure(output: Output, error: &anyhow::Error) {
 /// Prints what is wrong with the arguments; help and version are not failures.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    // Nobody is left to be told when the stream is closed.
-    let _ = error.print();
-    match error.kind() {
-        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(ERROR),
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // Nobody is left to be told when the stream is closed.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
     }
+    let as_json = std::env::args_os().any(|argument| argument == "--json");
+    if as_json {
+        let whole = error.render().to_string();
+        let first = whole.lines().next().unwrap_or_default();
+        let message = first.trim_start_matches("error: ");
+        let problem = Problem::new(message, "see `stockade --help` and the command's own --help");
+        failure(Output::Json, &problem.into());
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(ERROR)
+}
+
+/// The text with everything escaped that moves, hides or reorders what stands on a terminal.
+fn without_escapes(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character == '\n' || is_harmless(character) {
+            safe.push(character);
+        } else {
+            safe.extend(character.escape_unicode());
+        }
+    }
+    safe
 }
 
 /// A word that stands out on a terminal, and is plain elsewhere and under `NO_COLOR`.
 fn label(word: &str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if stderr().is_terminal() && !plain {
-        format!("\u{1b}[1;31m{word}\u{1b}[0m")
-    } else {
-        word.to_owned()
+    let stands_out = stderr().is_terminal() && !plain;
+    if stands_out { format!("\u{1b}[1;31m{word}\u{1b}[0m") } else { word.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_for_people_keeps_its_lines_and_loses_its_escapes() {
+        assert_eq!(without_escapes("a\n\u{1b}[2J\u{202e}b"), "a\n\\u{1b}[2J\\u{202e}b");
     }
 }

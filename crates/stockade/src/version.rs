@@ -9,8 +9,12 @@ use crate::render::{self, Output};
 pub(crate) fn run(output: Output) -> anyhow::Result<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let guest = check_guest().map_err(|error| {
-        let message = format!("the guest carried inside this binary does not answer: {error}");
-        Problem::new(message, "install Stockade again; if that does not help, report it")
+        let cause = anyhow::Error::new(error);
+        let message = format!("the guest carried inside this binary does not answer: {cause:#}");
+        Problem::new(
+            message,
+            "see that /proc is mounted and memory files may be executed; else install again",
+        )
     })?;
     match output {
         Output::Json => render::json(&json!({

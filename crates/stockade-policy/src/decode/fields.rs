@@ -11,7 +11,7 @@ use crate::tree::{Entry, Kind, Node};
 use super::keys;
 
 /// The most items a list may have.
-const MAX_ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 4096;
 
 /// Deepest lists in a value of a rule. A policy that is shown or combined nests its rules deeper,
 /// and must still be read.
@@ -105,9 +105,19 @@ impl Decoder<'_, '_> {
     }
 
     pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [Node]> {
+        self.list_up_to(node, what, MAX_ITEMS)
+    }
+
+    /// A list with at most so many items.
+    pub(super) fn list_up_to<'n>(
+        &mut self,
+        node: &'n Node,
+        what: &str,
+        most: usize,
+    ) -> Option<&'n [Node]> {
         match &node.kind {
-            Kind::List(items) if items.len() > MAX_ITEMS => {
-                let message = format!("{what} has more than {MAX_ITEMS} items");
+            Kind::List(items) if items.len() > most => {
+                let message = format!("{what} has more than {most} items");
                 self.mistake(node.place, message, "shorten the list");
                 None
             }

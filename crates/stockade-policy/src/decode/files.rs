@@ -8,6 +8,9 @@ use crate::tree::{Kind, Node};
 use super::fields::{Decoder, Table};
 use super::keys;
 
+/// Most mounts of one kind, and most hidden places.
+const MAX_MOUNTS: usize = 500;
+
 /// Mounts, hidden places and the workspace.
 type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>);
 
@@ -23,11 +26,14 @@ impl Decoder<'_, '_> {
     pub(super) fn files(&mut self, table: &Table<'_>) -> Files {
         let section = self.section(table, "filesystem", keys::FILESYSTEM);
         let mut mounts = Vec::new();
-        for (key, access) in [("read", Access::Read), ("write", Access::Write)] {
-            let what = format!("filesystem.{key}");
-            let items = section.get(key).and_then(|node| self.list(node, &what));
+        let lists = [
+            ("read", "filesystem.read", Access::Read),
+            ("write", "filesystem.write", Access::Write),
+        ];
+        for (key, what, access) in lists {
+            let items = section.get(key).and_then(|node| self.list_up_to(node, what, MAX_MOUNTS));
             for item in items.unwrap_or_default() {
-                if let Some(mount) = self.mount(item, &what, access) {
+                if let Some(mount) = self.mount(item, what, access) {
                     self.add_mount(&mut mounts, mount, item);
                 }
             }
@@ -41,7 +47,9 @@ impl Decoder<'_, '_> {
     }
 
     fn hide(&mut self, section: &Table<'_>, mounts: &[Mount]) -> Vec<Sourced<GuestPath>> {
-        let items = section.get("hide").and_then(|node| self.list(node, "filesystem.hide"));
+        let items = section
+            .get("hide")
+            .and_then(|node| self.list_up_to(node, "filesystem.hide", MAX_MOUNTS));
         let mut hidden: Vec<Sourced<GuestPath>> = Vec::new();
         for item in items.unwrap_or_default() {
             let Some(text) = self.text(item, "filesystem.hide") else { continue };
@@ -60,7 +68,8 @@ impl Decoder<'_, '_> {
         hidden
     }
 
-    fn mount(&mut self, node: &Node, what: &str, access: Access) -> Option<Mount> {
+    fn mount(&mut self, node: &Node, clause: &'static str, access: Access) -> Option<Mount> {
+        let what = clause;
         let (host, guest) = if matches!(node.kind, Kind::Map(_)) {
             let table = self.table(node, what, keys::MOUNT)?;
             let host = self.required(&table, "host", what)?;
@@ -82,22 +91,23 @@ impl Decoder<'_, '_> {
         let host = self.path(read, host)?;
         let guest = self.path(GuestPath::parse_mount(&guest_text), guest)?;
         let basis = Basis::Line(self.report.origin(node.place));
-        Some(Mount { host, guest, access, basis })
+        Some(Mount { host, guest, access, clause, basis })
     }
 
     fn sandbox_mounts(&mut self, table: &Table<'_>, mounts: &mut Vec<Mount>) {
         let section = self.section(table, "sandbox_mounts", keys::SANDBOX_MOUNTS);
-        let places =
-            [("input_dir", "/input", Access::Read), ("output_dir", "/output", Access::Write)];
-        for (key, guest, access) in places {
+        let places = [
+            ("input_dir", "sandbox_mounts.input_dir", "/input", Access::Read),
+            ("output_dir", "sandbox_mounts.output_dir", "/output", Access::Write),
+        ];
+        for (key, clause, guest, access) in places {
             let Some(node) = section.get_said(key) else { continue };
-            let what = format!("sandbox_mounts.{key}");
-            let Some(text) = self.text(node, &what) else { continue };
+            let Some(text) = self.text(node, clause) else { continue };
             let read = host_path(&text, self.base, access);
             let Some(host) = self.path(read, node) else { continue };
             let Some(guest) = self.path(GuestPath::parse_mount(guest), node) else { continue };
             let basis = Basis::Line(self.report.origin(node.place));
-            self.add_mount(mounts, Mount { host, guest, access, basis }, node);
+            self.add_mount(mounts, Mount { host, guest, access, clause, basis }, node);
         }
     }
 
@@ -130,6 +140,11 @@ impl Decoder<'_, '_> {
     }
 
     fn said_workspace(&mut self, node: &Node) -> Option<Workspace> {
+        if let Kind::Scalar { text, .. } = &node.kind {
+            let message = format!("filesystem.workspace must be a mapping, not `{text}`");
+            self.mistake(node.place, message, "write `{ host: ., mode: overlay }`");
+            return None;
+        }
         let table = self.table(node, "filesystem.workspace", keys::WORKSPACE)?;
         let words = [
             ("overlay", Mode::Host(WorkspaceMode::Overlay)),

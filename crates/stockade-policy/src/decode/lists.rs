@@ -13,6 +13,9 @@ use crate::variables::{check_name, check_secret_name, check_variable};
 use super::fields::{Decoder, Table};
 use super::keys;
 
+/// Most seccomp profiles that are stacked.
+const MAX_PROFILES: usize = 16;
+
 /// The longest value of an environment variable, in bytes.
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
@@ -126,27 +129,26 @@ impl Decoder<'_, '_> {
         Some(text)
     }
 
-    pub(super) fn tools(&mut self, table: &Table<'_>) -> Vec<Sourced<String>> {
-        let items = table.get("tool_allowlist").and_then(|node| self.list(node, "tool_allowlist"));
+    pub(super) fn tools(&mut self, table: &Table<'_>) -> Sourced<Vec<Sourced<String>>> {
+        let Some(node) = table.get("tool_allowlist") else {
+            return Sourced::built_in(Vec::new(), "everything unsaid is denied");
+        };
         let mut tools: Vec<Sourced<String>> = Vec::new();
-        for item in items.unwrap_or_default() {
+        for item in self.list(node, "tool_allowlist").unwrap_or_default() {
             let Some(text) = self.text(item, "a tool") else { continue };
             let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
             let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
             if !first || text.len() > 128 || !text.bytes().all(inner) {
                 let message = format!("`{text}` is not the name of a tool");
-                self.mistake(
-                    item.place,
-                    message,
-                    "name each tool in full: letters, digits, `_ . : / -`",
-                );
+                let remedy = "name each tool in full: letters, digits, `_ . : / -`";
+                self.mistake(item.place, message, remedy);
                 continue;
             }
             if !tools.iter().any(|tool| tool.value == text) {
                 tools.push(self.sourced(text, item));
             }
         }
-        tools
+        self.sourced(tools, node)
     }
 
     pub(super) fn commands(&mut self, table: &Table<'_>) -> Option<Sourced<Vec<Sourced<String>>>> {
@@ -189,7 +191,7 @@ impl Decoder<'_, '_> {
     pub(super) fn seccomp(&mut self, table: &Table<'_>) -> Vec<Sourced<PathBuf>> {
         let Some(node) = table.get("seccomp") else { return Vec::new() };
         let items = match &node.kind {
-            Kind::List(items) => items.as_slice(),
+            Kind::List(_) => self.list_up_to(node, "seccomp", MAX_PROFILES).unwrap_or_default(),
             _ => std::slice::from_ref(node),
         };
         let mut profiles: Vec<Sourced<PathBuf>> = Vec::new();

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use crate::context::OWN_FIELDS;
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
 use crate::rules::{Action, Condition, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule};
 use crate::source::Basis;
 use crate::tree::Node;
 
-use super::fields::{Decoder, Table, describe};
+use super::fields::{Decoder, Table, closest, describe};
 use super::keys;
 
 /// Most rules in one policy.
@@ -92,6 +93,13 @@ impl Decoder<'_, '_> {
         let field_text = self.text(field, "condition.field")?;
         if field_text.is_empty() {
             self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
+            return None;
+        }
+        let own = closest(&field_text, &OWN_FIELDS).filter(|own| *own != field_text);
+        if let Some(own) = own {
+            let message = format!("`{field_text}` is no field of Stockade's, but nearly one");
+            let remedy = format!("did you mean `{own}`? A field of your own needs another name");
+            self.mistake(field.place, message, remedy);
             return None;
         }
         let operators = Operator::ALL.map(|operator| (operator.as_str(), operator));

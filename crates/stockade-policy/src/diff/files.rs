@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::control::Control;
 use crate::paths::{Access, GuestPath, WORKSPACE};
 use crate::places::{SCRATCH, SETTINGS, SYSTEM};
 use crate::policy::{Policy, Workspace, WorkspaceMode};
@@ -31,7 +30,12 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
             let (old, now) = (content(base, &place), content(new, &place));
             let reach = match &now {
                 Content::Own => String::new(),
-                Content::Host { path, .. } => format!(" (the host's {})", path.display()),
+                Content::Host { path, changes } if *changes || access == Access::Read => {
+                    format!(" (the host's {})", path.display())
+                }
+                Content::Host { path, .. } => {
+                    format!(" (in a private layer over the host's {})", path.display())
+                }
             };
             let same = match (&old, &now) {
                 (_, Content::Own) => true,
@@ -44,21 +48,6 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
                 let verb = access.as_str();
                 add(found, allowed.control, format!("{verb} below {place}{reach}"));
             }
-        }
-    }
-    for secret in &new.secrets {
-        let known = base.secrets.iter().any(|old| {
-            let covered = |host| old.hosts.iter().any(|pattern| pattern.covers(host));
-            old.name == secret.name
-                && old.from == secret.from
-                && old.header == secret.header
-                && old.format == secret.format
-                && secret.hosts.iter().all(covered)
-        });
-        if !known {
-            let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
-            let allows = format!("sending the secret {} to {}", secret.name, hosts.join(", "));
-            add(found, Control::Secrets, allows);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Hosts and requests.
 
 use crate::control::Control;
+use crate::host::Host;
 use crate::pattern::{BlockPattern, HostPattern};
 use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol};
 use crate::source::Sourced;
@@ -33,9 +34,12 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
 
 /// Whether a policy lets anything through that a blocklist entry would stop.
 fn may_reach(new: &Policy, blocked: &BlockPattern) -> bool {
-    let BlockPattern::Host(pattern) = blocked else {
-        // A name that is allowed may resolve into any range.
-        return true;
+    let pattern = match blocked {
+        // A name that is allowed may resolve to any address.
+        BlockPattern::Range(_) | BlockPattern::Host(HostPattern::Exact(Host::Address(_))) => {
+            return true;
+        }
+        BlockPattern::Host(pattern) => pattern,
     };
     new.gates.iter().all(|gate| {
         let named =
@@ -107,7 +111,7 @@ fn covered(old: &NetworkGate, region: &HostPattern, entry: &NetworkEntry) -> boo
         old.entries.iter().filter(|candidate| candidate.host.covers(region)).collect();
     let best = naming.iter().map(|candidate| candidate.host.specificity()).max();
     let Some(best) = best else {
-        let names = !matches!(region, HostPattern::Exact(crate::host::Host::Address(_)));
+        let names = !matches!(region, HostPattern::Exact(Host::Address(_)));
         let ports = entry.ports.iter().all(|port| old.ports.value.contains(port));
         let open = old.default.value == NetworkDefault::Allow;
         return open && names && ports && entry.protocol != Protocol::Tcp;

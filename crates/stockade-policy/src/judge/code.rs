@@ -20,7 +20,7 @@ enum Unmatched {
 impl Policy {
     /// Judges code before it runs.
     pub fn judge_code(&self, code: &str, language: &str, context: &Context) -> Verdict {
-        let target = format!("{language} code of {} bytes", code.len());
+        let target = format!("{} code of {} bytes", Printable(language), code.len());
         self.judge_rules(Act::Code { code, language }, target, Unmatched::Default, context)
     }
 
@@ -37,10 +37,11 @@ impl Policy {
                 change: "name one".to_owned(),
             };
         };
+        let name = Printable(program).to_string();
+        let mut listed = None;
         if let Some(list) = &self.commands {
-            let listed = list.value.iter().any(|entry| entry_matches(&entry.value, program));
-            if !listed {
-                let name = Printable(program).to_string();
+            listed = list.value.iter().find(|entry| entry_matches(&entry.value, program));
+            if listed.is_none() {
                 return Verdict {
                     effect: Effect::Deny,
                     control: Control::Commands,
@@ -51,19 +52,29 @@ impl Policy {
                 };
             }
         }
-        self.judge_rules(Act::Command { argv }, target, Unmatched::Default, context)
+        let verdict = self.judge_rules(Act::Command { argv }, target, Unmatched::Default, context);
+        match listed {
+            Some(entry) if verdict.effect == Effect::Allow => Verdict {
+                control: Control::Commands,
+                basis: entry.basis.clone(),
+                why: format!("command_allowlist names `{name}`, and {}", verdict.why),
+                change: "remove it from command_allowlist to deny it".to_owned(),
+                ..verdict
+            },
+            _ => verdict,
+        }
     }
 
     /// Judges a tool call: the allowlist first, then the rules.
     pub fn judge_tool(&self, name: &str, context: &Context) -> Verdict {
         let target = Printable(name).to_string();
-        let Some(entry) = self.tools.iter().find(|tool| tool.value == name) else {
+        let Some(entry) = self.tools.value.iter().find(|tool| tool.value == name) else {
             return Verdict {
                 effect: Effect::Deny,
                 control: Control::Tools,
                 why: format!("tool_allowlist does not name `{target}`"),
                 change: format!("add `{target}` to tool_allowlist"),
-                basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+                basis: self.tools.basis.clone(),
                 target,
             };
         };
@@ -123,7 +134,11 @@ impl Ruling {
         Ruling {
             effect: Effect::Deny,
             basis: rule.basis.clone(),
-            why: format!("rule `{}` could not be judged, and that denies: {error}", rule.name),
+            why: Printable(&format!(
+                "rule `{}` could not be judged, and that denies: {error}",
+                rule.name
+            ))
+            .to_string(),
             change: "correct the rule, or pass the field with the type it compares".to_owned(),
         }
     }

@@ -64,16 +64,16 @@ impl Policy {
 }
 
 fn judge_mount(path: &GuestPath, access: Access, mount: &Mount) -> Verdict {
-    let (allowed, control, clause) = match (mount.access, access) {
-        (Access::Read, Access::Read) => (true, Control::ReadPaths, "filesystem.read"),
-        (Access::Read, Access::Write) => (false, Control::ReadPaths, "filesystem.read"),
-        (Access::Write, _) => (true, Control::WritePaths, "filesystem.write"),
+    let (allowed, control) = match (mount.access, access) {
+        (Access::Read, Access::Read) => (true, Control::ReadPaths),
+        (Access::Read, Access::Write) => (false, Control::ReadPaths),
+        (Access::Write, _) => (true, Control::WritePaths),
     };
-    let why = format!("{clause} mounts {} at {}", mount.host.display(), mount.guest);
+    let why = format!("{} mounts {} at {}", mount.clause, mount.host.display(), mount.guest);
     let change = if allowed {
         "remove the mount to deny it".to_owned()
     } else {
-        format!("move {} from filesystem.read to filesystem.write", mount.guest)
+        format!("name {} in filesystem.write instead of {}", mount.guest, mount.clause)
     };
     verdict(path, access, allowed, control, mount.basis.clone(), (why, change))
 }
@@ -98,11 +98,13 @@ fn built_in(path: &GuestPath, access: Access) -> Verdict {
     } else {
         (false, "everything unsaid is denied", "nothing of the host is visible here")
     };
-    let change = match (allowed, access) {
+    let change = match (allowed, GuestPath::parse_mount(path.as_str())) {
         (true, _) => "nothing: every sandbox has it".to_owned(),
-        (false, Access::Read) => format!("add {{ host: …, guest: {path} }} to filesystem.read"),
-        (false, Access::Write) => {
-            format!("add {{ host: …, guest: {path} }} to filesystem.write, or write below /tmp")
+        (false, Ok(_)) => {
+            format!("add {{ host: …, guest: {path} }} to filesystem.{}", access.as_str())
+        }
+        (false, Err(reason)) => {
+            format!("nothing: {reason}; mount what is needed at a path such as /data")
         }
     };
     let basis = Basis::BuiltIn { rule };

@@ -83,7 +83,7 @@ pub enum PathError {
     /// An escape of an escape.
     #[error("contains an escape that is escaped again")]
     DoubleEscape,
-    /// An escape of a character that needs none, as used to slip past rules.
+    /// An escape of a character that needs none, which servers undo and rules would not see.
     #[error("escapes `{character}`, which needs no escape")]
     NeedlessEscape {
         /// The character.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stockade_policy::Policy;
+use stockade_policy::{Policy, Printable};
 
 use crate::ERROR;
 use crate::load;
@@ -12,6 +12,7 @@ use crate::render::{self, Output};
 
 /// Checks each file; one that is refused does not keep the others from being checked.
 pub(crate) fn run(files: &[PathBuf], output: Output) -> anyhow::Result<u8> {
+    load::refuse_shared_input(files.iter().map(PathBuf::as_path))?;
     let mut results = Vec::new();
     let mut refused = 0;
     for file in files {
@@ -21,7 +22,7 @@ pub(crate) fn run(files: &[PathBuf], output: Output) -> anyhow::Result<u8> {
             Output::Json => results.push(entry(file, checked)),
             Output::Text => match checked {
                 Ok(policy) => {
-                    render::data(&format!("{}: ok, {}\n", file.display(), summary(&policy)))?
+                    render::text(&format!("{}: ok, {}\n", file.display(), summary(&policy)))?
                 }
                 Err(error) => render::failure(output, &error),
             },
@@ -58,10 +59,10 @@ fn summary(policy: &Policy) -> String {
         number => format!("{number} {many}"),
     };
     [
-        format!("`{}`", policy.name.escape_debug()),
+        format!("`{}`", Printable(&policy.name)),
         count(policy.mounts.len(), "mount", "mounts"),
         count(hosts, "host", "hosts"),
-        count(policy.tools.len(), "tool", "tools"),
+        count(policy.tools.value.len(), "tool", "tools"),
         count(rules, "rule", "rules"),
     ]
     .join(", ")

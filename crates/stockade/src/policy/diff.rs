@@ -7,6 +7,7 @@ use crate::load;
 use crate::render::{self, Output};
 
 pub(crate) fn run(args: &DiffArgs, output: Output) -> anyhow::Result<u8> {
+    load::refuse_shared_input([args.base.as_path(), args.new.as_path()].into_iter())?;
     let base = load::policy(&args.base)?;
     let new = load::policy(&args.new)?;
     let widenings = new.widenings(&base);
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &DiffArgs, output: Output) -> anyhow::Result<u8> {
             "wider": !widenings.is_empty(),
             "allows": widenings,
         }))?,
-        Output::Text if widenings.is_empty() => render::data("B allows nothing that A does not\n")?,
+        Output::Text if widenings.is_empty() => render::text("B allows nothing that A does not\n")?,
         Output::Text => {
             let mut text = String::from("B allows what A does not:\n");
             for widening in &widenings {
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &DiffArgs, output: Output) -> anyhow::Result<u8> {
                     widening.allows
                 ));
             }
-            render::data(&text)?;
+            render::text(&text)?;
         }
     }
     Ok(u8::from(args.exit_code && !widenings.is_empty()))

@@ -12,7 +12,7 @@ use crate::render::{self, Output};
 pub(crate) fn run(args: &InitArgs, output: Output) -> anyhow::Result<u8> {
     let preset = args.preset.0;
     let text = preset.text();
-    let Some(file) = &args.output else {
+    let Some(file) = args.output.as_ref().filter(|file| file.as_os_str() != "-") else {
         match output {
             Output::Json => render::json(&json!({ "preset": preset.as_str(), "text": text }))?,
             Output::Text => render::data(text)?,

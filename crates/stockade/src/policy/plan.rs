@@ -5,11 +5,11 @@ use stockade_provider::{Finding, HostFacts, PlanReport, WallReport, report};
 
 use crate::args::PlanArgs;
 use crate::render::{self, Output};
-use crate::{ERROR, Problem, load};
+use crate::{ERROR, load};
 
 pub(crate) fn run(args: &PlanArgs, output: Output) -> anyhow::Result<u8> {
     let policy = load::combined(&args.policy.files)?;
-    let host = walls(args.provider.as_deref())?;
+    let host = walls(args.provider.as_deref());
     let report = report(&policy, &host);
     match output {
         Output::Json => render::json(&json!({
@@ -18,36 +18,29 @@ pub(crate) fn run(args: &PlanArgs, output: Output) -> anyhow::Result<u8> {
             "provider": report.provider,
             "walls": report.walls,
         }))?,
-        Output::Text => render::data(&text(&policy.name, &report))?,
+        Output::Text => render::text(&text(&policy.name, &report))?,
     }
     Ok(if report.provider.is_some() { 0 } else { ERROR })
 }
 
 /// The walls to ask: the one that was named, or all.
-fn walls(provider: Option<&str>) -> anyhow::Result<HostFacts> {
-    let host = stockade_backends::host_facts();
-    let Some(name) = provider else { return Ok(host) };
-    match host.wall(name) {
-        Some(wall) => Ok(HostFacts { walls: vec![wall.clone()] }),
-        None => {
-            let known = stockade_backends::provider_names().join(", ");
-            let message = format!("there is no provider `{}`", name.escape_debug());
-            Err(Problem::new(message, format!("write one of: {known}")).into())
-        }
-    }
+fn walls(provider: Option<&str>) -> HostFacts {
+    let mut host = stockade_backends::host_facts();
+    host.walls.retain(|wall| provider.is_none_or(|name| wall.provider.as_str() == name));
+    host
 }
 
 fn text(name: &str, report: &PlanReport) -> String {
     let chosen = report.walls.iter().find(|wall| wall.enforceable).or(report.walls.first());
     let Some(wall) = chosen else { return "no wall was asked\n".to_owned() };
-    let name = name.escape_debug();
     let mut text = if wall.enforceable {
         format!("`{name}` can be enforced by the {} wall:\n", wall.provider)
     } else {
-        format!(
-            "`{name}` is refused: no wall can enforce all of it here\n\n{} wall:\n",
-            wall.provider
-        )
+        let reason = match report.walls.len() {
+            1 => format!("the {} wall cannot enforce all of it here", wall.provider),
+            _ => "no wall can enforce all of it here".to_owned(),
+        };
+        format!("`{name}` is refused: {reason}\n\n{} wall:\n", wall.provider)
     };
     controls(wall, &mut text);
     for other in report.walls.iter().filter(|other| other.provider != wall.provider) {
@@ -64,9 +57,8 @@ fn text(name: &str, report: &PlanReport) -> String {
     text
 }
 
-/// One line per control; reason and remedy once for neighbours that share them.
+/// One line per control, then each reason once.
 fn controls(wall: &WallReport, text: &mut String) {
-    let mut last = None;
     for finding in &wall.controls {
         match finding {
             Finding::Enforced(held) => {
@@ -77,7 +69,6 @@ fn controls(wall: &WallReport, text: &mut String) {
             Finding::Refused(refused) => {
                 let control = refused.requirement.control.as_str();
                 text.push_str(&format!("  refused  {control:<28} {}\n", refused.requirement.asks));
-                last = Some(&refused.obstacle).or(last);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! `stockade policy why`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use stockade_policy::{
-    Access, Basis, Context, Control, Effect, GuestPath, Host, Method, Moment, Policy, UrlPath,
-    Verdict, parse_host_port,
+    Access, Basis, Context, Control, Effect, GuestPath, Host, Method, Moment, Policy, Printable,
+    UrlPath, Verdict, parse_host_port,
 };
 
 use crate::args::WhyArgs;
@@ -24,13 +24,15 @@ pub(crate) fn run(args: &WhyArgs, output: Output) -> anyhow::Result<u8> {
         let message = format!("{option} belongs to {question}");
         return Err(Problem::new(message, format!("remove it, or ask with {question}")).into());
     }
+    let code = args.question.code.as_deref();
+    load::refuse_shared_input(args.policy.files.iter().map(PathBuf::as_path).chain(code))?;
     let policy = load::combined(&args.policy.files)?;
     let verdict = ask(&policy, args)?;
     match output {
         Output::Json => render::json(&view(&verdict))?,
-        Output::Text => render::data(&text(&verdict))?,
+        Output::Text => render::text(&text(&verdict))?,
     }
-    Ok(if args.exit_code && !verdict.allows() { DENIED } else { 0 })
+    Ok(if args.wants_exit_code() && !verdict.allows() { DENIED } else { 0 })
 }
 
 fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
@@ -48,16 +50,18 @@ fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
     let context = context(args)?;
     if let Some(file) = &question.code {
         let code = load::code(file)?;
-        let language = args.language.clone().unwrap_or_else(|| language_of(file).to_owned());
+        let language = language(args.language.as_deref(), file)?;
         return Ok(policy.judge_code(&code, &language, &context));
     }
     if let Some(tool) = &question.tool {
         return Ok(policy.judge_tool(tool, &context));
     }
-    let argv = args.argv().ok_or_else(|| {
-        Problem::new("nothing was asked", "pass one of --path, --host, --code, --tool, --command")
-    })?;
-    Ok(policy.judge_command(&argv, &context))
+    let argv = args.argv();
+    if argv.first().is_none_or(String::is_empty) {
+        let remedy = "write the program and its arguments after --command";
+        return Err(Problem::new("--command names no program", remedy).into());
+    }
+    Ok(policy.judge_command(argv, &context))
 }
 
 fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
@@ -93,7 +97,7 @@ fn malformed(control: Control, target: &str, why: String, change: &str) -> Verdi
     Verdict {
         effect: Effect::Deny,
         control,
-        target: target.escape_debug().to_string(),
+        target: Printable(target).to_string(),
         basis: Basis::BuiltIn { rule: "what cannot be read is denied" },
         why,
         change: change.to_owned(),
@@ -107,7 +111,7 @@ fn context(args: &WhyArgs) -> anyhow::Result<Context> {
     context.now = Some(now(args)?);
     for said in &args.context {
         let Some((field, value)) = said.split_once('=') else {
-            let message = format!("the context `{}` has no value", said.escape_debug());
+            let message = format!("the context `{}` has no value", Printable(said));
             return Err(Problem::new(message, "write --context FIELD=VALUE").into());
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
@@ -131,28 +135,28 @@ fn now(args: &WhyArgs) -> anyhow::Result<Moment> {
     Ok(Moment { unix_seconds: i64::try_from(since.as_secs())? })
 }
 
-fn language_of(file: &Path) -> &'static str {
-    match file.extension().and_then(|ending| ending.to_str()) {
-        Some("sh" | "bash") => "bash",
-        Some("js" | "mjs" | "cjs") => "javascript",
-        _ => "python",
-    }
+/// The language that was said, or that the file's ending says.
+fn language(said: Option<&str>, file: &Path) -> anyhow::Result<String> {
+    let by_ending = match file.extension().and_then(|ending| ending.to_str()) {
+        Some("py") => Some("python"),
+        Some("sh" | "bash") => Some("bash"),
+        Some("js" | "mjs" | "cjs") => Some("javascript"),
+        _ => None,
+    };
+    said.or(by_ending).map(str::to_owned).ok_or_else(|| {
+        let message = format!("the ending of {} does not say its language", file.display());
+        Problem::new(message, "pass --language, such as --language python").into()
+    })
 }
 
 fn view(verdict: &Verdict) -> Value {
-    let decided_by = match &verdict.basis {
-        Basis::Line(origin) => json!({
-            "file": origin.file, "line": origin.line, "column": origin.column, "text": origin.text,
-        }),
-        Basis::BuiltIn { rule } => json!({ "rule": rule }),
-    };
     json!({
         "verdict": verdict.effect,
         "allowed": verdict.allows(),
         "target": verdict.target,
         "control": verdict.control,
         "why": verdict.why,
-        "decided_by": decided_by,
+        "decided_by": verdict.basis,
         "change": verdict.change,
     })
 }

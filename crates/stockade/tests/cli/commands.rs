@@ -197,7 +197,9 @@ fn plan_asks_one_wall_when_told_and_names_the_walls_there_are() {
     assert_eq!(plan["walls"][0]["provider"], "qemu");
     let run = stockade(&["policy", "plan", POLICY, "--provider", "magic"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""));
-    assert!(run.stderr.contains("no provider `magic`") && run.stderr.contains("native"));
+    assert!(run.stderr.contains("magic") && run.stderr.contains("native"), "{}", run.stderr);
+    let run = stockade(&["policy", "plan", POLICY, "--provider", "qemu"]);
+    assert!(run.stdout.contains("the qemu wall cannot enforce all of it"), "{}", run.stdout);
 }
 
 #[test]
@@ -252,6 +254,27 @@ fn the_guest_carried_inside_answers() {
 }
 
 #[test]
+fn standard_input_is_read_once_only() {
+    for args in [
+        &["policy", "check", "-", "-"][..],
+        &["policy", "show", "-", "-"],
+        &["policy", "diff", "-", "-"],
+        &["policy", "why", "-", "--code", "-", "--language", "python"],
+    ] {
+        let run = stockade_with_input(args, "name: a\n");
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{args:?}");
+        assert!(run.stderr.contains("standard input is named more than once"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn bad_usage_is_json_when_json_was_asked_for() {
+    let run = stockade(&["policy", "nonsense", "--json"]);
+    assert_eq!(run.code, 125);
+    assert!(run.json()["error"]["message"].as_str().unwrap().contains("nonsense"));
+}
+
+#[test]
 fn errors_are_json_when_json_was_asked_for() {
     let run = stockade(&["policy", "show", "--json", "/nonexistent.yaml"]);
     assert_eq!(run.code, 125);
@@ -297,15 +320,26 @@ fn nothing_printed_for_a_person_carries_escape_sequences_from_a_file() {
     let scratch = Scratch::new("escape");
     let file = scratch.file("p.yaml", "name: \"x\\e]0;title\\a\"\nrules: [{name: \"\\e[2J\", condition: {field: code, operator: contains, value: a}, action: deny, message: \"\\e[31m\"}]\n");
     let code = scratch.file("a.py", "a\n");
+    let odd = scratch.file("\u{1b}[2J\u{202e}.yaml", "name: \"\\u202e\\x7f\"\n");
     for args in [
         &["policy", "check", &file][..],
         &["policy", "why", &file, "--code", &code],
         &["policy", "show", &file],
         &["policy", "plan", &file],
         &["policy", "diff", POLICY, &file],
+        &["policy", "diff", &file, POLICY],
+        &["policy", "why", &file, "--tool", "\u{1b}[2J"],
+        &["policy", "why", &file, "--host", "\u{1b}[2J"],
+        &["policy", "why", &file, "--path", "/a\u{202e}b"],
+        &["policy", "why", &file, "--command", "\u{1b}[2J"],
+        &["policy", "why", &file, "--code", &code, "--language", "\u{1b}[2J"],
+        &["policy", "check", &odd],
+        &["policy", "check", "/nonexistent\u{1b}[2J"],
+        &["policy", "show", "--json", &odd],
     ] {
         let run = stockade(args);
         let text = format!("{}{}", run.stdout, run.stderr);
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{args:?}: {text:?}");
+        let foul = ['\u{1b}', '\u{7}', '\u{202e}', '\u{7f}'];
+        assert!(!text.contains(foul), "{args:?}: {text:?}");
     }
 }

@@ -39,8 +39,8 @@ const QUESTIONS: [Row; 32] = [
     (&["--host", "api.github.com", "--method", "GET", "--url-path", "/user"], "deny", "network_requests", 23),
     (&["--host", "api.github.com", "--method", "GET", "--url-path", "/repos/%2e%2e/user"], "deny", "network_requests", 0),
     (&["--tool", "fetch_arxiv"], "allow", "tools", 28),
-    (&["--tool", "delete_everything"], "deny", "tools", 0),
-    (&["--command", "python3", "-c", "print(1)"], "allow", "code_rules", 6),
+    (&["--tool", "delete_everything"], "deny", "tools", 28),
+    (&["--command", "python3", "-c", "print(1)"], "allow", "commands", 29),
     (&["--command", "/tmp/python3"], "deny", "commands", 29),
 ];
 
@@ -135,6 +135,44 @@ fn a_last_json_after_command_is_ours_unless_the_command_is_closed() {
     assert_eq!(run.json()["target"], "ls -l");
     let run = stockade(&["policy", "why", POLICY, "--json", "--command", "ls", "--json", "--"]);
     assert_eq!(run.json()["target"], "ls --json");
+}
+
+#[test]
+fn an_exit_code_asked_for_after_command_is_not_swallowed() {
+    assert_eq!(stockade(&["policy", "why", POLICY, "--command", "rm", "--exit-code"]).code, 126);
+    let run =
+        stockade(&["policy", "why", POLICY, "--command", "rm", "-r", "--json", "--exit-code"]);
+    assert_eq!((run.code, run.json()["target"].as_str()), (126, Some("rm -r")));
+    for words in [&["--json"][..], &["--exit-code"], &["--"], &[""]] {
+        let run = stockade(&[&["policy", "why", POLICY, "--command"], words].concat());
+        assert_eq!(run.code, 125, "{words:?}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn code_is_judged_only_when_its_language_and_text_are_certain() {
+    let scratch = Scratch::new("certain");
+    let ruby = scratch.file("a.rb", "puts 1\n");
+    let run = stockade(&["policy", "why", POLICY, "--code", &ruby]);
+    assert_eq!(run.code, 125);
+    assert!(run.stderr.contains("--language"), "{}", run.stderr);
+    assert_eq!(stockade(&["policy", "why", POLICY, "--code", &ruby, "--language", "ruby"]).code, 0);
+    let binary = scratch.file("b.py", [b'#', 0xff, b'\n']);
+    let run = stockade(&["policy", "why", POLICY, "--code", &binary]);
+    assert_eq!(run.code, 125);
+    assert!(run.stderr.contains("not UTF-8"), "{}", run.stderr);
+}
+
+#[test]
+fn advice_about_a_path_can_be_followed() {
+    for path in ["/proc/1/root/etc", "/sys/x", "/dev/kmsg", "/", "/etc", "/var", "/usr"] {
+        let run = stockade(&["policy", "why", POLICY, "--path", path, "--write", "--json"]);
+        let change = run.json()["change"].as_str().unwrap().to_owned();
+        assert!(change.starts_with("nothing: "), "{path}: {change}");
+    }
+    let answer =
+        stockade(&["policy", "why", POLICY, "--path", "/input/x", "--write", "--json"]).json();
+    assert!(answer["change"].as_str().unwrap().contains("sandbox_mounts.input_dir"), "{answer}");
 }
 
 #[test]

@@ -35,12 +35,14 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     fs::rename(installed.join("bin").join("stockade"), &copy)?;
     let size = fs::metadata(&copy)?.len();
     let mut stockade = Command::new(&copy);
-    stockade.current_dir(&elsewhere).env_clear().arg("--version");
+    stockade.current_dir(&elsewhere).env_clear().arg("version");
     let version = finish(stockade)?;
     let said = version.output.trim();
-    Ok(match version.success && said.starts_with("stockade") {
+    let answered = said.starts_with("stockade") && said.contains("answered its handshake");
+    let said = said.replace('\n', ", ");
+    Ok(match version.success && answered {
         true => Outcome::passed(format!("{said}, one file of {} kB", size / 1000)),
-        false => Outcome::failed(format!("`stockade --version` failed or said: {said}")),
+        false => Outcome::failed(format!("`stockade version` failed or said: {said}")),
     })
 }
 
