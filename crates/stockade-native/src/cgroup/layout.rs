@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use stockade_provider::Obstacle;
 
-use super::attempt::{Attempt, attempts};
+use super::attempt::{Attempt, Offer, attempts};
 use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Mount, survey};
@@ -92,12 +92,21 @@ fn layout(
             Version::V2 => wanted_of_v2(&layout, &refusals),
         };
         let attempts = try_out(&mount, &wanted);
-        for (controller, refusal, parent) in unmet(&attempts, &wanted) {
-            refusals.insert(controller, (refusal, Some(parent)));
+        let Some(best) = best(&attempts) else { continue };
+        for controller in &wanted {
+            if let Some(refusal) = refusal(best, *controller) {
+                refusals.insert(*controller, (refusal, Some(best.parent.clone())));
+            }
         }
-        if let Some((parent, controllers)) = best(attempts) {
-            let Mount { version, point, .. } = mount;
-            layout.hierarchies.push(Hierarchy { version, mount: point, parent, controllers });
+        if let Ok(Offer { controllers, .. }) = &best.outcome
+            && !controllers.is_empty()
+        {
+            layout.hierarchies.push(Hierarchy {
+                version: mount.version,
+                mount: mount.point,
+                parent: best.parent.clone(),
+                controllers: controllers.clone(),
+            });
         }
     }
     for controller in Controller::ALL {
@@ -122,35 +131,19 @@ fn wanted_of_v2(
     Controller::ALL.into_iter().filter(possible).filter(wanted).collect()
 }
 
-/// The parent that offers most; the first of equals.
-fn best(attempts: Vec<Attempt>) -> Option<(PathBuf, Vec<Controller>)> {
-    let offers =
-        attempts.into_iter().filter_map(|it| Some((it.parent, it.outcome.ok()?.controllers)));
-    let most = |best: (PathBuf, Vec<Controller>), next: (PathBuf, Vec<Controller>)| {
-        if next.1.len() > best.1.len() { next } else { best }
-    };
-    offers.filter(|(_, controllers)| !controllers.is_empty()).reduce(most)
+/// The parent that offers most, the first of equals; where none offers anything, the first.
+fn best(attempts: &[Attempt]) -> Option<&Attempt> {
+    let offered = |it: &Attempt| it.outcome.as_ref().map_or(0, |offer| offer.controllers.len());
+    let most = |best, next| if offered(next) > offered(best) { next } else { best };
+    attempts.iter().reduce(most)
 }
 
-/// The wanted controllers that no parent offers, each with the reason of the first parent.
-fn unmet(attempts: &[Attempt], wanted: &[Controller]) -> Vec<(Controller, Refusal, PathBuf)> {
-    let reason = |controller: Controller, attempt: &Attempt| match &attempt.outcome {
+/// What stands between a controller and groups below a parent.
+fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
+    match &attempt.outcome {
         Err(refusal) => Some(refusal.clone()),
         Ok(offer) => offer.refused.iter().find(|it| it.0 == controller).map(|it| it.1.clone()),
-    };
-    let mut unmet = Vec::new();
-    for controller in wanted {
-        let reasons: Vec<(Refusal, &Path)> = attempts
-            .iter()
-            .filter_map(|it| Some((reason(*controller, it)?, it.parent.as_path())))
-            .collect();
-        if reasons.len() == attempts.len()
-            && let Some((refusal, parent)) = reasons.into_iter().next()
-        {
-            unmet.push((*controller, refusal, parent.to_owned()));
-        }
     }
-    unmet
 }
 
 #[cfg(test)]

@@ -1,4 +1,3 @@
-use super::super::attempt::Offer;
 use super::super::survey::Access;
 use super::*;
 use Controller::{Cpu, CpuTime, Devices, Io, Kill, Memory, Pids};
@@ -18,7 +17,7 @@ fn offer(parent: &str, controllers: &[Controller], refused: &[(Controller, Refus
     Attempt { parent: parent.into(), outcome: Ok(offer) }
 }
 
-fn refusal(parent: &str, refusal: Refusal) -> Attempt {
+fn refused(parent: &str, refusal: Refusal) -> Attempt {
     Attempt { parent: parent.into(), outcome: Err(refusal) }
 }
 
@@ -46,7 +45,7 @@ fn hybrid_asks_v2_only_for_what_v1_lacks_and_for_killing() {
     ];
     let mut asked = Vec::new();
     let layout = layout(mounts, |mount, wanted| match mount.version {
-        Version::V1 if wanted == [Pids] => vec![refusal("/p", Refusal::ReadOnly)],
+        Version::V1 if wanted == [Pids] => vec![refused("/p", Refusal::ReadOnly)],
         Version::V1 => vec![offer(mount.parents[0].to_str().unwrap(), wanted, &[])],
         Version::V2 => {
             asked = wanted.to_vec();
@@ -69,26 +68,26 @@ fn hybrid_asks_v2_only_for_what_v1_lacks_and_for_killing() {
 
 #[test]
 fn delegated_user_gets_the_nearest_group_with_most_controllers() {
-    let busy = [(Memory, Refusal::HoldsProcesses), (Pids, Refusal::HoldsProcesses)];
+    let busy = [Memory, Pids, Cpu, Io].map(|it| (it, Refusal::HoldsProcesses));
+    let lacking = [(Cpu, Refusal::NotHandedDown), (Io, Refusal::NotHandedDown)];
     let tried = vec![
         offer("/app.slice/run.scope", &[Kill, CpuTime], &busy),
-        offer("/app.slice", &[Memory, Pids, Kill, CpuTime], &[(Cpu, Refusal::NotHandedDown)]),
-        offer("/", &[Memory, Pids, Kill, CpuTime], &[(Cpu, Refusal::NotHandedDown)]),
+        offer("/app.slice", &[Memory, Pids, Kill, CpuTime], &lacking),
+        offer("/", &[Memory, Pids, Kill, CpuTime], &lacking),
     ];
     let layout = layout(vec![mount(Version::V2, &[], &[])], |_, _| tried.clone());
     let expected = hierarchy(Version::V2, "/app.slice", &[Memory, Pids, Kill, CpuTime]);
     assert_eq!(layout.hierarchies(), [expected]);
-    // Only the first parent was silent about cpu, so it is not an obstacle everywhere.
-    assert!(layout.obstacles().contains_key(&Cpu));
-    assert!(!layout.obstacles().contains_key(&Memory));
+    assert_eq!(layout.obstacles().keys().copied().collect::<Vec<_>>(), [Cpu, Devices, Io]);
+    assert_eq!(layout.obstacles()[&Cpu].reason, "the controller is not handed down to /app.slice");
 }
 
 #[test]
 fn user_without_delegation_is_told_of_the_own_group() {
     let tried = vec![
-        refusal("/user.slice/session-3.scope", Refusal::NotPermitted),
-        refusal("/user.slice", Refusal::NotPermitted),
-        refusal("/", Refusal::NotPermitted),
+        refused("/user.slice/session-3.scope", Refusal::NotPermitted),
+        refused("/user.slice", Refusal::NotPermitted),
+        refused("/", Refusal::NotPermitted),
     ];
     let layout = layout(vec![mount(Version::V2, &[], &[])], |_, _| tried.clone());
     assert_eq!(layout.hierarchies(), []);
@@ -97,11 +96,4 @@ fn user_without_delegation_is_told_of_the_own_group() {
         "this user may not make groups below /user.slice/session-3.scope"
     );
     assert_eq!(layout.obstacles()[&Devices].reason, "cgroup v2 has no files for devices");
-}
-
-#[test]
-fn controller_that_some_parent_offers_is_not_unmet() {
-    let tried =
-        [offer("/a", &[], &[(Memory, Refusal::HoldsProcesses)]), offer("/", &[Memory], &[])];
-    assert_eq!(unmet(&tried, &[Memory]), []);
 }
