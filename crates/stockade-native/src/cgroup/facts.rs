@@ -1,16 +1,16 @@
 //! What a group used, and which limits it met.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::files;
 use super::{CgroupError, Controller, Group, Version};
 
-/// How often a group met its memory limit.
+/// Whether a group met its memory limit, and what came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryEvents {
-    /// Times the limit was reached and something had to give way.
-    pub limit_hits: u64,
+    /// Whether the limit was ever reached, so that something had to give way.
+    pub limit_reached: bool,
     /// Processes killed for want of memory.
     pub oom_kills: u64,
 }
@@ -43,19 +43,18 @@ impl Group {
         }
     }
 
-    /// How often the memory limit was met.
+    /// Whether the memory limit was met, and the kills that followed.
     pub fn memory_events(&self) -> Result<MemoryEvents, CgroupError> {
         let (version, path) = self.place(Controller::Memory)?;
-        let limit_hits = match version {
+        let limit_reached = match version {
+            // Not `memory.failcnt`: since 6.18 at the latest it stays zero.
             Version::V1 => {
-                // With swap counted, the limit with swap is met first.
-                let with_swap = path.join("memory.memsw.failcnt");
-                let swap = if with_swap.exists() { files::read_number(&with_swap)? } else { 0 };
-                files::read_number(&path.join("memory.failcnt"))? + swap
+                let limit = files::read_number(&path.join("memory.limit_in_bytes"))?;
+                self.memory_peak()? >= limit
             }
-            Version::V2 => files::read_keyed(&path.join("memory.events"), "max")?,
+            Version::V2 => files::read_keyed(&path.join("memory.events"), "max")? > 0,
         };
-        Ok(MemoryEvents { limit_hits, oom_kills: self.oom_kills()? })
+        Ok(MemoryEvents { limit_reached, oom_kills: self.oom_kills()? })
     }
 
     /// The cpu time used.
@@ -82,8 +81,8 @@ impl Group {
         files::read_keyed(&self.place(Controller::Pids)?.1.join("pids.events"), "max")
     }
 
-    fn place(&self, controller: Controller) -> Result<(Version, PathBuf), CgroupError> {
+    fn place(&self, controller: Controller) -> Result<(Version, &Path), CgroupError> {
         let directory = self.directory(controller)?;
-        Ok((directory.version, Path::to_owned(&directory.path)))
+        Ok((directory.version, &directory.path))
     }
 }

@@ -1,12 +1,12 @@
 //! From detection to the sweep.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::cgroup::{Controller, GroupName, Layout, Limits, sweep};
+use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep};
 
 /// What the tests that run this executable again are called.
 const OWNER: &str = "cgroup::tests::lives::acts_as_an_owner_that_is_killed";
@@ -102,13 +102,14 @@ fn left(layout: &Layout, name: &GroupName) -> usize {
 fn acts_as_an_owner_that_is_killed() {
     let layout = layout_with(&[Controller::Kill]).unwrap();
     let name = GroupName::new().unwrap();
-    let group = crate::cgroup::Group::create(&layout, &name, &Limits::default()).unwrap();
-    let _child = spawn_in(&group, "exec sleep 1000");
+    let group = Group::create(&layout, &name, &Limits::default()).unwrap();
+    let mut child = spawn_in(&group, "exec sleep 1000");
     wait_until("it is inside", || !group.is_empty().unwrap());
-    use std::io::Write;
     writeln!(std::io::stdout(), "\n{name}").unwrap();
     // Until this process is killed, or the test that started it is gone.
     let _ = std::io::stdin().lines().count();
+    finish(group);
+    child.wait().unwrap();
 }
 
 #[test]
