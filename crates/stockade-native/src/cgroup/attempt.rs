@@ -8,7 +8,7 @@ use rustix::fs::{Access as Wanted, AtFlags, CWD, accessat};
 
 use super::name::GroupName;
 use super::refusal::Refusal;
-use super::room::{hand_down_to_children, leave_room, make_group};
+use super::room::{Change, hand_down_to_children, leave_room, make_group};
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
 
@@ -20,14 +20,34 @@ pub(super) struct Attempt {
 }
 
 /// What groups below a parent can do, and for each wanted thing they cannot, why.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) controllers: Vec<Controller>,
     pub(super) refused: Vec<(Controller, Refusal)>,
+    /// Whether controllers had to be handed down for this.
+    pub(super) change: Change,
 }
+
+/// How often the parents are tried at most. Each further time needs one of at most four
+/// controllers to have been handed down by one more ancestor.
+const PASSES: usize = 32;
 
 /// Tries the parents of a hierarchy in order, until one offers everything wanted.
 pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {
+    let mut made = Vec::new();
+    for _ in 0..PASSES {
+        made = attempts_once(mount, wanted, name);
+        // What an ancestor has begun to hand down may now be had nearer. Only so are two
+        // detections in a row the same.
+        let changed = |it: &Attempt| it.outcome.as_ref().is_ok_and(|it| it.change == Change::Made);
+        if !made.iter().any(changed) {
+            break;
+        }
+    }
+    made
+}
+
+fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {
     let mut made = Vec::new();
     for parent in &mount.parents {
         let outcome = match (mount.access, mount.version) {
@@ -46,7 +66,8 @@ pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -
 
 fn try_v1(parent: &Path, controllers: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
     trial_group(parent, &[], name, |_| ())?;
-    Ok(Offer { controllers: controllers.to_vec(), refused: Vec::new() })
+    let controllers = controllers.to_vec();
+    Ok(Offer { controllers, refused: Vec::new(), change: Change::AlreadySo })
 }
 
 fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
@@ -54,16 +75,28 @@ fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offe
     // group it leaves and the one it enters, cgroups(7); that ancestor is the parent.
     accessat(CWD, parent.join("cgroup.procs"), Wanted::WRITE_OK, AtFlags::EACCESS)
         .map_err(|errno| Refusal::from_error(&errno.into()))?;
-    let mut offer = Offer::default();
-    let handed_down = fs::read_to_string(parent.join("cgroup.controllers"))
-        .map_err(|error| Refusal::from_error(&error))?;
+    let mut offer =
+        Offer { controllers: Vec::new(), refused: Vec::new(), change: Change::AlreadySo };
+    let refused = |error: io::Error| Refusal::from_error(&error);
+    let handed_down = fs::read_to_string(parent.join("cgroup.controllers")).map_err(refused)?;
+    let holds_processes = holds_processes(parent).map_err(refused)?;
     for (controller, word) in wanted.iter().filter_map(|it| Some((*it, it.v2_name()?))) {
         if !handed_down.split_whitespace().any(|listed| listed == word) {
             offer.refused.push((controller, Refusal::NotHandedDown));
-        } else if let Err(error) = hand_down_to_children(parent, word) {
-            offer.refused.push((controller, Refusal::from_error(&error)));
-        } else {
-            offer.controllers.push(controller);
+            continue;
+        }
+        if holds_processes {
+            offer.refused.push((controller, Refusal::HoldsProcesses));
+            continue;
+        }
+        match hand_down_to_children(parent, word) {
+            Ok(change) => {
+                offer.controllers.push(controller);
+                if change == Change::Made {
+                    offer.change = change;
+                }
+            }
+            Err(error) => offer.refused.push((controller, Refusal::from_error(&error))),
         }
     }
     let words: Vec<&str> = offer.controllers.iter().filter_map(|it| it.v2_name()).collect();
@@ -76,6 +109,16 @@ fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offe
         }
     }
     Ok(offer)
+}
+
+/// Whether a group has processes that keep it from handing controllers down. Those of the top do
+/// not; it alone has no `cgroup.type`.
+///
+/// Asking the kernel by trying would not do: it lets such a group hand down cpu and pids, makes it
+/// the root of a threaded subtree, and no process can enter the groups below any more, cgroups(7).
+fn holds_processes(group: &Path) -> io::Result<bool> {
+    let is_top = !group.join("cgroup.type").exists();
+    Ok(!is_top && !fs::read_to_string(group.join("cgroup.procs"))?.is_empty())
 }
 
 /// Makes a group, looks at it, and removes it.

@@ -1,3 +1,4 @@
+use super::super::room::Change;
 use super::super::survey::Access;
 use super::*;
 use Controller::{Cpu, CpuTime, Devices, Io, Kill, Memory, Pids};
@@ -13,7 +14,8 @@ fn mount(version: Version, controllers: &[Controller], parents: &[&str]) -> Moun
 }
 
 fn offer(parent: &str, controllers: &[Controller], refused: &[(Controller, Refusal)]) -> Attempt {
-    let offer = Offer { controllers: controllers.to_vec(), refused: refused.to_vec() };
+    let (controllers, refused) = (controllers.to_vec(), refused.to_vec());
+    let offer = Offer { controllers, refused, change: Change::AlreadySo };
     Attempt { parent: parent.into(), outcome: Ok(offer) }
 }
 

@@ -27,7 +27,13 @@ pub(super) fn make_group(
             _ => break,
         }
     }
-    made.map(|()| path)
+    match made {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            leave_room(&path);
+            Err(error)
+        }
+    }
 }
 
 /// Removes the shared directory above a group, if this was the last in it.
@@ -40,13 +46,20 @@ pub(super) fn leave_room(group: &Path) {
     }
 }
 
+/// Whether something had to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    AlreadySo,
+    Made,
+}
+
 /// Lets the children of a v2 group use a controller.
-pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Result<()> {
+pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Result<Change> {
     let file = group.join("cgroup.subtree_control");
     let enabled = fs::read_to_string(&file)?;
     match enabled.split_whitespace().any(|word| word == controller) {
-        true => Ok(()),
-        false => files::put(&file, &format!("+{controller}")),
+        true => Ok(Change::AlreadySo),
+        false => files::put(&file, &format!("+{controller}")).map(|()| Change::Made),
     }
 }
 
@@ -56,5 +69,8 @@ fn make_room(parent: &Path, hand_down: &[&str]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    hand_down.iter().try_for_each(|controller| hand_down_to_children(&room, controller))
+    for controller in hand_down {
+        hand_down_to_children(&room, controller)?;
+    }
+    Ok(())
 }
