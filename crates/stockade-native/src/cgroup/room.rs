@@ -18,22 +18,18 @@ pub(super) fn make_group(
     hand_down: &[&str],
     name: &GroupName,
 ) -> io::Result<PathBuf> {
-    let path = parent.join(PREFIX).join(name.to_string());
-    let mut made = Err(io::ErrorKind::NotFound.into());
-    for _ in 0..TRIES {
-        made = make_room(parent, hand_down).and_then(|()| fs::create_dir(&path));
-        match &made {
-            Err(error) if files::is_gone(error) => {}
-            _ => break,
+    let room = parent.join(PREFIX);
+    let group = room.join(name.to_string());
+    make_directories(&room, &group)?;
+    // Only now: the group keeps the room from being removed and made again without controllers.
+    for controller in hand_down {
+        if let Err(error) = hand_down_to_children(&room, controller) {
+            let _ = fs::remove_dir(&group);
+            leave_room(&group);
+            return Err(error);
         }
     }
-    match made {
-        Ok(()) => Ok(path),
-        Err(error) => {
-            leave_room(&path);
-            Err(error)
-        }
-    }
+    Ok(group)
 }
 
 /// Removes the shared directory above a group, if this was the last in it.
@@ -63,14 +59,20 @@ pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Resul
     }
 }
 
-fn make_room(parent: &Path, hand_down: &[&str]) -> io::Result<()> {
-    let room = parent.join(PREFIX);
-    match fs::create_dir(&room) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+fn make_directories(room: &Path, group: &Path) -> io::Result<()> {
+    for _ in 0..TRIES {
+        match fs::create_dir(room) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        match fs::create_dir(group) {
+            Err(error) if files::is_gone(&error) => {}
+            Err(error) => {
+                leave_room(group);
+                return Err(error);
+            }
+            Ok(()) => return Ok(()),
+        }
     }
-    for controller in hand_down {
-        hand_down_to_children(&room, controller)?;
-    }
-    Ok(())
+    Err(io::ErrorKind::NotFound.into())
 }
