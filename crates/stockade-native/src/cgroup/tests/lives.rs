@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep};
+use crate::cgroup::{Controller, Group, GroupName, Hierarchy, Layout, Limits, Version, sweep};
 
 /// What the tests that run this executable again are called.
 const OWNER: &str = "cgroup::tests::lives::acts_as_an_owner_that_is_killed";
@@ -60,6 +60,44 @@ fn groups_made_side_by_side_do_not_meet() {
             });
         }
     });
+}
+
+#[test]
+fn process_without_rights_enters_through_an_open_file() {
+    let Some(layout) = layout_with(&[Controller::Kill]) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return cannot_run("only root can become another user");
+    }
+    for version in [Version::V1, Version::V2] {
+        let kills =
+            |it: &Hierarchy| it.version == version && it.controllers.contains(&Controller::Kill);
+        let layout = layout.clone().only(kills);
+        if layout.hierarchies().is_empty() {
+            continue;
+        }
+        let group = create(&layout, &Limits::default());
+        let denied = enter_as_nobody(
+            Stdio::null(),
+            &format!("echo 0 > '{}'", group.entry_paths()[0].display()),
+        );
+        assert!(!denied.wait_with_output().unwrap().status.success(), "{version:?}: by its path");
+        let mut entry = group.entry().unwrap();
+        let file = entry.tasks.pop().or(entry.unified.map(|unified| unified.procs)).unwrap();
+        let mut child = enter_as_nobody(file.into(), "echo 0 && exec sleep 1000 > /dev/null");
+        wait_until("it is inside", || population(&group) == 1);
+        finish(group);
+        assert!(!child.wait().unwrap().success());
+    }
+}
+
+fn enter_as_nobody(output: Stdio, script: &str) -> Child {
+    Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+        .args(["sh", "-c", script])
+        .stdout(output)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 #[test]
