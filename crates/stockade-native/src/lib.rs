@@ -1,5 +1,8 @@
-//! The native wall: namespaces, cgroups, Landlock and seccomp on the host's own kernel.
+//! Parts of the native wall: the system-call filter, cgroups, and finding interpreters.
+//!
+//! Nothing uses them yet: the wall itself is not built, and every plan says so.
 
+pub mod cgroup;
 mod interpreter;
 pub mod seccomp;
 

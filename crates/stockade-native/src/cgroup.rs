@@ -1,0 +1,47 @@
+//! Control groups: the kernel holds a sandbox's limits, counts what it used, and ends all of it.
+//!
+//! ```text
+//!             detect                create                   entry
+//!   host ──────────────▶ Layout ──────────────▶ Group ──────────────▶ processes inside
+//!                          │              limits are set;               │
+//!                          │              nobody is inside              │ kill_all
+//!                          │                                            ▼
+//!                          └──────── sweep ◀──── owner died         empty ────▶ removed
+//! ```
+//!
+//! A group is one directory per hierarchy, `stockade/<name>` below a parent that this process may
+//! use, and the same name everywhere. What it does on each kind of host, and why, is in
+//! `docs/decisions/0021-cgroups.md`.
+
+mod attempt;
+mod census;
+mod controller;
+mod disks;
+mod entry;
+mod error;
+mod facts;
+mod files;
+mod group;
+mod kill;
+mod layout;
+mod limits;
+mod name;
+mod owner;
+mod refusal;
+mod remove;
+mod room;
+mod survey;
+mod sweep;
+
+pub use controller::{Controller, Version};
+pub use entry::{Entry, UnifiedEntry};
+pub use error::CgroupError;
+pub use facts::MemoryEvents;
+pub use group::Group;
+pub use layout::{Hierarchy, Layout};
+pub use limits::{Limits, OWN_TASKS};
+pub use name::GroupName;
+pub use sweep::{SweepReport, sweep};
+
+#[cfg(test)]
+mod tests;

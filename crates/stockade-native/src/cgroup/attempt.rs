@@ -1,0 +1,137 @@
+//! Finding out what a parent group is good for by making a group below it and removing it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access as Wanted, AtFlags, CWD, accessat};
+
+use super::name::GroupName;
+use super::refusal::Refusal;
+use super::room::{Change, hand_down_to_children, leave_room, make_group};
+use super::survey::{Access, Mount};
+use super::{Controller, Version};
+
+/// What came of trying one parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) parent: PathBuf,
+    pub(super) outcome: Result<Offer, Refusal>,
+}
+
+/// What groups below a parent can do, and for each wanted thing they cannot, why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) controllers: Vec<Controller>,
+    pub(super) refused: Vec<(Controller, Refusal)>,
+    /// Whether controllers had to be handed down for this.
+    pub(super) change: Change,
+}
+
+/// How often the parents are tried at most. Each further time needs one of at most four
+/// controllers to have been handed down by one more ancestor.
+const PASSES: usize = 32;
+
+/// Tries the parents of a hierarchy in order, until one offers everything wanted.
+pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {
+    let mut made = Vec::new();
+    for _ in 0..PASSES {
+        made = attempts_once(mount, wanted, name);
+        // What an ancestor has begun to hand down may now be had nearer. Only so are two
+        // detections in a row the same.
+        let changed = |it: &Attempt| it.outcome.as_ref().is_ok_and(|it| it.change == Change::Made);
+        if !made.iter().any(changed) {
+            break;
+        }
+    }
+    made
+}
+
+fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {
+    let mut made = Vec::new();
+    for parent in &mount.parents {
+        let outcome = match (mount.access, mount.version) {
+            (Access::ReadOnly, _) => Err(Refusal::ReadOnly),
+            (Access::Writable, Version::V1) => try_v1(parent, &mount.controllers, name),
+            (Access::Writable, Version::V2) => try_v2(parent, wanted, name),
+        };
+        let complete = outcome.as_ref().is_ok_and(|offer| offer.refused.is_empty());
+        made.push(Attempt { parent: parent.clone(), outcome });
+        if complete {
+            break;
+        }
+    }
+    made
+}
+
+fn try_v1(parent: &Path, controllers: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
+    trial_group(parent, &[], name, |_| ())?;
+    let controllers = controllers.to_vec();
+    Ok(Offer { controllers, refused: Vec::new(), change: Change::AlreadySo })
+}
+
+fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
+    // Whoever enters a group below must be allowed to write to the nearest common ancestor of the
+    // group it leaves and the one it enters, cgroups(7); that ancestor is the parent.
+    accessat(CWD, parent.join("cgroup.procs"), Wanted::WRITE_OK, AtFlags::EACCESS)
+        .map_err(|errno| Refusal::from_error(&errno.into()))?;
+    let mut offer =
+        Offer { controllers: Vec::new(), refused: Vec::new(), change: Change::AlreadySo };
+    let refused = |error: io::Error| Refusal::from_error(&error);
+    let handed_down = fs::read_to_string(parent.join("cgroup.controllers")).map_err(refused)?;
+    let holds_processes = holds_processes(parent).map_err(refused)?;
+    for (controller, word) in wanted.iter().filter_map(|it| Some((*it, it.v2_name()?))) {
+        if !handed_down.split_whitespace().any(|listed| listed == word) {
+            offer.refused.push((controller, Refusal::NotHandedDown));
+            continue;
+        }
+        if holds_processes {
+            offer.refused.push((controller, Refusal::HoldsProcesses));
+            continue;
+        }
+        match hand_down_to_children(parent, word) {
+            Ok(change) => {
+                offer.controllers.push(controller);
+                if change == Change::Made {
+                    offer.change = change;
+                }
+            }
+            Err(error) => offer.refused.push((controller, Refusal::from_error(&error))),
+        }
+    }
+    let words: Vec<&str> = offer.controllers.iter().filter_map(|it| it.v2_name()).collect();
+    let can_kill = trial_group(parent, &words, name, |group| group.join("cgroup.kill").exists())?;
+    for controller in wanted.iter().filter(|it| it.v2_name().is_none()) {
+        match controller {
+            Controller::Kill if !can_kill => offer.refused.push((*controller, Refusal::OldKernel)),
+            Controller::Kill | Controller::CpuTime => offer.controllers.push(*controller),
+            _ => {}
+        }
+    }
+    Ok(offer)
+}
+
+/// Whether a group has processes that keep it from handing controllers down. Those of the top do
+/// not; it alone has no `cgroup.type`.
+///
+/// Asking the kernel by trying would not do: it lets such a group hand down cpu and pids, makes it
+/// the root of a threaded subtree, and no process can enter the groups below any more, cgroups(7).
+fn holds_processes(group: &Path) -> io::Result<bool> {
+    let is_top = !group.join("cgroup.type").exists();
+    Ok(!is_top && !fs::read_to_string(group.join("cgroup.procs"))?.is_empty())
+}
+
+/// Makes a group, looks at it, and removes it.
+fn trial_group<T>(
+    parent: &Path,
+    hand_down: &[&str],
+    name: &GroupName,
+    look: impl FnOnce(&Path) -> T,
+) -> Result<T, Refusal> {
+    let refused = |error: io::Error| Refusal::from_error(&error);
+    let group = make_group(parent, hand_down, name).map_err(refused)?;
+    let seen = look(&group);
+    fs::remove_dir(&group).map_err(refused)?;
+    leave_room(&group);
+    Ok(seen)
+}

@@ -1,0 +1,71 @@
+//! How a process gets into a group.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::group::Directory;
+use super::{CgroupError, Group, Version};
+
+/// The open files through which a process puts itself into a group.
+///
+/// The kernel judges by the rights of whoever opened them, so they also serve a process that has
+/// given up its own.
+#[derive(Debug)]
+pub struct Entry {
+    /// The `tasks` files of v1. The process writes `0` to each; it must have one thread, because
+    /// only the writing thread moves. Moving oneself needs no wait for RCU.
+    pub tasks: Vec<OwnedFd>,
+    /// The group in the v2 hierarchy, if it is used.
+    pub unified: Option<UnifiedEntry>,
+}
+
+/// The two ways into a v2 group.
+#[derive(Debug)]
+pub struct UnifiedEntry {
+    /// The directory, for `CLONE_INTO_CGROUP`: at once, but judged by the rights of the cloner.
+    pub directory: OwnedFd,
+    /// `cgroup.procs`, for writing `0`: waits for RCU, some 10 ms on a quiet kernel.
+    pub procs: OwnedFd,
+}
+
+impl Group {
+    /// Opens what a process needs to enter.
+    pub fn entry(&self) -> Result<Entry, CgroupError> {
+        let mut entry = Entry { tasks: Vec::new(), unified: None };
+        for directory in &self.directories {
+            let seat = directory.seat();
+            match directory.version {
+                Version::V1 => entry.tasks.push(open(&seat.join("tasks"), OFlags::WRONLY)?.into()),
+                Version::V2 => {
+                    entry.unified = Some(UnifiedEntry {
+                        procs: open(&seat.join("cgroup.procs"), OFlags::WRONLY)?.into(),
+                        directory: open(&seat, OFlags::PATH | OFlags::DIRECTORY)?.into(),
+                    });
+                }
+            }
+        }
+        Ok(entry)
+    }
+
+    /// The files to which a process with one thread can write `0` to enter, one per hierarchy.
+    pub fn entry_paths(&self) -> Vec<PathBuf> {
+        let path = |directory: &Directory| match directory.version {
+            Version::V1 => directory.seat().join("tasks"),
+            Version::V2 => directory.seat().join("cgroup.procs"),
+        };
+        self.directories.iter().map(path).collect()
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<File, CgroupError> {
+    // The access mode goes by its own name; the standard library adds O_CLOEXEC.
+    let mut options = OpenOptions::new();
+    options.read(!flags.contains(OFlags::WRONLY)).write(flags.contains(OFlags::WRONLY));
+    let custom = (flags - OFlags::WRONLY).bits().cast_signed();
+    let failed = |source| CgroupError::Open { path: path.to_owned(), source };
+    options.custom_flags(custom).open(path).map_err(failed)
+}

@@ -1,0 +1,215 @@
+//! Making groups: every limit is set before any process is inside.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::disks::disks;
+use super::files;
+use super::limits::{Optional, Setting};
+use super::room::{hand_down_to_children, make_group};
+use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Version};
+
+/// One group of processes: a directory in each hierarchy used.
+///
+/// An execution's leaf is a group too, without limits of its own. Dropping a group kills what is
+/// inside and removes it, waiting up to two seconds; [`Group::kill_all`] and [`Group::remove`] say
+/// whether it worked.
+#[derive(Debug)]
+pub struct Group {
+    pub(super) directories: Vec<Directory>,
+    pub(super) removed: bool,
+}
+
+/// The directory of a group in one hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Directory {
+    pub(super) version: Version,
+    pub(super) path: PathBuf,
+    pub(super) controllers: Vec<Controller>,
+    pub(super) seating: Seating,
+}
+
+/// Where in a directory the processes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seating {
+    /// In the group itself.
+    Group,
+    /// In the leaf `guest`: a v2 group that hands controllers down has no processes of its own.
+    GuestLeaf,
+}
+
+impl Directory {
+    /// The group that a process enters.
+    pub(super) fn seat(&self) -> PathBuf {
+        match self.seating {
+            Seating::Group => self.path.clone(),
+            Seating::GuestLeaf => self.path.join("guest"),
+        }
+    }
+
+    pub(super) fn has(&self, controller: Controller) -> bool {
+        self.controllers.contains(&controller)
+    }
+}
+
+impl Group {
+    /// Makes a group with limits. A limit that the layout cannot hold is refused, and after any
+    /// failure nothing is left.
+    pub fn create(
+        layout: &Layout,
+        name: &GroupName,
+        limits: &Limits,
+    ) -> Result<Group, CgroupError> {
+        let needs = limits.needs()?;
+        // A group that cannot be ended as a whole is no use, whatever else it can do.
+        for controller in needs.iter().chain([&Controller::Kill]) {
+            if !layout.has(*controller) {
+                return Err(unavailable(layout, *controller));
+            }
+        }
+        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
+        // Filled step by step: an early return drops it, and dropping removes what there is.
+        let mut group = Group { directories: Vec::new(), removed: false };
+        for hierarchy in layout.hierarchies() {
+            let used = used(hierarchy, &needs);
+            if used.is_empty() {
+                continue;
+            }
+            let directory = make(hierarchy, name, used)?;
+            group.directories.push(directory.clone());
+            furnish(&directory, limits, &disks)?;
+        }
+        Ok(group)
+    }
+
+    /// Makes the leaf for one execution, with its own counts and its own end.
+    ///
+    /// Beside a freezer the leaf is on v1 alone, because entering a v2 group later than by cloning
+    /// waits for RCU.
+    pub fn exec_leaf(&self, number: u64) -> Result<Group, CgroupError> {
+        const OF_A_LEAF: [Controller; 3] =
+            [Controller::CpuTime, Controller::Kill, Controller::Memory];
+        let freezer =
+            self.directories.iter().any(|it| it.version == Version::V1 && it.has(Controller::Kill));
+        let mut leaf = Group { directories: Vec::new(), removed: false };
+        for directory in &self.directories {
+            let controllers: Vec<Controller> =
+                OF_A_LEAF.into_iter().filter(|it| directory.has(*it)).collect();
+            let beside_freezer =
+                freezer && directory.version == Version::V2 && directory.seating == Seating::Group;
+            if controllers.is_empty() || beside_freezer {
+                continue;
+            }
+            let path = directory.path.join(format!("exec-{number}"));
+            create_directory(&path)?;
+            let version = directory.version;
+            let made = Directory { version, path, controllers, seating: Seating::Group };
+            leaf.directories.push(made.clone());
+            furnish_leaf(&made)?;
+        }
+        Ok(leaf)
+    }
+
+    /// The directory with a controller.
+    pub(super) fn directory(&self, controller: Controller) -> Result<&Directory, CgroupError> {
+        let found = self.directories.iter().find(|it| it.has(controller));
+        found.ok_or(CgroupError::NoController { controller })
+    }
+}
+
+/// What a group uses of a hierarchy: what counts and ends always, what only limits when asked.
+fn used(hierarchy: &Hierarchy, needs: &[Controller]) -> Vec<Controller> {
+    let limits_only = |it: &Controller| matches!(it, Controller::Cpu | Controller::Io);
+    let used = |it: &Controller| !limits_only(it) || needs.contains(it);
+    hierarchy.controllers.iter().copied().filter(used).collect()
+}
+
+/// Makes the directory of a group in one hierarchy.
+fn make(
+    hierarchy: &Hierarchy,
+    name: &GroupName,
+    controllers: Vec<Controller>,
+) -> Result<Directory, CgroupError> {
+    let version = hierarchy.version;
+    let words: Vec<&str> = match version {
+        Version::V1 => Vec::new(),
+        Version::V2 => controllers.iter().filter_map(|it| it.v2_name()).collect(),
+    };
+    let seating = match version == Version::V2 && controllers.contains(&Controller::Memory) {
+        true => Seating::GuestLeaf,
+        false => Seating::Group,
+    };
+    let failed = |source| CgroupError::Create { path: hierarchy.parent.clone(), source };
+    let path = make_group(&hierarchy.parent, &words, name).map_err(failed)?;
+    Ok(Directory { version, path, controllers, seating })
+}
+
+/// Sets the limits of a new directory, then makes the guest's leaf.
+fn furnish(directory: &Directory, limits: &Limits, disks: &[String]) -> Result<(), CgroupError> {
+    never_notify(directory)?;
+    for controller in &directory.controllers {
+        for setting in limits.settings(directory.version, *controller, disks) {
+            apply(&directory.path, &setting)?;
+        }
+    }
+    if directory.seating == Seating::GuestLeaf {
+        // Only memory: an event of pids is counted in the group of the forking task, so that pids
+        // must not go further down; cpu time is counted in every group.
+        let write = |source| CgroupError::Write {
+            path: directory.path.join("cgroup.subtree_control"),
+            value: "+memory".to_owned(),
+            source,
+        };
+        hand_down_to_children(&directory.path, "memory").map_err(write)?;
+        create_directory(&directory.seat())?;
+    }
+    Ok(())
+}
+
+fn furnish_leaf(directory: &Directory) -> Result<(), CgroupError> {
+    never_notify(directory)?;
+    if directory.version == Version::V2 && directory.has(Controller::Memory) {
+        // An execution that ran out of memory ends as a whole. Never where the guest is.
+        files::write(&directory.path.join("memory.oom.group"), "1")?;
+    }
+    Ok(())
+}
+
+/// A v1 group inherits from its parent that the kernel starts a program when it becomes empty.
+fn never_notify(directory: &Directory) -> Result<(), CgroupError> {
+    match directory.version {
+        Version::V1 => files::write(&directory.path.join("notify_on_release"), "0"),
+        Version::V2 => Ok(()),
+    }
+}
+
+fn apply(path: &Path, setting: &Setting) -> Result<(), CgroupError> {
+    let file = path.join(setting.file);
+    match files::put(&file, &setting.value) {
+        Ok(()) => Ok(()),
+        Err(error) if may_be_missing(setting.optional, &error) => Ok(()),
+        Err(source) => Err(CgroupError::Write { path: file, value: setting.value.clone(), source }),
+    }
+}
+
+fn may_be_missing(optional: Optional, error: &io::Error) -> bool {
+    match optional {
+        Optional::Nothing => false,
+        Optional::File => error.kind() == io::ErrorKind::NotFound,
+        Optional::Disk => error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()),
+    }
+}
+
+fn create_directory(path: &Path) -> Result<(), CgroupError> {
+    fs::create_dir(path).map_err(|source| CgroupError::Create { path: path.to_owned(), source })
+}
+
+fn unavailable(layout: &Layout, controller: Controller) -> CgroupError {
+    let obstacle = layout.obstacles().get(&controller).cloned();
+    let (reason, remedy) = match obstacle {
+        Some(obstacle) => (obstacle.reason, obstacle.remedy),
+        None => ("the layout has no hierarchy with it".to_owned(), "detect again".to_owned()),
+    };
+    CgroupError::Unavailable { controller, reason, remedy }
+}

@@ -1,0 +1,151 @@
+//! Which controllers this process can use, where, and what stands in the way of the others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use stockade_provider::Obstacle;
+
+use super::attempt::{Attempt, Offer, attempts};
+use super::name::GroupName;
+use super::refusal::Refusal;
+use super::survey::{Mount, survey};
+use super::{Controller, Version};
+
+/// The usable cgroups of this host, from trying them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    hierarchies: Vec<Hierarchy>,
+    obstacles: BTreeMap<Controller, Obstacle>,
+}
+
+/// A hierarchy in which this process can make groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Its kind.
+    pub version: Version,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// The group below which ours are made.
+    pub parent: PathBuf,
+    /// What groups there can do. The freezer and `cgroup.kill` may both be on one host.
+    pub controllers: Vec<Controller>,
+}
+
+impl Layout {
+    /// Looks at the mounts and tries each hierarchy with a group that is removed at once.
+    ///
+    /// On v2 this hands controllers down to children of the parent group where the kernel allows
+    /// it; without that no group below could have a limit. Nothing else is left behind.
+    pub fn detect() -> Layout {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo");
+        let membership = fs::read_to_string("/proc/self/cgroup");
+        match (mountinfo, membership, GroupName::new()) {
+            (Ok(mountinfo), Ok(membership), Ok(name)) => {
+                let mut mounts = survey(&mountinfo, &membership);
+                mounts.sort_by_key(|mount| mount.version);
+                layout(mounts, |mount, wanted| attempts(mount, wanted, &name))
+            }
+            _ => Layout::none(),
+        }
+    }
+
+    /// The layout of a host without cgroups: every controller has an obstacle.
+    pub fn none() -> Layout {
+        layout(Vec::new(), |_, _| Vec::new())
+    }
+
+    /// The hierarchies in use, v1 first.
+    pub fn hierarchies(&self) -> &[Hierarchy] {
+        &self.hierarchies
+    }
+
+    /// Whether groups can do this here.
+    pub fn has(&self, controller: Controller) -> bool {
+        self.hierarchies.iter().any(|it| it.controllers.contains(&controller))
+    }
+
+    /// Why a controller cannot be used, for each that cannot.
+    pub fn obstacles(&self) -> &BTreeMap<Controller, Obstacle> {
+        &self.obstacles
+    }
+
+    /// The same layout as on a host where some hierarchies are missing.
+    #[cfg(test)]
+    pub(super) fn only(mut self, keep: impl Fn(&Hierarchy) -> bool) -> Layout {
+        self.hierarchies.retain(keep);
+        self
+    }
+}
+
+/// Decides from what was tried. The mounts come v1 first, because a controller is in one
+/// hierarchy only and v2 offers what v1 has not taken.
+fn layout(
+    mounts: Vec<Mount>,
+    mut try_out: impl FnMut(&Mount, &[Controller]) -> Vec<Attempt>,
+) -> Layout {
+    let mut layout = Layout::default();
+    let mut refusals: BTreeMap<Controller, (Refusal, Option<PathBuf>)> = BTreeMap::new();
+    for mount in mounts {
+        let wanted = match mount.version {
+            Version::V1 => mount.controllers.clone(),
+            Version::V2 => wanted_of_v2(&layout, &refusals),
+        };
+        let attempts = try_out(&mount, &wanted);
+        let Some(best) = best(&attempts) else { continue };
+        for controller in &wanted {
+            if let Some(refusal) = refusal(best, *controller) {
+                refusals.insert(*controller, (refusal, Some(best.parent.clone())));
+            }
+        }
+        if let Ok(Offer { controllers, .. }) = &best.outcome
+            && !controllers.is_empty()
+        {
+            layout.hierarchies.push(Hierarchy {
+                version: mount.version,
+                mount: mount.point,
+                parent: best.parent.clone(),
+                controllers: controllers.clone(),
+            });
+        }
+    }
+    for controller in Controller::ALL {
+        if !layout.has(controller) {
+            let (refusal, parent) =
+                refusals.remove(&controller).unwrap_or((Refusal::NotMounted, None));
+            layout.obstacles.insert(controller, refusal.obstacle(controller, parent.as_deref()));
+        }
+    }
+    layout
+}
+
+/// What v2 is asked for: all that no v1 hierarchy is mounted for. Killing is wanted of it in any
+/// case, because `cgroup.kill` leaves no race to win.
+fn wanted_of_v2(
+    layout: &Layout,
+    refusals: &BTreeMap<Controller, (Refusal, Option<PathBuf>)>,
+) -> Vec<Controller> {
+    let elsewhere = |it: &Controller| layout.has(*it) || refusals.contains_key(it);
+    let wanted = |it: &Controller| *it == Controller::Kill || !elsewhere(it);
+    let possible = |it: &Controller| *it != Controller::Devices;
+    Controller::ALL.into_iter().filter(possible).filter(wanted).collect()
+}
+
+/// The parent that offers most, the first of equals; where none offers anything, the first.
+fn best(attempts: &[Attempt]) -> Option<&Attempt> {
+    let offered = |it: &Attempt| it.outcome.as_ref().map_or(0, |offer| offer.controllers.len());
+    let most = |best, next| if offered(next) > offered(best) { next } else { best };
+    attempts.iter().reduce(most)
+}
+
+/// What stands between a controller and groups below a parent.
+fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
+    match &attempt.outcome {
+        Err(refusal) => Some(refusal.clone()),
+        Ok(offer) => offer.refused.iter().find(|it| it.0 == controller).map(|it| it.1.clone()),
+    }
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! Names of groups: whose they are, and 64 random bits.
+
+use std::fmt;
+use std::path::Path;
+
+use stockade_sys::random_bytes;
+
+use super::CgroupError;
+use super::owner::{Owner, Realm};
+
+/// The directory that holds our groups below each parent.
+pub(super) const PREFIX: &str = "stockade";
+
+/// The name of one group: the process that owns it, and bits that nobody can guess.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupName {
+    pub(super) owner: Owner,
+    random: u64,
+}
+
+impl GroupName {
+    /// A fresh name, owned by this process.
+    pub fn new() -> Result<GroupName, CgroupError> {
+        let owner = Owner::current()
+            .map_err(|source| CgroupError::Read { path: "/proc/self".into(), source })?;
+        let random = random_bytes().map_err(|source| CgroupError::Random { source })?;
+        Ok(GroupName { owner, random: u64::from_ne_bytes(random) })
+    }
+
+    /// The name of a directory, if it is one of ours to the letter.
+    pub(super) fn parse(text: &str) -> Option<GroupName> {
+        let fields: Vec<&str> = text.split('-').collect();
+        let [pid, start, realm, random] = fields.as_slice() else { return None };
+        let hex = |field: &str| u64::from_str_radix(field, 16).ok();
+        let owner =
+            Owner { pid: pid.parse().ok()?, start: start.parse().ok()?, realm: Realm(hex(realm)?) };
+        let name = GroupName { owner, random: hex(random)? };
+        // A sign, a leading zero or a capital letter would parse as well.
+        (name.to_string() == text).then_some(name)
+    }
+
+    /// The name of a group's directory, if it stands where ours do.
+    pub(super) fn of(path: &Path) -> Option<GroupName> {
+        let within = path.parent()?.file_name()? == PREFIX;
+        within.then(|| GroupName::parse(path.file_name()?.to_str()?)).flatten()
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Owner { pid, start, realm } = self.owner;
+        write!(f, "{pid}-{start}-{:016x}-{:016x}", realm.0, self.random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_survives_being_a_directory() {
+        let name = GroupName::new().unwrap();
+        assert_eq!(GroupName::parse(&name.to_string()), Some(name.clone()));
+        let path = Path::new("/sys/fs/cgroup/stockade").join(name.to_string());
+        assert_eq!(GroupName::of(&path), Some(name));
+    }
+
+    #[test]
+    fn two_names_differ() {
+        assert_ne!(GroupName::new().unwrap(), GroupName::new().unwrap());
+    }
+
+    #[test]
+    fn other_names_are_not_ours() {
+        let good = "12-345-00000000000000ab-00000000000000cd";
+        assert!(GroupName::parse(good).is_some());
+        for bad in [
+            "",
+            "guest",
+            "12-345-ab-cd",
+            "+12-345-00000000000000ab-00000000000000cd",
+            "012-345-00000000000000ab-00000000000000cd",
+            "12-345-00000000000000AB-00000000000000cd",
+            "12-345-00000000000000ab-00000000000000cd-",
+            "12-345-00000000000000ab-00000000000000cd ",
+            "-12-345-00000000000000ab-00000000000000cd",
+        ] {
+            assert_eq!(GroupName::parse(bad), None, "{bad}");
+        }
+        assert_eq!(GroupName::of(&Path::new("/sys/fs/cgroup/docker").join(good)), None);
+    }
+}

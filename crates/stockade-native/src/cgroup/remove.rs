@@ -1,0 +1,69 @@
+//! Removing the directories of a group.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::files;
+use super::room::leave_room;
+use super::{CgroupError, Group};
+
+/// How long dropping a group may take for each of killing and removing.
+const DROP_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Group {
+    /// Removes the group's directories, leaves first. Those already gone are fine.
+    ///
+    /// The kernel may call a group busy for a moment after its last process has ended, so this
+    /// tries again until the deadline.
+    pub fn remove(mut self, deadline: Instant) -> Result<(), CgroupError> {
+        self.remove_directories(deadline)
+    }
+
+    pub(super) fn remove_directories(&mut self, deadline: Instant) -> Result<(), CgroupError> {
+        for directory in &self.directories {
+            for group in directory.groups()?.iter().rev() {
+                remove_group(group, deadline)?;
+            }
+            leave_room(&directory.path);
+        }
+        self.removed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.removed {
+            // What is left after this is found by the next sweep.
+            let _ = self.kill_all(Instant::now() + DROP_PATIENCE);
+            let _ = self.remove_directories(Instant::now() + DROP_PATIENCE);
+        }
+    }
+}
+
+/// Removes one directory. Only `rmdir`: it takes nothing that has groups or processes in it, and
+/// the files of a group are not ours to remove.
+fn remove_group(path: &Path, deadline: Instant) -> Result<(), CgroupError> {
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if files::is_gone(&error) => return Ok(()),
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(10));
+            }
+            Err(source) => return Err(CgroupError::Remove { path: path.to_owned(), source }),
+        }
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::BUSY | Errno::NOTEMPTY))
+}

@@ -1,0 +1,140 @@
+//! Where the hierarchies are mounted and where this process is in them. Pure.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Controller, Version};
+
+/// A mounted hierarchy that has something to offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub(super) version: Version,
+    /// On v1, the controllers of the hierarchy. On v2 the files of each group say it.
+    pub(super) controllers: Vec<Controller>,
+    pub(super) point: PathBuf,
+    pub(super) access: Access,
+    /// The groups below which ours could be made, best first.
+    ///
+    /// On v1 only the group of this process, so that limits set on Stockade hold for its sandboxes
+    /// too. A v2 group with processes cannot share out controllers, so there its ancestors follow,
+    /// nearest first.
+    pub(super) parents: Vec<PathBuf>,
+}
+
+/// How a hierarchy is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Access {
+    ReadOnly,
+    Writable,
+}
+
+/// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`. See proc_pid_mountinfo(5) and cgroups(7).
+pub(super) fn survey(mountinfo: &str, membership: &str) -> Vec<Mount> {
+    let mut mounts: Vec<Mount> = Vec::new();
+    for (mount, root) in mountinfo.lines().filter_map(mount) {
+        let mount = Mount { parents: parents(&mount, &root, membership), ..mount };
+        let same = |other: &&mut Mount| {
+            (other.version, &other.controllers) == (mount.version, &mount.controllers)
+        };
+        match mounts.iter_mut().find(same) {
+            // One hierarchy can be mounted in several places.
+            Some(other) if other.access < mount.access => *other = mount,
+            Some(_) => {}
+            None => mounts.push(mount),
+        }
+    }
+    mounts
+}
+
+/// One line of mountinfo, with the path that is the root of the mount.
+fn mount(line: &str) -> Option<(Mount, PathBuf)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (root, point, options) = (before.next()?, before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let (kind, super_options) = (after.next()?, after.nth(1)?);
+    let (version, controllers) = match kind {
+        "cgroup" => (Version::V1, v1_controllers(super_options)),
+        "cgroup2" => (Version::V2, Vec::new()),
+        _ => return None,
+    };
+    if version == Version::V1 && controllers.is_empty() {
+        return None;
+    }
+    let read_only = |options: &str| options.split(',').any(|option| option == "ro");
+    let access = match read_only(options) || read_only(super_options) {
+        true => Access::ReadOnly,
+        false => Access::Writable,
+    };
+    let point = unescape(point);
+    Some((Mount { version, controllers, point, access, parents: Vec::new() }, unescape(root)))
+}
+
+fn v1_controllers(super_options: &str) -> Vec<Controller> {
+    let names: Vec<&str> = super_options.split(',').collect();
+    Controller::ALL.into_iter().filter(|it| names.contains(&it.v1_name())).collect()
+}
+
+fn parents(mount: &Mount, root: &Path, membership: &str) -> Vec<PathBuf> {
+    // A group outside of what is mounted, or outside of the cgroup namespace (`/..`), cannot be
+    // named here; the top of the mount is then the nearest that can.
+    let inside = |path: &&Path| {
+        path.components().all(|part| matches!(part, Component::Normal(_)))
+            && path.components().next().is_some()
+    };
+    let own = own_group(mount, membership);
+    let relative = own.as_deref().and_then(|own| own.strip_prefix(root).ok()).filter(inside);
+    let own = match relative {
+        Some(relative) => mount.point.join(relative),
+        None => mount.point.clone(),
+    };
+    match mount.version {
+        Version::V1 => vec![own],
+        Version::V2 => {
+            let within = |path: &&Path| path.starts_with(&mount.point);
+            own.ancestors().take_while(within).map(Path::to_owned).collect()
+        }
+    }
+}
+
+/// The path of this process's group in a hierarchy, from lines `id:controllers:path`.
+fn own_group(mount: &Mount, membership: &str) -> Option<PathBuf> {
+    membership.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (id, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let here = match mount.version {
+            Version::V1 => {
+                let listed = |it: &Controller| names.split(',').any(|name| name == it.v1_name());
+                mount.controllers.iter().any(listed)
+            }
+            Version::V2 => id == "0" && names.is_empty(),
+        };
+        here.then(|| PathBuf::from(path))
+    })
+}
+
+/// Undoes the octal escapes for space, tab, newline and backslash.
+fn unescape(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| first == b'\\');
+        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+#[path = "survey_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! Groups that a dead Stockade left behind.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::files;
+use super::group::{Directory, Seating};
+use super::name::{GroupName, PREFIX};
+use super::owner::{Life, Realm};
+use super::{CgroupError, Group, Layout};
+
+/// How many directories of a hierarchy are looked at. A host with more is not searched to its end,
+/// and the report says so.
+const MAX_DIRECTORIES: usize = 20_000;
+
+/// How long killing and removing one group may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a sweep found and did.
+#[derive(Debug, Default)]
+pub struct SweepReport {
+    /// The groups of dead owners that are gone now.
+    pub removed: Vec<GroupName>,
+    /// The groups of dead owners that could not be removed, and why.
+    pub failed: Vec<(GroupName, CgroupError)>,
+    /// How many groups have a living owner.
+    pub alive: usize,
+    /// How many groups belong to another pid namespace, which only its own Stockade can judge.
+    pub elsewhere: usize,
+    /// Whether some hierarchy has more groups than were looked at.
+    pub cut_short: bool,
+}
+
+/// Kills and removes the groups whose owner is dead.
+///
+/// The groups of living owners and everything that is not named by Stockade are left alone. Several
+/// sweeps at once only share the work.
+pub fn sweep(layout: &Layout) -> Result<SweepReport, CgroupError> {
+    let here = Realm::current()
+        .map_err(|source| CgroupError::Read { path: "/proc/self/ns".into(), source })?;
+    let mut report = SweepReport::default();
+    for (name, directories) in find(layout, &mut report) {
+        match name.owner.life(here) {
+            Life::Alive => report.alive += 1,
+            Life::Elsewhere => report.elsewhere += 1,
+            Life::Dead => match end(directories) {
+                Ok(()) => report.removed.push(name),
+                Err(error) => report.failed.push((name, error)),
+            },
+        }
+    }
+    Ok(report)
+}
+
+/// Our groups in all hierarchies, whoever owns them.
+fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Directory>> {
+    let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
+    for hierarchy in layout.hierarchies() {
+        // A dead owner may have been in another group than this process, such as the scope of an
+        // earlier login, so the whole hierarchy is searched.
+        let (rooms, complete) = rooms(&hierarchy.mount);
+        report.cut_short |= !complete;
+        for path in rooms.iter().flat_map(|room| files::directories(room).unwrap_or_default()) {
+            if let Some(name) = GroupName::of(&path) {
+                found.entry(name).or_default().push(Directory {
+                    version: hierarchy.version,
+                    path,
+                    controllers: hierarchy.controllers.clone(),
+                    seating: Seating::Group,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The directories called as ours are, anywhere below a mount, and whether all were looked at.
+fn rooms(mount: &Path) -> (Vec<PathBuf>, bool) {
+    let mut rooms = Vec::new();
+    let mut ahead = VecDeque::from([mount.to_owned()]);
+    let mut budget = MAX_DIRECTORIES;
+    while let Some(directory) = ahead.pop_front() {
+        if budget == 0 {
+            return (rooms, false);
+        }
+        budget -= 1;
+        // Unreadable or gone meanwhile: then nothing in it can be removed either.
+        for child in files::directories(&directory).unwrap_or_default() {
+            match child.file_name().is_some_and(|name| name == PREFIX) {
+                true => rooms.push(child),
+                false => ahead.push_back(child),
+            }
+        }
+    }
+    (rooms, true)
+}
+
+fn end(directories: Vec<Directory>) -> Result<(), CgroupError> {
+    let mut group = Group { directories, removed: false };
+    let ended = group
+        .kill_all(Instant::now() + PATIENCE)
+        .and_then(|()| group.remove_directories(Instant::now() + PATIENCE));
+    // Dropping must not try the same again.
+    group.removed = true;
+    ended
+}
