@@ -254,21 +254,15 @@ fn requests_of(entry: &NetworkEntry) -> String {
 
 /// Whether an allowlist has an address itself as an entry that also opens it to a name. A name
 /// that only the default lets through, or an entry that looks at requests, is not enough: whoever
-/// owns a name decides what it resolves to.
+/// owns a name decides what it resolves to. What the literal's entry says of the protocol holds
+/// for the connection as well as what the name's entry says.
 fn spells_out(gate: &NetworkGate, host: &Host, address: IpAddr, port: u16) -> bool {
-    if *host == Host::Address(address) {
-        return true;
-    }
     let literal = HostPattern::Exact(Host::Address(address));
     let named = gate.entries.iter().any(|entry| entry.host.matches(host));
-    let open = |entry: &&NetworkEntry| {
+    let open = gate.entries.iter().any(|entry| {
         entry.host == literal && entry.ports.contains(&port) && !entry.inspects_requests()
-    };
-    let same_speech = |entry: &NetworkEntry| {
-        let by_name = gate.entries.iter().filter(|other| other.host.matches(host));
-        by_name.into_iter().all(|other| other.protocol == entry.protocol)
-    };
-    named && gate.entries.iter().filter(open).any(same_speech)
+    });
+    *host == Host::Address(address) || (named && open)
 }
 
 fn verdict_of(target: String, answer: Answer) -> Verdict {

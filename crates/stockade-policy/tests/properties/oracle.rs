@@ -182,17 +182,12 @@ fn host_allowed(policy: &Value, host: &str, port: u16, request: Option<(&str, &s
 fn address_allowed(policy: &Value, host: &str, port: u16, text: &str) -> bool {
     let reached: IpAddr = text.parse().unwrap();
     let entries = entries(policy);
-    let spoken: Vec<&Value> = entries
-        .iter()
-        .filter(|(pattern, ..)| covers(pattern, host))
-        .map(|(.., entry)| &entry["protocol"])
-        .collect();
+    let named = entries.iter().any(|(pattern, ..)| covers(pattern, host));
     let spelled_out = address(host) == Some(reached)
         || entries.iter().any(|(pattern, ports, entry)| {
             let open = entry.get("methods").is_none() && entry.get("paths").is_none();
             let literal = address(pattern) == Some(reached) && ports.contains(&u64::from(port));
-            let alike = !spoken.is_empty() && spoken.iter().all(|word| **word == entry["protocol"]);
-            literal && open && alike
+            named && literal && open
         });
     host_allowed(policy, host, port, None)
         && !blocked(policy, text)
