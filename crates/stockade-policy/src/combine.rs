@@ -2,6 +2,8 @@
 //! them denies.
 
 use crate::paths::GuestPath;
+use std::path::Path;
+
 use crate::pattern::HostPattern;
 use crate::policy::{MAX_GATES, MAX_NAME_CHARS, Mount, Policy, Secret, Workspace};
 use crate::rules::{MAX_REGEX_TOTAL, MAX_REGEXES};
@@ -17,6 +19,9 @@ pub enum CombineError {
     /// More gates than one policy text can hold.
     #[error("more than {MAX_GATES} different policies were combined")]
     TooManyGates,
+    /// More of something than one policy text can hold.
+    #[error("the combined policies are larger than one policy may be")]
+    TooLarge,
     /// More regular expressions than one policy text can hold.
     #[error("the combined policies have too many or too large regular expressions")]
     TooManyRegexes,
@@ -30,10 +35,15 @@ impl Policy {
         let rules = combined.gates.iter().flat_map(|gate| &gate.code.rules);
         let sizes = rules.map(|rule| rule.condition.regex_bytes()).filter(|bytes| *bytes > 0);
         let (regexes, bytes) = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
+        let is_readable = |policy: &Policy| {
+            Policy::parse_str("combined", &policy.to_yaml(), Path::new("/")).is_ok()
+        };
         if combined.gates.len() > MAX_GATES {
             Err(CombineError::TooManyGates)
         } else if regexes > MAX_REGEXES || bytes > MAX_REGEX_TOTAL {
             Err(CombineError::TooManyRegexes)
+        } else if !rest.is_empty() && !is_readable(&combined) {
+            Err(CombineError::TooLarge)
         } else {
             Ok(combined)
         }

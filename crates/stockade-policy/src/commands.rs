@@ -50,16 +50,13 @@ pub(crate) fn check_command_name(name: &str) -> Result<(), CommandNameError> {
 /// Whether an allowlist entry names the program that is about to start.
 ///
 /// A bare entry stands for the executable of that name in the search path, so it also matches
-/// that executable's full path, but never a file of the same name elsewhere.
+/// that executable's full path, but never a file of the same name elsewhere. A full path matches
+/// itself only: what a bare name would find first is not known here.
 pub(crate) fn entry_matches(entry: &str, program: &str) -> bool {
-    if entry == program {
-        return true;
-    }
-    let (directory, name) = match program.rsplit_once('/') {
-        Some((directory, name)) => (directory, name),
-        None => return SEARCH_PATH.iter().any(|place| entry == format!("{place}/{program}")),
-    };
-    entry == name && SEARCH_PATH.contains(&directory)
+    let listed = program
+        .rsplit_once('/')
+        .is_some_and(|(directory, name)| entry == name && SEARCH_PATH.contains(&directory));
+    entry == program || listed
 }
 
 #[cfg(test)]
@@ -70,7 +67,8 @@ mod tests {
     fn a_bare_entry_means_the_executable_on_the_search_path() {
         assert!(entry_matches("ls", "ls"));
         assert!(entry_matches("ls", "/usr/bin/ls"));
-        assert!(entry_matches("/usr/bin/ls", "ls"));
+        assert!(entry_matches("/usr/bin/ls", "/usr/bin/ls"));
+        assert!(!entry_matches("/usr/bin/ls", "ls"));
         assert!(!entry_matches("ls", "/tmp/ls"));
         assert!(!entry_matches("ls", "./ls"));
         assert!(!entry_matches("ls", "/proc/self/root/usr/bin/ls"));

@@ -1,6 +1,5 @@
 //! What is known about an act when rules judge it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -34,7 +33,7 @@ pub struct ReservedField {
 impl Context {
     /// Adds a field of the caller's.
     pub fn insert(&mut self, field: &str, value: Value) -> Result<(), ReservedField> {
-        if OWN_FIELDS.contains(&field) {
+        if is_reserved(field) {
             return Err(ReservedField { field: field.to_owned() });
         }
         self.extra.insert(field.to_owned(), value);
@@ -77,13 +76,25 @@ impl Act<'_> {
 
 /// The fields a rule can look at.
 pub(crate) struct Facts<'a> {
-    act: Act<'a>,
+    /// Fields of Stockade's own that apply, copied once for all rules.
+    own: Vec<(&'static str, Value)>,
     context: &'a Context,
 }
 
 impl<'a> Facts<'a> {
-    pub(crate) fn new(act: Act<'a>, context: &'a Context) -> Facts<'a> {
-        Facts { act, context }
+    pub(crate) fn new(act: Act<'_>, context: &'a Context) -> Facts<'a> {
+        let text = |text: &str| Value::String(text.to_owned());
+        let mut own = vec![("action", text(act.as_str()))];
+        match act {
+            Act::Code { code, language } => {
+                own.extend([("code", text(code)), ("language", text(language))]);
+            }
+            Act::Command { argv } => own.push(("command", Value::String(argv.join(" ")))),
+            Act::Tool { name } => own.push(("tool_name", text(name))),
+        }
+        own.extend(context.agent_id.as_deref().map(|id| ("agent_id", text(id))));
+        own.extend(context.session_id.as_deref().map(|id| ("session_id", text(id))));
+        Facts { own, context }
     }
 
     /// The host's clock, when it is known.
@@ -91,22 +102,19 @@ impl<'a> Facts<'a> {
         self.context.now.as_ref()
     }
 
-    /// A field's value. Own fields come first, so that nothing a caller says can hide them.
-    pub(crate) fn get(&self, field: &str) -> Option<Cow<'_, Value>> {
-        let text = |text: &str| Some(Cow::Owned(Value::String(text.to_owned())));
-        let optional = |value: &Option<String>| value.as_deref().and_then(text);
-        match (field, self.act) {
-            ("action", act) => text(act.as_str()),
-            ("agent_id", _) => optional(&self.context.agent_id),
-            ("session_id", _) => optional(&self.context.session_id),
-            ("code", Act::Code { code, .. }) => text(code),
-            ("language", Act::Code { language, .. }) => text(language),
-            ("command", Act::Command { argv }) => text(&argv.join(" ")),
-            ("tool_name", Act::Tool { name }) => text(name),
-            (field, _) if OWN_FIELDS.contains(&field) => None,
-            (field, _) => self.context.extra.get(field).map(Cow::Borrowed),
+    /// A field's value. What the caller said is asked only for names that are not ours.
+    pub(crate) fn get(&self, field: &str) -> Option<&Value> {
+        if OWN_FIELDS.contains(&field) {
+            return self.own.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
         }
+        self.context.extra.get(field)
     }
+}
+
+/// Whether a name is one of ours, or one that a person would take for it.
+fn is_reserved(field: &str) -> bool {
+    let plain = |name: &str| name.trim().to_lowercase().replace(['_', '-', ' '], "");
+    OWN_FIELDS.iter().any(|own| plain(own) == plain(field))
 }
 
 #[cfg(test)]
@@ -118,9 +126,12 @@ mod tests {
         let mut context = Context::default();
         let refused = context.insert("code", Value::String("harmless".to_owned()));
         assert_eq!(refused, Err(ReservedField { field: "code".to_owned() }));
+        for lookalike in ["Code", " code", "tool-name", "AGENT_ID"] {
+            assert!(context.insert(lookalike, Value::Null).is_err(), "{lookalike}");
+        }
         let act = Act::Code { code: "evil", language: "python" };
         let facts = Facts::new(act, &context);
-        assert_eq!(facts.get("code").unwrap().as_ref(), "evil");
+        assert_eq!(facts.get("code").unwrap(), "evil");
     }
 
     #[test]
@@ -129,6 +140,6 @@ mod tests {
         let facts = Facts::new(Act::Tool { name: "search" }, &context);
         assert_eq!(facts.get("code"), None);
         assert_eq!(facts.get("agent_id"), None);
-        assert_eq!(facts.get("tool_name").unwrap().as_ref(), "search");
+        assert_eq!(facts.get("tool_name").unwrap(), "search");
     }
 }

@@ -189,7 +189,8 @@ impl Policy {
                 list.add(Control::NetworkPublic, clause, asks, &gate.default.basis);
             }
             for entry in &gate.entries {
-                let asks = format!("{} on {}", entry.host, list_of(&entry.ports));
+                let speech = entry.protocol.as_str();
+                let asks = format!("{} on {}, {speech}", entry.host, list_of(&entry.ports));
                 list.add(Control::NetworkHosts, "network_allowlist", asks, &entry.basis);
                 if entry.inspects_requests() {
                     let asks = format!("requests to {}, one by one", entry.host);

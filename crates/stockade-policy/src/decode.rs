@@ -15,7 +15,8 @@ mod rules;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Place, PolicyErrors, Report};
-use crate::policy::{Isolation, MAX_NAME_CHARS, Policy};
+use crate::paths::Access;
+use crate::policy::{Isolation, MAX_NAME_CHARS, Policy, SecretSource};
 use crate::source::{MAX_TEXT_BYTES, PolicyText, Sourced};
 use crate::tree::{self, Node};
 
@@ -42,8 +43,13 @@ impl Policy {
         };
         let mut report = Report::new(&text.name, readable);
         let policy = tree::read(readable, &mut report).and_then(|root| {
-            let mut decoder =
-                Decoder { report: &mut report, base: &text.base, regexes: 0, regex_bytes: 0 };
+            let mut decoder = Decoder {
+                report: &mut report,
+                base: &text.base,
+                regexes: 0,
+                regex_bytes: 0,
+                regex_text: 0,
+            };
             decoder.policy(&root)
         });
         report.finish(policy)
@@ -71,6 +77,21 @@ fn readable(text: &PolicyText) -> Result<&str, (Place, String, &'static str)> {
         }
     };
     let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
+    // Some readers end a line, and with it a comment, where others do not; and marks of direction
+    // show a person another text than is read.
+    let strange = valid.char_indices().find(|(_, character)| is_misread(*character));
+    if let Some((at, character)) = strange {
+        let line = 1 + valid[..at].matches('\n').count();
+        let column = 1 + valid[..at].chars().rev().take_while(|before| *before != '\n').count();
+        let place = Place { line, column, width: 1 };
+        let message =
+            format!("the character U+{:04X} is read differently by others", u32::from(character));
+        return Err((
+            place,
+            message,
+            "remove it, or write it as an escape in quotes, such as \"\\u2028\"",
+        ));
+    }
     // A lone carriage return ends a line for YAML and for nobody's editor.
     let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
     if let Some((at, _)) = bare {
@@ -86,6 +107,13 @@ fn place_after(text: &str) -> Place {
     let last = text.rsplit('\n').next().unwrap_or("");
     let line = 1 + text.matches('\n').count();
     Place { line, column: 1 + last.chars().count(), width: 1 }
+}
+
+/// Line ends of YAML 1.1 only, and marks of direction.
+fn is_misread(character: char) -> bool {
+    matches!(character,
+        '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Decoder<'_, '_> {
@@ -115,7 +143,33 @@ impl Decoder<'_, '_> {
             name,
         };
         self.foreign(&table);
+        self.apart(&table, &policy);
         Some(policy)
+    }
+
+    /// What Stockade reads itself must lie apart from what is visible or writable inside.
+    fn apart(&mut self, table: &Table<'_>, policy: &Policy) {
+        for secret in &policy.secrets {
+            let twice = policy.environment.iter().any(|variable| variable.name == secret.name);
+            if twice {
+                let message = format!("`{}` is both a secret and in `environment`", secret.name);
+                self.mistake(table.key_place("secrets"), message, "keep one of the two");
+            }
+            if let SecretSource::File(file) = &secret.from
+                && policy.shows_host_file(file, Access::Read)
+            {
+                let message = format!("the file of the secret `{}` is visible inside", secret.name);
+                let remedy = "keep it outside every mount and the workspace";
+                self.mistake(table.key_place("secrets"), message, remedy);
+            }
+        }
+        for profile in &policy.seccomp {
+            if policy.shows_host_file(&profile.value, Access::Write) {
+                let message = "the seccomp profile can be changed from inside";
+                let remedy = "keep it outside every writable mount and workspace";
+                self.mistake(table.key_place("seccomp"), message, remedy);
+            }
+        }
     }
 
     fn version(&mut self, table: &Table<'_>) {

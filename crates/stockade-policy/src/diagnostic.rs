@@ -88,12 +88,16 @@ impl Place {
 pub(crate) struct Report<'t> {
     file: Arc<str>,
     lines: Vec<&'t str>,
+    /// The same without white space around them, found once: many values may share a long line.
+    trimmed: Vec<&'t str>,
     found: Vec<Diagnostic>,
 }
 
 impl<'t> Report<'t> {
     pub(crate) fn new(file: &str, text: &'t str) -> Report<'t> {
-        Report { file: file.into(), lines: text.lines().collect(), found: Vec::new() }
+        let lines: Vec<&str> = text.lines().collect();
+        let trimmed = lines.iter().map(|line| line.trim()).collect();
+        Report { file: file.into(), lines, trimmed, found: Vec::new() }
     }
 
     /// Notes a mistake; beyond the most that are kept it is counted out silently, because the
@@ -129,7 +133,8 @@ impl<'t> Report<'t> {
     }
 
     pub(crate) fn origin(&self, place: Place) -> Origin {
-        let line = self.line(place.line).trim();
+        let index = place.line.saturating_sub(1);
+        let line = self.trimmed.get(index).copied().unwrap_or("");
         let mut short: String = line.chars().take(MAX_SHOWN).collect();
         if short.len() < line.len() {
             short.push('…');

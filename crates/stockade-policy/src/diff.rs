@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::control::Control;
 use crate::limits::LIMITS;
 use crate::policy::Policy;
+use crate::rules::Action;
 use crate::source::Printable;
 
 /// One thing that the second policy allows and the first does not.
@@ -97,7 +98,7 @@ impl Policy {
             add(found, Control::SeccompProfile, allows);
         }
         for gate in &base.gates {
-            let harmless = gate.code.rules.is_empty() && gate.code.default.value.runs();
+            let harmless = gate.code.rules.is_empty() && gate.code.default.value == Action::Allow;
             let implied = self.gates.iter().any(|own| {
                 // Listed tools pass a gate without rules, whatever its default action is.
                 let ruled_tools = !self.tools.value.is_empty() && !gate.code.rules.is_empty();
@@ -105,7 +106,10 @@ impl Policy {
                 own.code == gate.code || (denies_all && !ruled_tools)
             });
             if !harmless && !implied {
-                let allows = format!("code that the rules of `{}` may deny", Printable(&gate.name));
+                let allows = format!(
+                    "code that the rules of `{}` may deny or record",
+                    Printable(&gate.name)
+                );
                 add(found, Control::CodeRules, allows);
             }
         }
@@ -140,7 +144,7 @@ mod tests {
     fn denying_all_code_does_not_stand_for_a_rule_about_tools() {
         let ruled = "tool_allowlist: [t]\nrules: [{name: r, action: deny, condition: {field: tool_name, operator: eq, value: t}}]";
         let silent = "tool_allowlist: [t]\ndefaults: {action: deny}";
-        assert_eq!(widened(ruled, silent), ["code that the rules of `unnamed` may deny"]);
+        assert_eq!(widened(ruled, silent), ["code that the rules of `unnamed` may deny or record"]);
         assert_eq!(widened(ruled, "defaults: {action: deny}"), Vec::<String>::new());
         assert_eq!(
             widened(silent, "defaults: {action: block}\ntool_allowlist: [t]"),

@@ -28,7 +28,7 @@ const RUNTIME: [&str; 11] = [
 
 /// Host trees that are never mounted: devices, kernel state, and the sockets and stores of
 /// daemons that would hand over the host.
-const CLOSED_TREES: [&str; 15] = [
+const CLOSED_TREES: [&str; 18] = [
     "/proc",
     "/sys",
     "/dev",
@@ -40,8 +40,11 @@ const CLOSED_TREES: [&str; 15] = [
     "/var/lib/kubelet",
     "/var/lib/containers",
     "/etc/shadow",
+    "/etc/shadow-",
     "/etc/gshadow",
+    "/etc/gshadow-",
     "/etc/sudoers",
+    "/etc/sudoers.d",
     "/etc/ssh",
     "/etc/ssl/private",
 ];
@@ -66,8 +69,18 @@ const CREDENTIALS: [&str; 12] = [
 const CLOSED_ROOTS: [&str; 6] = ["/", "/root", "/home", "/etc", "/var", "/var/lib"];
 
 /// Host trees a sandbox never writes: the host's own programs and settings.
-const SYSTEM_TREES: [&str; 9] =
-    ["/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/lib"];
+const SYSTEM_TREES: [&str; 10] = [
+    "/etc",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/var/lib",
+    "/var/spool",
+];
 
 /// Why a path was refused, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -216,14 +229,22 @@ pub(crate) fn host_file(text: &str, base: &Path) -> Result<PathBuf, FilePathErro
         let message = format!("`{text}` lies in a directory whose name is not UTF-8");
         return Err(FilePathError::new(message, "rename the directory, or write the whole path"));
     };
+    // What is shown of a policy has whole paths, and must read back.
+    if joined.contains(['$', '*', '?']) {
+        let message = format!("`{text}` lies in a directory with `$`, `*` or `?` in its name");
+        return Err(FilePathError::new(message, "move the policy, or write the whole path"));
+    }
     Ok(PathBuf::from(GuestPath::parse(joined)?.0))
 }
 
 /// Refuses host paths that no policy may open.
 fn refuse_closed(path: &str, access: Access) -> Result<(), FilePathError> {
     let below = "name the directory that is needed, below it";
-    let is_home = path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'));
-    if is_home || CLOSED_ROOTS.contains(&path) {
+    let is_home = ["/home/", "/var/home/"]
+        .iter()
+        .any(|homes| path.strip_prefix(homes).is_some_and(|name| !name.contains('/')));
+    let is_above = CLOSED_TREES.iter().any(|tree| is_at_or_below(tree, path));
+    if is_home || CLOSED_ROOTS.contains(&path) || (is_above && !CLOSED_TREES.contains(&path)) {
         return Err(FilePathError::new(
             format!("the host's `{path}` is too wide to be mounted"),
             below,

@@ -204,8 +204,37 @@ fn gathers_strangers(name: &HostName) -> bool {
     let is_suffix = |text: &str| {
         psl::List.suffix(text.as_bytes()).is_none_or(|suffix| suffix.as_bytes() == text.as_bytes())
     };
-    is_suffix(name.as_str()) || is_suffix(&format!("any-label-at-all.{name}"))
+    is_suffix(name.as_str())
+        || is_suffix(&format!("any-label-at-all.{name}"))
+        || SHARED.contains(&name.as_str())
 }
+
+/// Domains below which strangers get names, though the list of suffixes names only deeper ones,
+/// or none: clouds, and services that turn any address into a name.
+const SHARED: [&str; 22] = [
+    "amazonaws.com",
+    "amazonaws.com.cn",
+    "aws",
+    "azure.com",
+    "azure.net",
+    "azure-api.net",
+    "cloudapp.azure.com",
+    "windows.net",
+    "core.windows.net",
+    "googleapis.com",
+    "googleusercontent.com",
+    "digitaloceanspaces.com",
+    "linodeobjects.com",
+    "backblazeb2.com",
+    "cloudflarestorage.com",
+    "fastly.net",
+    "akamaihd.net",
+    "oraclecloud.com",
+    "aliyuncs.com",
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+];
 
 /// Whether the text is meant as `address/prefix`, well written or not.
 fn looks_like_range(text: &str) -> bool {

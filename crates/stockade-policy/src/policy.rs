@@ -1,6 +1,6 @@
 //! A checked policy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -79,6 +79,24 @@ pub struct Policy {
     pub environment: Vec<Variable>,
     /// Seccomp profiles that tighten the built-in one; absolute host paths.
     pub seccomp: Vec<Sourced<PathBuf>>,
+}
+
+impl Policy {
+    /// Whether a host file can be read or changed from inside, by its path.
+    pub(crate) fn shows_host_file(&self, file: &Path, access: Access) -> bool {
+        let mounted = self.mounts.iter().any(|mount| {
+            file.starts_with(&mount.host)
+                && (access == Access::Read || mount.access == Access::Write)
+        });
+        let in_workspace = match &self.workspace.value {
+            Workspace::Host { host, mode } => {
+                let reached = access == Access::Read || *mode == WorkspaceMode::Write;
+                reached && file.starts_with(host)
+            }
+            Workspace::Scratch | Workspace::Nothing => false,
+        };
+        mounted || in_workspace
+    }
 }
 
 /// A part of the host's files that is visible inside.

@@ -58,9 +58,13 @@ impl fmt::Display for Method {
 pub struct UrlPath(String);
 
 impl UrlPath {
-    /// Reads the path of a request target; what follows `?` or `#` is left out.
+    /// Reads the path of a request target; what follows `?` is left out. A `#` is refused: no
+    /// request carries one, and servers that meet it disagree.
     pub fn parse(target: &str) -> Result<UrlPath, PathError> {
-        let end = target.find(['?', '#']).unwrap_or(target.len());
+        let end = target.find('?').unwrap_or(target.len());
+        if target.contains('#') {
+            return Err(PathError::ForbiddenCharacter { character: '#' });
+        }
         let path = &target[..end];
         if path.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong { maximum: MAX_PATH_BYTES });

@@ -3,6 +3,7 @@
 //! Highest priority first, file order among equals, the first match decides. A rule over code
 //! text is advice to honest agents; what must hold is held by the wall.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use regex::{Regex, RegexBuilder};
@@ -17,11 +18,19 @@ use crate::source::{Basis, Sourced};
 pub(crate) const MAX_REGEXES: usize = 200;
 
 /// The longest regular expression, in bytes.
-pub(crate) const MAX_REGEX_BYTES: usize = 4096;
+pub(crate) const MAX_REGEX_BYTES: usize = 2048;
 
 /// What a compiled regular expression may take, in bytes. Matching is linear in the text, with a
 /// factor that grows with this.
-const REGEX_BOUNDS: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+const REGEX_BOUNDS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// Most bytes of text times bytes of expression that one match may take: a second at the very
+/// worst, and 16 MiB of text for a small expression.
+const MAX_REGEX_WORK: usize = 1 << 36;
+
+/// Most bytes of all regular expressions of one policy as they are written: classes take time
+/// that the compiled size does not show.
+pub(crate) const MAX_REGEX_TEXT: usize = 32 << 10;
 
 /// What all regular expressions of one policy may take together.
 pub(crate) const MAX_REGEX_TOTAL: usize = 16 << 20;
@@ -220,13 +229,26 @@ impl ConditionError {
     }
 }
 
-/// Two values cannot be compared; judging ends in a denial.
+/// A condition cannot be judged, which ends in a denial.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the field `{field}` cannot be compared with `{operator}`: it is {found}")]
-pub struct CompareError {
-    field: String,
-    operator: &'static str,
-    found: &'static str,
+#[non_exhaustive]
+pub enum CompareError {
+    /// Two values that have no order, or no part of one another.
+    #[error("the field `{field}` cannot be compared with `{operator}`: it is {found}")]
+    Types {
+        /// The field.
+        field: String,
+        /// The operator.
+        operator: &'static str,
+        /// What the field is.
+        found: &'static str,
+    },
+    /// Matching would take too long.
+    #[error("the field `{field}` is too long for so large a regular expression")]
+    TooLong {
+        /// The field.
+        field: String,
+    },
 }
 
 impl Condition {
@@ -274,7 +296,6 @@ impl Condition {
         let Some(field) = facts.get(&self.field).filter(|value| !value.is_null()) else {
             return Ok(false);
         };
-        let field = field.as_ref();
         match self.operator {
             Operator::Eq => Ok(same(field, &self.value)),
             Operator::Ne => Ok(!same(field, &self.value)),
@@ -286,8 +307,12 @@ impl Condition {
             Operator::NotIn => Ok(!self.lists(field)),
             Operator::Contains => self.contained_in(field),
             Operator::Matches => {
-                let (regex, _) = self.regex.as_ref().ok_or_else(|| self.cannot(field))?;
-                Ok(regex.is_match(&as_text(field).ok_or_else(|| self.cannot(field))?))
+                let (regex, bytes) = self.regex.as_ref().ok_or_else(|| self.cannot(field))?;
+                let text = as_text(field).ok_or_else(|| self.cannot(field))?;
+                if text.len().saturating_mul(*bytes) > MAX_REGEX_WORK {
+                    return Err(CompareError::TooLong { field: self.field.clone() });
+                }
+                Ok(regex.is_match(&text))
             }
         }
     }
@@ -322,7 +347,7 @@ impl Condition {
             Value::Array(_) => "a list",
             Value::Object(_) => "a mapping",
         };
-        CompareError { field: self.field.clone(), operator: self.operator.as_str(), found }
+        CompareError::Types { field: self.field.clone(), operator: self.operator.as_str(), found }
     }
 }
 
@@ -360,17 +385,18 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 fn compare_numbers(a: &serde_json::Number, b: &serde_json::Number) -> Option<Ordering> {
-    match (a.as_i64(), b.as_i64()) {
+    let whole = |number: &serde_json::Number| number.as_i128();
+    match (whole(a), whole(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
 }
 
-fn as_text(field: &Value) -> Option<String> {
+fn as_text(field: &Value) -> Option<Cow<'_, str>> {
     match field {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(value) => Some(value.to_string()),
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        Value::Bool(value) => Some(Cow::Owned(value.to_string())),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }

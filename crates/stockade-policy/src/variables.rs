@@ -1,7 +1,15 @@
 //! Which environment variables may be set inside.
 
 /// Variables that change what the loader or an interpreter runs before the program does.
-pub const LOADER_VARIABLES: [&str; 24] = [
+pub const LOADER_VARIABLES: [&str; 32] = [
+    "BASHOPTS",
+    "DOTNET_STARTUP_HOOKS",
+    "GIT_SSH_COMMAND",
+    "JDK_JAVA_OPTIONS",
+    "LUA_INIT",
+    "PERL5DB",
+    "PYTHONBREAKPOINT",
+    "PYTHONUSERBASE",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "LD_AUDIT",
@@ -29,7 +37,8 @@ pub const LOADER_VARIABLES: [&str; 24] = [
 ];
 
 /// Parts of names that secrets usually have.
-const CREDENTIAL_PARTS: [&str; 12] = [
+const CREDENTIAL_PARTS: [&str; 13] = [
+    "DATABASE_URL",
     "TOKEN",
     "SECRET",
     "PASSWORD",
@@ -123,7 +132,12 @@ pub fn check_variable(name: &str) -> Result<(), VariableError> {
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
     let part = CREDENTIAL_PARTS.iter().any(|part| upper.contains(part));
-    if part || upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT") {
+    if part
+        || upper == "KEY"
+        || upper.ends_with("_KEY")
+        || upper.ends_with("_PAT")
+        || upper.ends_with("_PWD")
+    {
         return Err(VariableError::Credential { name });
     }
     Ok(())

@@ -96,7 +96,7 @@ const CASES: &[Case] = &[
         [b"tool_allowlist:\n".to_vec(), numbered(2_000, |n| format!("- t{n}\n"))].concat()
     }),
     ("many_mounts", Ending::Accepted, || {
-        let mounts = numbered(500, |n| format!("  - /data/m{n}\n"));
+        let mounts = numbered(200, |n| format!("  - /data/m{n}\n"));
         [b"filesystem:\n  read:\n".to_vec(), mounts].concat()
     }),
     ("too_many_mounts", Ending::Refused, || {
@@ -108,7 +108,7 @@ const CASES: &[Case] = &[
     }),
     ("most_mounts_of_each_kind", Ending::Accepted, || {
         let list = |key: &str| {
-            let mounts = numbered(500, |n| format!("  - /data/{key}{n}\n"));
+            let mounts = numbered(200, |n| format!("  - /data/{key}{n}\n"));
             [format!(" {key}:\n").into_bytes(), mounts].concat()
         };
         [b"filesystem:\n".to_vec(), list("read"), list("write"), list("hide")].concat()

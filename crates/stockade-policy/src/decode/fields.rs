@@ -27,6 +27,8 @@ pub(super) struct Decoder<'r, 't> {
     pub(super) regexes: usize,
     /// What they take together, in bytes.
     pub(super) regex_bytes: usize,
+    /// How long they are as written, in bytes.
+    pub(super) regex_text: usize,
 }
 
 /// A mapping whose keys are all known.
@@ -274,6 +276,15 @@ impl Decoder<'_, '_> {
                 self.mistake(node.place, message, remedy);
                 None
             }
+            Kind::Scalar { text, quoted: false } if is_beyond_whole(text) => {
+                let message = format!("`{text}` is too large to be compared exactly");
+                self.mistake(
+                    node.place,
+                    message,
+                    "write a smaller number, or put quotes around it",
+                );
+                None
+            }
             Kind::Scalar { .. } => match scalar_value(node) {
                 Some(value) => Some(value),
                 None => {
@@ -333,6 +344,13 @@ fn scalar_value(node: &Node) -> Option<Value> {
 /// Words that YAML 1.1 reads as truth values and YAML 1.2 as text.
 fn is_disputed(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
+}
+
+/// Whole numbers that do not fit and would be rounded.
+fn is_beyond_whole(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    whole && text.parse::<i64>().is_err()
 }
 
 /// Numbers that YAML 1.1 reads as octal, hexadecimal, binary, grouped or base sixty, and YAML 1.2

@@ -9,7 +9,7 @@ use super::fields::{Decoder, Table};
 use super::keys;
 
 /// Most mounts of one kind, and most hidden places.
-const MAX_MOUNTS: usize = 500;
+const MAX_MOUNTS: usize = 200;
 
 /// Mounts, hidden places and the workspace.
 type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>);

@@ -13,6 +13,9 @@ use crate::variables::{check_name, check_secret_name, check_variable};
 use super::fields::{Decoder, Table};
 use super::keys;
 
+/// Most secrets, and most hosts of one.
+const MAX_SECRETS: usize = 100;
+
 /// Most seccomp profiles that are stacked.
 const MAX_PROFILES: usize = 16;
 
@@ -33,7 +36,8 @@ const FRAMING_HEADERS: [&str; 8] = [
 
 impl Decoder<'_, '_> {
     pub(super) fn secrets(&mut self, table: &Table<'_>) -> Vec<Secret> {
-        let items = table.get("secrets").and_then(|node| self.list(node, "secrets"));
+        let items =
+            table.get("secrets").and_then(|node| self.list_up_to(node, "secrets", MAX_SECRETS));
         let mut secrets: Vec<Secret> = Vec::new();
         for item in items.unwrap_or_default() {
             let Some(secret) = self.secret(item) else { continue };
@@ -60,7 +64,7 @@ impl Decoder<'_, '_> {
         let from = self.secret_source(from)?;
         let hosts_node = self.required(&table, "hosts", what)?;
         let mut hosts = Vec::new();
-        for item in self.list(hosts_node, "secrets[].hosts")? {
+        for item in self.list_up_to(hosts_node, "secrets[].hosts", MAX_SECRETS)? {
             let text = self.text(item, "a host")?;
             hosts.push(self.pattern(HostPattern::parse_allowed(&text), item)?);
         }

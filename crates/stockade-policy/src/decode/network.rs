@@ -10,6 +10,9 @@ use crate::tree::{Kind, Node};
 use super::fields::{Decoder, Table, describe};
 use super::keys;
 
+/// Most ports in one list.
+const MAX_PORTS: usize = 64;
+
 impl Decoder<'_, '_> {
     pub(super) fn allowlist(&mut self, table: &Table<'_>, ports: &[u16]) -> Vec<NetworkEntry> {
         let items =
@@ -115,7 +118,7 @@ impl Decoder<'_, '_> {
     /// Port numbers, sorted.
     pub(super) fn ports(&mut self, node: &Node, what: &str) -> Option<Vec<u16>> {
         let mut ports = Vec::new();
-        for item in self.list(node, what)? {
+        for item in self.list_up_to(node, what, MAX_PORTS)? {
             let held = self.number(item, "a port", 1)?;
             match u16::try_from(held) {
                 Ok(port) if port != 0 => ports.push(port),

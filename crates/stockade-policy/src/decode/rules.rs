@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use crate::context::OWN_FIELDS;
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
-use crate::rules::{Action, Condition, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule};
+use crate::rules::{
+    Action, Condition, MAX_REGEX_TEXT, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule,
+};
 use crate::source::Basis;
 use crate::tree::Node;
 
@@ -109,7 +111,9 @@ impl Decoder<'_, '_> {
         let value = self.value(value_node)?;
         if operator == Operator::Matches {
             self.regexes += 1;
-            if self.regexes > MAX_REGEXES || self.regex_bytes > MAX_REGEX_TOTAL {
+            self.regex_text += value.as_str().map_or(0, str::len);
+            let large = self.regex_bytes > MAX_REGEX_TOTAL || self.regex_text > MAX_REGEX_TEXT;
+            if self.regexes > MAX_REGEXES || large {
                 let message = if self.regexes > MAX_REGEXES {
                     format!("more than {MAX_REGEXES} regular expressions")
                 } else {
@@ -161,7 +165,15 @@ impl Decoder<'_, '_> {
         let kind_node = self.required(&table, "type", what)?;
         let kind = self.word(kind_node, "dynamic_condition.type", &words)?;
         let days = match table.get_said("days_of_week") {
-            Some(node) => self.days(node)?,
+            Some(node) => {
+                let days = self.days(node)?;
+                if days.is_empty() {
+                    let message = "`days_of_week` names no day, so the rule never applies";
+                    self.mistake(node.place, message, "name days from 1 to 7, or leave it out");
+                    return None;
+                }
+                days
+            }
             None => Vec::new(),
         };
         let zone = match table.get_said("timezone") {
@@ -190,7 +202,13 @@ impl Decoder<'_, '_> {
             Dynamic::Window => {
                 let start = self.time_of_day(&table, "start_time");
                 let end = self.time_of_day(&table, "end_time");
-                Some((start?, end?))
+                let (start, end) = (start?, end?);
+                if start == end {
+                    let message = "the window ends when it starts, so the rule never applies";
+                    self.mistake(node.place, message, "move `end_time`, or use `day_of_week`");
+                    return None;
+                }
+                Some((start, end))
             }
         };
         let foreign: &[&str] = match kind {

@@ -58,12 +58,19 @@ fn blocks(own: &Sourced<BlockPattern>, other: &Sourced<BlockPattern>) -> bool {
 
 fn wider(old: &NetworkGate, new: &NetworkGate) -> Vec<(Control, String)> {
     let mut found = Vec::new();
+    // A name that is listed may lead to a private address that is listed; one that only the
+    // default lets through may not.
+    let has_literal = new.entries.iter().any(|entry| {
+        let literal = matches!(entry.host, HostPattern::Exact(Host::Address(_)));
+        literal && !entry.inspects_requests()
+    });
     for entry in &new.entries {
         for region in regions(&entry.host, old) {
             let overruled = new.entries.iter().any(|other| {
                 other.host.specificity() > entry.host.specificity() && other.host.covers(&region)
             });
-            if !overruled && !covered(old, &region, entry) {
+            let newly_named = !old.entries.iter().any(|other| other.host.covers(&region));
+            if !overruled && (!covered(old, &region, entry) || (newly_named && has_literal)) {
                 found.push((Control::NetworkHosts, describe(&region, entry)));
             }
         }

@@ -6,7 +6,7 @@ use crate::address::{AddressKind, classify, is_metadata_name};
 use crate::control::Control;
 use crate::host::Host;
 use crate::pattern::HostPattern;
-use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy};
+use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol};
 use crate::request::{Method, UrlPath};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
@@ -56,7 +56,8 @@ impl Policy {
             return verdict_of(target, answer);
         }
         let kind = classify(address);
-        let spelled_out = self.gates.iter().all(|gate| spells_out(&gate.network, address, port));
+        let spelled_out =
+            self.gates.iter().all(|gate| spells_out(&gate.network, host, address, port));
         if kind == AddressKind::Public || spelled_out {
             return Verdict { target, ..verdict };
         }
@@ -214,11 +215,14 @@ fn wrong_request(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> Answe
 }
 
 fn allowed(entry: &NetworkEntry) -> Answer {
-    let restriction = if entry.inspects_requests() {
-        format!(", {} only", requests_of(entry))
-    } else {
-        String::new()
+    let mut restriction = match entry.protocol {
+        Protocol::Web => String::new(),
+        Protocol::Tls | Protocol::Http => format!(", {} only", entry.protocol.as_str()),
+        Protocol::Tcp => ", any bytes".to_owned(),
     };
+    if entry.inspects_requests() {
+        restriction.push_str(&format!(", {} only", requests_of(entry)));
+    }
     Answer {
         allowed: true,
         control: Control::NetworkHosts,
@@ -248,10 +252,17 @@ fn requests_of(entry: &NetworkEntry) -> String {
     }
 }
 
-/// Whether an allowlist has an address itself as an entry.
-fn spells_out(gate: &NetworkGate, address: IpAddr, port: u16) -> bool {
+/// Whether an allowlist has an address itself as an entry that also opens it to a name. A name
+/// that only the default lets through, or an entry that looks at requests, is not enough: whoever
+/// owns a name decides what it resolves to. What the literal's entry says of the protocol holds
+/// for the connection as well as what the name's entry says.
+fn spells_out(gate: &NetworkGate, host: &Host, address: IpAddr, port: u16) -> bool {
     let literal = HostPattern::Exact(Host::Address(address));
-    gate.entries.iter().any(|entry| entry.host == literal && entry.ports.contains(&port))
+    let named = gate.entries.iter().any(|entry| entry.host.matches(host));
+    let open = gate.entries.iter().any(|entry| {
+        entry.host == literal && entry.ports.contains(&port) && !entry.inspects_requests()
+    });
+    *host == Host::Address(address) || (named && open)
 }
 
 fn verdict_of(target: String, answer: Answer) -> Verdict {

@@ -81,9 +81,7 @@ fn path_allowed(policy: &Value, path: &str, access: Access) -> bool {
 
 fn same_program(entry: &str, program: &str) -> bool {
     // Of the directories that are searched for a bare name, the words here use one.
-    entry == program
-        || entry == format!("/usr/bin/{program}")
-        || program == format!("/usr/bin/{entry}")
+    entry == program || program == format!("/usr/bin/{entry}")
 }
 
 fn address(text: &str) -> Option<IpAddr> {
@@ -183,9 +181,14 @@ fn host_allowed(policy: &Value, host: &str, port: u16, request: Option<(&str, &s
 
 fn address_allowed(policy: &Value, host: &str, port: u16, text: &str) -> bool {
     let reached: IpAddr = text.parse().unwrap();
-    let spelled_out = entries(policy).iter().any(|(pattern, ports, _)| {
-        address(pattern) == Some(reached) && ports.contains(&u64::from(port))
-    });
+    let entries = entries(policy);
+    let named = entries.iter().any(|(pattern, ..)| covers(pattern, host));
+    let spelled_out = address(host) == Some(reached)
+        || entries.iter().any(|(pattern, ports, entry)| {
+            let open = entry.get("methods").is_none() && entry.get("paths").is_none();
+            let literal = address(pattern) == Some(reached) && ports.contains(&u64::from(port));
+            named && literal && open
+        });
     host_allowed(policy, host, port, None)
         && !blocked(policy, text)
         && !is_metadata(text)

@@ -365,7 +365,7 @@ fn programs() -> impl Strategy<Value = Value> {
         option::of(subsequence(COMMANDS.to_vec(), 0..=4)),
         subsequence(vec!["LANG", "TZ"], 0..=2),
         select(vec!["C", "no", "1", "a: b\n"]),
-        option::of(subsequence(vec!["a.json", "/srv/b.json"], 1..=2)),
+        option::of(subsequence(vec!["../profiles/a.json", "/opt/profiles/b.json"], 1..=2)),
     );
     parts.prop_map(|(tools, commands, names, value, seccomp)| {
         let environment: Map<String, Value> =
