@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use stockade_guest::GuestExit;
-use stockade_sys::{ends_within, random_bytes};
+use stockade_sys::{close_on_exec_from, ends_within, random_bytes};
 use stockade_wire::{GuestVersion, HandshakeError, Nonce, greet};
 
 use crate::carried::{CarryError, guest_bytes, guest_file};
@@ -120,6 +120,8 @@ impl RunningGuest {
         // In the child `/proc/self` is the child, which still has the descriptor: it closes on
         // exec, after the kernel has opened the file behind it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // Whoever started this process may have left descriptors open across exec.
+        close_on_exec_from(3).map_err(|source| CarrierError::Prepare { source })?;
         let child = Command::new(&path)
             .env_clear()
             .stdin(OwnedFd::from(stream))
