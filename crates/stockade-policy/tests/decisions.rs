@@ -1,0 +1,95 @@
+//! Decisions that an attacker would like to be otherwise.
+
+#![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stockade_policy::{Context, Host, Method, Policy, UrlPath};
+
+fn policy(text: &str) -> Policy {
+    Policy::parse_str("p", text, Path::new("/srv/p")).unwrap()
+}
+
+fn reaches(policy: &Policy, host: &str, port: u16, address: &str) -> bool {
+    let address: IpAddr = address.parse().unwrap();
+    policy.judge_address(&Host::parse(host).unwrap(), port, address).allows()
+}
+
+#[test]
+fn a_name_does_not_lead_past_the_rules_of_a_private_address() {
+    let guarded = policy(
+        "defaults: {network_default: allow}\n\
+         network_allowlist: [{host: 10.0.0.5, ports: [80], methods: [GET], paths: [/health]}]",
+    );
+    let literal = Host::parse("10.0.0.5").unwrap();
+    let ask = |method: &str, path: &str| {
+        let (method, path) = (Method::parse(method).unwrap(), UrlPath::parse(path).unwrap());
+        guarded.judge_request(&literal, 80, &method, &path).allows()
+    };
+    assert!(ask("GET", "/health") && !ask("POST", "/admin"));
+    assert!(reaches(&guarded, "10.0.0.5", 80, "10.0.0.5"));
+    assert!(!reaches(&guarded, "evil.example.org", 80, "10.0.0.5"));
+    assert!(reaches(&guarded, "evil.example.org", 80, "93.184.216.34"));
+}
+
+#[test]
+fn a_private_address_opens_to_names_only_when_both_are_listed() {
+    let both = policy("network_allowlist: [db.example.org, 10.0.0.5]");
+    assert!(reaches(&both, "db.example.org", 443, "10.0.0.5"));
+    assert!(!reaches(&both, "db.example.org", 443, "10.0.0.6"));
+    let by_default = policy("{defaults: {network_default: allow}, network_allowlist: [10.0.0.5]}");
+    assert!(!reaches(&by_default, "db.example.org", 443, "10.0.0.5"));
+}
+
+#[test]
+fn a_fragment_does_not_hide_the_rest_of_a_path() {
+    assert!(UrlPath::parse("/repos/x").is_ok());
+    assert!(UrlPath::parse("/repos/x#/../../admin").is_err());
+}
+
+#[test]
+fn a_full_path_in_the_list_does_not_stand_for_a_bare_name() {
+    let listed = policy("command_allowlist: [/sbin/tool]");
+    let ask =
+        |program: &str| listed.judge_command(&[program.to_owned()], &Context::default()).allows();
+    assert!(ask("/sbin/tool") && !ask("tool"));
+}
+
+#[test]
+fn large_numbers_are_compared_exactly() {
+    let rule = "rules: [{name: r, condition: {field: uid, operator: eq, value: 9223372036854775807}, action: allow}]";
+    let ask = |uid: u64| {
+        let mut context = Context::default();
+        context.insert("uid", json!(uid)).unwrap();
+        policy(rule).judge_code("", "python", &context).allows()
+    };
+    assert!(ask(9_223_372_036_854_775_807));
+    assert!(!ask(9_223_372_036_854_775_806) && !ask(9_223_372_036_854_775_808));
+}
+
+#[test]
+fn hostile_code_cannot_stall_the_judge() {
+    let rules = policy(
+        r"rules:
+  - { name: a, action: deny, condition: { field: code, operator: matches, value: '(?s)import.{0,1000}subprocess' } }
+  - { name: b, action: deny, condition: { field: code, operator: matches, value: 'a[ab]{600}c' } }
+defaults: { action: allow }",
+    );
+    let code = "import ab".repeat(1 << 18);
+    let start = Instant::now();
+    let verdict = rules.judge_code(&code, "python", &Context::default());
+    assert!(!verdict.allows() && verdict.why.contains("too long"), "{}", verdict.why);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(rules.judge_code("print(1)", "python", &Context::default()).allows());
+}
+
+#[test]
+fn losing_the_record_of_code_is_a_difference() {
+    let (recorded, silent) =
+        (policy("defaults: {action: audit}"), policy("defaults: {action: allow}"));
+    assert!(!silent.widenings(&recorded).is_empty());
+    assert!(recorded.widenings(&silent).is_empty());
+}
