@@ -1,6 +1,10 @@
 //! Decisions that an attacker would like to be otherwise.
 
-#![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "the whole crate is a test, and the measuring is outside the pure crate"
+)]
 
 use std::net::IpAddr;
 use std::path::Path;
