@@ -11,7 +11,7 @@
 //!
 //! A group is one directory per hierarchy, `stockade/<name>` below a parent that this process may
 //! use, and the same name everywhere. What it does on each kind of host, and why, is in
-//! `docs/decisions/0021-cgroups.md`.
+//! `docs/decisions/0010-cgroups.md`.
 
 mod attempt;
 mod census;
