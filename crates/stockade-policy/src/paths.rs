@@ -50,7 +50,7 @@ const CLOSED_TREES: [&str; 18] = [
 ];
 
 /// Names of files and directories that hold keys and tokens, wherever they lie on the host.
-const CREDENTIALS: [&str; 12] = [
+const CREDENTIALS: [&str; 11] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -62,7 +62,6 @@ const CREDENTIALS: [&str; 12] = [
     ".pypirc",
     ".git-credentials",
     ".password-store",
-    "gcloud",
 ];
 
 /// Host directories too wide to mount whole; a directory below may be named.
@@ -254,7 +253,9 @@ fn refuse_closed(path: &str, access: Access) -> Result<(), FilePathError> {
         let message = format!("the host's `{tree}` is never mounted");
         return Err(FilePathError::new(message, "copy what is needed to a directory of its own"));
     }
-    if let Some(name) = path.split('/').find(|name| CREDENTIALS.contains(name)) {
+    let cloud = path.contains("/.config/gcloud").then_some("gcloud");
+    let named = path.split('/').find(|name| CREDENTIALS.contains(name)).or(cloud);
+    if let Some(name) = named {
         let message = format!("`{name}` holds credentials and is never mounted");
         return Err(FilePathError::new(
             message,

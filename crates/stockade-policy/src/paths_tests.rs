@@ -88,6 +88,16 @@ fn host_trees_that_hand_over_the_host_are_refused_in_every_spelling() {
 }
 
 #[test]
+fn keys_are_not_mounted_wherever_they_lie() {
+    for text in ["/srv/x/.ssh", "/home/me/.aws/credentials", "/home/me/.config/gcloud/x"] {
+        assert!(host_path(text, Path::new("/"), Access::Read).is_err(), "{text}");
+    }
+    for text in ["/srv/gcloud", "/srv/ssh", "/home/me/.config/app"] {
+        assert!(host_path(text, Path::new("/"), Access::Read).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn nothing_in_a_host_path_is_expanded() {
     for text in ["~/x", "~root", "$HOME/x", "${HOME}", "/data/*", "/data/a?"] {
         let error = host_path(text, Path::new("/srv"), Access::Read).unwrap_err();

@@ -211,7 +211,7 @@ fn gathers_strangers(name: &HostName) -> bool {
 
 /// Domains below which strangers get names, though the list of suffixes names only deeper ones,
 /// or none: clouds, and services that turn any address into a name.
-const SHARED: [&str; 22] = [
+const SHARED: [&str; 21] = [
     "amazonaws.com",
     "amazonaws.com.cn",
     "aws",
@@ -221,7 +221,6 @@ const SHARED: [&str; 22] = [
     "cloudapp.azure.com",
     "windows.net",
     "core.windows.net",
-    "googleapis.com",
     "googleusercontent.com",
     "digitaloceanspaces.com",
     "linodeobjects.com",

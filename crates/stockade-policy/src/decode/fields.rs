@@ -422,12 +422,22 @@ fn remedy_for_key(key: &str, known: &[&str]) -> String {
     }
 }
 
+/// Whether a word is another but for case, separators and one slip.
+pub(super) fn is_nearly(known: &str, written: &str) -> bool {
+    // A much longer word is another word, and comparing it would take its time.
+    let close = written.len() <= known.len() + 16;
+    close && strsim::damerau_levenshtein(&plain(known), &plain(written)) <= 1
+}
+
+fn plain(word: &str) -> String {
+    word.trim().to_lowercase().replace(['_', '-', ' '], "")
+}
+
 /// The known word that was probably meant.
 pub(super) fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     if written.len() > MAX_WORD_BYTES {
         return None;
     }
-    let plain = |word: &str| word.to_lowercase().replace(['_', '-', ' '], "");
     let wanted = plain(written);
     let distance = |word: &str| strsim::damerau_levenshtein(&wanted, &plain(word));
     let best = known.iter().min_by_key(|word| distance(word))?;

@@ -10,7 +10,7 @@ use crate::rules::{
 use crate::source::Basis;
 use crate::tree::Node;
 
-use super::fields::{Decoder, Table, closest, describe};
+use super::fields::{Decoder, Table, describe, is_nearly};
 use super::keys;
 
 /// Most rules in one policy.
@@ -97,7 +97,7 @@ impl Decoder<'_, '_> {
             self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
             return None;
         }
-        let own = closest(&field_text, &OWN_FIELDS).filter(|own| *own != field_text);
+        let own = OWN_FIELDS.iter().find(|own| **own != field_text && is_nearly(own, &field_text));
         if let Some(own) = own {
             let message = format!("`{field_text}` is no field of Stockade's, but nearly one");
             let remedy = format!("did you mean `{own}`? A field of your own needs another name");
