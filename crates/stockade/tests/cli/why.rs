@@ -1,6 +1,6 @@
 //! `stockade policy why` over the example with every clause.
 
-use crate::support::{Scratch, stockade};
+use crate::support::{Scratch, root, stockade};
 
 const POLICY: &str = "examples/policies/research-agent.yaml";
 
@@ -173,6 +173,16 @@ fn advice_about_a_path_can_be_followed() {
     let answer =
         stockade(&["policy", "why", POLICY, "--path", "/input/x", "--write", "--json"]).json();
     assert!(answer["change"].as_str().unwrap().contains("sandbox_mounts.input_dir"), "{answer}");
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, example) = readme.split_once("$ stockade ").unwrap();
+    let (command, rest) = example.split_once('\n').unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let args: Vec<&str> = command.split(' ').collect();
+    assert_eq!(stockade(&args).stdout, shown);
 }
 
 #[test]
