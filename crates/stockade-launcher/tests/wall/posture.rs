@@ -33,6 +33,8 @@ fn environment_is_the_plans_own() {
     if !walls_can_be_built() {
         return;
     }
+    let canary = "STOCKADE_CANARY=canary-in-the-environment sh -c 'env; cat /proc/self/environ'";
+    assert!(outside(canary).contains("canary"), "without the wall it is inherited");
     assert!(!inside("env; cat /proc/1/environ").contains("canary"));
 }
 
@@ -59,6 +61,8 @@ fn read_only_places_stay_so_and_scratch_is_bounded() {
     if !walls_can_be_built() {
         return;
     }
+    let allowed = inside("for f in /tmp/x /workspace/x /dev/shm/x; do touch $f && echo made; done");
+    assert_eq!(allowed, "made\nmade\nmade\n", "the same act where it is allowed");
     let denied =
         inside("for f in /usr/x /x /etc/x /proc/sys/x /dev/x; do touch $f && echo made $f; done");
     assert!(!denied.contains("made"), "{denied}");
@@ -109,8 +113,13 @@ fn descriptors_are_the_three_standard_ones() {
     if !walls_can_be_built() {
         return;
     }
+    let count = |text: String| text.trim().parse::<u32>().unwrap();
+    // Not closed on exec, so that every child of this process gets it.
+    let leaked = rustix::io::dup(std::io::stderr()).unwrap();
+    assert!(count(outside("ls /proc/self/fd | wc -l")) > 4, "without the wall it is inherited");
     // The listing itself holds one more.
-    assert_eq!(inside("ls /proc/self/fd | wc -l").trim(), "4");
+    assert_eq!(count(inside("ls /proc/self/fd | wc -l")), 4);
+    drop(leaked);
 }
 
 #[test]
@@ -118,6 +127,7 @@ fn host_name_and_session_are_its_own() {
     if !walls_can_be_built() {
         return;
     }
+    assert_ne!(outside("cat /proc/sys/kernel/hostname").trim(), "sandbox");
     let text = inside("cat /proc/sys/kernel/hostname; cut -d' ' -f6 /proc/self/stat");
     assert_eq!(text, "sandbox\n1\n");
 }

@@ -11,7 +11,7 @@ use super::owner::{Life, Realm};
 use super::{CgroupError, Group, Layout};
 
 /// How many directories of a hierarchy are looked at. A host with more is not searched to its end,
-/// and the report says so.
+/// and the report says so, as it does of a directory that cannot be read.
 const MAX_DIRECTORIES: usize = 20_000;
 
 /// How long killing and removing one group may take.
@@ -28,7 +28,7 @@ pub struct SweepReport {
     pub alive: usize,
     /// How many groups belong to another pid namespace, which only its own Stockade can judge.
     pub elsewhere: usize,
-    /// Whether some hierarchy has more groups than were looked at.
+    /// Whether some hierarchy has more groups than were looked at, or than could be read.
     pub cut_short: bool,
 }
 
@@ -61,7 +61,7 @@ fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Di
         // earlier login, so the whole hierarchy is searched.
         let (rooms, complete) = rooms(&hierarchy.mount);
         report.cut_short |= !complete;
-        for path in rooms.iter().flat_map(|room| files::directories(room).unwrap_or_default()) {
+        for path in rooms.iter().flat_map(|room| listed(room, &mut report.cut_short)) {
             if let Some(name) = GroupName::of(&path) {
                 found.entry(name).or_default().push(Directory {
                     version: hierarchy.version,
@@ -80,20 +80,32 @@ fn rooms(mount: &Path) -> (Vec<PathBuf>, bool) {
     let mut rooms = Vec::new();
     let mut ahead = VecDeque::from([mount.to_owned()]);
     let mut budget = MAX_DIRECTORIES;
+    let mut cut_short = false;
     while let Some(directory) = ahead.pop_front() {
         if budget == 0 {
             return (rooms, false);
         }
         budget -= 1;
-        // Unreadable or gone meanwhile: then nothing in it can be removed either.
-        for child in files::directories(&directory).unwrap_or_default() {
+        for child in listed(&directory, &mut cut_short) {
             match child.file_name().is_some_and(|name| name == PREFIX) {
                 true => rooms.push(child),
                 false => ahead.push_back(child),
             }
         }
     }
-    (rooms, true)
+    (rooms, !cut_short)
+}
+
+/// The directories below one. One that is gone meanwhile has none; one that cannot be read may
+/// have some, and that is noted.
+fn listed(directory: &Path, cut_short: &mut bool) -> Vec<PathBuf> {
+    match files::directories(directory) {
+        Ok(children) => children,
+        Err(error) => {
+            *cut_short |= !files::is_gone(&error);
+            Vec::new()
+        }
+    }
 }
 
 fn end(directories: Vec<Directory>) -> Result<(), CgroupError> {
@@ -104,4 +116,21 @@ fn end(directories: Vec<Directory>) -> Result<(), CgroupError> {
     // Dropping must not try the same again.
     group.removed = true;
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_that_cannot_be_read_cuts_the_search_short_and_one_that_is_gone_does_not() {
+        let mut cut_short = false;
+        assert!(listed(Path::new("/nonexistent/group"), &mut cut_short).is_empty());
+        assert!(!cut_short);
+        // A file in place of a directory fails to be listed for another reason than being gone.
+        assert!(listed(Path::new("/proc/self/status"), &mut cut_short).is_empty());
+        assert!(cut_short);
+        let (_, complete) = rooms(Path::new("/proc/self/status"));
+        assert!(!complete);
+    }
 }
