@@ -11,7 +11,6 @@
 
 mod asdf;
 mod elf;
-mod language;
 mod layout;
 mod libraries;
 mod places;
@@ -21,15 +20,13 @@ mod python;
 mod resolve;
 mod search;
 mod settle;
-mod surroundings;
 mod version;
 mod volta;
 
 use std::path::PathBuf;
 
-pub use language::{Language, UnknownLanguage};
 pub use problem::{InterpreterError, Problem, Skipped};
-pub use surroundings::Surroundings;
+use stockade_provider::{Language, Surroundings};
 pub use version::{Chosen, Manager};
 
 /// An interpreter and all that a sandbox must be given to run it.

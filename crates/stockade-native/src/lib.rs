@@ -7,6 +7,5 @@ mod interpreter;
 pub mod seccomp;
 
 pub use interpreter::{
-    Bind, Chosen, Interpreter, InterpreterError, Language, Link, Manager, Origin, Problem, Skipped,
-    Surroundings, UnknownLanguage, find,
+    Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
 };

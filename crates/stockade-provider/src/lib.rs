@@ -1,10 +1,21 @@
-//! Walls, seen from outside: what one can enforce on this host, and the plan for a policy.
+//! Walls, seen from outside: what one can enforce on this host, the plan for a policy, and the
+//! traits that every wall implements.
 //!
 //! Planning is pure. Facts come from probing a host; a plan says for every control of a policy
 //! which mechanism holds it, or the policy is refused.
 
+mod error;
+mod execution;
 mod facts;
+mod language;
 mod plan;
+mod sandbox;
+mod surroundings;
 
+pub use error::{Error, ErrorKind};
+pub use execution::{Execution, ProcessEnd, Program, Running};
 pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
+pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
+pub use sandbox::{Entry, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};
+pub use surroundings::Surroundings;

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use stockade_native::{Interpreter, InterpreterError, Language, Link, Problem, Surroundings, find};
+use stockade_native::{Interpreter, InterpreterError, Link, Problem, find};
+use stockade_provider::{Language, Surroundings};
 use tempfile::TempDir;
 
 /// A home that goes away with all that it holds.

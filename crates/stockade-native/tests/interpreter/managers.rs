@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use stockade_native::{
-    Chosen, InterpreterError, Language, Manager, Problem, Skipped, Surroundings, find,
-};
+use stockade_native::{Chosen, InterpreterError, Manager, Problem, Skipped, find};
+use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, own_binds, refusal};
 

@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_native::{Interpreter, Language, Surroundings, find};
+use stockade_native::{Interpreter, find};
+use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, is_system, own_binds};
 

@@ -35,7 +35,7 @@ impl Language {
     }
 
     /// What its programs are called, the better name first.
-    pub(super) fn programs(self) -> &'static [&'static str] {
+    pub fn programs(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["python3", "python"],
             Language::Bash => &["bash"],
@@ -45,7 +45,7 @@ impl Language {
 
     /// Whether an executable of this name can be an interpreter of the language. A shim that is an
     /// executable of its own is recognised by not being called so.
-    pub(super) fn owns(self, executable: &str) -> bool {
+    pub fn owns(self, executable: &str) -> bool {
         let beginnings: &[&str] = match self {
             Language::Python => &["python", "pypy"],
             Language::Bash => &["bash"],
