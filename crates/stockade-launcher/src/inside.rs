@@ -1,23 +1,34 @@
 //! The first process inside: carries out the steps, one after another.
 
+mod covers;
 mod files;
 mod guard;
+mod overlay;
 mod privileges;
 mod start;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
-
-use crate::outside::refuse;
+use crate::message;
+use crate::outside::{Launched, refusal, write_once};
 use crate::plan::Step;
-use crate::report::{Phase, Report};
+use crate::report::{Phase, Refusal, Report};
+
+pub(crate) use files::take_tree;
+
+/// What the first process has from the launcher it was cloned from.
+pub(crate) struct Inherited {
+    /// Trees that were taken outside.
+    pub(crate) trees: BTreeMap<String, OwnedFd>,
+    /// Ends when the launcher does.
+    pub(crate) lifeline: OwnedFd,
+}
 
 /// What earlier steps leave for later ones.
-#[derive(Default)]
 struct Building {
     /// Trees that were taken and not attached yet.
     trees: BTreeMap<String, OwnedFd>,
@@ -27,41 +38,58 @@ struct Building {
     scratch: Option<OwnedFd>,
     /// How many directories of it are in use, which names the next.
     scratch_count: usize,
+    lifeline: OwnedFd,
 }
 
-/// Carries out the steps. Returns the code to end with, which only happens after a failure: the
-/// last step of a plan replaces this process.
-pub(crate) fn carry_out(steps: &[Step], stream: &mut impl Write) -> u8 {
-    let mut building = Building::default();
+/// Carries out the steps, up to the one that ends the building.
+pub(crate) fn carry_out(
+    steps: &[Step],
+    inherited: Inherited,
+    mut control: UnixStream,
+) -> Result<Launched, (UnixStream, Refusal)> {
+    let Inherited { trees, lifeline } = inherited;
+    let mut building = Building { trees, root: None, scratch: None, scratch_count: 0, lifeline };
     for (index, step) in steps.iter().enumerate() {
-        if let Step::Execute { .. } = step
-            && Report::Ready.write(stream).is_err()
-        {
-            // The host is gone, and with it the reason to run anything.
-            return 1;
+        if let Step::Serve | Step::Execute { .. } = step {
+            let scratch: Vec<_> = building.scratch.iter().map(AsFd::as_fd).collect();
+            if message::send(&mut control, &Report::Ready, &scratch).is_err() {
+                // The host is gone, and with it the reason to run anything.
+                return Ok(Launched::Done(1));
+            }
+        }
+        if let Step::Serve = step {
+            // Everything that is held from outside is closed with `building` and `control`.
+            return Ok(Launched::Inside);
         }
         if let Err(error) = building.carry_out(step) {
             let target =
                 target_of(step).map_or_else(String::new, |path| path.display().to_string());
-            return refuse(stream, Phase::Inside, index, step.name(), &target, &error);
+            return Err((control, refusal(Phase::Inside, index, step.name(), target, &error)));
         }
     }
-    let missing = io::Error::new(io::ErrorKind::InvalidInput, "the plan starts no program");
-    refuse(stream, Phase::Inside, steps.len(), "execute", "", &missing)
+    let missing = wrong("the plan starts nothing");
+    Err((control, refusal(Phase::Inside, steps.len(), "execute", String::new(), &missing)))
 }
 
 impl Building {
     fn carry_out(&mut self, step: &Step) -> io::Result<()> {
         match step {
+            Step::EnterCgroup { file } => write_once(file, "0"),
+            Step::OwnCgroups => stockade_sys::own_cgroups(),
             Step::PrivateMounts => files::private_mounts(),
             Step::TakeTree { name, path, attributes, kind } => {
-                let tree = files::take_tree(path, *attributes, *kind)?;
+                let tree = files::take_tree(path, *attributes, *kind, None)?;
                 self.trees.insert(name.clone(), tree);
                 Ok(())
             }
             Step::BecomeUser { user, group } => privileges::become_user(*user, *group),
             Step::MakeRoot(memory) => {
                 self.root = Some(files::make_root(*memory)?);
+                Ok(())
+            }
+            Step::OverlayRoot { name } => {
+                let tree = self.take(name)?;
+                self.root = Some(overlay::root(self.root()?, &tree)?);
                 Ok(())
             }
             Step::MakeScratch(memory) => {
@@ -72,15 +100,24 @@ impl Building {
             Step::Link { path, target } => files::link(self.root()?, path, target),
             Step::File { path, content } => files::file(self.root()?, path, content),
             Step::AttachTree { name, path } => {
-                let tree =
-                    self.trees.remove(name).ok_or_else(|| wrong("no such tree was taken"))?;
+                let tree = self.take(name)?;
                 files::attach(&tree, self.root()?, path)
             }
-            Step::AttachScratch { path, mode } => self.attach_scratch(path, *mode),
+            Step::AttachOverlay { name, path } => {
+                let tree = self.take(name)?;
+                let layers = self.scratch_directory(crate::plan::FileMode(0o700))?;
+                overlay::attach_over_tree(self.scratch()?, &layers, &tree, self.root()?, path)
+            }
+            Step::AttachScratch { path, mode } => {
+                let name = self.scratch_directory(*mode)?;
+                let tree = files::subtree(self.scratch()?, &name)?;
+                files::attach(&tree, self.root()?, path)
+            }
             Step::Proc { pids_only } => files::proc(self.root()?, *pids_only),
             Step::Terminals => files::terminals(self.root()?),
-            Step::Mask { path } => files::mask(self.root()?, path),
-            Step::ReadOnly { path } => files::read_only(self.root()?, path),
+            Step::Mask { path } => covers::mask(self.root()?, path),
+            Step::Cover { path, content } => covers::cover(self.root()?, path, content),
+            Step::ReadOnly { path } => covers::read_only(self.root()?, path),
             Step::ForbidUserNamespaces => files::forbid_user_namespaces(self.root()?),
             Step::Pivot => {
                 let root = self.root.take().ok_or_else(|| wrong("there is no new root"))?;
@@ -96,28 +133,34 @@ impl Building {
             }
             Step::WorkingDirectory(path) => Ok(rustix::process::chdir(path)?),
             Step::SealPrivileges => privileges::seal(),
-            Step::Landlock { rules } => guard::landlock(rules),
+            Step::Landlock { version, rules } => guard::landlock(*version, rules),
             Step::Seccomp { programs } => guard::seccomp(programs),
-            Step::DieWithParent => {
-                Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
-            }
+            Step::DieWithParent => privileges::die_with_parent(&self.lifeline),
+            Step::Serve => Ok(()),
             Step::Execute { program, arguments, environment } => {
                 Err(start::execute(program, arguments, environment))
             }
         }
     }
 
-    fn root(&self) -> io::Result<&OwnedFd> {
-        self.root.as_ref().ok_or_else(|| wrong("there is no new root"))
+    fn take(&mut self, name: &str) -> io::Result<OwnedFd> {
+        self.trees.remove(name).ok_or_else(|| wrong("no such tree was taken"))
     }
 
-    fn attach_scratch(&mut self, path: &Path, mode: crate::plan::FileMode) -> io::Result<()> {
-        let scratch = self.scratch.as_ref().ok_or_else(|| wrong("there is no scratch space"))?;
+    fn scratch(&self) -> io::Result<&OwnedFd> {
+        self.scratch.as_ref().ok_or_else(|| wrong("there is no scratch space"))
+    }
+
+    /// A fresh directory of the scratch file system, by its name there.
+    fn scratch_directory(&mut self, mode: crate::plan::FileMode) -> io::Result<PathBuf> {
         let name = PathBuf::from(self.scratch_count.to_string());
-        files::directory(scratch, &name, mode)?;
+        files::directory(self.scratch()?, &name, mode)?;
         self.scratch_count += 1;
-        let tree = files::subtree(scratch, &name)?;
-        files::attach(&tree, self.root()?, path)
+        Ok(name)
+    }
+
+    fn root(&self) -> io::Result<&OwnedFd> {
+        self.root.as_ref().ok_or_else(|| wrong("there is no new root"))
     }
 }
 
@@ -129,19 +172,24 @@ fn wrong(what: &'static str) -> io::Error {
 /// The path a step is about, for reports.
 fn target_of(step: &Step) -> Option<&Path> {
     match step {
-        Step::TakeTree { path, .. }
+        Step::EnterCgroup { file: path }
+        | Step::TakeTree { path, .. }
         | Step::Directory { path, .. }
         | Step::Link { path, .. }
         | Step::File { path, .. }
         | Step::AttachTree { path, .. }
+        | Step::AttachOverlay { path, .. }
         | Step::AttachScratch { path, .. }
         | Step::Mask { path }
+        | Step::Cover { path, .. }
         | Step::ReadOnly { path }
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),
-        Step::PrivateMounts
+        Step::OwnCgroups
+        | Step::PrivateMounts
         | Step::BecomeUser { .. }
         | Step::MakeRoot(_)
+        | Step::OverlayRoot { .. }
         | Step::MakeScratch(_)
         | Step::Proc { .. }
         | Step::Terminals
@@ -155,6 +203,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::SealPrivileges
         | Step::Landlock { .. }
         | Step::Seccomp { .. }
-        | Step::DieWithParent => None,
+        | Step::DieWithParent
+        | Step::Serve => None,
     }
 }

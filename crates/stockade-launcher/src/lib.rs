@@ -1,21 +1,27 @@
 //! The steps that build the native wall, and the loop that carries them out.
 //!
 //! ```text
-//! host process ── plan ──▶ launcher ── clone ──▶ first process inside ── exec ──▶ program
+//! host process ── plan ──▶ launcher ── clone ──▶ first process inside ── steps ──▶ guest
 //!                             │                        │
-//!                             └──── born / refused ────┴──── ready / refused ──▶ host process
+//!                             ├──── born / refused ────┴──── ready / refused ──▶ host process
+//!                             └──── ended, and everything taken down ──────────▶ host process
 //! ```
 //! The launcher has one thread and no opinions: a plan is data, each step is one act, and the
-//! first one that fails is reported with its number and errno. Nothing is executed after that.
+//! first one that fails is reported with its number and errno. Nothing is executed after that. It
+//! outlives the host process for as long as it takes to end what is inside and to take it down.
 
 mod inside;
+mod message;
 mod outside;
+mod owners;
 mod plan;
 mod report;
+mod supervise;
 
-pub use outside::launch;
+pub use message::{receive, send};
+pub use outside::{Launched, launch};
 pub use plan::{
-    Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, OutsideStep, Plan, Resource, Step,
-    TreeKind,
+    AfterStep, Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, OutsideStep, Plan,
+    Resource, Step, TreeKind,
 };
-pub use report::{Phase, Refusal, Report};
+pub use report::{Ending, Phase, Refusal, Report};

@@ -1,100 +1,178 @@
-//! The launcher itself: reads a plan, enters cgroups, clones, and writes the maps of ids.
+//! The launcher itself: reads a plan, clones, writes the maps of ids, and stays until the end.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rustix::process::Pid;
-use stockade_sys::{Cloned, Namespaces, Parent, clone_process};
+use rustix::pipe::PipeFlags;
+use rustix::process::{DumpableBehavior, Pid};
+use stockade_sys::{Cloned, Namespaces, clone_process};
 
-use crate::inside;
+use crate::inside::{self, Inherited};
+use crate::message;
+use crate::owners::Owners;
 use crate::plan::{Birth, IdMap, OutsideStep, Plan};
-use crate::report::{self, Phase, Refusal, Report};
+use crate::report::{Phase, Refusal, Report};
+use crate::supervise::{Sandbox, supervise};
 
-/// Reads a plan from the control stream and carries it out.
+/// Which process comes back from [`launch`], and what it does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// This process has nothing more to do and ends with this code.
+    Done(u8),
+    /// This process is the first inside a finished wall, and becomes the guest.
+    Inside,
+}
+
+/// Receives a plan on the control socket and carries it out.
 ///
-/// Returns in the launcher once the first process inside was born or could not be; in that first
-/// process it returns only when a step failed. Either way the stream has said what happened, and
-/// the caller ends with the returned code.
-pub fn launch(stream: &mut File) -> u8 {
-    let plan: Plan = match report::read(stream) {
-        Ok(Some(plan)) => plan,
+/// The process must have one thread. It comes back in the first process inside, when the wall is
+/// finished; in the launcher it comes back when everything inside has ended and nothing is left of
+/// it. A plan that fails is reported and comes back as done on either side.
+pub fn launch(control: UnixStream) -> Launched {
+    match carry_out(control) {
+        Ok(launched) => launched,
+        Err((mut control, refusal)) => {
+            // A host that is gone cannot be told; ending is all that is left, and it is done.
+            let _ = message::send(&mut control, &Report::Refused(refusal), &[]);
+            Launched::Done(1)
+        }
+    }
+}
+
+type Failure = (UnixStream, Refusal);
+
+fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
+    let (plan, kept) = match message::receive::<Plan>(&mut control) {
+        Ok(Some(received)) => received,
         // Nobody is there to be told.
-        Ok(None) => return 1,
-        Err(error) => return refuse(stream, Phase::Outside, 0, "plan", "", &error),
+        Ok(None) => return Ok(Launched::Done(1)),
+        Err(error) => {
+            return Err((control, refusal(Phase::Outside, 0, "plan", String::new(), &error)));
+        }
     };
-    for (index, step) in plan.outside.iter().enumerate() {
-        let OutsideStep::EnterCgroup { file } = step;
-        if let Err(error) = write_once(file, "0") {
-            let target = file.display().to_string();
-            return refuse(stream, Phase::Outside, index, "enter_cgroup", &target, &error);
-        }
+    if let Err(error) = stand_apart() {
+        return Err((control, refusal(Phase::Outside, 0, "stand_apart", String::new(), &error)));
     }
+    let trees = match take_trees(&plan.outside) {
+        Ok(trees) => trees,
+        Err(refusal) => return Err((control, refusal)),
+    };
     match bear(&plan.birth) {
-        Ok(Side::Launcher(process)) => {
-            // If the host is gone, the process inside ends by itself when it sees that.
-            let told = Report::Born { process: process.as_raw_nonzero().get() }.write(stream);
-            u8::from(told.is_err())
+        Ok(Side::Launcher { child, handle, lifeline }) => {
+            drop(trees);
+            let born = Report::Born { process: child.as_raw_nonzero().get() };
+            // If the host is gone, the supervisor sees that and ends the child.
+            let _ = message::send(&mut control, &born, &[]);
+            let code = supervise(Sandbox { control, handle, after: plan.after });
+            // Until here: both tell the child, and others, that the sandbox is alive.
+            drop((lifeline, kept));
+            Ok(Launched::Done(code))
         }
-        Ok(Side::Inside) => inside::carry_out(&plan.inside, stream),
-        Err((step, error)) => refuse(stream, Phase::Birth, 0, step, "", &error),
+        Ok(Side::Inside { lifeline }) => {
+            drop(kept);
+            let inherited = Inherited { trees, lifeline };
+            inside::carry_out(&plan.inside, inherited, control)
+        }
+        Ok(Side::Unmapped) => Ok(Launched::Done(1)),
+        Err((step, error)) => Err((control, refusal(Phase::Birth, 0, step, String::new(), &error))),
     }
+}
+
+/// A session of its own, so that what a terminal sends to the host process does not come here:
+/// the launcher must live until everything inside has ended.
+fn stand_apart() -> io::Result<()> {
+    match rustix::process::setsid() {
+        // Already at the head of one.
+        Ok(_) | Err(rustix::io::Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+fn take_trees(steps: &[OutsideStep]) -> Result<BTreeMap<String, OwnedFd>, Refusal> {
+    let mut trees = BTreeMap::new();
+    let mut owners = Owners::default();
+    for (index, step) in steps.iter().enumerate() {
+        let OutsideStep::TakeOwnedTree { name, path, attributes, kind, users, groups } = step;
+        let taken = owners
+            .mapping(*users, *groups)
+            .and_then(|mapping| inside::take_tree(path, *attributes, *kind, Some(mapping.as_fd())));
+        match taken {
+            Ok(tree) => trees.insert(name.clone(), tree),
+            Err(error) => {
+                let target = path.display().to_string();
+                return Err(refusal(Phase::Outside, index, "take_owned_tree", target, &error));
+            }
+        };
+    }
+    Ok(trees)
 }
 
 /// Which process goes on.
 enum Side {
-    Launcher(Pid),
-    Inside,
+    Launcher {
+        child: Pid,
+        handle: OwnedFd,
+        /// Closed by the kernel when this process ends, however that happens.
+        lifeline: OwnedFd,
+    },
+    Inside {
+        /// Ends when the launcher does.
+        lifeline: OwnedFd,
+    },
+    /// Inside, but the launcher could not map the ids, and has said so.
+    Unmapped,
 }
 
 type BirthError = (&'static str, io::Error);
 
 /// Clones, and lets the child go on only when its ids are mapped.
 fn bear(birth: &Birth) -> Result<Side, BirthError> {
-    let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|error| ("clone", error.into()))?;
+    let (ours, theirs) =
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| ("clone", error.into()))?;
     let cgroup = match &birth.cgroup {
         Some(path) => Some(File::open(path).map_err(|error| ("clone", error))?),
         None => None,
     };
     let directory = cgroup.as_ref().map(|directory| directory.as_fd());
-    let cloned = clone_process(Namespaces::ALL, Parent::CallersParent, directory);
+    let cloned = clone_process(Namespaces::WALL, directory);
     match cloned.map_err(|error| ("clone", error))? {
         Cloned::Child => {
             drop(theirs);
-            wait_for_maps(ours).map_err(|error| ("maps", error))?;
-            Ok(Side::Inside)
+            let mut lifeline = File::from(ours);
+            match lifeline.read_exact(&mut [0]) {
+                Ok(()) => Ok(Side::Inside { lifeline: lifeline.into() }),
+                Err(_) => Ok(Side::Unmapped),
+            }
         }
         Cloned::Original { child, handle } => {
             drop(ours);
-            match write_maps(child, birth).and_then(|()| File::from(theirs).write_all(b"m")) {
-                Ok(()) => Ok(Side::Launcher(child)),
-                Err(error) => {
-                    // It waits for maps that will not come; nothing was executed yet.
-                    let _ =
-                        rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
-                    Err(("maps", error))
-                }
+            let mut lifeline = File::from(theirs);
+            match write_maps(child, birth.users, birth.groups)
+                .and_then(|()| lifeline.write_all(b"m"))
+            {
+                Ok(()) => Ok(Side::Launcher { child, handle, lifeline: lifeline.into() }),
+                // The child waits for maps that will not come, and ends when it sees that.
+                Err(error) => Err(("maps", error)),
             }
         }
     }
 }
 
-fn wait_for_maps(pipe: OwnedFd) -> io::Result<()> {
-    let mut byte = [0];
-    File::from(pipe).read_exact(&mut byte)
-}
-
-fn write_maps(child: Pid, birth: &Birth) -> io::Result<()> {
+/// Maps the ids of a new user namespace.
+pub(crate) fn write_maps(child: Pid, users: IdMap, groups: IdMap) -> io::Result<()> {
     let process = format!("/proc/{}", child.as_raw_nonzero());
     let process = Path::new(&process);
     // An unprivileged caller may map its own group only after giving up setgroups(2) inside.
     if !rustix::process::geteuid().is_root() {
         write_once(&process.join("setgroups"), "deny")?;
     }
-    write_once(&process.join("gid_map"), &line(birth.groups))?;
-    write_once(&process.join("uid_map"), &line(birth.users))
+    write_once(&process.join("gid_map"), &line(groups))?;
+    write_once(&process.join("uid_map"), &line(users))
 }
 
 fn line(map: IdMap) -> String {
@@ -102,7 +180,7 @@ fn line(map: IdMap) -> String {
 }
 
 /// Writes a file of the kernel in one call, as those files want it.
-fn write_once(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write_once(file: &Path, text: &str) -> io::Result<()> {
     let mut open = OpenOptions::new().write(true).open(file)?;
     match open.write(text.as_bytes())? {
         written if written == text.len() => Ok(()),
@@ -110,24 +188,13 @@ fn write_once(file: &Path, text: &str) -> io::Result<()> {
     }
 }
 
-/// Tells the host and gives the code to end with.
-pub(crate) fn refuse(
-    stream: &mut impl Write,
+pub(crate) fn refusal(
     phase: Phase,
     index: usize,
     step: &str,
-    target: &str,
+    target: String,
     error: &io::Error,
-) -> u8 {
-    let refusal = Refusal {
-        phase,
-        index,
-        step: step.to_owned(),
-        target: target.to_owned(),
-        errno: error.raw_os_error(),
-        reason: error.to_string(),
-    };
-    // A host that is gone cannot be told; ending is all that is left, and it is done.
-    let _ = Report::Refused(refusal).write(stream);
-    1
+) -> Refusal {
+    let (errno, reason) = (error.raw_os_error(), error.to_string());
+    Refusal { phase, index, step: step.to_owned(), target, errno, reason }
 }

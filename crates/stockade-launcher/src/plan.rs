@@ -12,19 +12,53 @@ pub struct Plan {
     pub outside: Vec<OutsideStep>,
     /// The clone.
     pub birth: Birth,
-    /// Acts of the first process inside, the last of which starts the program.
+    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
     pub inside: Vec<Step>,
+    /// Acts when everything inside is to end or has ended.
+    pub after: Vec<AfterStep>,
 }
 
-/// One act before the clone.
+/// One act before the clone, with the rights of whoever started the launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum OutsideStep {
-    /// The launcher writes itself into a cgroup; its children are born there. Moving a finished
-    /// child instead would wait for an RCU grace period.
-    EnterCgroup {
-        /// The file that takes process ids.
+    /// A copy of a host tree whose owner is shown as somebody else inside, kept aside until it is
+    /// attached. Only whoever may change the owners of the file system itself may do this, so it
+    /// comes before the clone.
+    TakeOwnedTree {
+        /// The name it is attached by.
+        name: String,
+        /// The host path, without links in it.
+        path: PathBuf,
+        /// What it may be used for inside.
+        attributes: Attributes,
+        /// What must be there.
+        kind: TreeKind,
+        /// Owners on the disk, and the host's ids that stand for them inside.
+        users: IdMap,
+        /// The same for groups.
+        groups: IdMap,
+    },
+}
+
+/// One act of the launcher after the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum AfterStep {
+    /// Kills everything in a version 2 cgroup.
+    KillCgroup {
+        /// Its `cgroup.kill`.
         file: PathBuf,
+    },
+    /// Removes a cgroup that has become empty.
+    RemoveCgroup {
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// Removes a directory that other sandboxes share, if this was the last.
+    LeaveDirectory {
+        /// The directory.
+        directory: PathBuf,
     },
 }
 
@@ -56,6 +90,14 @@ pub struct IdMap {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Step {
+    /// Enters a version 1 cgroup. A process that writes itself there does not wait for RCU, as one
+    /// that is moved by another does.
+    EnterCgroup {
+        /// The file that takes the ids of threads.
+        file: PathBuf,
+    },
+    /// The cgroups entered so far become the top of all that is seen of them.
+    OwnCgroups,
     /// No mount event goes to the host or comes from it.
     PrivateMounts,
     /// A copy of a host tree, kept aside until it is attached. Before the ids change: as root the
@@ -79,6 +121,11 @@ pub enum Step {
     },
     /// The new root: an empty file system in memory.
     MakeRoot(Memory),
+    /// A tree that was taken becomes the new root, under a layer for the places that are made in it.
+    OverlayRoot {
+        /// The tree's name.
+        name: String,
+    },
     /// A second file system in memory for everything writable, so that one limit holds for all.
     MakeScratch(Memory),
     /// A directory in the new root.
@@ -109,6 +156,13 @@ pub enum Step {
         /// Its path inside.
         path: PathBuf,
     },
+    /// Attaches a tree under a private layer of the scratch file system, which takes all changes.
+    AttachOverlay {
+        /// The tree's name.
+        name: String,
+        /// Its path inside.
+        path: PathBuf,
+    },
     /// Attaches a fresh directory of the scratch file system.
     AttachScratch {
         /// Its path inside.
@@ -127,6 +181,13 @@ pub enum Step {
     Mask {
         /// Its path inside.
         path: PathBuf,
+    },
+    /// Another content is read at a path. A path that is not there needs none.
+    Cover {
+        /// Its path inside.
+        path: PathBuf,
+        /// What is read there.
+        content: String,
     },
     /// A part of the new root becomes read-only.
     ReadOnly {
@@ -158,6 +219,8 @@ pub enum Step {
     SealPrivileges,
     /// Landlock over the files, everything not listed refused.
     Landlock {
+        /// The version of Landlock whose rights are all handled; the kernel must have it.
+        version: u32,
         /// What is allowed.
         rules: Vec<LandlockRule>,
     },
@@ -168,6 +231,9 @@ pub enum Step {
     },
     /// Dies when the process that started the launcher dies.
     DieWithParent,
+    /// Becomes the guest: the launcher's caller goes on in this process. Descriptors from 3 on are
+    /// closed first, but for those the guest holds.
+    Serve,
     /// Starts the program in place of the first process. Descriptors from 3 on are closed.
     Execute {
         /// The executable, a path inside.
@@ -237,6 +303,8 @@ pub enum Resource {
     MessageQueues,
     /// Signals waiting.
     PendingSignals,
+    /// Private writable memory of one process, in bytes.
+    Data,
 }
 
 /// What Landlock allows below a path.
@@ -255,19 +323,24 @@ impl Step {
     /// The step's name, as reports and tests use it.
     pub fn name(&self) -> &'static str {
         match self {
+            Step::EnterCgroup { .. } => "enter_cgroup",
+            Step::OwnCgroups => "own_cgroups",
             Step::PrivateMounts => "private_mounts",
             Step::TakeTree { .. } => "take_tree",
             Step::BecomeUser { .. } => "become_user",
             Step::MakeRoot(_) => "make_root",
+            Step::OverlayRoot { .. } => "overlay_root",
             Step::MakeScratch(_) => "make_scratch",
             Step::Directory { .. } => "directory",
             Step::Link { .. } => "link",
             Step::File { .. } => "file",
             Step::AttachTree { .. } => "attach_tree",
+            Step::AttachOverlay { .. } => "attach_overlay",
             Step::AttachScratch { .. } => "attach_scratch",
             Step::Proc { .. } => "proc",
             Step::Terminals => "terminals",
             Step::Mask { .. } => "mask",
+            Step::Cover { .. } => "cover",
             Step::ReadOnly { .. } => "read_only",
             Step::ForbidUserNamespaces => "forbid_user_namespaces",
             Step::Pivot => "pivot",
@@ -281,6 +354,7 @@ impl Step {
             Step::Landlock { .. } => "landlock",
             Step::Seccomp { .. } => "seccomp",
             Step::DieWithParent => "die_with_parent",
+            Step::Serve => "serve",
             Step::Execute { .. } => "execute",
         }
     }

@@ -1,11 +1,6 @@
 //! What the launcher tells the process that started it.
 
-use std::io::{self, Read, Write};
-
 use serde::{Deserialize, Serialize};
-
-/// The longest message, in bytes: large enough for a plan with filters, small enough to hold.
-const MAX_MESSAGE_BYTES: u64 = 4 << 20;
 
 /// Which part of a plan a step stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +35,7 @@ fn at(target: &str) -> String {
     if target.is_empty() { String::new() } else { format!(" at {target}") }
 }
 
-/// A message on the control stream.
+/// A message on the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// The first process inside exists; the id is the host's.
@@ -48,49 +43,25 @@ pub enum Report {
         /// Its process id outside.
         process: i32,
     },
-    /// Every step but the last was done; the program starts next.
+    /// Every step but the last was done. Beside it comes the top of the scratch file system, where
+    /// there is one, so that its use can be seen from outside.
     Ready,
     /// A step failed.
     Refused(Refusal),
+    /// Everything inside has ended. What the plan has for afterwards is done next, and then the
+    /// launcher ends.
+    Ended(Ending),
 }
 
-impl Report {
-    /// Writes one report.
-    pub fn write(&self, stream: &mut impl Write) -> io::Result<()> {
-        write(stream, self)
-    }
-
-    /// Reads one report; `None` at the end of the stream.
-    pub fn read(stream: &mut impl Read) -> io::Result<Option<Report>> {
-        read(stream)
-    }
-}
-
-/// Writes a value as its length and its JSON.
-pub(crate) fn write(stream: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    let body = serde_json::to_vec(value)?;
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&length.to_le_bytes()[..], &body].concat())
-}
-
-/// Reads a value; `None` where the stream ends before one begins.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(
-    stream: &mut impl Read,
-) -> io::Result<Option<T>> {
-    let mut length = [0; 4];
-    let mut read = 0;
-    while read < length.len() {
-        match stream.read(&mut length[read..])? {
-            0 if read == 0 => return Ok(None),
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            more => read += more,
-        }
-    }
-    let length = u64::from(u32::from_le_bytes(length));
-    if length > MAX_MESSAGE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-    }
-    let mut body = Vec::new();
-    stream.take(length).read_to_end(&mut body)?;
-    Ok(Some(serde_json::from_slice(&body)?))
+/// How the first process inside ended, and what all of them used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Its exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// The signal it died of.
+    pub signal: Option<i32>,
+    /// Processor time of everything inside that was waited for, in microseconds.
+    pub cpu_micros: u64,
+    /// The most memory that one process had at once, in bytes.
+    pub largest_bytes: u64,
 }

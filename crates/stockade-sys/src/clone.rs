@@ -13,28 +13,22 @@ use rustix::process::Pid;
 pub struct Namespaces(u64);
 
 impl Namespaces {
-    /// User, mount, pid, network, ipc, host name and cgroup: all that a wall needs.
-    pub const ALL: Namespaces = Namespaces(
+    /// User, mount, pid, network, ipc and host name: all that a wall needs at birth. Cgroups come
+    /// later, by [`own_cgroups`], when the new process has entered its own.
+    pub const WALL: Namespaces = Namespaces(
         (libc::CLONE_NEWUSER
             | libc::CLONE_NEWNS
             | libc::CLONE_NEWPID
             | libc::CLONE_NEWNET
             | libc::CLONE_NEWIPC
-            | libc::CLONE_NEWUTS
-            | libc::CLONE_NEWCGROUP) as u64,
+            | libc::CLONE_NEWUTS) as u64,
     );
+
+    /// A user namespace alone: a mapping of owners.
+    pub const USERS: Namespaces = Namespaces(libc::CLONE_NEWUSER as u64);
 
     /// None: an ordinary child.
     pub const NONE: Namespaces = Namespaces(0);
-}
-
-/// Whose child the new process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parent {
-    /// The caller's.
-    Caller,
-    /// The caller's own parent's, so that the caller may end and the parent can wait for it.
-    CallersParent,
 }
 
 /// Which of the two processes returns.
@@ -56,18 +50,11 @@ pub enum Cloned {
 ///
 /// The process must have one thread: a copy of locks held by other threads would never be
 /// released. With more, the call is refused with `EBUSY`.
-pub fn clone_process(
-    namespaces: Namespaces,
-    parent: Parent,
-    cgroup: Option<BorrowedFd<'_>>,
-) -> io::Result<Cloned> {
+pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     if threads()? != 1 {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
     }
-    let mut flags = namespaces.0 | libc::CLONE_PIDFD as u64;
-    if parent == Parent::CallersParent {
-        flags |= libc::CLONE_PARENT as u64;
-    }
+    let flags = namespaces.0 | libc::CLONE_PIDFD as u64;
     let mut handle: libc::c_int = -1;
     let answer = match cgroup {
         Some(directory) => clone_into(flags, directory, &mut handle),
@@ -84,6 +71,16 @@ pub fn clone_process(
             let handle = unsafe { OwnedFd::from_raw_fd(handle) };
             Ok(Cloned::Original { child, handle })
         }
+    }
+}
+
+/// Makes the cgroups of the calling process the top of all that it and its children see of them.
+pub fn own_cgroups() -> io::Result<()> {
+    // SAFETY: unshare(2) takes one integer; with CLONE_NEWCGROUP alone it changes nothing but the
+    // names under which cgroups are seen, and no descriptor.
+    match unsafe { libc::unshare(libc::CLONE_NEWCGROUP) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -114,15 +111,13 @@ fn clone_into(flags: u64, directory: BorrowedFd<'_>, handle: &mut libc::c_int) -
         cgroup: u64,
     }
     const INTO_CGROUP: u64 = 0x2_0000_0000;
-    let with_parent = flags & libc::CLONE_PARENT as u64 != 0;
     let handle: *mut libc::c_int = handle;
     let arguments = Arguments {
         flags: flags | INTO_CGROUP,
         pidfd: handle as u64,
         child_tid: 0,
         parent_tid: 0,
-        // With CLONE_PARENT the signal is the caller's own and must be left out, clone3(2).
-        exit_signal: if with_parent { 0 } else { libc::SIGCHLD as u64 },
+        exit_signal: libc::SIGCHLD as u64,
         stack: 0,
         stack_size: 0,
         tls: 0,
@@ -148,7 +143,7 @@ mod tests {
     fn process_with_several_threads_is_not_cloned() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || stopped.recv());
-        let refused = clone_process(Namespaces::NONE, Parent::Caller, None).unwrap_err();
+        let refused = clone_process(Namespaces::NONE, None).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
         drop(stop);
         let _ = other.join().unwrap();

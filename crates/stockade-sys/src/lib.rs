@@ -11,12 +11,14 @@ mod memfd;
 mod mount;
 mod random;
 mod seccomp;
+mod usage;
 
 pub use child::ends_within;
-pub use clone::{Cloned, Namespaces, Parent, clone_process};
-pub use descriptors::close_on_exec_from;
+pub use clone::{Cloned, Namespaces, clone_process, own_cgroups};
+pub use descriptors::{close_inherited_from, close_on_exec_from};
 pub use loopback::raise_loopback;
 pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};
 pub use random::random_bytes;
 pub use seccomp::{Instruction, install_filter, set_no_new_privs};
+pub use usage::{ChildrenUsage, children_usage};

@@ -1,14 +1,18 @@
-//! Carries out one plan that comes on standard input, which is also where the reports go. The
-//! tests of this crate use it; the shipped launcher is part of the guest.
+//! Carries out one plan that comes on standard input, a socket, which is also where the reports go.
+//! The tests of this crate use it; the shipped launcher is part of the guest.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use stockade_launcher::{Launched, launch};
+
 fn main() -> ExitCode {
-    match io::stdin().as_fd().try_clone_to_owned() {
-        Ok(stream) => stockade_launcher::launch(&mut File::from(stream)).into(),
-        Err(_) => ExitCode::FAILURE,
+    let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
+    match launch(UnixStream::from(control)) {
+        Launched::Done(code) => ExitCode::from(code),
+        // There is no guest here.
+        Launched::Inside => ExitCode::FAILURE,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -20,18 +20,20 @@ use super::wrong;
 
 /// Where the new root is attached until it becomes the root. It exists on every system, and what
 /// lies below it is not needed: trees were taken before.
-const STAGE: &str = "/proc";
+pub(super) const STAGE: &str = "/proc";
 
 pub(super) fn private_mounts() -> io::Result<()> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", flags)?)
 }
 
-/// Copies a mounted tree. The attributes hold for everything mounted in it.
-pub(super) fn take_tree(
+/// Copies a mounted tree. The attributes hold for everything mounted in it, and where a mapping of
+/// owners is given, its owners are seen through that.
+pub(crate) fn take_tree(
     path: &Path,
     attributes: Attributes,
     kind: TreeKind,
+    owners: Option<BorrowedFd<'_>>,
 ) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -45,11 +47,11 @@ pub(super) fn take_tree(
         (TreeKind::File, _) => {}
     }
     let tree = clone_tree(&source)?;
-    stockade_sys::set_tree_attributes(tree.as_fd(), flags_of(attributes), None)?;
+    stockade_sys::set_tree_attributes(tree.as_fd(), flags_of(attributes), owners)?;
     Ok(tree)
 }
 
-fn clone_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn clone_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -57,7 +59,7 @@ fn clone_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(source, "", flags)?)
 }
 
-fn flags_of(attributes: Attributes) -> MountAttrFlags {
+pub(super) fn flags_of(attributes: Attributes) -> MountAttrFlags {
     let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID;
     if !attributes.writable {
         flags |= MountAttrFlags::MOUNT_ATTR_RDONLY;
@@ -91,7 +93,11 @@ pub(super) fn make_root(memory: Memory) -> io::Result<OwnedFd> {
     Ok(root)
 }
 
-fn move_to(tree: &OwnedFd, directory: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+pub(super) fn move_to(
+    tree: &OwnedFd,
+    directory: impl AsFd,
+    path: impl rustix::path::Arg,
+) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     Ok(rustix::mount::move_mount(tree, "", directory, path, flags)?)
 }
@@ -173,40 +179,6 @@ pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0")
 }
 
-/// Covers a path with something empty. A path that is not there needs no cover.
-pub(super) fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
-    let place = match below(root, path, OFlags::PATH) {
-        Ok(place) => place,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let is_directory = is_directory(&place)?;
-    let nothing = memory_file_system(Memory { bytes: 4096, inodes: 4, executable: false })?;
-    let cover = if is_directory {
-        nothing
-    } else {
-        file(&nothing, Path::new("empty"), "")?;
-        subtree(&nothing, Path::new("empty"))?
-    };
-    let read_only = Attributes { writable: false, executable: false, devices: false };
-    stockade_sys::set_tree_attributes(cover.as_fd(), flags_of(read_only), None)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(&cover, "", &place, "", flags)?)
-}
-
-pub(super) fn read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
-    let place = match below(root, path, OFlags::PATH) {
-        Ok(place) => place,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let tree = clone_tree(&place)?;
-    let attributes = Attributes { writable: false, executable: false, devices: false };
-    stockade_sys::set_tree_attributes(tree.as_fd(), flags_of(attributes), None)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(&tree, "", &place, "", flags)?)
-}
-
 /// Makes the new root the root, and lets go of the old one with everything below it.
 pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
     rustix::process::fchdir(root)?;
@@ -234,13 +206,13 @@ pub(super) fn seal_root() -> io::Result<()> {
     stockade_sys::set_mount_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY)
 }
 
-fn is_directory(open: &OwnedFd) -> io::Result<bool> {
+pub(super) fn is_directory(open: &OwnedFd) -> io::Result<bool> {
     let mode = rustix::fs::fstat(open)?.st_mode;
     Ok(FileType::from_raw_mode(mode) == FileType::Directory)
 }
 
 /// Opens a path below a root; no component may be a link.
-fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+pub(super) fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

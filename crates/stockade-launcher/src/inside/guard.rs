@@ -4,28 +4,30 @@ use std::io;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use stockade_sys::Instruction;
 
 use crate::plan::LandlockRule;
 
-/// The rights the second layer must have: with the third version truncating is one of them.
-const NEEDED: ABI = ABI::V3;
-
 /// Allows what the rules say and refuses every other use of the file system.
-pub(super) fn landlock(rules: &[LandlockRule]) -> io::Result<()> {
-    let all = AccessFs::from_all(NEEDED);
+pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
+    let version = ABI::from(i32::try_from(version).map_err(io::Error::other)?);
+    let all = AccessFs::from_all(version);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)
-        .map_err(io::Error::other)?
-        .create()
         .map_err(io::Error::other)?;
+    // From the sixth version on: no signal and no abstract socket leads out of the sandbox.
+    let scopes = Scope::from_all(version);
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes).map_err(io::Error::other)?;
+    }
+    let mut ruleset = ruleset.create().map_err(io::Error::other)?;
     for rule in rules {
-        let mut access = AccessFs::from_read(NEEDED) & !AccessFs::Execute;
+        let mut access = AccessFs::from_read(version) & !AccessFs::Execute;
         if rule.writable {
-            access |= AccessFs::from_write(NEEDED);
+            access |= AccessFs::from_write(version);
         }
         if rule.executable {
             access |= AccessFs::Execute;
@@ -33,7 +35,7 @@ pub(super) fn landlock(rules: &[LandlockRule]) -> io::Result<()> {
         let path = PathFd::new(&rule.path).map_err(io::Error::other)?;
         // A file takes only the rights that a file can have.
         if !rule.path.is_dir() {
-            access &= AccessFs::from_file(NEEDED);
+            access &= AccessFs::from_file(version);
         }
         ruleset = ruleset.add_rule(PathBeneath::new(path, access)).map_err(io::Error::other)?;
     }

@@ -1,8 +1,10 @@
 //! Giving up rights, and limits.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use rustix::process::{DumpableBehavior, Resource as Limited, Rlimit};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{DumpableBehavior, Resource as Limited, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::plan::Resource;
@@ -41,9 +43,22 @@ pub(super) fn limit(resource: Resource, amount: u64) -> io::Result<()> {
         Resource::LockedMemory => Limited::Memlock,
         Resource::MessageQueues => Limited::Msgqueue,
         Resource::PendingSignals => Limited::Sigpending,
+        Resource::Data => Limited::Data,
     };
     let new = Rlimit { current: Some(amount), maximum: Some(amount) };
     Ok(rustix::process::setrlimit(limited, new)?)
+}
+
+/// Dies when the launcher does. After the last change of ids, which would undo it, prctl(2).
+pub(super) fn die_with_parent(lifeline: &OwnedFd) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have died before, and then no signal comes; but its end of the pipe is closed.
+    let mut watched = [PollFd::new(lifeline, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut watched, Some(&now))? {
+        0 => Ok(()),
+        _ => Err(super::wrong("the launcher is gone")),
+    }
 }
 
 /// Gives up every capability in every set. The bounding set first: dropping from it needs a

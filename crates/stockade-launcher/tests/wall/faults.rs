@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use stockade_launcher::{
-    IdMap, LandlockRule, OutsideStep, Phase, Plan, Refusal, Resource, Step, TreeKind,
-};
+use stockade_launcher::{IdMap, LandlockRule, Phase, Plan, Refusal, Resource, Step, TreeKind};
 
 use crate::support::{Ended, carry_out, plan, walls_can_be_built};
 
@@ -52,6 +50,7 @@ fn each_failing_step_is_named_and_nothing_runs() {
         (
             "landlock",
             Step::Landlock {
+                version: 3,
                 rules: vec![LandlockRule { path: nowhere(), writable: false, executable: false }],
             },
         ),
@@ -82,14 +81,14 @@ fn a_plan_without_a_program_is_refused() {
 }
 
 #[test]
-fn a_cgroup_that_is_not_there_is_refused_before_anything_is_born() {
+fn a_cgroup_that_is_not_there_is_refused() {
     if !walls_can_be_built() {
         return;
     }
     let mut plan = plan("echo ran");
-    plan.outside.push(OutsideStep::EnterCgroup { file: PathBuf::from("/nonexistent") });
+    plan.inside.insert(0, Step::EnterCgroup { file: PathBuf::from("/nonexistent") });
     let refusal = refusal_of(&plan);
-    assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Outside, "enter_cgroup"));
+    assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Inside, "enter_cgroup"));
     assert_eq!(refusal.errno, Some(2));
 }
 

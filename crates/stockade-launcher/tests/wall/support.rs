@@ -6,9 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions};
 use stockade_launcher::{
     Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report, Resource,
     Step, TreeKind,
@@ -56,7 +54,7 @@ pub(crate) fn plan(script: &str) -> Plan {
         false => IdMap { inside: USER, outside: own, count: 1 },
     };
     let birth = Birth { users: map(user), groups: map(group), cgroup: None };
-    let mut inside = vec![Step::PrivateMounts];
+    let mut inside = vec![Step::OwnCgroups, Step::PrivateMounts];
     inside.extend(system().into_iter().map(|(name, path, attributes, kind)| Step::TakeTree {
         name,
         path,
@@ -78,7 +76,7 @@ pub(crate) fn plan(script: &str) -> Plan {
         Step::WorkingDirectory(PathBuf::from("/workspace")),
         Step::SealPrivileges,
         Step::DieWithParent,
-        Step::Landlock { rules: landlock() },
+        Step::Landlock { version: 3, rules: landlock() },
         Step::Seccomp { programs: Vec::new() },
         Step::Execute {
             program: PathBuf::from("/bin/sh"),
@@ -86,7 +84,7 @@ pub(crate) fn plan(script: &str) -> Plan {
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         },
     ]);
-    Plan { outside: Vec::new(), birth, inside }
+    Plan { outside: Vec::new(), birth, inside, after: Vec::new() }
 }
 
 type Tree = (String, PathBuf, Attributes, TreeKind);
@@ -148,10 +146,10 @@ fn landlock() -> Vec<LandlockRule> {
     ]
 }
 
-/// Carries out a plan and waits for its end.
+/// Carries out a plan and waits until nothing is left of it.
 pub(crate) fn carry_out(plan: &Plan) -> Ended {
     let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
-    let (output, write_end) = std::io::pipe().expect("a pipe can be made");
+    let (mut output, write_end) = std::io::pipe().expect("a pipe can be made");
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
         .env_clear()
         .env("STOCKADE_CANARY", "canary-in-the-environment")
@@ -160,41 +158,23 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
         .stderr(Stdio::from(write_end))
         .spawn()
         .expect("the launcher starts");
-    let body = serde_json::to_vec(plan).expect("a plan is JSON");
-    let length = u32::try_from(body.len()).expect("a plan is short").to_le_bytes();
     // A launcher that refused early has closed the stream; its report is still there to read.
-    let _ = ours.write_all(&[&length[..], &body].concat());
-    let mut child = None;
+    let _ = stockade_launcher::send(&mut ours, plan, &[]);
+    let mut ending = None;
     let mut refusal = None;
-    while let Ok(Some(report)) = Report::read(&mut ours) {
+    while let Ok(Some((report, _))) = stockade_launcher::receive(&mut ours) {
         match report {
-            Report::Born { process } => child = Pid::from_raw(process),
-            Report::Ready => {}
+            Report::Born { .. } | Report::Ready => {}
             Report::Refused(first) => refusal = Some(first),
+            Report::Ended(how) => ending = Some(how),
         }
     }
     launcher.wait().expect("the launcher can be waited for");
-    let code = child.map(reap);
     let mut text = String::new();
-    let mut output = output;
     output.read_to_string(&mut text).expect("output is text");
-    match refusal {
-        Some(refusal) => Ended::Refused(refusal),
-        None => Ended::Ran(code.flatten().unwrap_or(-1), text),
-    }
-}
-
-/// Waits for the first process inside, which is this process's child.
-fn reap(child: Pid) -> Option<i32> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let status = rustix::process::waitid(WaitId::Pid(child), options).expect("it is our child");
-        if let Some(status) = status {
-            return status.exit_status();
-        }
-        assert!(Instant::now() < deadline, "the process inside did not end");
-        std::thread::sleep(Duration::from_millis(2));
+    match (refusal, ending) {
+        (Some(refusal), _) => Ended::Refused(refusal),
+        (None, ending) => Ended::Ran(ending.and_then(|how| how.code).unwrap_or(-1), text),
     }
 }
 

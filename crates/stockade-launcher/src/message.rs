@@ -1,0 +1,116 @@
+//! Values on the control socket: a length, its JSON, and descriptors beside it.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The longest message, in bytes: large enough for a plan with filters, small enough to hold.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The most descriptors beside one message.
+const MAX_DESCRIPTORS: usize = 4;
+
+/// Sends a value.
+pub fn send(
+    socket: &mut UnixStream,
+    value: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut bytes = vec![0; size_of::<u32>()];
+    serde_json::to_writer(&mut bytes, value)?;
+    let length = u32::try_from(bytes.len() - size_of::<u32>()).map_err(io::Error::other)?;
+    bytes[..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors"));
+    }
+    // Whoever has closed the other end must be an error here, not a signal.
+    let flags = SendFlags::NOSIGNAL;
+    let sent = rustix::net::sendmsg(&*socket, &[IoSlice::new(&bytes)], &mut beside, flags)?;
+    socket.write_all(&bytes[sent..])
+}
+
+/// Receives a value and what came beside it; `None` where the stream ends before one begins.
+pub fn receive<T: DeserializeOwned>(
+    socket: &mut UnixStream,
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut descriptors = Vec::new();
+    let mut header = [0; size_of::<u32>()];
+    let mut filled = 0;
+    while filled < header.len() {
+        match receive_some(socket, &mut header[filled..], &mut descriptors)? {
+            0 if filled == 0 => return Ok(None),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => filled += more,
+        }
+    }
+    let length = u32::from_le_bytes(header) as usize;
+    if length > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    let mut body = Vec::new();
+    socket.take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some((serde_json::from_slice(&body)?, descriptors)))
+}
+
+fn receive_some(
+    socket: &UnixStream,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], &mut beside, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Ok(received.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn value_arrives_with_its_descriptors() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        send(&mut here, &vec!["a"; 40_000], &[writer.as_fd()]).unwrap();
+        drop(writer);
+        let (value, descriptors): (Vec<String>, _) = receive(&mut there).unwrap().unwrap();
+        assert_eq!((value.len(), descriptors.len()), (40_000, 1));
+        drop(descriptors);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        drop(here);
+        assert!(receive::<u8>(&mut there).unwrap().is_none());
+    }
+
+    #[test]
+    fn announced_length_beyond_the_limit_is_refused_unread() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        here.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert_eq!(receive::<u8>(&mut there).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,124 @@
+//! The launcher after the clone: it waits, ends everything inside, and takes down what is left.
+//!
+//! ```text
+//!            the host speaks or is gone        first process ended
+//! watching ───────────────────────────▶ kill ─────────────────────▶ told ──▶ after ──▶ done
+//!    └──────────────── first process ended ─────────────────────────▲
+//! ```
+//! The host has its answer before any of this: what a kernel needs to end a pid namespace and to
+//! remove its cgroups takes longer than most programs run.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+
+use crate::message;
+use crate::outside::write_once;
+use crate::plan::AfterStep;
+use crate::report::{Ending, Report};
+
+/// How long a cgroup may be called busy after its last process has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the launcher watches.
+pub(crate) struct Sandbox {
+    /// The host. Anything it says, and its end, means that the sandbox is to end.
+    pub(crate) control: UnixStream,
+    /// The first process inside.
+    pub(crate) handle: OwnedFd,
+    pub(crate) after: Vec<AfterStep>,
+}
+
+/// Waits for the end and carries out what comes after it. Returns the code to end with.
+pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
+    if wait_for_end(&sandbox.control, &sandbox.handle).is_err() {
+        // Whatever failed, nothing may stay; killing a process that has ended does nothing.
+    }
+    kill(&sandbox);
+    let ending = reap(&sandbox.handle);
+    if let Ok(ending) = ending {
+        // The host may have gone without waiting for this.
+        let _ = message::send(&mut sandbox.control, &Report::Ended(ending), &[]);
+    }
+    let done = sandbox.after.iter().map(take_down).fold(ending.is_ok(), |all, one| all && one);
+    u8::from(!done)
+}
+
+fn wait_for_end(control: &UnixStream, handle: &OwnedFd) -> io::Result<()> {
+    loop {
+        let mut watched = [
+            PollFd::new(control, PollFlags::IN | PollFlags::RDHUP),
+            PollFd::new(handle, PollFlags::IN),
+        ];
+        match poll(&mut watched, None) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Kills the first process, and with it the whole pid namespace, and every group that can be.
+fn kill(sandbox: &Sandbox) {
+    // An error says that it has ended.
+    let _ = rustix::process::pidfd_send_signal(&sandbox.handle, Signal::KILL);
+    for step in &sandbox.after {
+        if let AfterStep::KillCgroup { file } = step {
+            // A group that somebody has removed has nothing left to kill.
+            let _ = write_once(file, "1");
+        }
+    }
+}
+
+fn reap(handle: &OwnedFd) -> io::Result<Ending> {
+    let status = loop {
+        match rustix::process::waitid(WaitId::PidFd(as_fd(handle)), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => break status,
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let usage = stockade_sys::children_usage()?;
+    Ok(Ending {
+        code: status.exit_status(),
+        signal: status.terminating_signal(),
+        cpu_micros: u64::try_from(usage.cpu_time.as_micros()).unwrap_or(u64::MAX),
+        largest_bytes: usage.largest_bytes,
+    })
+}
+
+fn as_fd(handle: &OwnedFd) -> std::os::fd::BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(handle)
+}
+
+/// Whether a step left nothing.
+fn take_down(step: &AfterStep) -> bool {
+    match step {
+        AfterStep::KillCgroup { .. } => true,
+        AfterStep::RemoveCgroup { directory } => remove(directory, Instant::now() + PATIENCE),
+        AfterStep::LeaveDirectory { directory } => {
+            // Not empty while other sandboxes are in it.
+            let _ = std::fs::remove_dir(directory);
+            true
+        }
+    }
+}
+
+/// Removes one directory. The kernel may call it busy for a moment after its last process ended.
+fn remove(directory: &Path, deadline: Instant) -> bool {
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match std::fs::remove_dir(directory) {
+            Ok(()) => return true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+            Err(_) if Instant::now() < deadline => std::thread::sleep(pause),
+            Err(_) => return false,
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
