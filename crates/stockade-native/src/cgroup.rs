@@ -34,13 +34,14 @@ mod survey;
 mod sweep;
 
 pub use controller::{Controller, Version};
-pub use entry::{Entry, UnifiedEntry};
+pub use entry::{Entry, Seats, UnifiedEntry};
 pub use error::CgroupError;
 pub use facts::MemoryEvents;
 pub use group::Group;
 pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;
+pub use remove::Removal;
 pub use sweep::{SweepReport, sweep};
 
 #[cfg(test)]

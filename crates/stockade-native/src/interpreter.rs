@@ -98,6 +98,12 @@ pub enum Origin {
     System,
 }
 
+/// The directories with the system's own programs and libraries, and the links between them.
+pub(crate) fn system() -> (Vec<Bind>, Vec<Link>) {
+    let cover = places::system();
+    (cover.binds, cover.links)
+}
+
 /// Finds the interpreter that a person in these surroundings means, without starting anything.
 pub fn find(
     language: Language,

@@ -6,6 +6,7 @@
 mod child;
 mod clone;
 mod descriptors;
+mod landlock;
 mod loopback;
 mod memfd;
 mod mount;
@@ -16,6 +17,7 @@ mod usage;
 pub use child::ends_within;
 pub use clone::{Cloned, Namespaces, clone_process, own_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec_from};
+pub use landlock::landlock_version;
 pub use loopback::raise_loopback;
 pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};

@@ -32,7 +32,28 @@ pub struct UnifiedEntry {
     pub procs: OwnedFd,
 }
 
+/// Where the first process of a sandbox enters its group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seats {
+    /// The `tasks` files of v1, to which it writes `0` itself.
+    pub tasks: Vec<PathBuf>,
+    /// The v2 group that it is born in, by `CLONE_INTO_CGROUP`.
+    pub unified: Option<PathBuf>,
+}
+
 impl Group {
+    /// Where a process that is still to be born enters.
+    pub fn seats(&self) -> Seats {
+        let mut seats = Seats::default();
+        for directory in &self.directories {
+            match directory.version {
+                Version::V1 => seats.tasks.push(directory.seat().join("tasks")),
+                Version::V2 => seats.unified = Some(directory.seat()),
+            }
+        }
+        seats
+    }
+
     /// Opens what a process needs to enter.
     pub fn entry(&self) -> Result<Entry, CgroupError> {
         let mut entry = Entry { tasks: Vec::new(), unified: None };

@@ -2,11 +2,10 @@
 
 use super::{CgroupError, Controller, Version};
 
-/// Tasks of Stockade's own in a group: the launcher, and the guest, which has one thread.
+/// Tasks of Stockade's own in a group: the guest, which has one thread.
 ///
-/// `pids.max` counts every task in the group, so it is set to the limit plus this. The workload
-/// has what it was promised even while the launcher is still there, and one more after that.
-pub const OWN_TASKS: u64 = 2;
+/// `pids.max` counts every task in the group, so it is set to the limit plus this.
+pub const OWN_TASKS: u64 = 1;
 
 /// What a group may use at most. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

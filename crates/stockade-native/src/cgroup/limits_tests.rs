@@ -45,8 +45,8 @@ fn only_a_file_about_swap_may_be_missing() {
 
 #[test]
 fn pids_leave_room_for_our_own() {
-    assert_eq!(lines(&ALL, Version::V1, Controller::Pids), ["pids.max=12"]);
-    assert_eq!(lines(&ALL, Version::V2, Controller::Pids), ["pids.max=12"]);
+    assert_eq!(lines(&ALL, Version::V1, Controller::Pids), ["pids.max=11"]);
+    assert_eq!(lines(&ALL, Version::V2, Controller::Pids), ["pids.max=11"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::files;
 use super::room::leave_room;
-use super::{CgroupError, Group};
+use super::{CgroupError, Controller, Group, Version};
 
 /// How long dropping a group may take for each of killing and removing.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
@@ -33,6 +33,34 @@ impl Group {
         }
         self.removed = true;
         Ok(())
+    }
+}
+
+/// What is left to do when a group's last process has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// The files that kill everything inside by writing `1`.
+    pub kill: Vec<PathBuf>,
+    /// The group's directories, leaves first.
+    pub directories: Vec<PathBuf>,
+    /// Directories shared with other groups, to be removed when empty.
+    pub shared: Vec<PathBuf>,
+}
+
+impl Group {
+    /// Leaves the removal to another process, which does what is returned. Dropping the group does
+    /// nothing any more; what it counts can still be read until it is gone.
+    pub fn hand_over(&mut self) -> Result<Removal, CgroupError> {
+        let mut removal = Removal::default();
+        for directory in &self.directories {
+            if directory.version == Version::V2 && directory.has(Controller::Kill) {
+                removal.kill.push(directory.path.join("cgroup.kill"));
+            }
+            removal.directories.extend(directory.groups()?.into_iter().rev());
+            removal.shared.extend(directory.path.parent().map(Path::to_owned));
+        }
+        self.removed = true;
+        Ok(removal)
     }
 }
 

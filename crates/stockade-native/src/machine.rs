@@ -1,0 +1,110 @@
+//! What this machine is, found by looking: rights, kernel features, and the files of its system.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stockade_policy::SETTINGS;
+
+use crate::interpreter::{Bind, Link, system};
+
+/// The first version of Landlock that refuses truncating a file: without it a read-only file could
+/// be emptied.
+pub(crate) const LANDLOCK_NEEDED: u32 = 3;
+
+/// The newest version of Landlock whose rights are known here.
+const LANDLOCK_KNOWN: u32 = 6;
+
+/// What the plan of a wall depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    /// The version of Landlock that is used; 0 where there is none worth using.
+    pub(crate) landlock: u32,
+    /// The first two numbers of the kernel's version.
+    pub(crate) kernel: (u32, u32),
+    /// Directories with programs and libraries, and the links between them.
+    pub(crate) system: Vec<Bind>,
+    pub(crate) links: Vec<Link>,
+    /// Public files below `/etc` that programs need.
+    pub(crate) settings: Vec<Setting>,
+    /// The most open files a process may be given.
+    pub(crate) open_files: u64,
+}
+
+/// One public file or directory below `/etc`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Shown as it is.
+    Shown { path: PathBuf, directory: bool },
+    /// A link that leads into the system's directories.
+    Link(Link),
+}
+
+impl Machine {
+    /// Looks at the machine. Nothing is changed, and nothing is started.
+    pub(crate) fn look() -> Machine {
+        let (system, links) = system();
+        Machine {
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            landlock: landlock(),
+            kernel: kernel(),
+            system,
+            links,
+            settings: settings(),
+            open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile)
+                .maximum
+                .unwrap_or(u64::MAX),
+        }
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.user == 0
+    }
+}
+
+fn landlock() -> u32 {
+    match stockade_sys::landlock_version() {
+        version if version < LANDLOCK_NEEDED => 0,
+        version => version.min(LANDLOCK_KNOWN),
+    }
+}
+
+/// Zero where the kernel does not say: no rule for a later kernel then applies.
+fn kernel() -> (u32, u32) {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+        _ => (0, 0),
+    }
+}
+
+/// Files that the wall writes itself.
+const MADE: [&str; 6] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+];
+
+fn settings() -> Vec<Setting> {
+    SETTINGS.iter().filter(|path| !MADE.contains(path)).filter_map(|path| setting(path)).collect()
+}
+
+/// A setting as it can be shown; one that leads outside the system's directories is left out.
+fn setting(path: &str) -> Option<Setting> {
+    let path = Path::new(path);
+    let found = fs::symlink_metadata(path).ok()?;
+    if found.is_symlink() {
+        let target = fs::canonicalize(path).ok()?;
+        let link = Link { at: path.to_owned(), target: target.clone() };
+        return target.starts_with("/usr").then_some(Setting::Link(link));
+    }
+    (found.is_file() || found.is_dir())
+        .then(|| Setting::Shown { path: path.to_owned(), directory: found.is_dir() })
+}

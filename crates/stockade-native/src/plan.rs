@@ -1,0 +1,79 @@
+//! From a policy to the steps that build its wall. Pure: what the host has was looked at before.
+
+mod commands;
+mod etc;
+mod files;
+mod guard;
+mod rest;
+
+use stockade_launcher::{Birth, IdMap, Plan, Step};
+use stockade_policy::{Limit, Policy};
+
+use crate::cgroup::{Removal, Seats};
+use crate::host_files::HostFiles;
+use crate::machine::Machine;
+use crate::proc_files::ProcFiles;
+
+pub(crate) use files::{CODE_DIRECTORY, Visible};
+
+/// The user and group id of everything inside.
+pub(crate) const USER: u32 = 1000;
+
+/// Everything that a plan is made of.
+pub(crate) struct Inputs<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) machine: &'a Machine,
+    /// What of the host is shown inside.
+    pub(crate) files: &'a HostFiles,
+    /// The first of the host's ids that the sandbox has to itself; none where it has only the
+    /// caller's own.
+    pub(crate) first_id: Option<u32>,
+    pub(crate) seats: Seats,
+    pub(crate) removal: Removal,
+    /// Whether a cgroup holds memory and processes.
+    pub(crate) held_by_cgroup: bool,
+    /// System-call filters, compiled.
+    pub(crate) filters: Vec<Vec<(u16, u8, u8, u32)>>,
+    /// What the sandbox's `/proc` says of the machine.
+    pub(crate) proc_files: ProcFiles,
+}
+
+/// The steps, in the order that keeps each safe: see the comments at each group.
+pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
+    let visible = Visible::of(inputs);
+    let mut inside: Vec<Step> =
+        inputs.seats.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
+    // After the cgroups are entered: they become the top of what is seen.
+    inside.extend([Step::OwnCgroups, Step::PrivateMounts]);
+    // While the ids are still the caller's: the host's files are reached with its rights.
+    inside.extend(visible.taken());
+    inside.push(Step::BecomeUser { user: USER, group: USER });
+    // File systems are made by the ids that will use them.
+    inside.extend(visible.built(inputs));
+    inside.extend(rest::closing(inputs));
+    // Capabilities are needed up to here and by nothing that follows.
+    inside.extend([Step::SealPrivileges, Step::DieWithParent]);
+    inside.extend(guard::landlock(inputs, &visible));
+    // Last: the filter refuses what the steps before needed.
+    inside.push(Step::Seccomp { programs: inputs.filters.clone() });
+    inside.push(Step::Serve);
+    Plan { outside: visible.taken_outside(), birth: birth(inputs), inside, after: rest::after(inputs) }
+}
+
+fn birth(inputs: &Inputs<'_>) -> Birth {
+    let map = |own: u32| match inputs.first_id {
+        Some(first) => IdMap { inside: 0, outside: first, count: 1 << 16 },
+        None => IdMap { inside: USER, outside: own, count: 1 },
+    };
+    let Machine { user, group, .. } = *inputs.machine;
+    Birth { users: map(user), groups: map(group), cgroup: inputs.seats.unified.clone() }
+}
+
+/// A limit of the policy; every one that is asked for here has a value in every policy.
+fn limit(policy: &Policy, limit: Limit) -> u64 {
+    policy.limits.value(limit).unwrap_or_else(|| limit.spec().min)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,278 @@
+//! The files of a sandbox: which trees are taken from the host, and how the new root is built.
+
+use std::path::{Path, PathBuf};
+
+use stockade_launcher::{Attributes, FileMode, IdMap, Memory, OutsideStep, Step, TreeKind};
+use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
+
+use crate::host_files::{Base, Mode, Shown};
+use crate::interpreter::Link;
+use crate::machine::Setting;
+use crate::proc_files;
+
+use super::{Inputs, USER, etc, limit};
+
+/// Where code that was handed in lies; in the scratch space, so that nothing else need be writable.
+pub(crate) const CODE_DIRECTORY: &str = "/run/code";
+
+/// Device nodes that are shown from the host.
+const NODES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Links of `/dev` that every program expects.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
+];
+
+/// The new root itself holds little: places to mount at, and small files.
+const ROOT: Memory = Memory { bytes: 4 << 20, inodes: 4096, executable: true };
+
+/// The name under which a directory given as root is taken.
+const BASE: &str = "base";
+
+/// A tree of the host, where it goes, and how.
+struct Tree {
+    host: PathBuf,
+    guest: PathBuf,
+    kind: TreeKind,
+    attributes: Attributes,
+    /// Whether the caller's files appear as the sandbox's own.
+    owned: bool,
+    layered: bool,
+}
+
+impl Tree {
+    /// Places inside are distinct, and so are names.
+    fn name(&self) -> String {
+        self.guest.display().to_string()
+    }
+}
+
+/// What a sandbox sees.
+pub(crate) struct Visible {
+    trees: Vec<Tree>,
+    links: Vec<Link>,
+    base: Option<PathBuf>,
+    owners: Option<(IdMap, IdMap)>,
+}
+
+impl Visible {
+    pub(crate) fn of(inputs: &Inputs<'_>) -> Visible {
+        let mut visible = Visible {
+            trees: Vec::new(),
+            links: Vec::new(),
+            base: None,
+            owners: inputs.first_id.map(|first| {
+                let map = |own| IdMap { inside: own, outside: first + USER, count: 1 };
+                (map(inputs.machine.user), map(inputs.machine.group))
+            }),
+        };
+        match &inputs.files.base {
+            Base::System { binds, links } => {
+                for (bind, kind) in binds {
+                    visible.read_only(&bind.host, &bind.guest, *kind);
+                }
+                visible.links.clone_from(links);
+                visible.settings(inputs);
+            }
+            Base::Directory(directory) => visible.base = Some(directory.clone()),
+        }
+        for node in NODES {
+            let attributes = Attributes { writable: true, executable: false, devices: true };
+            visible.trees.push(Tree {
+                host: PathBuf::from(node),
+                guest: PathBuf::from(node),
+                kind: TreeKind::File,
+                attributes,
+                owned: false,
+                layered: false,
+            });
+        }
+        let any_program = inputs.policy.commands.is_none();
+        for shown in &inputs.files.shown {
+            visible.trees.push(tree_of(shown, any_program));
+        }
+        visible
+    }
+
+    fn read_only(&mut self, host: &Path, guest: &Path, kind: TreeKind) {
+        let attributes = Attributes { writable: false, executable: true, devices: false };
+        let (host, guest) = (host.to_owned(), guest.to_owned());
+        self.trees.push(Tree { host, guest, kind, attributes, owned: false, layered: false });
+    }
+
+    fn settings(&mut self, inputs: &Inputs<'_>) {
+        for setting in &inputs.machine.settings {
+            match setting {
+                Setting::Link(link) => self.links.push(link.clone()),
+                Setting::Shown { path, directory } => {
+                    let kind = if *directory { TreeKind::Directory } else { TreeKind::File };
+                    self.read_only(path, path, kind);
+                }
+            }
+        }
+    }
+
+    /// Whether a tree must be taken before the clone, with the host's rights over its owners.
+    fn owners(&self, tree: &Tree) -> Option<(IdMap, IdMap)> {
+        self.owners.filter(|_| tree.owned)
+    }
+
+    pub(super) fn taken_outside(&self) -> Vec<OutsideStep> {
+        let mut steps = Vec::new();
+        for tree in &self.trees {
+            if let Some((users, groups)) = self.owners(tree) {
+                steps.push(OutsideStep::TakeOwnedTree {
+                    name: tree.name(),
+                    path: tree.host.clone(),
+                    attributes: tree.attributes,
+                    kind: tree.kind,
+                    users,
+                    groups,
+                });
+            }
+        }
+        if let (Some(base), Some((_, _))) = (&self.base, self.owners) {
+            // The whole range, so that an image's users are themselves.
+            let map = |map: IdMap| IdMap { inside: 0, outside: map.outside - USER, count: 1 << 16 };
+            let owners = self.owners.map(|(users, groups)| (map(users), map(groups)));
+            steps.extend(owners.map(|(users, groups)| OutsideStep::TakeOwnedTree {
+                name: BASE.to_owned(),
+                path: base.clone(),
+                attributes: Attributes { writable: false, executable: true, devices: false },
+                kind: TreeKind::Directory,
+                users,
+                groups,
+            }));
+        }
+        steps
+    }
+
+    pub(super) fn taken(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = self
+            .trees
+            .iter()
+            .filter(|tree| self.owners(tree).is_none())
+            .map(|tree| Step::TakeTree {
+                name: tree.name(),
+                path: tree.host.clone(),
+                attributes: tree.attributes,
+                kind: tree.kind,
+            })
+            .collect();
+        if let (Some(base), None) = (&self.base, self.owners) {
+            steps.push(Step::TakeTree {
+                name: BASE.to_owned(),
+                path: base.clone(),
+                attributes: Attributes { writable: false, executable: true, devices: false },
+                kind: TreeKind::Directory,
+            });
+        }
+        steps
+    }
+
+    /// The new root with everything in it.
+    pub(super) fn built(&self, inputs: &Inputs<'_>) -> Vec<Step> {
+        let policy = inputs.policy;
+        let any_program = policy.commands.is_none();
+        let scratch = Memory {
+            bytes: limit(policy, Limit::Disk) << 20,
+            // The directories that the wall itself makes there.
+            inodes: limit(policy, Limit::Inodes) + SCRATCH.len() as u64 + 8,
+            executable: any_program,
+        };
+        let mut steps = vec![Step::MakeRoot(ROOT)];
+        if self.base.is_some() {
+            steps.push(Step::OverlayRoot { name: BASE.to_owned() });
+        }
+        steps.push(Step::MakeScratch(scratch));
+        let own = |path: &Path| path.starts_with("/dev") || path.starts_with("/etc");
+        // Outer places first, and the wall's own before what the policy puts below them.
+        steps.extend(self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest)).map(attach));
+        steps.extend(etc::FILES.iter().map(|(path, content)| Step::File {
+            path: PathBuf::from(path),
+            content: (*content).to_owned(),
+        }));
+        steps.extend(self.links.iter().map(|link| Step::Link {
+            path: link.at.clone(),
+            target: link.target.clone(),
+        }));
+        steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
+            path: PathBuf::from(path),
+            target: PathBuf::from(target),
+        }));
+        steps.extend(self.trees.iter().filter(|tree| own(&tree.guest)).map(attach));
+        steps.extend(SCRATCH.iter().map(|path| scratch_at(path, 0o1777)));
+        steps.push(match &policy.workspace.value {
+            Workspace::Scratch => scratch_at(WORKSPACE, 0o755),
+            // A place to be in; what the policy shows there is attached over it.
+            Workspace::Host { .. } | Workspace::Nothing => {
+                Step::Directory { path: PathBuf::from(WORKSPACE), mode: FileMode(0o555) }
+            }
+        });
+        steps.extend(own_proc(inputs));
+        steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
+        steps.extend(
+            policy.hide.iter().map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
+        );
+        steps
+    }
+
+    /// Places inside that can be changed.
+    pub(super) fn writable(&self) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> =
+            SCRATCH.iter().filter(|path| !path.starts_with("/dev")).map(PathBuf::from).collect();
+        places.push(PathBuf::from(WORKSPACE));
+        let changed = |tree: &&Tree| tree.owned && (tree.attributes.writable || tree.layered);
+        places.extend(self.trees.iter().filter(changed).map(|tree| tree.guest.clone()));
+        places
+    }
+}
+
+fn tree_of(shown: &Shown, any_program: bool) -> Tree {
+    let writable = shown.mode == Mode::Write;
+    // Where programs are listed, nothing that can be changed can be started.
+    let executable = any_program || shown.mode == Mode::Read;
+    Tree {
+        host: shown.host.clone(),
+        guest: shown.guest.clone(),
+        kind: shown.kind,
+        attributes: Attributes { writable, executable, devices: false },
+        owned: true,
+        layered: shown.mode == Mode::Overlay,
+    }
+}
+
+fn attach(tree: &Tree) -> Step {
+    let (name, path) = (tree.name(), tree.guest.clone());
+    match tree.layered {
+        true => Step::AttachOverlay { name, path },
+        false => Step::AttachTree { name, path },
+    }
+}
+
+fn scratch_at(path: &str, mode: u32) -> Step {
+    Step::AttachScratch { path: PathBuf::from(path), mode: FileMode(mode) }
+}
+
+/// The sandbox's own `/proc` and terminals, masked as container engines do.
+fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
+    let path = |path: &&str| PathBuf::from(*path);
+    let mut steps = vec![
+        Step::Proc { pids_only: false },
+        Step::Terminals,
+        // Before the settings of the kernel become read-only: this is one of them.
+        Step::ForbidUserNamespaces,
+    ];
+    steps.extend(inputs.proc_files.covers().map(|(path, content)| Step::Cover {
+        path: PathBuf::from(path),
+        content: content.to_owned(),
+    }));
+    steps.extend(proc_files::MASKED.iter().map(|it| Step::Mask { path: path(&it) }));
+    steps.extend(proc_files::READ_ONLY.iter().map(|it| Step::ReadOnly { path: path(&it) }));
+    steps
+}

@@ -1,0 +1,62 @@
+//! Steps around the files: the new root becomes the root, limits of single processes, and what
+//! comes after the end.
+
+use std::path::PathBuf;
+
+use stockade_launcher::{AfterStep, Resource, Step};
+use stockade_policy::{Limit, WORKSPACE};
+
+use super::{Inputs, etc, limit};
+
+/// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less.
+const QUEUE_BYTES: u64 = 819_200;
+const PENDING_SIGNALS: u64 = 4096;
+const LOCKED_BYTES: u64 = 8 << 20;
+
+/// From the finished root to the moment before privileges are given up.
+pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        Step::Pivot,
+        Step::SealRoot,
+        Step::Loopback,
+        Step::HostName(etc::HOST_NAME.to_owned()),
+    ];
+    steps.extend(limits(inputs));
+    steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
+    steps
+}
+
+fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
+    let policy = inputs.policy;
+    let mut limits = vec![
+        (Resource::Core, 0),
+        (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
+        (Resource::MessageQueues, QUEUE_BYTES),
+        (Resource::PendingSignals, PENDING_SIGNALS),
+        (Resource::LockedMemory, LOCKED_BYTES),
+    ];
+    if !inputs.held_by_cgroup {
+        // Counted per user namespace since Linux 5.14; the guest is one of them.
+        limits.push((Resource::Processes, limit(policy, Limit::Pids) + 1));
+        // A backstop for what grows faster than it is sampled; a process may reserve more than it
+        // uses, so this is wider than the limit itself.
+        let memory = limit(policy, Limit::Memory) << 20;
+        limits.push((Resource::Data, memory * 2 + (256 << 20)));
+    }
+    limits.into_iter().map(|(resource, amount)| Step::Limit { resource, amount }).collect()
+}
+
+/// What the launcher does when everything inside has ended.
+pub(super) fn after(inputs: &Inputs<'_>) -> Vec<AfterStep> {
+    let removal = &inputs.removal;
+    let kill = removal.kill.iter().map(|file| AfterStep::KillCgroup { file: file.clone() });
+    let remove = removal
+        .directories
+        .iter()
+        .map(|directory| AfterStep::RemoveCgroup { directory: directory.clone() });
+    let leave = removal
+        .shared
+        .iter()
+        .map(|directory| AfterStep::LeaveDirectory { directory: directory.clone() });
+    kill.chain(remove).chain(leave).collect()
+}
