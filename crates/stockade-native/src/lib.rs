@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 mod interpreter;
+pub mod proc_files;
 pub mod seccomp;
 
 pub use interpreter::{
