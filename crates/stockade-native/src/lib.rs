@@ -3,9 +3,12 @@
 //! Nothing uses them yet: the wall itself is not built, and every plan says so.
 
 pub mod cgroup;
+mod id_range;
 mod interpreter;
+pub mod proc_files;
 pub mod seccomp;
 
+pub use id_range::{IdRange, IdRangeError};
 pub use interpreter::{
     Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
 };

@@ -1,5 +1,8 @@
 //! A profile the user wrote, in the JSON of Docker and OCI.
 //!
+//! Of older spellings those with the same meaning are read too: `name` with one call in place of
+//! `names`, and `val` and `val2` in place of `value` and `valueTwo`.
+//!
 //! It is read strictly: what is not understood in full is refused with its place, because a rule
 //! that is read wrongly is a hole. It only ever runs on top of the built-in profile.
 
@@ -136,3 +139,7 @@ struct Selector {
 #[cfg(test)]
 #[path = "custom_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "custom_spelling_tests.rs"]
+mod spelling_tests;

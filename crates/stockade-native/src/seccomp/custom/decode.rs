@@ -8,11 +8,18 @@ use super::action::{action, unknown};
 use super::json::{LONGEST_WORD, Members, Text, shown};
 use super::{CustomProfile, Entry, ProfileError, Selector, words};
 
-const PROFILE_KEYS: [&str; 6] =
-    ["defaultAction", "defaultErrnoRet", "defaultErrno", "architectures", "archMap", "syscalls"];
+const PROFILE_KEYS: [&str; 7] = [
+    "defaultAction",
+    "defaultErrnoRet",
+    "defaultErrno",
+    "architectures",
+    "archMap",
+    "flags",
+    "syscalls",
+];
 const ENTRY_KEYS: [&str; 9] =
     ["names", "name", "action", "errnoRet", "errno", "args", "comment", "includes", "excludes"];
-const ARGUMENT_KEYS: [&str; 4] = ["index", "value", "valueTwo", "op"];
+const ARGUMENT_KEYS: [&str; 6] = ["index", "value", "valueTwo", "op", "val", "val2"];
 const SELECTOR_KEYS: [&str; 3] = ["caps", "arches", "minKernel"];
 
 /// A profile with more unknown names is not for this kind of kernel.
@@ -26,6 +33,7 @@ pub(super) fn profile(text: &str) -> Result<CustomProfile, ProfileError> {
     let default = action(text, word, members, ["defaultErrnoRet", "defaultErrno"])?;
     let mut reader = Reader { text, default, notes: Vec::new() };
     let architectures = reader.architectures(members)?;
+    reader.flags(members)?;
     let mut entries = Vec::new();
     if let Some(list) = members.get("syscalls") {
         for element in text.list(list)? {
@@ -44,11 +52,8 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn architectures(&self, members: Members<'_, 't>) -> Result<Vec<String>, ProfileError> {
         let text = self.text;
+        members.either("architectures", "archMap")?;
         let (plain, map) = (members.get("architectures"), members.get("archMap"));
-        if let (Some(_), Some(map)) = (plain, map) {
-            let problem = "`archMap` stands beside `architectures`";
-            return Err(text.error(map.range(), problem, "keep one of the two"));
-        }
         let mut found = Vec::new();
         for value in plain.map_or(Ok(&[][..]), |list| text.list(list))? {
             found.push(self.architecture(value)?);
@@ -76,6 +81,19 @@ impl<'t> Reader<'t> {
         Err(self.text.error(value.range(), problem, "write one such as SCMP_ARCH_X86_64"))
     }
 
+    /// Flags of seccomp(2). The one that is honoured asks that no thread escapes the filter, and
+    /// it is installed before there is a second thread. Every other asks for something not done.
+    fn flags(&self, members: Members<'_, 't>) -> Result<(), ProfileError> {
+        for value in members.get("flags").map_or(Ok(&[][..]), |list| self.text.list(list))? {
+            let word = self.text.string(value)?;
+            if word != words::EVERY_THREAD {
+                let problem = format!("the flag {} is not honoured", shown(word));
+                return Err(self.text.error(value.range(), problem, "remove it"));
+            }
+        }
+        Ok(())
+    }
+
     fn entry(&mut self, object: &Object<'t>) -> Result<Entry, ProfileError> {
         let text = self.text;
         let members = text.members(object, &ENTRY_KEYS)?;
@@ -100,10 +118,11 @@ impl<'t> Reader<'t> {
         object: Range,
         action: Action,
     ) -> Result<Vec<Syscall>, ProfileError> {
+        members.either("names", "name")?;
         let values = match (members.get("names"), members.get("name")) {
-            (Some(list), None) => self.text.list(list)?,
+            (Some(list), _) => self.text.list(list)?,
             (None, Some(one)) => std::slice::from_ref(one),
-            _ => {
+            (None, None) => {
                 let problem = "this rule needs either `names` or `name`";
                 return Err(self.text.error(object, problem, "write a list `names`"));
             }
@@ -168,8 +187,12 @@ impl<'t> Reader<'t> {
                 return Err(text.error(index.range(), problem, "write a number from 0 to 5"));
             }
         };
-        let value = text.number(members.need("value", object.range)?)?;
-        let second = members.get("valueTwo").map_or(Ok(0), |value| text.number(value))?;
+        let value = match members.either("value", "val")? {
+            Some(value) => text.number(value)?,
+            None => text.number(members.need("value", object.range)?)?,
+        };
+        let second =
+            members.either("valueTwo", "val2")?.map_or(Ok(0), |value| text.number(value))?;
         let operator = members.need("op", object.range)?;
         let word = text.string(operator)?;
         let comparison = words::comparison(word, value, second).ok_or_else(|| {

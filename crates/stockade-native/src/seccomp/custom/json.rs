@@ -147,6 +147,22 @@ impl<'o, 't> Members<'o, 't> {
         }
     }
 
+    /// The value of a key that has two spellings. Both at once are a mistake, even if they agree:
+    /// whoever changes one later changes nothing or everything.
+    pub(super) fn either(
+        self,
+        usual: &str,
+        other: &str,
+    ) -> Result<Option<&'o Value<'t>>, ProfileError> {
+        match (self.get(usual), self.get(other)) {
+            (Some(_), Some(value)) => {
+                let problem = format!("`{other}` stands beside `{usual}`");
+                Err(self.text.error(value.range(), problem, "keep one of the two"))
+            }
+            (usual, other) => Ok(usual.or(other)),
+        }
+    }
+
     /// The value of a key that must be there.
     pub(super) fn need(self, key: &str, object: Range) -> Result<&'o Value<'t>, ProfileError> {
         self.get(key).ok_or_else(|| {

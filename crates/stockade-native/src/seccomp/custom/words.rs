@@ -19,6 +19,9 @@ pub(super) const ACTIONS: [&str; 7] = [
 /// Actions that leave the answer to somebody else, and nobody is there.
 pub(super) const SUPERVISED: [&str; 2] = ["SCMP_ACT_TRACE", "SCMP_ACT_NOTIFY"];
 
+/// The flag of seccomp(2) that puts the filter on every thread.
+pub(super) const EVERY_THREAD: &str = "SECCOMP_FILTER_FLAG_TSYNC";
+
 /// Comparisons.
 pub(super) const OPERATORS: [&str; 7] = [
     "SCMP_CMP_EQ",
