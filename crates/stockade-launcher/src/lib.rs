@@ -18,7 +18,7 @@ mod plan;
 mod report;
 mod supervise;
 
-pub use message::{receive, send};
+pub use message::{Receiver, receive, send};
 pub use outside::{Launched, launch};
 pub use plan::{
     AfterStep, Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, OutsideStep, Plan,

@@ -1,6 +1,6 @@
 //! Values on the control socket: a length, its JSON, and descriptors beside it.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -43,26 +43,49 @@ pub fn send(
 pub fn receive<T: DeserializeOwned>(
     socket: &mut UnixStream,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut descriptors = Vec::new();
-    let mut header = [0; size_of::<u32>()];
-    let mut filled = 0;
-    while filled < header.len() {
-        match receive_some(socket, &mut header[filled..], &mut descriptors)? {
-            0 if filled == 0 => return Ok(None),
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            more => filled += more,
+    Receiver::default().receive(socket)
+}
+
+/// One value that may come in parts. On a socket that does not block, receiving is tried again
+/// after it has become readable.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Receiver {
+    /// Goes on receiving. `None` where the stream ends before a value begins.
+    pub fn receive<T: DeserializeOwned>(
+        &mut self,
+        socket: &UnixStream,
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        loop {
+            let missing = match self.bytes.first_chunk::<{ size_of::<u32>() }>() {
+                None => size_of::<u32>() - self.bytes.len(),
+                Some(header) => {
+                    let length = u32::from_le_bytes(*header) as usize;
+                    if length > MAX_BYTES {
+                        let problem = "a message is too long";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+                    }
+                    size_of::<u32>() + length - self.bytes.len()
+                }
+            };
+            if missing == 0 {
+                let value = serde_json::from_slice(&self.bytes[size_of::<u32>()..])?;
+                self.bytes.clear();
+                return Ok(Some((value, std::mem::take(&mut self.descriptors))));
+            }
+            let mut chunk = [0; 16 << 10];
+            let wanted = missing.min(chunk.len());
+            match receive_some(socket, &mut chunk[..wanted], &mut self.descriptors)? {
+                0 if self.bytes.is_empty() => return Ok(None),
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                more => self.bytes.extend_from_slice(&chunk[..more]),
+            }
         }
     }
-    let length = u32::from_le_bytes(header) as usize;
-    if length > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-    }
-    let mut body = Vec::new();
-    socket.take(length as u64).read_to_end(&mut body)?;
-    if body.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Some((serde_json::from_slice(&body)?, descriptors)))
 }
 
 fn receive_some(
@@ -89,6 +112,7 @@ fn receive_some(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::fd::AsFd;
 
     use super::*;

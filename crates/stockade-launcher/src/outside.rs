@@ -66,7 +66,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             drop(trees);
             let born = Report::Born { process: child.as_raw_nonzero().get() };
             // If the host is gone, the supervisor sees that and ends the child.
-            let _ = message::send(&mut control, &born, &[]);
+            let _ = message::send(&mut control, &born, &[handle.as_fd()]);
             let code = supervise(Sandbox { control, handle, after: plan.after });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));

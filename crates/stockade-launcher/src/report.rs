@@ -38,7 +38,7 @@ fn at(target: &str) -> String {
 /// A message on the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first process inside exists; the id is the host's.
+    /// The first process inside exists; the id is the host's. Beside it comes a handle of it.
     Born {
         /// Its process id outside.
         process: i32,

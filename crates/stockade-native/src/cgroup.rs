@@ -42,7 +42,7 @@ pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;
 pub use remove::Removal;
-pub use sweep::{SweepReport, sweep};
+pub use sweep::{SweepReport, sweep, sweep_parents};
 
 #[cfg(test)]
 mod tests;

@@ -76,6 +76,9 @@ pub enum StartError {
         /// The system call.
         source: TightenError,
     },
+    /// No filter is known for this processor.
+    #[error("no system-call filter is known for this processor")]
+    ForeignMachine,
     /// A seccomp profile is too large for the kernel.
     #[error("cannot compile the system-call filter")]
     Compile {
@@ -104,6 +107,15 @@ pub enum StartError {
     /// A step of the wall failed.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The stream to the guest could not be opened.
+    #[error(transparent)]
+    Link(#[from] stockade_carrier::LinkError),
+    /// No user ids are free.
+    #[error(transparent)]
+    Ids(#[from] crate::id_range::IdRangeError),
+    /// Something of a sandbox could not be taken down.
+    #[error("something of the sandbox could not be taken down")]
+    Left,
     /// The launcher ended without a word.
     #[error("the launcher ended before the wall was built")]
     Silent,
@@ -123,7 +135,7 @@ impl From<StartError> for Error {
             StartError::NoCommand { .. } => {
                 (ErrorKind::Invalid, Some("install it, or remove it from the list".to_owned()))
             }
-            StartError::Interpreter(problem) => (ErrorKind::Invalid, Some(problem.remedy())),
+            StartError::Interpreter(problem) => (ErrorKind::Invalid, Some(problem.hint().to_owned())),
             StartError::TooMuch { .. } => {
                 (ErrorKind::Unenforceable, Some("ask for less, or raise the host's".to_owned()))
             }
@@ -137,12 +149,23 @@ impl From<StartError> for Error {
             StartError::StrictProfile { .. } => {
                 (ErrorKind::Invalid, Some("allow that system call in it".to_owned()))
             }
+            StartError::ForeignMachine => (
+                ErrorKind::Unavailable,
+                Some("use x86_64 or aarch64".to_owned()),
+            ),
             StartError::Compile { .. } => {
                 (ErrorKind::Invalid, Some("use a profile with fewer rules".to_owned()))
             }
             StartError::Cgroup { .. } => (ErrorKind::Unavailable, None),
             StartError::Prepare { source, .. } => (ErrorKind::Internal, scarcity(source)),
-            StartError::Carrier(_) => (ErrorKind::Internal, None),
+            StartError::Carrier(_) | StartError::Link(_) => (ErrorKind::Internal, None),
+            StartError::Ids(_) => {
+                (ErrorKind::Unavailable, Some("end other sandboxes first".to_owned()))
+            }
+            StartError::Left => (
+                ErrorKind::Internal,
+                Some("the next start of Stockade tries again; see that nothing holds it".to_owned()),
+            ),
             StartError::Refused(refusal) => of_refusal(refusal),
             StartError::Silent => {
                 (ErrorKind::Internal, Some("see whether the host is out of memory".to_owned()))

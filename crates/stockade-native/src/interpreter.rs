@@ -104,6 +104,11 @@ pub(crate) fn system() -> (Vec<Bind>, Vec<Link>) {
     (cover.binds, cover.links)
 }
 
+/// The dynamic loader that an executable names, if it is one that names any.
+pub(crate) fn loader_of(executable: &std::path::Path) -> Option<PathBuf> {
+    elf::needs(executable).ok()?.loader
+}
+
 /// Finds the interpreter that a person in these surroundings means, without starting anything.
 pub fn find(
     language: Language,

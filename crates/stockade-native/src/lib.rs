@@ -1,14 +1,36 @@
-//! Parts of the native wall: the system-call filter, cgroups, and finding interpreters.
+//! The native wall: namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 //!
-//! Nothing uses them yet: the wall itself is not built, and every plan says so.
+//! ```text
+//! policy ─┐
+//! machine ┼─ plan (pure) ──▶ steps ──▶ launcher ──▶ sandbox ──▶ observed and ended from outside
+//! cgroups ┘
+//! ```
 
+mod abilities;
 pub mod cgroup;
+mod commands;
+mod control;
+mod error;
+mod filters;
+mod host_files;
 mod id_range;
 mod interpreter;
+mod launch;
+mod machine;
+mod observe;
+mod obstacles;
+mod plan;
 pub mod proc_files;
+mod proc_view;
+mod provider;
+mod sandbox;
 pub mod seccomp;
+mod trial;
+mod watchdog;
 
+pub use error::StartError;
 pub use id_range::{IdRange, IdRangeError};
 pub use interpreter::{
     Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
 };
+pub use provider::NativeProvider;

@@ -8,7 +8,7 @@ use super::files;
 use super::group::{Directory, Seating};
 use super::name::{GroupName, PREFIX};
 use super::owner::{Life, Realm};
-use super::{CgroupError, Group, Layout};
+use super::{CgroupError, Group, Hierarchy, Layout};
 
 /// How many directories of a hierarchy are looked at. A host with more is not searched to its end,
 /// and the report says so, as it does of a directory that cannot be read.
@@ -53,6 +53,23 @@ pub fn sweep(layout: &Layout) -> Result<SweepReport, CgroupError> {
     Ok(report)
 }
 
+/// The same for the groups below the parents that this process uses itself, which is quick enough
+/// for every start. What cannot be removed now is tried again at the next.
+pub fn sweep_parents(layout: &Layout) {
+    let Ok(here) = Realm::current() else { return };
+    let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
+    for hierarchy in layout.hierarchies() {
+        for path in listed(&hierarchy.parent.join(PREFIX), &mut false) {
+            collect(hierarchy, path, &mut found);
+        }
+    }
+    for (name, directories) in found {
+        if name.owner.life(here) == Life::Dead {
+            let _ = end(directories);
+        }
+    }
+}
+
 /// Our groups in all hierarchies, whoever owns them.
 fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Directory>> {
     let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
@@ -62,17 +79,25 @@ fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Di
         let (rooms, complete) = rooms(&hierarchy.mount);
         report.cut_short |= !complete;
         for path in rooms.iter().flat_map(|room| listed(room, &mut report.cut_short)) {
-            if let Some(name) = GroupName::of(&path) {
-                found.entry(name).or_default().push(Directory {
-                    version: hierarchy.version,
-                    path,
-                    controllers: hierarchy.controllers.clone(),
-                    seating: Seating::Group,
-                });
-            }
+            collect(hierarchy, path, &mut found);
         }
     }
     found
+}
+
+fn collect(
+    hierarchy: &Hierarchy,
+    path: PathBuf,
+    found: &mut BTreeMap<GroupName, Vec<Directory>>,
+) {
+    if let Some(name) = GroupName::of(&path) {
+        found.entry(name).or_default().push(Directory {
+            version: hierarchy.version,
+            path,
+            controllers: hierarchy.controllers.clone(),
+            seating: Seating::Group,
+        });
+    }
 }
 
 /// The directories called as ours are, anywhere below a mount, and whether all were looked at.

@@ -268,9 +268,9 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         // Before the settings of the kernel become read-only: this is one of them.
         Step::ForbidUserNamespaces,
     ];
-    steps.extend(inputs.proc_files.covers().map(|(path, content)| Step::Cover {
+    steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),
-        content: content.to_owned(),
+        content: content.clone(),
     }));
     steps.extend(proc_files::MASKED.iter().map(|it| Step::Mask { path: path(&it) }));
     steps.extend(proc_files::READ_ONLY.iter().map(|it| Step::ReadOnly { path: path(&it) }));

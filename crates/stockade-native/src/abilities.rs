@@ -1,0 +1,166 @@
+//! What this wall says of each control, from what the machine and its cgroups can do. Pure.
+
+use std::collections::BTreeMap;
+
+use stockade_policy::{Control, Limit};
+use stockade_provider::{Ability, Obstacle, Precision};
+
+use crate::cgroup::{Controller, Layout, Version};
+use crate::machine::Machine;
+
+/// Every control that this wall knows, with what holds it here.
+pub(crate) fn abilities(machine: &Machine, layout: &Layout) -> BTreeMap<Control, Ability> {
+    let mut abilities = BTreeMap::new();
+    for control in Control::all() {
+        abilities.insert(control, ability(control, machine, layout));
+    }
+    abilities
+}
+
+fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
+    match control {
+        Control::Limit(limit) => of_limit(limit, layout),
+        Control::Isolation => {
+            let layers = match machine.landlock {
+                0 => "seccomp",
+                _ => "Landlock and seccomp",
+            };
+            let ids = match machine.is_root() {
+                true => "user ids of its own",
+                false => "the caller's user id alone",
+            };
+            exact(format!(
+                "user, mount, pid, network, ipc, uts and cgroup namespaces, {layers}, {ids}"
+            ))
+        }
+        Control::HiddenHost => exact("a root built from nothing in a mount namespace of its own"),
+        Control::ReadPaths => exact("read-only mounts"),
+        Control::WritePaths => exact(match machine.is_root() {
+            true => "mounts that show the caller's files as the sandbox's own",
+            false => "writable mounts",
+        }),
+        Control::HidePaths => exact("an empty read-only mount over each"),
+        Control::Workspace => exact("a mount at /workspace: scratch, read-only, overlay or writable"),
+        Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
+        Control::NetworkBlock => exact("nothing leaves: a network namespace with only loopback"),
+        Control::Commands => commands(machine),
+        Control::Environment => exact("an environment made from nothing"),
+        Control::SystemCalls => exact("a seccomp filter that denies what it does not list"),
+        Control::SeccompProfile => exact("a second seccomp filter; the kernel keeps the stricter"),
+        Control::CodeRules => exact("judged by the engine before anything is started"),
+        Control::Cleanup => exact(match layout.has(Controller::Kill) {
+            true => "the death of the pid namespace's first process, cgroup kill, and a supervisor",
+            false => "the death of the pid namespace's first process, and a supervisor",
+        }),
+        Control::NetworkHosts
+        | Control::NetworkPublic
+        | Control::NetworkRequests
+        | Control::Secrets => missing(
+            "this version has no gate to let connections out through",
+            "remove the clause: the sandbox then runs without any network",
+        ),
+        Control::Tools => missing(
+            "this version has no way to call tools from inside",
+            "remove tool_allowlist, or pass results in as files",
+        ),
+    }
+}
+
+fn commands(machine: &Machine) -> Ability {
+    match machine.landlock {
+        0 => missing(
+            "only Landlock can tell a listed program from another file, and this kernel has none",
+            "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)",
+        ),
+        version => exact(format!(
+            "a root with only the listed programs, Landlock {version} over executing, and nothing \
+             writable can be executed"
+        )),
+    }
+}
+
+fn of_limit(limit: Limit, layout: &Layout) -> Ability {
+    match limit {
+        Limit::Cpu => {
+            held(layout, Controller::Cpu, "cgroup cpu quota", "pausing everything inside in turns")
+        }
+        Limit::Memory => held(
+            layout,
+            Controller::Memory,
+            "cgroup memory limit without swap",
+            "a watchdog that samples memory, and rlimits",
+        ),
+        Limit::Pids => match layout.has(Controller::Pids) {
+            true => exact(named(layout, Controller::Pids, "cgroup pids limit")),
+            false => exact("RLIMIT_NPROC in a user namespace of its own"),
+        },
+        Limit::CpuTime => held(
+            layout,
+            Controller::CpuTime,
+            "cgroup cpu time, watched from outside",
+            "cpu time of the process tree, watched from outside",
+        ),
+        Limit::IoRate => io_rate(layout),
+        Limit::Disk => exact("the size of the one tmpfs that everything writable inside is on"),
+        Limit::Inodes => exact("the number of inodes of that tmpfs"),
+        Limit::OpenFiles => exact("RLIMIT_NOFILE"),
+        Limit::Output => exact("counted by the engine; what is beyond is dropped"),
+        Limit::Timeout | Limit::Lifetime | Limit::Idle => {
+            exact("the engine's clock; everything inside is killed from outside")
+        }
+        Limit::ToolCalls => exact("no tool can be called"),
+        Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
+            exact("nothing leaves: a network namespace with only loopback")
+        }
+    }
+}
+
+/// Reads and direct writes are held on both versions; what goes through the page cache only on v2.
+fn io_rate(layout: &Layout) -> Ability {
+    let version = version_of(layout, Controller::Io);
+    match version {
+        Some(Version::V2) => exact("cgroup v2 io.max"),
+        Some(Version::V1) => Ability::Enforced {
+            mechanism: "cgroup v1 blkio throttling; writes through the page cache are not counted"
+                .to_owned(),
+            precision: Precision::Approximate,
+        },
+        None => match layout.obstacles().get(&Controller::Io) {
+            Some(obstacle) => Ability::Missing(obstacle.clone()),
+            None => missing("no cgroup controls block devices here", "remove the limit"),
+        },
+    }
+}
+
+/// By a cgroup where it can be, and else by something rougher.
+fn held(layout: &Layout, controller: Controller, by_cgroup: &str, otherwise: &str) -> Ability {
+    match layout.has(controller) {
+        true => exact(named(layout, controller, by_cgroup)),
+        false => {
+            let mechanism = otherwise.to_owned();
+            Ability::Enforced { mechanism, precision: Precision::Approximate }
+        }
+    }
+}
+
+/// The mechanism with the version of cgroups that holds it.
+fn named(layout: &Layout, controller: Controller, what: &str) -> String {
+    match version_of(layout, controller) {
+        Some(Version::V1) => what.replacen("cgroup", "cgroup v1", 1),
+        Some(Version::V2) => what.replacen("cgroup", "cgroup v2", 1),
+        None => what.to_owned(),
+    }
+}
+
+fn version_of(layout: &Layout, controller: Controller) -> Option<Version> {
+    let with = layout.hierarchies().iter().find(|it| it.controllers.contains(&controller));
+    with.map(|hierarchy| hierarchy.version)
+}
+
+fn exact(mechanism: impl Into<String>) -> Ability {
+    Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
+}
+
+fn missing(reason: &str, remedy: &str) -> Ability {
+    Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
+}

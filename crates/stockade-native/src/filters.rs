@@ -1,0 +1,58 @@
+//! The system-call filters of one sandbox: the built-in one, and those of the policy on top.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use stockade_policy::Policy;
+
+use crate::error::StartError;
+use crate::seccomp::{
+    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program, Tracing,
+    built_in, tighten,
+};
+
+/// A filter as the launcher takes it.
+pub(crate) type RawFilter = Vec<(u16, u8, u8, u32)>;
+
+/// Compiles the filters for a policy, the built-in one first.
+pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilter>, StartError> {
+    let memfd = match policy.commands {
+        Some(_) => ExecutableMemfd::Refused,
+        None => ExecutableMemfd::Allowed,
+    };
+    let options = Options { executable_memfd: memfd, tracing: Tracing::Refused };
+    let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
+    let mut programs = Filters::built_in(built_in(options)).compile(architecture)?;
+    for profile in &policy.seccomp {
+        let host = Host { architecture, kernel };
+        let custom = custom(&profile.value, host)?;
+        let tightened = tighten(built_in(options), custom).map_err(|source| {
+            StartError::StrictProfile { path: profile.value.clone(), source }
+        })?;
+        // The kernel keeps the strictest answer of all that are installed.
+        programs.extend(tightened.compile(architecture)?.pop());
+    }
+    Ok(programs.iter().map(raw).collect())
+}
+
+fn custom(path: &Path, host: Host) -> Result<Profile, StartError> {
+    let text = read(path)
+        .map_err(|source| StartError::ReadProfile { path: path.to_owned(), source })?;
+    let profile = CustomProfile::parse(&text)
+        .map_err(|source| StartError::Profile { path: path.to_owned(), source })?;
+    profile
+        .resolve(host)
+        .map_err(|source| StartError::ForeignProfile { path: path.to_owned(), source })
+}
+
+/// One byte more than may be parsed, so that the parser sees that it does not fit.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(CustomProfile::MOST_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn raw(program: &Program) -> RawFilter {
+    program.instructions().iter().map(|it| (it.code, it.jt, it.jf, it.k)).collect()
+}

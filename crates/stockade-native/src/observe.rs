@@ -1,0 +1,125 @@
+//! What a sandbox uses and meets, seen from outside.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stockade_carrier::Link;
+use stockade_policy::{Limit, Policy};
+use stockade_provider::Observation;
+
+use crate::cgroup::Group;
+use crate::launch::First;
+use crate::watchdog::{Action, Bounds, Measurement, Ration, measure};
+
+/// How often a sandbox is looked at for what the kernel does not hold by itself.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// What is looked at.
+pub(crate) struct Watched {
+    pub(crate) first: First,
+    pub(crate) scratch: Option<OwnedFd>,
+    pub(crate) group: Option<Group>,
+    pub(crate) policy: Arc<Policy>,
+    /// Whether a cgroup holds memory, and cpu.
+    pub(crate) memory_held: bool,
+    pub(crate) cpu_held: bool,
+}
+
+impl Watched {
+    /// What the kernel says now. What it does not say here stays unsaid.
+    pub(crate) fn observe(&self) -> Observation {
+        let mut observation = Observation::default();
+        if let Some(group) = &self.group {
+            observation.cpu_time = group.cpu_time().ok();
+            observation.memory_peak_bytes = group.memory_peak().ok();
+            observation.tasks_peak = group.pids_peak().ok();
+            observation.oom_kills = group.oom_kills().unwrap_or(0);
+            if group.pids_hit().is_ok_and(|refused| refused > 0) {
+                observation.limits_hit.insert(Limit::Pids);
+            }
+            if observation.oom_kills > 0 {
+                observation.limits_hit.insert(Limit::Memory);
+            }
+        }
+        observation.limits_hit.extend(self.full());
+        observation
+    }
+
+    /// Limits of the scratch space that leave nothing.
+    fn full(&self) -> BTreeSet<Limit> {
+        let mut full = BTreeSet::new();
+        let Some(scratch) = &self.scratch else { return full };
+        if let Ok(space) = rustix::fs::fstatvfs(scratch) {
+            if space.f_bfree == 0 {
+                full.insert(Limit::Disk);
+            }
+            if space.f_ffree == 0 {
+                full.insert(Limit::Inodes);
+            }
+        }
+        full
+    }
+
+    /// Resolves when a limit is passed that the kernel does not hold.
+    pub(crate) async fn exceeded(&self, link: &Link) -> Limit {
+        let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
+        let mut ration = self.ration();
+        if cpu_time.is_none() && self.memory_held && ration.is_none() {
+            return std::future::pending().await;
+        }
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            let measured = self.measure();
+            if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(measured.as_ref()))
+                && used >= most
+            {
+                return Limit::CpuTime;
+            }
+            let Some(measured) = measured else { continue };
+            let memory = self.memory_bytes();
+            if !self.memory_held && measured.memory_bytes + self.scratch_bytes() > memory {
+                return Limit::Memory;
+            }
+            if let Some(ration) = &mut ration {
+                match ration.decide(Instant::now(), measured.cpu_time).action {
+                    Action::Pause => link.pause().await,
+                    Action::Run => link.resume().await,
+                }
+            }
+        }
+    }
+
+    fn ration(&self) -> Option<Ration> {
+        let millis = self.policy.limits.value(Limit::Cpu).filter(|_| !self.cpu_held)?;
+        Some(Ration::new(millis))
+    }
+
+    /// A look at the process tree, where that is needed.
+    fn measure(&self) -> Option<Measurement> {
+        if self.memory_held && self.cpu_held {
+            return None;
+        }
+        let tasks = self.policy.limits.value(Limit::Pids).unwrap_or(u64::MAX);
+        let bounds = Bounds { tasks, memory_bytes: self.memory_bytes() };
+        measure(self.first.process, bounds).ok()
+    }
+
+    fn cpu_time(&self, measured: Option<&Measurement>) -> Option<Duration> {
+        let counted = self.group.as_ref().and_then(|group| group.cpu_time().ok());
+        counted.or_else(|| measured.map(|measured| measured.cpu_time))
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.policy.limits.value(Limit::Memory).unwrap_or(0) << 20
+    }
+
+    /// What files in memory take.
+    fn scratch_bytes(&self) -> u64 {
+        let Some(scratch) = &self.scratch else { return 0 };
+        let space = rustix::fs::fstatvfs(scratch);
+        space.map_or(0, |space| (space.f_blocks - space.f_bfree) * space.f_frsize)
+    }
+}

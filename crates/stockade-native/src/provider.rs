@@ -1,0 +1,243 @@
+//! The native wall as a provider.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use futures_core::future::BoxFuture;
+use stockade_policy::{Isolation, Limit, Policy};
+use stockade_provider::{
+    Entry, Error, Language, Obstacle, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
+    WallFacts,
+};
+
+use crate::abilities::abilities;
+use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep_parents};
+use crate::commands::Commands;
+use crate::error::StartError;
+use crate::filters::filters;
+use crate::host_files::{Base, HostFiles, look, shown};
+use crate::id_range::IdRange;
+use crate::interpreter::{Interpreter, find};
+use crate::launch::launch;
+use crate::machine::Machine;
+use crate::plan::{Inputs, plan};
+use crate::proc_view::proc_files;
+use crate::sandbox::{NativeSandbox, Parts};
+
+/// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
+#[derive(Default)]
+pub struct NativeProvider {
+    machine: OnceLock<Machine>,
+    layout: OnceLock<Layout>,
+}
+
+impl NativeProvider {
+    /// The wall's name.
+    pub const NAME: ProviderName = ProviderName::new("native");
+
+    /// Looks at nothing yet.
+    pub fn new() -> NativeProvider {
+        NativeProvider::default()
+    }
+
+    fn machine(&self) -> &Machine {
+        self.machine.get_or_init(Machine::look)
+    }
+
+    fn layout(&self) -> &Layout {
+        self.layout.get_or_init(Layout::detect)
+    }
+
+    async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
+        let (machine, layout) = (self.machine(), self.layout());
+        let policy = &*request.policy;
+        check_open_files(policy, machine)?;
+        // What a dead Stockade left; a failure here is no reason not to run.
+        sweep_parents(layout);
+        let interpreter = interpreter(request)?;
+        let files = host_files(request, machine, interpreter.as_ref())?;
+        let filters = filters(policy, machine.kernel)?;
+        let ids = match machine.is_root() {
+            true => Some(IdRange::claim()?),
+            false => None,
+        };
+        let mut group = group(policy, layout)?;
+        let (seats, removal) = match &mut group {
+            Some(group) => (group.seats(), group.hand_over()?),
+            None => Default::default(),
+        };
+        let removal_if_unused = removal.clone();
+        let plan = plan(&Inputs {
+            policy,
+            machine,
+            files: &files,
+            first_id: ids.as_ref().map(|ids| ids.first),
+            seats,
+            removal,
+            held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
+            filters,
+            proc_files: proc_files(policy)?,
+        });
+        let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
+        let standing = match launch(&plan, &kept).await {
+            Ok(standing) => standing,
+            Err(error) => {
+                remove_unused(&removal_if_unused);
+                return Err(error);
+            }
+        };
+        NativeSandbox::new(Parts {
+            standing,
+            group,
+            policy: request.policy.clone(),
+            interpreter,
+            root: request.root.clone(),
+            memory_held: layout.has(Controller::Memory),
+            cpu_held: layout.has(Controller::Cpu),
+        })
+    }
+}
+
+impl Provider for NativeProvider {
+    fn name(&self) -> ProviderName {
+        NativeProvider::NAME
+    }
+
+    fn facts(&self, probe: Probe) -> WallFacts {
+        let abilities = abilities(self.machine(), self.layout());
+        let unusable = match probe {
+            Probe::Quick => None,
+            Probe::Thorough => self.try_out(),
+        };
+        let isolation = Isolation::Process;
+        WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
+    }
+
+    fn create<'a>(
+        &'a self,
+        request: &'a SandboxRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        Box::pin(async {
+            let sandbox = self.start(request).await.map_err(Error::from)?;
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+impl NativeProvider {
+    /// Builds a wall around nothing, to see whether this host lets it.
+    fn try_out(&self) -> Option<Obstacle> {
+        let built = crate::trial::build(self);
+        let error = Error::from(built.err()?);
+        let chain = chain(&error);
+        let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
+        Some(Obstacle { reason: chain, remedy })
+    }
+
+    pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
+        self.start(request).await?.finish().await
+    }
+}
+
+/// An error with all its sources in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(next) = source {
+        text.push_str(&format!(": {next}"));
+        source = next.source();
+    }
+    text
+}
+
+fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {
+    let asked = policy.limits.value(Limit::OpenFiles).unwrap_or(0);
+    if asked > machine.open_files {
+        let (key, most) = (Limit::OpenFiles.spec().key, machine.open_files);
+        return Err(StartError::TooMuch { key, asked, most });
+    }
+    Ok(())
+}
+
+/// The host's interpreter for what will be started, if it is one's.
+fn interpreter(request: &SandboxRequest) -> Result<Option<Interpreter>, StartError> {
+    if request.root != Root::Standard {
+        return Ok(None);
+    }
+    let language = match &request.entry {
+        Entry::Interpreter(language) => Some(*language),
+        Entry::Program(name) => language_of(name),
+    };
+    match language {
+        Some(language) => Ok(Some(find(language, &request.surroundings)?)),
+        None => Ok(None),
+    }
+}
+
+/// Programs that a person may have an own version of. Shells are the system's in any case.
+fn language_of(program: &str) -> Option<Language> {
+    match program {
+        "python3" | "python" => Some(Language::Python),
+        "node" | "nodejs" => Some(Language::JavaScript),
+        _ => None,
+    }
+}
+
+fn host_files(
+    request: &SandboxRequest,
+    machine: &Machine,
+    interpreter: Option<&Interpreter>,
+) -> Result<HostFiles, StartError> {
+    let policy = &*request.policy;
+    let shown = shown(policy)?;
+    if let Root::Directory(directory) = &request.root {
+        look(directory)?;
+        let names = policy.commands.as_ref().map(|list| list.value.len());
+        if names.is_some() {
+            return Err(StartError::HostPath {
+                path: directory.clone(),
+                reason: "command_allowlist is not held in a root of one's own yet".to_owned(),
+                remedy: "remove command_allowlist, or use the host's programs".to_owned(),
+            });
+        }
+        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands: None });
+    }
+    let (binds, links) = match interpreter {
+        Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
+        None => (machine.system.clone(), machine.links.clone()),
+    };
+    let mut kinds = Vec::with_capacity(binds.len());
+    for bind in binds {
+        let kind = look(&bind.host)?;
+        kinds.push((bind, kind));
+    }
+    let Some(list) = &policy.commands else {
+        return Ok(HostFiles { base: Base::System { binds: kinds, links }, shown, commands: None });
+    };
+    let names = list.value.iter().map(|name| name.value.as_str());
+    let commands = Commands::resolve(names, interpreter)?;
+    let (binds, links) = commands.narrow(kinds, links)?;
+    Ok(HostFiles { base: Base::System { binds, links }, shown, commands: Some(commands) })
+}
+
+/// The group of a sandbox; none where cgroups cannot hold anything here.
+fn group(policy: &Policy, layout: &Layout) -> Result<Option<Group>, StartError> {
+    if !layout.has(Controller::Kill) {
+        return Ok(None);
+    }
+    let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
+    let limits = Limits {
+        memory_bytes: value(Limit::Memory, Controller::Memory).map(|mebibytes| mebibytes << 20),
+        cpu_millis: value(Limit::Cpu, Controller::Cpu),
+        pids: value(Limit::Pids, Controller::Pids),
+        io_bytes_per_second: value(Limit::IoRate, Controller::Io),
+    };
+    Ok(Some(Group::create(layout, &GroupName::new()?, &limits)?))
+}
+
+/// Removes the groups of a sandbox that was not built; the launcher may have done it already.
+fn remove_unused(removal: &crate::cgroup::Removal) {
+    for directory in removal.directories.iter().chain(&removal.shared) {
+        let _ = std::fs::remove_dir(Path::new(directory));
+    }
+}

@@ -1,0 +1,203 @@
+//! One running sandbox of the native wall.
+//!
+//! ```text
+//! standing ── start ──▶ running ── its end ──▶ standing
+//!     │                    │
+//!     └────── kill, drop or end ──────▶ ending ── the launcher has taken all down ──▶ gone
+//! ```
+//! The launcher ends everything when its control socket is closed, whoever closes it and however:
+//! dropping this value is enough, and so is the death of this process.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use rustix::process::{PidfdFlags, Signal};
+use stockade_carrier::{Command, Link};
+use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
+use stockade_provider::{
+    Error, ErrorKind, Execution, Language, Observation, Program, Root, Running, Sandbox,
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::cgroup::Group;
+use crate::error::StartError;
+use crate::interpreter::Interpreter;
+use crate::launch::Standing;
+use crate::observe::Watched;
+use crate::plan::CODE_DIRECTORY;
+
+/// How long the launcher may take to take a sandbox down before that is an error.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a sandbox is made of.
+pub(crate) struct Parts {
+    pub(crate) standing: Standing,
+    pub(crate) group: Option<Group>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) interpreter: Option<Interpreter>,
+    pub(crate) root: Root,
+    /// Whether a cgroup holds memory, and cpu.
+    pub(crate) memory_held: bool,
+    pub(crate) cpu_held: bool,
+}
+
+/// One running sandbox.
+pub(crate) struct NativeSandbox {
+    control: crate::control::Control,
+    link: Link,
+    launcher: Option<Child>,
+    interpreter: Option<Interpreter>,
+    root: Root,
+    watched: Watched,
+}
+
+impl NativeSandbox {
+    pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
+        let Parts { standing, group, policy, interpreter, root, memory_held, cpu_held } = parts;
+        let Standing { control, stream, launcher, first, scratch } = standing;
+        let link = Link::open(stream)?;
+        let watched = Watched { first, scratch, group, policy, memory_held, cpu_held };
+        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, root, watched })
+    }
+
+    /// Ends the sandbox and waits until the launcher has taken everything down.
+    pub(crate) async fn finish(mut self) -> Result<(), StartError> {
+        let NativeSandbox { control, launcher, .. } = &mut self;
+        control.end();
+        let Some(mut launcher) = launcher.take() else { return Ok(()) };
+        let ended = wait(&launcher).await;
+        let status = match ended {
+            Ok(()) => launcher.wait(),
+            Err(error) => Err(error),
+        };
+        match status.map_err(StartError::prepare("wait for the end of a sandbox"))? {
+            status if status.success() => Ok(()),
+            _ => Err(StartError::Left),
+        }
+    }
+
+    fn command(&self, execution: Execution) -> Result<Command, Error> {
+        let environment = self.environment(&execution.environment);
+        let (program, arguments, code) = match execution.program {
+            Program::Code { language, name, code, arguments } => {
+                let path = format!("{CODE_DIRECTORY}/{}", plain(&name)?);
+                let program = self.interpreter_of(language);
+                let words = [program.clone(), path.clone()];
+                (program, words.into_iter().chain(arguments).collect(), Some((path, code)))
+            }
+            Program::Command { argv } => {
+                let program = argv.first().cloned().unwrap_or_default();
+                (program, argv, None)
+            }
+        };
+        let working_directory = WORKSPACE.to_owned();
+        Ok(Command { program, arguments, environment, working_directory, code })
+    }
+
+    /// The name to start an interpreter by: the one that was found on the host, or in a root of
+    /// one's own whatever is called so there.
+    fn interpreter_of(&self, language: Language) -> String {
+        match &self.interpreter {
+            Some(found) if found.language == language => found.program.display().to_string(),
+            _ => language.programs()[0].to_owned(),
+        }
+    }
+
+    /// What every program inside finds, and what the caller adds or replaces.
+    fn environment(&self, added: &[(String, String)]) -> Vec<(String, String)> {
+        let mut path: Vec<String> = Vec::new();
+        let mut variables = Vec::new();
+        if let Some(found) = &self.interpreter {
+            path.extend(found.program.parent().map(|directory| directory.display().to_string()));
+            if !found.library_path.is_empty() {
+                let places: Vec<String> =
+                    found.library_path.iter().map(|place| place.display().to_string()).collect();
+                variables.push(("LD_LIBRARY_PATH".to_owned(), places.join(":")));
+            }
+        }
+        for directory in SEARCH_PATH {
+            if !path.iter().any(|known| known == directory) {
+                path.push(directory.to_owned());
+            }
+        }
+        variables.push(("PATH".to_owned(), path.join(":")));
+        for (name, value) in
+            [("HOME", "/tmp"), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TMPDIR", "/tmp")]
+        {
+            variables.push((name.to_owned(), value.to_owned()));
+        }
+        variables.retain(|(name, _)| !added.iter().any(|(own, _)| own == name));
+        variables.extend(added.iter().cloned());
+        variables
+    }
+}
+
+/// A file name and nothing else.
+fn plain(name: &str) -> Result<&str, Error> {
+    match Path::new(name).file_name().and_then(|last| last.to_str()) {
+        Some(last) if last == name => Ok(name),
+        _ => Err(Error::new(ErrorKind::Invalid, format!("{name:?} is not a plain file name"))),
+    }
+}
+
+impl Sandbox for NativeSandbox {
+    fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>> {
+        Box::pin(async {
+            let command = self.command(execution)?;
+            self.link.execute(&command).await
+        })
+    }
+
+    fn exceeded(&self) -> BoxFuture<'_, Limit> {
+        Box::pin(self.watched.exceeded(&self.link))
+    }
+
+    fn observe(&self) -> Observation {
+        self.watched.observe()
+    }
+
+    fn kill(&self) {
+        // An error says that it has ended.
+        let first = &self.watched.first.handle;
+        let _ = rustix::process::pidfd_send_signal(first, Signal::KILL);
+        self.control.end();
+    }
+
+    fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async { (*self).finish().await.map_err(Error::from) })
+    }
+}
+
+impl Drop for NativeSandbox {
+    fn drop(&mut self) {
+        self.control.end();
+        if let Some(launcher) = self.launcher.take() {
+            reap_later(launcher);
+        }
+    }
+}
+
+/// Waits for the launcher without blocking the thread.
+async fn wait(launcher: &Child) -> std::io::Result<()> {
+    let process = rustix::process::Pid::from_child(launcher);
+    let handle = rustix::process::pidfd_open(process, PidfdFlags::NONBLOCK)?;
+    let ended = AsyncFd::with_interest(handle.as_fd(), tokio::io::Interest::READABLE)?;
+    match tokio::time::timeout(PATIENCE, ended.readable()).await {
+        Ok(ready) => ready.map(|_| ()),
+        Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Launchers of dropped sandboxes; each is waited for once it has ended, so that none stays a
+/// zombie while this process lives.
+static LATER: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+fn reap_later(launcher: Child) {
+    let mut later = LATER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    later.push(launcher);
+    later.retain_mut(|launcher| matches!(launcher.try_wait(), Ok(None)));
+}
