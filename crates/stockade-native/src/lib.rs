@@ -7,6 +7,7 @@ mod id_range;
 mod interpreter;
 pub mod proc_files;
 pub mod seccomp;
+pub mod watchdog;
 
 pub use id_range::{IdRange, IdRangeError};
 pub use interpreter::{
