@@ -1,0 +1,91 @@
+//! Limits where no cgroup can hold them: a sandbox is measured from outside, again and again.
+//!
+//! ```text
+//!            every few milliseconds
+//!   measure ────────────────────────▶ tasks or memory above the limit ──▶ the caller ends it
+//!      │ cpu time
+//!      ▼
+//!   Ration ── Run / Pause ──▶ the caller sends SIGCONT / SIGSTOP
+//! ```
+//!
+//! This is approximate, and a report has to say so: a sandbox can exceed a limit between two looks;
+//! memory that no process maps, such as an unmapped memfd or what waits in a socket, is not seen;
+//! and a process whose parent ignores SIGCHLD takes its cpu time with it when it ends. Rlimits bound
+//! the first two.
+
+mod process;
+mod ration;
+mod tree;
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+pub use ration::{Action, Decision, Ration};
+
+use process::Process;
+use tree::Member;
+
+/// What a sandbox may use. Above it, a measurement need not be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most tasks, as the kernel calls threads. No more than these are looked at, which bounds
+    /// what a look costs.
+    pub tasks: u64,
+    /// The most memory.
+    pub memory_bytes: u64,
+}
+
+/// What a sandbox uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    /// The tasks. When there are more than allowed the look ended early: the other numbers then are
+    /// those of a part.
+    pub tasks: u64,
+    /// Memory of its own: what is neither the content of a file nor free, swapped out or not.
+    ///
+    /// Below the limit it counts pages that processes share once for each of them. Above the limit
+    /// each page counted once, with one exception: a process between vfork(2) and execve(2) counts
+    /// its parent's memory again, so one look above the limit may be wrong and two in a row are not.
+    pub memory_bytes: u64,
+    /// The cpu time of everything that runs and of everything that was waited for.
+    pub cpu_time: Duration,
+}
+
+/// Measures the process `init` and everything below it: in a pid namespace, all processes descend
+/// from its first.
+///
+/// The caller runs as root or as the uid that started `init`, sees it under this number in `/proc`,
+/// and has not waited for it, so that the number is still its own. Processes that end meanwhile are
+/// left out. An error means that `init` is gone, or that the kernel lacks `CONFIG_PROC_CHILDREN`.
+pub fn measure(init: Pid, bounds: Bounds) -> io::Result<Measurement> {
+    let members = tree::walk(init, bounds.tasks)?;
+    let tasks = members.iter().map(|member| member.stat.threads).sum();
+    let estimate = members.iter().map(|member| member.memory_bytes).sum();
+    // Pages shared after a fork count in every process, so the estimate is never too low; the exact
+    // number costs a walk over all page tables and is worth it only where it decides.
+    let memory_bytes = match tasks <= bounds.tasks && estimate > bounds.memory_bytes {
+        true => members.iter().map(exact_memory).sum(),
+        false => estimate,
+    };
+    let cpu_time = members.iter().map(|member| member.stat.cpu_time).sum();
+    Ok(Measurement { tasks, memory_bytes, cpu_time })
+}
+
+/// The member's share of the memory it maps, nothing if it has ended. One that cannot be asked
+/// counts as estimated: too much rather than too little.
+fn exact_memory(member: &Member) -> u64 {
+    let ask = || -> io::Result<Option<u64>> {
+        let Some(process) = Process::open(member.pid)? else { return Ok(None) };
+        match process.stat()? {
+            Some(stat) if stat.start == member.stat.start => process.proportional_memory(),
+            // The number is another's by now.
+            _ => Ok(None),
+        }
+    };
+    ask().map_or(member.memory_bytes, |memory| memory.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! One process, read from `/proc`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::fs::{Dir, Mode, OFlags, open, openat};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every machine we run on.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// The most that is read of a file. Only a list of children could be longer, of a hundred thousand.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The directory of a process. It stays that of this process: once the process is gone reading
+/// fails, even if its number is used again.
+#[derive(Debug)]
+pub(super) struct Process(OwnedFd);
+
+impl Process {
+    /// The process with a number, or none if there is none.
+    pub(super) fn open(pid: Pid) -> io::Result<Option<Process>> {
+        let path = format!("/proc/{}", pid.as_raw_nonzero());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        unless_gone(open(path, flags, Mode::empty()).map(Process).map_err(Into::into))
+    }
+
+    /// Times, threads and parent, or none if the process is gone.
+    pub(super) fn stat(&self) -> io::Result<Option<Stat>> {
+        self.parsed("stat", Stat::parse)
+    }
+
+    /// Its anonymous and shared memory, swapped out or not, or none if the process is gone.
+    ///
+    /// `statm` would be shorter, but takes shared anonymous memory and the content of files for the
+    /// same, and memory that is held by nothing but a shared mapping has to count.
+    pub(super) fn memory(&self) -> io::Result<Option<u64>> {
+        self.parsed("status", |text| Some(sum(text, &["RssAnon:", "RssShmem:", "VmSwap:"])))
+    }
+
+    /// The same, each page divided by the number of processes that map it, or none if it is gone.
+    pub(super) fn proportional_memory(&self) -> io::Result<Option<u64>> {
+        self.parsed("smaps_rollup", |text| {
+            // The parts are told since Linux 5.3.
+            let resident = match text.contains("Pss_Anon:") {
+                true => sum(text, &["Pss_Anon:", "Pss_Shmem:"]),
+                false => sum(text, &["Pss:"]),
+            };
+            Some(resident + sum(text, &["SwapPss:"]))
+        })
+    }
+
+    /// The children of each of its threads.
+    pub(super) fn children(&self) -> io::Result<Vec<Pid>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tasks = openat(&self.0, "task", flags, Mode::empty()).map_err(Into::into);
+        let Some(tasks) = unless_gone(tasks)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        let entries = unless_gone(Dir::read_from(&tasks).map_err(Into::into))?;
+        for entry in entries.into_iter().flatten() {
+            let Some(entry) = unless_gone(entry.map_err(Into::into))? else { break };
+            let Ok(thread) = entry.file_name().to_str() else { continue };
+            if thread.starts_with('.') {
+                continue;
+            }
+            if let Some(text) = read(&tasks, &format!("{thread}/children"))? {
+                let pids = text.split_whitespace().filter_map(|word| word.parse().ok());
+                found.extend(pids.filter_map(Pid::from_raw));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether the kernel tells children at all.
+    pub(super) fn tells_children(&self, pid: Pid) -> io::Result<bool> {
+        Ok(read(&self.0, &format!("task/{}/children", pid.as_raw_nonzero()))?.is_some())
+    }
+
+    fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> io::Result<Option<T>> {
+        match read(&self.0, name)? {
+            Some(text) => parse(&text).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What is needed of `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) parent: i32,
+    pub(super) threads: u64,
+    /// In ticks since boot: tells the process from others that have its number at other times.
+    pub(super) start: u64,
+    /// Its own, and that of children it waited for and of theirs. A process that was waited for is
+    /// no longer listed itself, so over a whole tree nothing counts twice.
+    pub(super) cpu_time: Duration,
+}
+
+impl Stat {
+    pub(super) fn parse(text: &str) -> Option<Stat> {
+        // The name in parentheses may itself have parentheses and spaces.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        // Fields are numbered from 1 in proc(5), and the third is the first behind the name.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let ticks = [number(14)?, number(15)?, number(16)?, number(17)?].iter().sum::<u64>();
+        Some(Stat {
+            parent: fields.get(1)?.parse().ok()?,
+            threads: number(20)?,
+            start: number(22)?,
+            cpu_time: Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)),
+        })
+    }
+}
+
+/// The sum of lines such as `RssAnon:  12 kB`, in bytes. A line that is missing counts as zero: a
+/// process that is ending has no memory and no such lines.
+fn sum(text: &str, keys: &[&str]) -> u64 {
+    let value = |key: &&str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(*key))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    keys.iter().filter_map(value).sum::<u64>().saturating_mul(1024)
+}
+
+/// A file's text, or none if the process is gone.
+fn read(directory: &OwnedFd, name: &str) -> io::Result<Option<String>> {
+    let attempt = || {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = File::from(openat(directory, name, flags, Mode::empty())?);
+        let mut bytes = Vec::with_capacity(4096);
+        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        // A process chooses its name, and may choose one that is no text.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    unless_gone(attempt())
+}
+
+fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::SRCH) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_parent_are_found_behind_a_hostile_name() {
+        let text = "42 (a) S 1 (b) R 7 42 42 0 -1 4194304 1 2 3 4 10 20 300 4000 20 0 5 0 987 1 2";
+        let stat =
+            Stat { parent: 7, threads: 5, start: 987, cpu_time: Duration::from_millis(43_300) };
+        assert_eq!(Stat::parse(text), Some(stat));
+        for end in [0, 5, 30, 60] {
+            assert_eq!(Stat::parse(&text[..end]), None);
+        }
+    }
+
+    #[test]
+    fn memory_is_summed_and_a_missing_line_is_zero() {
+        let text = "Name:\tx\nRssAnon:\t      12 kB\nRssFile:\t 400 kB\nVmSwap:\t 3 kB\n";
+        assert_eq!(sum(text, &["RssAnon:", "RssShmem:", "VmSwap:"]), 15 * 1024);
+    }
+}
