@@ -69,9 +69,11 @@ impl Watched {
         if cpu_time.is_none() && self.memory_held && ration.is_none() {
             return std::future::pending().await;
         }
-        let mut ticks = tokio::time::interval(INTERVAL);
+        let mut paused = false;
+        let mut above_before = false;
+        let mut pause = INTERVAL;
         loop {
-            ticks.tick().await;
+            tokio::time::sleep(pause).await;
             let measured = self.measure();
             if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(measured.as_ref()))
                 && used >= most
@@ -79,22 +81,33 @@ impl Watched {
                 return Limit::CpuTime;
             }
             let Some(measured) = measured else { continue };
-            let memory = self.memory_bytes();
-            if !self.memory_held && measured.memory_bytes + self.scratch_bytes() > memory {
+            // One look above the limit may be wrong, two in a row are not; see `measure`.
+            let above = !self.memory_held
+                && measured.memory_bytes + self.scratch_bytes() > self.memory_bytes();
+            if above && above_before {
                 return Limit::Memory;
             }
+            above_before = above;
             if let Some(ration) = &mut ration {
-                match ration.decide(Instant::now(), measured.cpu_time).action {
-                    Action::Pause => link.pause().await,
-                    Action::Run => link.resume().await,
+                let decision = ration.decide(Instant::now(), measured.cpu_time);
+                let wanted = decision.action == Action::Pause;
+                if wanted != paused {
+                    // A link that is closed has nothing left to pause.
+                    let _ = if wanted { link.pause().await } else { link.resume().await };
+                    paused = wanted;
                 }
+                pause = decision.look_again.min(INTERVAL);
             }
         }
     }
 
+    /// Shares out the processors where no cgroup does.
     fn ration(&self) -> Option<Ration> {
         let millis = self.policy.limits.value(Limit::Cpu).filter(|_| !self.cpu_held)?;
-        Some(Ration::new(millis))
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        // A sandbox that may use all of them needs no rationing.
+        let all = u64::try_from(processors).unwrap_or(u64::MAX).saturating_mul(1000);
+        (millis < all).then(|| Ration::new(millis, u32::try_from(processors).unwrap_or(u32::MAX)))
     }
 
     /// A look at the process tree, where that is needed.

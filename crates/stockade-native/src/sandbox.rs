@@ -8,22 +8,21 @@
 //! The launcher ends everything when its control socket is closed, whoever closes it and however:
 //! dropping this value is enough, and so is the death of this process.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Error, ErrorKind, Execution, Language, Observation, Program, Root, Running, Sandbox,
 };
-use tokio::io::unix::AsyncFd;
 
 use crate::cgroup::Group;
+use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
 use crate::launch::Standing;
@@ -47,7 +46,7 @@ pub(crate) struct Parts {
 
 /// One running sandbox.
 pub(crate) struct NativeSandbox {
-    control: crate::control::Control,
+    control: Control,
     link: Link,
     launcher: Option<Child>,
     interpreter: Option<Interpreter>,
@@ -69,7 +68,7 @@ impl NativeSandbox {
         let NativeSandbox { control, launcher, .. } = &mut self;
         control.end();
         let Some(mut launcher) = launcher.take() else { return Ok(()) };
-        let ended = wait(&launcher).await;
+        let ended = wait(control).await;
         let status = match ended {
             Ok(()) => launcher.wait(),
             Err(error) => Err(error),
@@ -181,13 +180,14 @@ impl Drop for NativeSandbox {
     }
 }
 
-/// Waits for the launcher without blocking the thread.
-async fn wait(launcher: &Child) -> std::io::Result<()> {
-    let process = rustix::process::Pid::from_child(launcher);
-    let handle = rustix::process::pidfd_open(process, PidfdFlags::NONBLOCK)?;
-    let ended = AsyncFd::with_interest(handle.as_fd(), tokio::io::Interest::READABLE)?;
-    match tokio::time::timeout(PATIENCE, ended.readable()).await {
-        Ok(ready) => ready.map(|_| ()),
+/// Waits for the launcher without blocking the thread: its end of the socket closes with it.
+async fn wait(control: &mut Control) -> std::io::Result<()> {
+    let ended = async {
+        while control.report().await?.is_some() {}
+        Ok(())
+    };
+    match tokio::time::timeout(PATIENCE, ended).await {
+        Ok(ended) => ended,
         Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
     }
 }

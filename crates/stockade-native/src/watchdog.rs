@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-pub use ration::{Action, Decision, Ration};
+pub use ration::{Action, Ration};
 
 use process::Process;
 use tree::Member;
