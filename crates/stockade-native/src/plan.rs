@@ -73,3 +73,7 @@ fn limit(policy: &Policy, limit: Limit) -> u64 {
     policy.limits.value(limit).unwrap_or_else(|| limit.spec().min)
 }
 
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

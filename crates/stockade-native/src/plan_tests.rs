@@ -1,0 +1,147 @@
+use std::path::{Path, PathBuf};
+
+use stockade_launcher::{OutsideStep, Resource, TreeKind};
+
+use super::*;
+use crate::commands::Commands;
+use crate::host_files::{Base, Mode, Shown};
+use crate::interpreter::Bind;
+
+fn machine(user: u32) -> Machine {
+    Machine {
+        user,
+        group: user,
+        landlock: 6,
+        kernel: (6, 1),
+        system: Vec::new(),
+        links: Vec::new(),
+        settings: Vec::new(),
+        open_files: 4096,
+    }
+}
+
+fn files(shown: Vec<Shown>) -> HostFiles {
+    let usr = Bind { host: PathBuf::from("/usr"), guest: PathBuf::from("/usr") };
+    let binds = vec![(usr, TreeKind::Directory)];
+    HostFiles { base: Base::System { binds, links: Vec::new() }, shown, commands: None }
+}
+
+fn show(guest: &str, mode: Mode) -> Shown {
+    let host = Path::new("/srv").join(guest.trim_start_matches('/'));
+    Shown { host, guest: PathBuf::from(guest), kind: TreeKind::Directory, mode }
+}
+
+fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Plan {
+    let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
+    plan(&Inputs {
+        policy: &policy,
+        machine,
+        files,
+        first_id: machine.is_root().then_some(0x7000_0000),
+        seats: Seats::default(),
+        removal: Removal::default(),
+        held_by_cgroup: cgroup,
+        filters: vec![vec![(6, 0, 0, 0)]],
+        proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
+    })
+}
+
+fn index(plan: &Plan, name: &str) -> usize {
+    plan.inside.iter().position(|step| step.name() == name).expect("the step is there")
+}
+
+fn last(plan: &Plan, name: &str) -> usize {
+    plan.inside.iter().rposition(|step| step.name() == name).expect("the step is there")
+}
+
+#[test]
+fn order_keeps_every_step_safe() {
+    for user in [0, 1000] {
+        let files = files(vec![show("/data", Mode::Write), show("/workspace", Mode::Overlay)]);
+        let text = "filesystem: {workspace: {host: ., mode: overlay}, hide: [/data/x]}";
+        let plan = planned(text, &machine(user), &files, true);
+        let order = [
+            index(&plan, "own_cgroups"),
+            index(&plan, "private_mounts"),
+            last(&plan, "take_tree"),
+            index(&plan, "become_user"),
+            index(&plan, "make_root"),
+            index(&plan, "make_scratch"),
+            index(&plan, "proc"),
+            index(&plan, "forbid_user_namespaces"),
+            index(&plan, "read_only"),
+            last(&plan, "attach_overlay"),
+            last(&plan, "mask"),
+            index(&plan, "pivot"),
+            index(&plan, "seal_root"),
+            last(&plan, "limit"),
+            index(&plan, "seal_privileges"),
+            index(&plan, "die_with_parent"),
+            index(&plan, "landlock"),
+            index(&plan, "seccomp"),
+            plan.inside.len() - 1,
+        ];
+        assert!(order.is_sorted_by(|a, b| a < b), "{user}: {order:?}");
+        assert_eq!(plan.inside.last(), Some(&Step::Serve));
+    }
+}
+
+#[test]
+fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
+    let plan = planned("{}", &machine(0), &files(vec![show("/data", Mode::Write)]), true);
+    assert_eq!(plan.birth.users, IdMap { inside: 0, outside: 0x7000_0000, count: 65_536 });
+    let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] = &plan.outside[..] else {
+        panic!("{:?}", plan.outside)
+    };
+    assert_eq!(*users, IdMap { inside: 0, outside: 0x7000_0000 + USER, count: 1 });
+    assert_eq!(users, groups);
+    assert!(attributes.writable && !attributes.devices);
+}
+
+#[test]
+fn ordinary_user_maps_its_own_id_alone_and_takes_everything_inside() {
+    let plan = planned("{}", &machine(501), &files(vec![show("/data", Mode::Read)]), true);
+    assert_eq!(plan.birth.users, IdMap { inside: USER, outside: 501, count: 1 });
+    assert!(plan.outside.is_empty());
+}
+
+#[test]
+fn without_a_cgroup_rlimits_stand_in() {
+    let limits = |cgroup| -> Vec<(Resource, u64)> {
+        let plan = planned("limits: {max_pids: 7}", &machine(501), &files(Vec::new()), cgroup);
+        let limit = |step: &Step| match step {
+            Step::Limit { resource, amount } => Some((*resource, *amount)),
+            _ => None,
+        };
+        plan.inside.iter().filter_map(limit).collect()
+    };
+    assert!(limits(false).contains(&(Resource::Processes, 8)));
+    assert!(limits(false).iter().any(|(resource, _)| *resource == Resource::Data));
+    assert!(!limits(true).iter().any(|(resource, _)| *resource == Resource::Processes));
+}
+
+#[test]
+fn listed_commands_leave_nothing_writable_that_can_be_executed() {
+    let mut files = files(vec![show("/data", Mode::Write), show("/tools", Mode::Read)]);
+    files.commands = Some(Commands::default());
+    let plan = planned("command_allowlist: [ls]", &machine(501), &files, true);
+    for step in &plan.inside {
+        match step {
+            Step::MakeScratch(memory) => assert!(!memory.executable),
+            Step::TakeTree { attributes, path, .. } => {
+                assert!(!(attributes.writable && attributes.executable), "{path:?}");
+            }
+            Step::Landlock { rules, .. } => {
+                assert!(rules.iter().all(|rule| !rule.executable), "{rules:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn kernel_without_landlock_gets_no_step_for_it() {
+    let old = Machine { landlock: 0, ..machine(501) };
+    let plan = planned("{}", &old, &files(Vec::new()), true);
+    assert!(!plan.inside.iter().any(|step| step.name() == "landlock"));
+}
