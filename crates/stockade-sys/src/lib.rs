@@ -11,6 +11,8 @@ mod memfd;
 mod mount;
 mod random;
 mod seccomp;
+mod signals;
+mod spawn;
 
 pub use child::ends_within;
 pub use clone::{Cloned, Namespaces, Parent, clone_process};
@@ -20,3 +22,5 @@ pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};
 pub use random::random_bytes;
 pub use seccomp::{Instruction, install_filter, set_no_new_privs};
+pub use signals::{child_signals, ignore_signal, signal_everybody};
+pub use spawn::{Spawn, spawn};
