@@ -1,18 +1,32 @@
-//! Any bytes on the stream: frames are read until the first refusal, and what was read survives
+//! Any bytes on a stream: frames are read until the first refusal, and what was read survives
 //! being written again.
 #![no_main]
 
-use std::io::Cursor;
-
+use futures_util::FutureExt;
+use futures_util::io::Cursor;
 use libfuzzer_sys::fuzz_target;
-use stockade_wire::{read_message, write_message};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stockade_wire::{FrameError, GuestMessage, HostMessage, StreamHeader, encode, read_message};
 
 fuzz_target!(|bytes: &[u8]| {
+    read_all::<GuestMessage>(bytes);
+    read_all::<HostMessage>(bytes);
+    read_all::<StreamHeader>(bytes);
+});
+
+fn read_all<T>(bytes: &[u8])
+where
+    T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+{
     let mut stream = Cursor::new(bytes);
-    while let Ok(message) = read_message(&mut stream) {
-        let mut written = Vec::new();
-        write_message(&mut written, &message).expect("a message that was read can be written");
-        let again = read_message(&mut Cursor::new(written)).expect("and read again");
+    while let Ok(message) = next::<T>(&mut stream) {
+        let written = encode(&message).expect("a message that was read can be written");
+        let again: T = next(&mut Cursor::new(written.as_slice())).expect("and read again");
         assert_eq!(again, message);
     }
-});
+}
+
+fn next<T: DeserializeOwned>(stream: &mut Cursor<&[u8]>) -> Result<T, FrameError> {
+    read_message(stream).now_or_never().expect("bytes in memory are always ready")
+}

@@ -10,15 +10,16 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use stockade_guest::GuestExit;
-use stockade_sys::{close_on_exec_from, ends_within, random_bytes};
-use stockade_wire::{GuestVersion, HandshakeError, Nonce, greet};
+use stockade_sys::{close_on_exec_from, ends_within};
+use stockade_wire::{GuestExit, GuestVersion, HelloReply};
+use tokio::time::timeout;
 
 use crate::carried::{CarryError, guest_bytes, guest_file};
-use crate::deadline::DeadlineStream;
 use crate::elf::{check_static, machine_of};
+use crate::link::{Link, LinkError};
 
 /// What was learned from starting the carried guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub enum CarrierError {
     /// There is no file to start.
     #[error(transparent)]
     Carry(#[from] CarryError),
-    /// A socket pair or a random number could not be had.
+    /// A socket pair or a thread could not be had.
     #[error("cannot prepare the stream to the guest")]
     Prepare {
         /// What the kernel said.
@@ -62,7 +63,13 @@ pub enum CarrierError {
     Handshake {
         /// What went wrong.
         #[source]
-        source: HandshakeError,
+        source: LinkError,
+    },
+    /// It ran and said nothing.
+    #[error("the guest did not answer the handshake within {limit:?}")]
+    Silent {
+        /// How long it was given.
+        limit: Duration,
     },
     /// Its end could not be waited for.
     #[error("cannot wait for the guest to end")]
@@ -92,20 +99,38 @@ pub fn check_guest() -> Result<GuestCheck, CarrierError> {
     const LIMIT: Duration = Duration::from_secs(5);
     let started = Instant::now();
     let (host, inside) = UnixStream::pair().map_err(|source| CarrierError::Prepare { source })?;
-    let nonce = random_bytes().map_err(|source| CarrierError::Prepare { source })?;
     let mut guest = RunningGuest::start(&guest_file()?, inside)?;
-    let mut stream = DeadlineStream::new(host, started + LIMIT);
-    let reply =
-        greet(&mut stream, Nonce(nonce)).map_err(|source| CarrierError::Handshake { source })?;
+    let reply = shake_hands(host, LIMIT)?;
     let answered_in = started.elapsed();
-    // The end of the stream is what tells the guest to end.
-    drop(stream);
     guest.wait(LIMIT)?;
     Ok(GuestCheck {
         version: reply.guest_version,
         size_bytes: guest_bytes().len(),
         is_static: machine_of(ARCH).is_some_and(|it| check_static(guest_bytes(), it).is_ok()),
         answered_in,
+    })
+}
+
+/// Greets the guest, and ends the stream once it has answered, which tells the guest to end.
+fn shake_hands(host: UnixStream, limit: Duration) -> Result<HelloReply, CarrierError> {
+    let prepare = |source| CarrierError::Prepare { source };
+    let converse = async {
+        let mut link = Link::open(host).map_err(|source| CarrierError::Handshake { source })?;
+        match timeout(limit, link.hello()).await {
+            Ok(reply) => reply.map_err(|source| CarrierError::Handshake { source }),
+            Err(_) => Err(CarrierError::Silent { limit }),
+        }
+    };
+    // On a thread of its own: a caller that is inside a runtime could not start another one.
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .spawn_scoped(scope, move || runtime().map_err(prepare)?.block_on(converse))
+            .map_err(prepare)?;
+        match thread.join() {
+            Ok(reply) => reply,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     })
 }
 
@@ -180,7 +205,7 @@ mod tests {
     #[test]
     fn guest_refuses_garbage_with_its_own_exit_code() {
         let (mut guest, mut host) = guest();
-        host.write_all(b"\x04\0\0\0junk").unwrap();
+        host.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         host.shutdown(Shutdown::Write).unwrap();
         let refused = guest.wait(LIMIT);
         let expected = Some(GuestExit::Malformed);

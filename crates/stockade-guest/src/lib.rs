@@ -1,7 +1,17 @@
-//! The agent process inside a Linux wall.
+//! The agent process inside a Linux wall: one thread that runs programs for the host.
 //!
-//! For now it answers one handshake on the stream it is given and ends when that stream ends.
+//! It speaks `stockade-wire` on one stream, and its process ends when that stream does.
 
-mod conversation;
+mod code;
+mod control;
+mod execution;
+mod processes;
+mod program;
+mod pump;
+mod reactor;
+mod serve;
+mod socket;
+mod waiting;
 
-pub use conversation::{GuestExit, converse};
+pub use serve::serve;
+pub use stockade_wire::GuestExit;

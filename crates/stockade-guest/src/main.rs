@@ -1,16 +1,50 @@
-//! The executable that runs inside: one thread, one stream, on file descriptor 0.
+//! The executable that runs inside, one thread and one stream, and the launcher that builds the
+//! wall around it: one file is both, so that nothing has to be executed inside a finished wall.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::process::{self, ExitCode};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
 
-use stockade_guest::{GuestExit, converse};
+use rustix::fs::{CWD, Mode, OFlags};
+use stockade_guest::{GuestExit, serve};
+use stockade_launcher::{Launched, launch};
 
 fn main() -> ExitCode {
-    // Both directions use the one descriptor; as a file it may be a socket or a serial port.
-    match io::stdin().as_fd().try_clone_to_owned() {
-        Ok(stream) => converse(&mut File::from(stream), process::id()).into(),
+    match std::env::args_os().nth(1) {
+        // The wall stands already, and its builder has put the stream on standard input.
+        None => serve_on(io::stdin().as_fd().try_clone_to_owned()),
+        Some(word) if word == "launch" => launch_and_serve(),
+        Some(_) => GuestExit::Unprepared.into(),
+    }
+}
+
+/// Takes a plan from the control socket on standard input. The first process inside then serves
+/// the stream on standard output.
+fn launch_and_serve() -> ExitCode {
+    let Ok(control) = take_control() else { return GuestExit::Unprepared.into() };
+    match launch(UnixStream::from(control)) {
+        Launched::Done(code) => code.into(),
+        Launched::Inside => {
+            let stream = io::stdout().as_fd().try_clone_to_owned();
+            let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
+            serve_on(stream)
+        }
+    }
+}
+
+/// The control socket, no longer on standard input; whatever else the starter left open is closed.
+fn take_control() -> io::Result<OwnedFd> {
+    stockade_sys::close_inherited_from(3)?;
+    let control = io::stdin().as_fd().try_clone_to_owned()?;
+    let nothing = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(control)
+}
+
+fn serve_on(stream: io::Result<OwnedFd>) -> ExitCode {
+    match stream {
+        Ok(stream) => serve(stream).into(),
         Err(_) => GuestExit::Stream.into(),
     }
 }

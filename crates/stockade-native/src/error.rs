@@ -103,7 +103,7 @@ pub enum StartError {
     },
     /// The guest could not be had.
     #[error(transparent)]
-    Carrier(#[from] stockade_carrier::CarrierError),
+    Carrier(#[from] stockade_carrier::CarryError),
     /// A step of the wall failed.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
@@ -57,6 +58,9 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
     // after the kernel has opened the file behind it.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Command::new(path)
+        // What is seen of it from inside says nothing of the host.
+        .arg0("stockade-guest")
+        .arg("launch")
         .env_clear()
         .current_dir("/")
         .stdin(OwnedFd::from(control))

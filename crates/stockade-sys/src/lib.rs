@@ -12,6 +12,8 @@ mod memfd;
 mod mount;
 mod random;
 mod seccomp;
+mod signals;
+mod spawn;
 mod usage;
 
 pub use child::ends_within;
@@ -23,4 +25,6 @@ pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};
 pub use random::random_bytes;
 pub use seccomp::{Instruction, install_filter, set_no_new_privs};
+pub use signals::{child_signals, ignore_signal, signal_everybody};
+pub use spawn::{Spawn, spawn};
 pub use usage::{ChildrenUsage, children_usage};

@@ -1,8 +1,12 @@
 //! Frames: a length, then that many bytes of JSON.
 
-use std::io::{self, Read, Write};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 
-use crate::message::Message;
+use futures_io::{AsyncRead, AsyncWrite};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The most bytes the JSON of one frame may have.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
@@ -52,9 +56,12 @@ pub enum FrameError {
 /// Reads one message and not a byte more.
 ///
 /// Memory grows with the bytes that arrive, never with the length that was announced.
-pub fn read_message(stream: &mut impl Read) -> Result<Message, FrameError> {
-    let mut header = Vec::new();
-    read_up_to(stream, size_of::<u32>(), &mut header)?;
+pub async fn read_message<T, S>(stream: &mut S) -> Result<T, FrameError>
+where
+    T: DeserializeOwned,
+    S: AsyncRead + Unpin,
+{
+    let header = read_up_to(stream, size_of::<u32>()).await?;
     let length = match <[u8; 4]>::try_from(header.as_slice()) {
         Ok(bytes) => u32::from_le_bytes(bytes) as usize,
         Err(_) if header.is_empty() => return Err(FrameError::Closed),
@@ -63,8 +70,7 @@ pub fn read_message(stream: &mut impl Read) -> Result<Message, FrameError> {
     if length > MAX_FRAME_BYTES {
         return Err(FrameError::TooLong { bytes: length });
     }
-    let mut body = Vec::new();
-    read_up_to(stream, length, &mut body)?;
+    let body = read_up_to(stream, length).await?;
     if body.len() < length {
         return Err(FrameError::Truncated { missing: length - body.len() });
     }
@@ -72,26 +78,65 @@ pub fn read_message(stream: &mut impl Read) -> Result<Message, FrameError> {
 }
 
 /// Writes one message and flushes it.
-pub fn write_message(stream: &mut impl Write, message: &Message) -> Result<(), FrameError> {
+pub async fn write_message<T, S>(stream: &mut S, message: &T) -> Result<(), FrameError>
+where
+    T: Serialize,
+    S: AsyncWrite + Unpin,
+{
+    let frame = encode(message)?;
+    write_all(stream, &frame).await.map_err(|source| FrameError::Write { source })
+}
+
+/// The bytes of one frame.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let body = serde_json::to_vec(message).map_err(|source| FrameError::Malformed { source })?;
     let too_long = FrameError::TooLong { bytes: body.len() };
     let Ok(length) = u32::try_from(body.len()) else { return Err(too_long) };
     if body.len() > MAX_FRAME_BYTES {
         return Err(too_long);
     }
-    // One write: a frame that is split into header and body costs the reader a second wake-up.
-    let frame = [length.to_le_bytes().as_slice(), &body].concat();
-    stream
-        .write_all(&frame)
-        .and_then(|()| stream.flush())
-        .map_err(|source| FrameError::Write { source })
+    // One piece: a frame that is split into header and body costs the reader a second wake-up.
+    Ok([length.to_le_bytes().as_slice(), &body].concat())
 }
 
-fn read_up_to(stream: &mut impl Read, limit: usize, into: &mut Vec<u8>) -> Result<(), FrameError> {
-    match stream.take(limit as u64).read_to_end(into) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(FrameError::Read { source }),
+/// What comes before the end of the stream, at most `limit` bytes.
+async fn read_up_to<S>(stream: &mut S, limit: usize) -> Result<Vec<u8>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    const STEP: usize = 8 << 10;
+    let mut bytes = Vec::new();
+    while bytes.len() < limit {
+        let start = bytes.len();
+        bytes.resize(limit.min(start + STEP), 0);
+        let read =
+            poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut bytes[start..]));
+        let read = match read.await {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                bytes.truncate(start);
+                continue;
+            }
+            Err(source) => return Err(FrameError::Read { source }),
+        };
+        bytes.truncate(start + read);
+        if read == 0 {
+            break;
+        }
     }
+    Ok(bytes)
+}
+
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match poll_fn(|context| Pin::new(&mut *stream).poll_write(context, bytes)).await {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    poll_fn(|context| Pin::new(&mut *stream).poll_flush(context)).await
 }
 
 #[cfg(test)]

@@ -1,17 +1,27 @@
-use std::io::Cursor;
+use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+use futures_util::io::Cursor;
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::{GuestVersion, Hello, HelloReply, Nonce};
+use crate::{
+    CodeFile, Ended, Execute, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage, Nonce,
+    NotStarted, Role, Signal, Started, Status, StreamHeader, Text,
+};
 
 fn frame(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap();
     [length.to_le_bytes().as_slice(), body].concat()
 }
 
-fn read(bytes: &[u8]) -> Result<Message, FrameError> {
-    read_message(&mut Cursor::new(bytes))
+/// Reads from a stream that never makes its reader wait.
+fn next<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, FrameError> {
+    read_message(stream).now_or_never().expect("bytes in memory are always ready")
+}
+
+fn read(bytes: &[u8]) -> Result<HostMessage, FrameError> {
+    next(&mut Cursor::new(bytes))
 }
 
 fn malformed_reason(body: &str) -> String {
@@ -29,13 +39,13 @@ fn hello() -> String {
 fn well_formed_hello_is_read() {
     let nonce = Nonce([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     let message = read(&frame(hello().as_bytes())).unwrap();
-    assert_eq!(message, Message::Hello(Hello { version: 1, nonce }));
+    assert_eq!(message, HostMessage::Hello(Hello { version: 1, nonce }));
 }
 
 #[test]
 fn giant_length_is_refused_before_any_body_is_read() {
     let mut stream = Cursor::new([0xff; 64]);
-    let refused = read_message(&mut stream);
+    let refused = next::<HostMessage>(&mut stream);
     assert!(matches!(refused, Err(FrameError::TooLong { bytes: 0xffff_ffff })), "{refused:?}");
     assert_eq!(stream.position(), 4);
 }
@@ -109,49 +119,127 @@ fn deep_nesting_is_refused_without_exhausting_the_stack() {
 #[test]
 fn stream_that_refuses_bytes_is_a_write_error() {
     struct Refusing;
-    impl Write for Refusing {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::BrokenPipe.into())
+    impl AsyncWrite for Refusing {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
         }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
         }
     }
-    let message = Message::Hello(Hello { version: 1, nonce: Nonce([0; 16]) });
-    let failed = write_message(&mut Refusing, &message);
+    let failed = write_message(&mut Refusing, &HostMessage::Pause).now_or_never().unwrap();
     assert!(matches!(failed, Err(FrameError::Write { .. })), "{failed:?}");
 }
 
-fn any_message() -> impl Strategy<Value = Message> {
+#[test]
+fn unknown_fields_of_an_execution_are_refused_and_its_code_may_be_null() {
+    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null}}"#;
+    assert!(read(&frame(body.as_bytes())).is_ok());
+    let body = body.replace("\"code\":null", "\"code\":{\"path\":\"/x\",\"bytes\":1,\"mode\":511}");
+    assert!(malformed_reason(&body).contains("unknown field `mode`"));
+}
+
+#[test]
+fn what_the_guest_says_is_not_what_a_host_says() {
+    assert!(malformed_reason(r#"{"started":{"execution":1}}"#).contains("unknown variant"));
+}
+
+fn any_text() -> impl Strategy<Value = Text> {
+    "[^\\x00]{0,12}".prop_map(|text| Text::try_from(text).unwrap())
+}
+
+fn any_host_message() -> impl Strategy<Value = HostMessage> {
     let hello = (any::<u32>(), any::<[u8; 16]>())
-        .prop_map(|(version, nonce)| Message::Hello(Hello { version, nonce: Nonce(nonce) }));
+        .prop_map(|(version, nonce)| HostMessage::Hello(Hello { version, nonce: Nonce(nonce) }));
+    let code = (any_text(), any::<u64>()).prop_map(|(path, bytes)| CodeFile { path, bytes });
+    let execute = (
+        any::<u64>(),
+        any_text(),
+        prop::collection::vec(any_text(), 0..4),
+        prop::collection::vec((any_text(), any_text()), 0..4),
+        any_text(),
+        prop::option::of(code),
+    );
+    let execute = execute.prop_map(|fields| {
+        let (execution, program, arguments, environment, working_directory, code) = fields;
+        let execute =
+            Execute { execution, program, arguments, environment, working_directory, code };
+        HostMessage::Execute(execute)
+    });
+    let signal = (any::<u64>(), any::<i32>())
+        .prop_map(|(execution, signal)| HostMessage::Signal(Signal { execution, signal }));
+    prop_oneof![hello, execute, signal, Just(HostMessage::Pause), Just(HostMessage::Resume)]
+}
+
+fn any_guest_message() -> impl Strategy<Value = GuestMessage> {
     let reply = (any::<u32>(), any::<[u8; 16]>(), "[0-9A-Za-z.+-]{1,64}", any::<u32>()).prop_map(
         |(version, nonce, guest_version, pid)| {
             let guest_version = GuestVersion::try_from(guest_version).unwrap();
-            Message::HelloReply(HelloReply { version, nonce: Nonce(nonce), guest_version, pid })
+            let nonce = Nonce(nonce);
+            GuestMessage::HelloReply(HelloReply { version, nonce, guest_version, pid })
         },
     );
-    prop_oneof![hello, reply]
+    let not_started =
+        (any::<u64>(), any::<i32>(), any_text()).prop_map(|(execution, errno, program)| {
+            GuestMessage::NotStarted(NotStarted { execution, errno, program })
+        });
+    let started = any::<u64>().prop_map(|execution| GuestMessage::Started(Started { execution }));
+    let status =
+        prop_oneof![any::<i32>().prop_map(Status::Exited), any::<i32>().prop_map(Status::Signaled)];
+    let ended = (any::<u64>(), status)
+        .prop_map(|(execution, status)| GuestMessage::Ended(Ended { execution, status }));
+    prop_oneof![reply, not_started, started, ended]
+}
+
+fn any_header() -> impl Strategy<Value = StreamHeader> {
+    let role =
+        prop_oneof![Just(Role::Input), Just(Role::Output), Just(Role::Error), Just(Role::Code)];
+    (any::<u64>(), role).prop_map(|(execution, role)| StreamHeader { execution, role })
+}
+
+/// Writes messages one after the other and reads them back to the end of the stream.
+fn there_and_back<T>(messages: &[T]) -> Vec<T>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let mut bytes = Vec::new();
+    for message in messages {
+        write_message(&mut bytes, message).now_or_never().unwrap().unwrap();
+    }
+    let mut stream = Cursor::new(bytes);
+    let mut read = Vec::new();
+    loop {
+        match next(&mut stream) {
+            Ok(message) => read.push(message),
+            Err(FrameError::Closed) => return read,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
 }
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_back_and_nothing_is_left(messages in prop::collection::vec(any_message(), 0..4)) {
-        let mut bytes = Vec::new();
-        for message in &messages {
-            write_message(&mut bytes, message).unwrap();
-        }
-        let mut stream = Cursor::new(bytes);
-        for message in &messages {
-            prop_assert_eq!(&read_message(&mut stream).unwrap(), message);
-        }
-        prop_assert!(matches!(read_message(&mut stream), Err(FrameError::Closed)));
+    fn what_was_written_is_read_back_and_nothing_is_left(
+        host in prop::collection::vec(any_host_message(), 0..4),
+        guest in prop::collection::vec(any_guest_message(), 0..4),
+        headers in prop::collection::vec(any_header(), 0..4),
+    ) {
+        prop_assert_eq!(there_and_back(&host), host);
+        prop_assert_eq!(there_and_back(&guest), guest);
+        prop_assert_eq!(there_and_back(&headers), headers);
     }
 
     #[test]
     fn arbitrary_bytes_never_panic_and_never_read_past_the_frame(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
         let mut stream = Cursor::new(&bytes);
-        let _ = read_message(&mut stream);
+        let _ = next::<GuestMessage>(&mut stream);
         let announced = bytes.first_chunk().map_or(bytes.len(), |head| 4 + u32::from_le_bytes(*head) as usize);
         prop_assert!(stream.position() as usize <= announced.max(4));
     }

@@ -1,16 +1,16 @@
-//! The first exchange on every stream.
+//! The first exchange on the control stream.
 //!
 //! ```text
 //! host                                guest
 //!   greet ── Hello{version, nonce} ──▶ answer
-//!         ◀─ HelloReply{…, nonce} ───
+//!   check_reply ◀─ HelloReply{…, nonce} ───
 //! ```
-//! Either end stops at the first thing that is not as drawn; nothing is negotiated.
+//! Either end stops at the first thing that is not as drawn; nothing is negotiated. The host need
+//! not wait for the reply before it says more.
 
-use std::io::{Read, Write};
-
-use crate::frame::{FrameError, read_message, write_message};
-use crate::message::{GuestVersion, Hello, HelloReply, Message, Nonce, PROTOCOL_VERSION};
+use crate::frame::FrameError;
+use crate::message::PROTOCOL_VERSION;
+use crate::message::{GuestMessage, GuestVersion, Hello, HelloReply, HostMessage, Nonce};
 
 /// Why a handshake did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -38,10 +38,28 @@ pub enum HandshakeError {
     },
 }
 
-/// The host's side: says hello and returns the reply once it has been checked.
-pub fn greet(stream: &mut (impl Read + Write), nonce: Nonce) -> Result<HelloReply, HandshakeError> {
-    write_message(stream, &Message::Hello(Hello { version: PROTOCOL_VERSION, nonce }))?;
-    let Message::HelloReply(reply) = read_message(stream)? else {
+/// The host's question.
+pub fn greet(nonce: Nonce) -> HostMessage {
+    HostMessage::Hello(Hello { version: PROTOCOL_VERSION, nonce })
+}
+
+/// The guest's side: checks the host's first message and makes the reply.
+pub fn answer(
+    first: &HostMessage,
+    guest_version: GuestVersion,
+    pid: u32,
+) -> Result<GuestMessage, HandshakeError> {
+    let HostMessage::Hello(hello) = first else {
+        return Err(HandshakeError::OutOfPlace { expected: "hello" });
+    };
+    check_version(hello.version)?;
+    let (version, nonce) = (PROTOCOL_VERSION, hello.nonce);
+    Ok(GuestMessage::HelloReply(HelloReply { version, nonce, guest_version, pid }))
+}
+
+/// The host's side again: checks the guest's first message against the question.
+pub fn check_reply(first: GuestMessage, nonce: Nonce) -> Result<HelloReply, HandshakeError> {
+    let GuestMessage::HelloReply(reply) = first else {
         return Err(HandshakeError::OutOfPlace { expected: "hello_reply" });
     };
     check_version(reply.version)?;
@@ -49,20 +67,6 @@ pub fn greet(stream: &mut (impl Read + Write), nonce: Nonce) -> Result<HelloRepl
         return Err(HandshakeError::Nonce);
     }
     Ok(reply)
-}
-
-/// The guest's side: waits for the hello, checks it and replies.
-pub fn answer(
-    stream: &mut (impl Read + Write),
-    guest_version: GuestVersion,
-    pid: u32,
-) -> Result<(), HandshakeError> {
-    let Message::Hello(hello) = read_message(stream)? else {
-        return Err(HandshakeError::OutOfPlace { expected: "hello" });
-    };
-    check_version(hello.version)?;
-    let reply = HelloReply { version: PROTOCOL_VERSION, nonce: hello.nonce, guest_version, pid };
-    Ok(write_message(stream, &Message::HelloReply(reply))?)
 }
 
 fn check_version(theirs: u32) -> Result<(), HandshakeError> {

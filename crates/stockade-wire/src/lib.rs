@@ -1,15 +1,30 @@
 //! Messages and framing between the host and the guest.
 //!
+//! ```text
+//! host ═══ one connection, multiplexed by yamux; the host opens every stream ═══ guest
+//!   1st stream   control: HostMessage frames ─▶, ◀─ GuestMessage frames
+//!   the others   one StreamHeader frame, then the raw bytes of one stream of one execution
+//! ```
 //! A frame is a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and that many bytes of
-//! JSON holding exactly one [`Message`]. Everything here is pure over `Read` and `Write`: the crate
-//! opens no socket, and it treats every byte it reads as hostile.
+//! JSON holding exactly one message. The host may send its hello, an [`Execute`] and the streams of
+//! that execution at once, and streams may arrive before what they belong to. The crate opens no
+//! socket, and it treats every byte it reads as hostile.
 
+mod execution;
+mod exit;
 mod frame;
 mod handshake;
 mod message;
+mod text;
 
-pub use frame::{FrameError, MAX_FRAME_BYTES, read_message, write_message};
-pub use handshake::{HandshakeError, answer, greet};
-pub use message::{
-    GuestVersion, GuestVersionError, Hello, HelloReply, Message, Nonce, PROTOCOL_VERSION,
+pub use execution::{
+    CodeFile, Ended, Execute, NotStarted, Role, Signal, Started, Status, StreamHeader,
 };
+pub use exit::GuestExit;
+pub use frame::{FrameError, MAX_FRAME_BYTES, encode, read_message, write_message};
+pub use handshake::{HandshakeError, answer, check_reply, greet};
+pub use message::{
+    GuestMessage, GuestVersion, GuestVersionError, Hello, HelloReply, HostMessage, Nonce,
+    PROTOCOL_VERSION,
+};
+pub use text::{Text, TextError};

@@ -1,23 +1,45 @@
-//! What host and guest say to each other.
+//! What host and guest say to each other on the control stream.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::execution::{Ended, Execute, NotStarted, Signal, Started};
+
 /// The version of the conversation that follows the handshake.
 ///
 /// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
 /// of different age can say so instead of calling each other malformed.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
-/// One message: the content of one frame.
+/// What the host says on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum HostMessage {
     /// The host opens the conversation.
     Hello(Hello),
+    /// Start a program.
+    Execute(Execute),
+    /// Send a signal to a program and what it started.
+    Signal(Signal),
+    /// Stop everything inside until [`HostMessage::Resume`].
+    Pause,
+    /// Let everything inside go on.
+    Resume,
+}
+
+/// What the guest says on the control stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestMessage {
     /// The guest answers a [`Hello`].
     HelloReply(HelloReply),
+    /// A program could not be started.
+    NotStarted(NotStarted),
+    /// A program runs.
+    Started(Started),
+    /// A program and everything it started are gone.
+    Ended(Ended),
 }
 
 /// The host's first message.

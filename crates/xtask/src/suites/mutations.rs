@@ -24,7 +24,7 @@ const BREACHES: [Breach; 10] = [
         guard: "rows",
         file: "crates/stockade-wire/Cargo.toml",
         edit: |text| with_dependency(text, "stockade-guest = { path = \"../stockade-guest\" }"),
-        says: "stockade-wire (row 0) depends on stockade-guest (row 1)",
+        says: "stockade-wire (row 0) depends on stockade-guest (row 2)",
     },
     Breach {
         guard: "rows",

@@ -1,0 +1,201 @@
+//! The connection under a link, and the streams on it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::os::unix::net::UnixStream;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use futures_util::task::AtomicWaker;
+use serde::Serialize;
+use stockade_wire::{FrameError, HelloReply, Nonce, Role, StreamHeader, encode};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use yamux::{Config, Connection, Mode, Stream};
+
+use super::LinkError;
+use super::conversation::Conversation;
+use super::ledger::{Counted, Ledger};
+use super::sieve::Sieve;
+
+/// The most streams at once: the control stream and those of an execution or two.
+const MAX_STREAMS: usize = 16;
+/// What a guest may send on one stream before any of it is read.
+const WINDOW_BYTES: usize = 256 << 10;
+/// The most bytes of one frame.
+const SEND_BYTES: usize = 64 << 10;
+
+/// The connection to one guest. Dropping it closes the connection.
+pub(super) struct Streams {
+    shared: Arc<Shared>,
+    driver: Option<AbortHandle>,
+}
+
+struct Shared {
+    connection: Mutex<Option<Connection<Sieve>>>,
+    /// Wakes the task that drives the connection: a new stream does not do so by itself.
+    driver: AtomicWaker,
+    ledger: Arc<Ledger>,
+}
+
+impl Streams {
+    pub(super) fn open(stream: UnixStream) -> Result<Streams, LinkError> {
+        let prepare = |source| LinkError::Prepare { source };
+        stream.set_nonblocking(true).map_err(prepare)?;
+        let stream = tokio::net::UnixStream::from_std(stream).map_err(prepare)?;
+        let ledger = Arc::new(Ledger::default());
+        let mut config = Config::default();
+        // The window cannot grow: the limit leaves every stream its first window and no more.
+        config
+            .set_max_num_streams(MAX_STREAMS)
+            .set_max_connection_receive_window(Some(MAX_STREAMS * WINDOW_BYTES))
+            .set_split_send_size(SEND_BYTES);
+        let sieve = Sieve::new(stream, Arc::clone(&ledger));
+        let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));
+        let shared = Arc::new(Shared { connection, driver: AtomicWaker::new(), ledger });
+        Ok(Streams { shared, driver: None })
+    }
+
+    /// The first stream.
+    pub(super) fn control(&mut self) -> Result<Counted, LinkError> {
+        Ok(Ledger::reading(&self.shared.ledger, self.new_stream()?))
+    }
+
+    /// A stream of an execution, on its way with its header.
+    pub(super) fn stream(&self, execution: u64, role: Role) -> Result<Counted, LinkError> {
+        let stream = self.new_stream()?;
+        // Before the guest can know of the stream, or what it says there would not be counted.
+        let mut counted = match role {
+            Role::Output | Role::Error => Ledger::reading(&self.shared.ledger, stream),
+            Role::Input | Role::Code => Ledger::writing(&self.shared.ledger, stream),
+        };
+        send_now(&mut counted, &StreamHeader { execution, role })?;
+        Ok(counted)
+    }
+
+    /// Starts the task that drives the connection and listens to the guest.
+    pub(super) fn drive(
+        &mut self,
+        conversation: Arc<Conversation>,
+        control: impl AsyncRead + Unpin + Send + 'static,
+        nonce: Nonce,
+        greeted: watch::Sender<Option<HelloReply>>,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let driver = tokio::spawn(async move {
+            let ended = {
+                let mut listen = pin!(conversation.listen(control, nonce, greeted));
+                poll_fn(|context| {
+                    // The connection first: it brings what is listened to.
+                    match shared.poll(context) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                        Poll::Pending => return listen.as_mut().poll(context),
+                    }
+                    // What the guest said before it closed is still to be heard.
+                    match listen.as_mut().poll(context) {
+                        Poll::Ready(heard) => Poll::Ready(heard),
+                        Poll::Pending => Poll::Ready(Ok(())),
+                    }
+                })
+                .await
+            };
+            shared.close();
+            conversation.close(ended.err());
+        });
+        self.driver = Some(driver.abort_handle());
+    }
+
+    fn new_stream(&self) -> Result<Stream, LinkError> {
+        let mut connection = self.shared.lock();
+        let Some(connection) = connection.as_mut() else { return Err(LinkError::Closed) };
+        let stream = match connection.poll_new_outbound(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(stream) => stream.map_err(|source| LinkError::Connection { source })?,
+            // It waits only for more unanswered streams than may be open.
+            Poll::Pending => return Err(LinkError::Closed),
+        };
+        self.shared.driver.wake();
+        Ok(stream)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        self.driver.register(context.waker());
+        let mut connection = self.lock();
+        let Some(connection) = connection.as_mut() else { return Poll::Ready(Ok(())) };
+        match connection.poll_next_inbound(context) {
+            Poll::Ready(Some(Ok(_))) => {
+                Poll::Ready(Err(LinkError::Breach { what: "it opened a stream" }))
+            }
+            Poll::Ready(Some(Err(source))) => match self.ledger.breach() {
+                Some(what) => Poll::Ready(Err(LinkError::Breach { what })),
+                None if is_end(&source) => Poll::Ready(Ok(())),
+                None => Poll::Ready(Err(LinkError::Connection { source })),
+            },
+            Poll::Ready(None) => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn close(&self) {
+        self.lock().take();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Connection<Sieve>>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a connection failed because the guest is gone.
+fn is_end(error: &yamux::ConnectionError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    use yamux::{ConnectionError, FrameDecodeError};
+    match error {
+        ConnectionError::Io(error) | ConnectionError::Decode(FrameDecodeError::Io(error)) => {
+            // A guest that is killed stops inside a frame, or leaves bytes unread and its socket
+            // then resets, unix(7).
+            matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
+        }
+        _ => false,
+    }
+}
+
+/// Sends a short frame on a stream that has never been written to, which has room for it.
+pub(super) fn send_now<T: Serialize>(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> Result<(), LinkError> {
+    let frame = encode(message).map_err(|source| LinkError::Say { source })?;
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(stream).poll_write(&mut context, &frame) {
+        Poll::Ready(Ok(written)) if written == frame.len() => Ok(()),
+        Poll::Ready(Err(source)) => Err(LinkError::Say { source: FrameError::Write { source } }),
+        Poll::Ready(Ok(_)) | Poll::Pending => Err(LinkError::Closed),
+    }
+}
+
+/// Sends the bytes of a code file.
+pub(super) async fn upload(mut stream: Counted, bytes: Vec<u8>) {
+    // It fails when the guest refuses the rest or is gone, and the execution's end says so.
+    if stream.write_all(&bytes).await.is_ok() {
+        let _ = stream.close().await;
+    }
+}

@@ -1,0 +1,101 @@
+//! How programs end, and the guest.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use stockade_provider::ProcessEnd;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::time::timeout;
+
+use crate::support::{Guest, LIMIT, Outcome, command, run, run_alone, shell};
+
+#[tokio::test]
+async fn exit_code_and_signal_are_those_of_the_program() {
+    let (_guest, mut link) = Guest::linked();
+    for code in [0, 1, 42, 255] {
+        let ended = run(&mut link, &shell(&format!("exit {code}")), b"").await;
+        assert_eq!(ended, Outcome::exited(code, "", ""));
+    }
+    let killed = run(&mut link, &shell("kill -TERM $$"), b"").await;
+    assert_eq!(killed.end, ProcessEnd::Signaled { signal: 15 });
+}
+
+#[tokio::test]
+async fn process_left_behind_that_holds_the_output_is_killed_and_the_end_comes() {
+    let begun = Instant::now();
+    let ended = run_alone(&shell("sleep 1000 & sleep 1000 & echo parent"), b"").await;
+    assert_eq!(ended, Outcome::exited(0, "parent\n", ""));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
+    let (mut guest, mut link) = Guest::linked();
+    let mut running = link.execute(&shell("echo $$; exec sleep 1000")).await.unwrap();
+    let mut line = String::new();
+    BufReader::new(&mut running.stdout).read_line(&mut line).await.unwrap();
+    let program = PathBuf::from(format!("/proc/{}", line.trim()));
+    assert!(program.exists());
+    drop(link);
+    assert_eq!(guest.exit(Duration::from_secs(1)).await, Some(0));
+    let deadline = Instant::now() + Duration::from_secs(1);
+    // It is reaped by whoever adopts it, which is not ours to hurry.
+    while std::fs::read_to_string(program.join("stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < deadline, "the program outlived its guest");
+        tokio::task::yield_now().await;
+    }
+    let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
+    assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
+}
+
+#[tokio::test]
+async fn death_of_the_guest_is_the_end_of_the_sandbox() {
+    let (mut guest, mut link) = Guest::linked();
+    let mut running = link.execute(&shell("echo ready; exec cat")).await.unwrap();
+    let mut ready = [0; 6];
+    running.stdout.read_exact(&mut ready).await.unwrap();
+    guest.process.kill().unwrap();
+    let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
+    assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
+    assert!(link.execute(&command(&["true"])).await.is_err());
+}
+
+#[tokio::test]
+async fn paused_program_stands_still_until_it_is_resumed() {
+    let (_guest, mut link) = Guest::linked();
+    let mut running = link.execute(&shell("echo $$; exec cat /dev/zero")).await.unwrap();
+    let mut pid = Vec::new();
+    while pid.last() != Some(&b'\n') {
+        pid.push(running.stdout.read_u8().await.unwrap());
+    }
+    let pid = String::from_utf8(pid).unwrap();
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap();
+        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+    };
+    link.pause().await.unwrap();
+    timeout(LIMIT, async {
+        while state() != 'T' {
+            tokio::task::yield_now().await
+        }
+    })
+    .await
+    .unwrap();
+    link.resume().await.unwrap();
+    timeout(LIMIT, async {
+        while state() == 'T' {
+            tokio::task::yield_now().await
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn hundred_programs_run_one_after_the_other_in_one_guest() {
+    let (_guest, mut link) = Guest::linked();
+    for index in 0..100 {
+        let ended = run(&mut link, &shell(&format!("echo {index}")), b"").await;
+        assert_eq!(ended, Outcome::exited(0, &format!("{index}\n"), ""));
+    }
+}

@@ -1,0 +1,138 @@
+//! A guest that is not ours: raw bytes from the other end of the socket.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use stockade_carrier::Link;
+use stockade_provider::{Error, ErrorKind, ProcessEnd, Running};
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::support::{LIMIT, command};
+
+const DATA: u8 = 0;
+const WINDOW: u8 = 1;
+const PING: u8 = 2;
+const SYN: u8 = 1;
+const ACK: u8 = 2;
+const CONTROL: u32 = 1;
+const INPUT: u32 = 3;
+const OUTPUT: u32 = 5;
+
+/// One frame of the multiplexer.
+fn frame(kind: u8, flags: u8, stream: u32, length: u32, body: &[u8]) -> Vec<u8> {
+    let (stream, length) = (stream.to_be_bytes(), length.to_be_bytes());
+    [&[0, kind, 0, flags][..], &stream, &length, body].concat()
+}
+
+fn data(stream: u32, body: &[u8]) -> Vec<u8> {
+    frame(DATA, 0, stream, body.len() as u32, body)
+}
+
+/// One frame of ours on the control stream.
+fn message(json: &str) -> Vec<u8> {
+    let length = (json.len() as u32).to_le_bytes();
+    data(CONTROL, &[&length, json.as_bytes()].concat())
+}
+
+/// A program asked of a guest that says `bytes` once it was asked, and then stays and listens.
+async fn asked_of_guest_saying(bytes: Vec<u8>) -> (Link, Running) {
+    let (host, mut guest) = UnixStream::pair().unwrap();
+    let mut link = Link::open(host).unwrap();
+    let running = link.execute(&command(&["true"])).await.unwrap();
+    thread::spawn(move || {
+        // The link may close before all of it is written.
+        let _ = guest.write_all(&bytes);
+        while guest.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
+    });
+    (link, running)
+}
+
+/// How the link fares with such a guest.
+async fn end_with(bytes: Vec<u8>) -> Result<ProcessEnd, Error> {
+    let (_link, running) = asked_of_guest_saying(bytes).await;
+    timeout(LIMIT, running.end).await.expect("the link went on with a hostile guest")
+}
+
+async fn refusal(bytes: Vec<u8>) -> String {
+    let error = end_with(bytes).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+    format!("{error}{}", source.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn garbage_closes_the_link() {
+    assert!(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await.contains("connection"));
+    assert!(refusal(vec![0xff; 4096]).await.contains("connection"));
+}
+
+#[tokio::test]
+async fn huge_frames_close_the_link() {
+    let huge = frame(DATA, 0, OUTPUT, u32::MAX, b"");
+    assert!(refusal(huge).await.contains("too large"));
+    let over_the_window = frame(DATA, 0, OUTPUT, 512 << 10, &vec![0; 512 << 10]);
+    assert!(refusal(over_the_window).await.contains("rules of the connection"));
+    let message = data(CONTROL, &u32::MAX.to_le_bytes());
+    assert!(refusal(message).await.contains("over the limit"));
+}
+
+#[tokio::test]
+async fn streams_that_the_guest_opens_close_the_link() {
+    assert!(refusal(frame(DATA, SYN, 2, 0, b"")).await.contains("opened a stream"));
+    assert!(refusal(frame(WINDOW, SYN, 2, 0, b"")).await.contains("opened a stream"));
+    assert!(refusal(frame(DATA, SYN, CONTROL, 0, b"")).await.contains("rules of the connection"));
+}
+
+#[tokio::test]
+async fn bytes_on_a_stream_of_the_hosts_own_close_the_link() {
+    assert!(refusal(data(INPUT, b"x")).await.contains("may only read"));
+}
+
+#[tokio::test]
+async fn answers_nobody_asked_for_close_the_link() {
+    let zeros = "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
+    let reply = |version: u32| {
+        let rest = format!("\"nonce\":{zeros},\"guest_version\":\"1\",\"pid\":1");
+        message(&format!("{{\"hello_reply\":{{\"version\":{version},{rest}}}}}"))
+    };
+    assert!(refusal(reply(2)).await.contains("another nonce"));
+    assert!(refusal(reply(1)).await.contains("protocol version 1"));
+    let early = message("{\"ended\":{\"execution\":1,\"status\":{\"exited\":0}}}");
+    assert!(refusal(early).await.contains("hello_reply"));
+    assert!(refusal(message("{\"hello\":{}}")).await.contains("not a message"));
+    assert!(refusal(frame(PING, ACK, 0, 77, b"")).await.contains("rules of the connection"));
+}
+
+#[tokio::test]
+async fn early_end_of_the_stream_is_the_end_of_the_sandbox() {
+    let (host, guest) = UnixStream::pair().unwrap();
+    let mut link = Link::open(host).unwrap();
+    let running = link.execute(&command(&["true"])).await.unwrap();
+    drop(guest);
+    let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
+    assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
+}
+
+/// The resident memory of this process.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[tokio::test]
+async fn flood_of_tiny_frames_is_held_back_and_all_of_it_can_still_be_read() {
+    const FRAMES: usize = 200_000;
+    let before = resident_bytes();
+    let (_link, mut running) = asked_of_guest_saying(data(OUTPUT, b"x").repeat(FRAMES)).await;
+    // Time for the link to take all that it would ever take.
+    let stuck = timeout(std::time::Duration::from_millis(300), &mut running.end).await;
+    assert!(stuck.is_err());
+    let grown = resident_bytes().saturating_sub(before);
+    // The flood itself, in the memory of this test, is 13 bytes a frame, and other tests run.
+    assert!(grown < (8 << 20) + FRAMES * 13 * 2, "the link holds {grown} bytes");
+    let mut all = vec![0; FRAMES];
+    timeout(LIMIT, running.stdout.read_exact(&mut all)).await.unwrap().unwrap();
+    assert!(all.iter().all(|byte| *byte == b'x'));
+}

@@ -1,0 +1,117 @@
+//! Finding and starting a program.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::process::{Pid, chdir};
+use stockade_sys::{Spawn, spawn};
+use stockade_wire::{Execute, Text};
+
+/// Where a bare name is looked for when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A program that was started, and our ends of its streams.
+pub(crate) struct Program {
+    pub(crate) pid: Pid,
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    pub(crate) stderr: PipeReader,
+}
+
+/// Why a program was not started: the errno, and what it was about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StartFailure {
+    pub(crate) errno: i32,
+    pub(crate) about: Text,
+}
+
+impl StartFailure {
+    pub(crate) fn new(error: &io::Error, about: &Text) -> StartFailure {
+        // An error that the kernel did not number is one of memory or arguments; EIO says neither.
+        let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+        StartFailure { errno, about: about.clone() }
+    }
+}
+
+/// Starts the program with pipes as its streams.
+///
+/// Pipes and not sockets, because a program may open `/dev/stdout` again, and a socket cannot be.
+pub(crate) fn start(request: &Execute) -> Result<Program, StartFailure> {
+    chdir(request.working_directory.as_str())
+        .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
+    let failed = |error: io::Error| StartFailure::new(&error, &request.program);
+    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
+    let (stdout, their_stdout) = io::pipe().map_err(failed)?;
+    let (stderr, their_stderr) = io::pipe().map_err(failed)?;
+    let arguments: Vec<CString> = request.arguments.iter().map(Text::to_c_string).collect();
+    let environment = environment(request).map_err(failed)?;
+    let streams = [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()];
+    let pid = spawn_found(request, &arguments, &environment, streams).map_err(failed)?;
+    prefer_as_victim(pid);
+    Ok(Program { pid, stdin, stdout, stderr })
+}
+
+/// Starts the first file that has the name, in the order and with the errors of execvp(3).
+fn spawn_found(
+    request: &Execute,
+    arguments: &[CString],
+    environment: &[CString],
+    streams: [BorrowedFd<'_>; 3],
+) -> io::Result<Pid> {
+    let try_path = |path: &CStr| spawn(Spawn { path, arguments, environment, streams });
+    let name = request.program.as_str();
+    if name.is_empty() {
+        return Err(Errno::NOENT.into());
+    }
+    if name.contains('/') {
+        return try_path(&request.program.to_c_string());
+    }
+    let mut refused = Errno::NOENT;
+    for folder in search_path(request).split(':') {
+        let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let path = CString::new(path)?;
+        // Asking first is cheaper than a process that finds no file.
+        if rustix::fs::access(&path, Access::EXISTS).is_err() {
+            continue;
+        }
+        match try_path(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => {
+                refused = Errno::ACCESS;
+            }
+            Err(error) if is_missing(&error) => {}
+            other => return other,
+        }
+    }
+    Err(refused.into())
+}
+
+fn search_path(request: &Execute) -> &str {
+    let path = request.environment.iter().rev().find(|(name, _)| name.as_str() == "PATH");
+    path.map_or(DEFAULT_PATH, |(_, value)| value.as_str())
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn environment(request: &Execute) -> io::Result<Vec<CString>> {
+    let pairs = request.environment.iter();
+    pairs
+        .map(|(name, value)| Ok(CString::new(format!("{}={}", name.as_str(), value.as_str()))?))
+        .collect()
+}
+
+/// When memory runs out the kernel shall end the program and not the guest.
+///
+/// Where `/proc` is missing or read-only the kernel decides by size, which says the same.
+fn prefer_as_victim(pid: Pid) {
+    let _ = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), "500");
+}
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

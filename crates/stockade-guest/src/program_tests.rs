@@ -1,0 +1,74 @@
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::process::{WaitOptions, waitpid};
+
+use super::*;
+
+fn text(text: &str) -> Text {
+    Text::try_from(text).unwrap()
+}
+
+fn request(program: &str, path: &str) -> Execute {
+    Execute {
+        execution: 1,
+        program: text(program),
+        arguments: vec![text(program)],
+        environment: vec![(text("PATH"), text(path))],
+        working_directory: text("/"),
+        code: None,
+    }
+}
+
+fn script(folder: &Path, name: &str, mode: u32, prints: &str) {
+    fs::create_dir_all(folder).unwrap();
+    let file = folder.join(name);
+    fs::write(&file, format!("#!/bin/sh\necho {prints}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What the program prints, or why it was not started.
+fn outcome(request: &Execute) -> Result<String, (i32, String)> {
+    let mut program = start(request).map_err(|failure| (failure.errno, failure.about.into()))?;
+    drop(program.stdin);
+    let mut printed = String::new();
+    program.stdout.read_to_string(&mut printed).unwrap();
+    waitpid(Some(program.pid), WaitOptions::empty()).unwrap();
+    Ok(printed)
+}
+
+#[test]
+fn bare_name_is_found_along_the_path_of_the_request_past_what_cannot_be_executed() {
+    const EACCES: i32 = 13;
+    const ENOENT: i32 = 2;
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, good) = (folder.path().join("plain"), folder.path().join("good"));
+    script(&plain, "tool", 0o644, "wrong");
+    script(&good, "tool", 0o755, "right");
+    let (plain, good) = (plain.display(), good.display());
+    let found = outcome(&request("tool", &format!("/nowhere:{plain}:{good}")));
+    assert_eq!(found, Ok("right\n".to_owned()));
+    let refused = outcome(&request("tool", &format!("{plain}:/nowhere")));
+    assert_eq!(refused, Err((EACCES, "tool".to_owned())));
+    assert_eq!(outcome(&request("tool", "/nowhere")), Err((ENOENT, "tool".to_owned())));
+    assert_eq!(outcome(&request("", "/bin")), Err((ENOENT, String::new())));
+}
+
+#[test]
+fn name_with_a_slash_is_not_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "tool", 0o755, "here");
+    let mut beside = request("./tool", "/nowhere");
+    beside.working_directory = text(folder.path().to_str().unwrap());
+    assert_eq!(outcome(&beside), Ok("here\n".to_owned()));
+    let elsewhere = request("/nowhere/tool", folder.path().to_str().unwrap());
+    assert_eq!(outcome(&elsewhere), Err((2, "/nowhere/tool".to_owned())));
+}
+
+#[test]
+fn missing_working_directory_is_what_the_failure_names() {
+    let mut nowhere = request("/bin/true", "");
+    nowhere.working_directory = text("/nowhere");
+    assert_eq!(outcome(&nowhere), Err((2, "/nowhere".to_owned())));
+}

@@ -1,0 +1,134 @@
+//! The guest's life on its stream.
+//!
+//! ```text
+//! prepared ──▶ connected ── hello ──▶ serving ── end of stream ──▶ everybody killed, done
+//!                  │                     │
+//!                  └── anything else ────┴──▶ everybody killed, the exit says why
+//! ```
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use rustix::fs::Mode as FileMode;
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
+use stockade_sys::{close_on_exec_from, ignore_signal};
+use stockade_wire::{GuestExit, StreamHeader, read_message};
+use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode, Stream};
+
+use crate::control::converse;
+use crate::execution::Surroundings;
+use crate::processes::{Processes, Reach};
+use crate::reactor::{Descriptor, Reactor};
+use crate::socket::Socket;
+use crate::waiting::Waiting;
+
+/// The most streams that are open at once; each may hold a window of 256 KiB in memory.
+const MAX_STREAMS: usize = 16;
+const WINDOW_BYTES: usize = 256 << 10;
+/// The most bytes of one frame: what one read of a pipe gives.
+const SEND_BYTES: usize = 64 << 10;
+
+/// Serves the host on a stream until it ends.
+///
+/// The process must have one thread. On return everything that was started has been killed, and
+/// the process shall end: as the first of its pid namespace it takes all others with it.
+pub fn serve(stream: OwnedFd) -> GuestExit {
+    let reactor = Reactor::default();
+    let Ok((around, socket)) = prepare(stream, &reactor) else { return GuestExit::Unprepared };
+    let mut config = Config::default();
+    config
+        .set_max_num_streams(MAX_STREAMS)
+        .set_max_connection_receive_window(Some(MAX_STREAMS * WINDOW_BYTES))
+        .set_split_send_size(SEND_BYTES);
+    let mut service = Service {
+        connection: Connection::new(socket, config, Mode::Server),
+        control: None,
+        greeted: Rc::default(),
+        around,
+    };
+    let exit = reactor.run(poll_fn(|context| service.poll(context)));
+    service.around.processes.kill();
+    exit.unwrap_or(GuestExit::Stream)
+}
+
+fn prepare(stream: OwnedFd, reactor: &Reactor) -> io::Result<(Surroundings, Socket)> {
+    // A guest that can be traced or read through /proc would lend its place to a program inside.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
+        ignore_signal(signal)?;
+    }
+    close_on_exec_from(3)?;
+    umask(FileMode::WGRP | FileMode::WOTH);
+    let processes = Rc::new(Processes::new(Reach::of_this_process(), reactor)?);
+    let socket = Socket::new(Descriptor::new(stream, reactor)?);
+    Ok((Surroundings { reactor: reactor.clone(), processes, waiting: Waiting::default() }, socket))
+}
+
+/// The connection, and the conversation on its first stream.
+struct Service {
+    connection: Connection<Socket>,
+    control: Option<Pin<Box<dyn Future<Output = GuestExit>>>>,
+    greeted: Rc<Cell<bool>>,
+    around: Surroundings,
+}
+
+impl Service {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<GuestExit> {
+        loop {
+            match self.connection.poll_next_inbound(context) {
+                Poll::Ready(Some(Ok(stream))) => self.accept(stream),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.exit_after(&error)),
+                Poll::Ready(None) => return Poll::Ready(self.exit_at_the_end()),
+                Poll::Pending => break,
+            }
+        }
+        match &mut self.control {
+            Some(control) => control.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The first stream is the control stream; every other says itself what it is.
+    fn accept(&mut self, stream: Stream) {
+        if self.control.is_none() {
+            let greeted = Rc::clone(&self.greeted);
+            self.control = Some(Box::pin(converse(stream, self.around.clone(), greeted)));
+        } else {
+            let waiting = self.around.waiting.clone();
+            self.around.reactor.spawn(introduce(stream, waiting));
+        }
+    }
+
+    fn exit_at_the_end(&self) -> GuestExit {
+        if self.greeted.get() { GuestExit::Done } else { GuestExit::Closed }
+    }
+
+    fn exit_after(&self, error: &ConnectionError) -> GuestExit {
+        match error {
+            ConnectionError::Io(error) | ConnectionError::Decode(FrameDecodeError::Io(error)) => {
+                match error.kind() {
+                    // A socket that is closed with unread bytes resets instead of ending, unix(7).
+                    io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof => self.exit_at_the_end(),
+                    _ => GuestExit::Stream,
+                }
+            }
+            ConnectionError::Decode(_) => GuestExit::Malformed,
+            ConnectionError::Closed => self.exit_at_the_end(),
+            _ => GuestExit::Stream,
+        }
+    }
+}
+
+/// Reads what a stream is and leaves it for its execution; one that does not say is closed.
+async fn introduce(mut stream: Stream, waiting: Waiting) {
+    if let Ok(header) = read_message::<StreamHeader, _>(&mut stream).await {
+        waiting.arrived(header, stream);
+    }
+}

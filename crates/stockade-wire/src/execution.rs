@@ -1,0 +1,109 @@
+//! What host and guest say about one program.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Text, bounded_list};
+
+/// Start a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execute {
+    /// The number the host gave it.
+    pub execution: u64,
+    /// A path, or a bare name that is looked for along the `PATH` of the environment below.
+    pub program: Text,
+    /// What the program sees as its arguments, its own name first.
+    #[serde(deserialize_with = "bounded_list")]
+    pub arguments: Vec<Text>,
+    /// All of its environment.
+    #[serde(deserialize_with = "bounded_list")]
+    pub environment: Vec<(Text, Text)>,
+    /// Where it starts.
+    pub working_directory: Text,
+    /// A file to write first, whose bytes come on the stream [`Role::Code`].
+    pub code: Option<CodeFile>,
+}
+
+/// A file that the guest writes before it starts a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodeFile {
+    /// Where.
+    pub path: Text,
+    /// How many bytes will come.
+    pub bytes: u64,
+}
+
+/// Send a signal to a program and what it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// Which program.
+    pub execution: u64,
+    /// The signal's number.
+    pub signal: i32,
+}
+
+/// A program could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotStarted {
+    /// Which program.
+    pub execution: u64,
+    /// The kernel's error number.
+    pub errno: i32,
+    /// The program, directory or code file that it was about.
+    pub program: Text,
+}
+
+/// A program was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Started {
+    /// Which program.
+    pub execution: u64,
+}
+
+/// A program and everything it started are gone, and all they wrote has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// Which program.
+    pub execution: u64,
+    /// How the program itself ended.
+    pub status: Status,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// Of this signal.
+    Signaled(i32),
+}
+
+/// The first frame on every stream but the control stream; raw bytes follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamHeader {
+    /// Whose stream it is.
+    pub execution: u64,
+    /// What it carries.
+    pub role: Role,
+}
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Standard input, from the host.
+    Input,
+    /// Standard output, from the guest.
+    Output,
+    /// Standard error, from the guest.
+    Error,
+    /// The bytes of the code file, from the host.
+    Code,
+}
