@@ -1,8 +1,8 @@
 //! Finding and starting a program.
 
 use std::ffi::{CStr, CString};
-use std::fs;
-use std::io::{self, PipeReader, PipeWriter};
+use std::fs::OpenOptions;
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::Access;
@@ -109,7 +109,8 @@ fn environment(request: &Execute) -> io::Result<Vec<CString>> {
 ///
 /// Where `/proc` is missing or read-only the kernel decides by size, which says the same.
 fn prefer_as_victim(pid: Pid) {
-    let _ = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), "500");
+    let path = format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero());
+    let _ = OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"500"));
 }
 
 #[cfg(test)]

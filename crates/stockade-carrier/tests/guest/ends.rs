@@ -29,6 +29,18 @@ async fn process_left_behind_that_holds_the_output_is_killed_and_the_end_comes()
 }
 
 #[tokio::test]
+async fn first_process_of_a_namespace_kills_even_those_that_left_the_session() {
+    let Some((mut guest, mut link)) = Guest::linked_as_first_process() else { return };
+    assert_eq!(link.hello().await.unwrap().pid, 1);
+    let escape = shell("setsid sh -c 'setsid sleep 1000 & sleep 1000' & echo parent");
+    for _ in 0..3 {
+        assert_eq!(run(&mut link, &escape, b"").await, Outcome::exited(0, "parent\n", ""));
+    }
+    drop(link);
+    assert_eq!(guest.exit(Duration::from_secs(1)).await, Some(0));
+}
+
+#[tokio::test]
 async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
     let (mut guest, mut link) = Guest::linked();
     let mut running = link.execute(&shell("echo $$; exec sleep 1000")).await.unwrap();

@@ -30,6 +30,13 @@ async fn overhead_of_a_new_guest_and_of_one_that_runs() {
         assert!(std::process::Command::new("/bin/true").status().unwrap().success());
         plain.push(begun.elapsed());
     }
+    let mut files = Vec::new();
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        drop(stockade_carrier::guest_file().unwrap());
+        files.push(begun.elapsed());
+    }
+    report("making the guest's file", files);
     report("new guest, /bin/true", fresh);
     report("running guest, /bin/true", warm);
     report("no guest, /bin/true", plain);

@@ -1,5 +1,6 @@
 //! A guest process, and what a program in it did.
 
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
@@ -31,6 +32,34 @@ impl Guest {
             .spawn()
             .unwrap();
         (Guest { process }, Link::open(host).unwrap())
+    }
+
+    /// Starts a guest as the first process of a pid namespace and links it, or says why this host
+    /// does not let it, which is a failure where `STOCKADE_REQUIRE` asks for namespaces.
+    pub(crate) fn linked_as_first_process() -> Option<(Guest, Link)> {
+        let unshare = |arguments: &[&str]| {
+            let mut unshare = Process::new("unshare");
+            unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+            unshare.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+            unshare
+        };
+        if !unshare(&["true"]).status().is_ok_and(|status| status.success()) {
+            let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
+            let reason = "unshare(1) cannot make a pid namespace here";
+            let named =
+                required.split(',').map(str::trim).any(|one| one == "namespaces" || one == "all");
+            assert!(!named, "required, but skipped: {reason}");
+            // Past the harness, which keeps the output of tests that pass.
+            let _ = writeln!(std::io::stderr(), "guest tests: skipped: {reason}");
+            return None;
+        }
+        let (host, inside) = UnixStream::pair().unwrap();
+        let file = guest_file().unwrap();
+        // Kept open across exec, because unshare is executed before the guest.
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let process = unshare(&[&path]).stdin(OwnedFd::from(inside)).spawn().unwrap();
+        Some((Guest { process }, Link::open(host).unwrap()))
     }
 
     /// Waits for the guest to end and returns its exit code.
