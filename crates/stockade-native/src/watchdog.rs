@@ -13,6 +13,7 @@
 //! and a process whose parent ignores SIGCHLD takes its cpu time with it when it ends. Rlimits bound
 //! the first two.
 
+mod exact;
 mod process;
 mod ration;
 mod tree;
@@ -23,9 +24,6 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 pub use ration::{Action, Ration};
-
-use process::Process;
-use tree::Member;
 
 /// What a sandbox may use. Above it, a measurement need not be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +43,8 @@ pub struct Measurement {
     pub tasks: u64,
     /// Memory of its own: what is neither the content of a file nor free, swapped out or not.
     ///
-    /// Below the limit it counts pages that processes share once for each of them. Above the limit
-    /// each page counted once, with one exception: a process between vfork(2) and execve(2) counts
-    /// its parent's memory again, so one look above the limit may be wrong and two in a row are not.
+    /// Below the limit it may count pages that processes share once for each of them. Above the
+    /// limit each page counted once.
     pub memory_bytes: u64,
     /// The cpu time of everything that runs and of everything that was waited for.
     pub cpu_time: Duration,
@@ -66,25 +63,11 @@ pub fn measure(init: Pid, bounds: Bounds) -> io::Result<Measurement> {
     // Pages shared after a fork count in every process, so the estimate is never too low; the exact
     // number costs a walk over all page tables and is worth it only where it decides.
     let memory_bytes = match tasks <= bounds.tasks && estimate > bounds.memory_bytes {
-        true => members.iter().map(exact_memory).sum(),
+        true => exact::memory(&members),
         false => estimate,
     };
     let cpu_time = members.iter().map(|member| member.stat.cpu_time).sum();
     Ok(Measurement { tasks, memory_bytes, cpu_time })
-}
-
-/// The member's share of the memory it maps, nothing if it has ended. One that cannot be asked
-/// counts as estimated: too much rather than too little.
-fn exact_memory(member: &Member) -> u64 {
-    let ask = || -> io::Result<Option<u64>> {
-        let Some(process) = Process::open(member.pid)? else { return Ok(None) };
-        match process.stat()? {
-            Some(stat) if stat.start == member.stat.start => process.proportional_memory(),
-            // The number is another's by now.
-            _ => Ok(None),
-        }
-    };
-    ask().map_or(member.memory_bytes, |memory| memory.unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use rustix::process::Pid;
 /// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every machine we run on.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// `PF_FORKNOEXEC` among the flags of `/proc/PID/stat`.
+const FORKED_NOT_EXECUTED: u64 = 0x40;
+
 /// The most that is read of a file. Only a list of children could be longer, of a hundred thousand.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -55,10 +58,28 @@ impl Process {
 
     /// The children of each of its threads.
     pub(super) fn children(&self) -> io::Result<Vec<Pid>> {
+        let mut found = Vec::new();
+        self.each_thread("children", |text| {
+            let pids = text.split_whitespace().filter_map(|word| word.parse().ok());
+            found.extend(pids.filter_map(Pid::from_raw));
+        })?;
+        Ok(found)
+    }
+
+    /// How many of its threads nothing but their end can interrupt now.
+    pub(super) fn uninterruptible_threads(&self) -> io::Result<u64> {
+        let mut count = 0;
+        self.each_thread("stat", |text| {
+            count += u64::from(Stat::parse(text).is_some_and(|stat| stat.uninterruptible));
+        })?;
+        Ok(count)
+    }
+
+    /// Reads a file of each of its threads.
+    fn each_thread(&self, name: &str, mut visit: impl FnMut(&str)) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let tasks = openat(&self.0, "task", flags, Mode::empty()).map_err(Into::into);
-        let Some(tasks) = unless_gone(tasks)? else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
+        let Some(tasks) = unless_gone(tasks)? else { return Ok(()) };
         let entries = unless_gone(Dir::read_from(&tasks).map_err(Into::into))?;
         for entry in entries.into_iter().flatten() {
             let Some(entry) = unless_gone(entry.map_err(Into::into))? else { break };
@@ -66,12 +87,11 @@ impl Process {
             if thread.starts_with('.') {
                 continue;
             }
-            if let Some(text) = read(&tasks, &format!("{thread}/children"))? {
-                let pids = text.split_whitespace().filter_map(|word| word.parse().ok());
-                found.extend(pids.filter_map(Pid::from_raw));
+            if let Some(text) = read(&tasks, &format!("{thread}/{name}"))? {
+                visit(&text);
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Whether the kernel tells children at all.
@@ -97,6 +117,10 @@ pub(super) struct Stat {
     /// Its own, and that of children it waited for and of theirs. A process that was waited for is
     /// no longer listed itself, so over a whole tree nothing counts twice.
     pub(super) cpu_time: Duration,
+    /// Its first thread waits and nothing but its end can interrupt it; read of a thread, that one.
+    pub(super) uninterruptible: bool,
+    /// It has not called execve(2) since it was made.
+    pub(super) before_exec: bool,
 }
 
 impl Stat {
@@ -112,6 +136,8 @@ impl Stat {
             threads: number(20)?,
             start: number(22)?,
             cpu_time: Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)),
+            uninterruptible: *fields.first()? == "D",
+            before_exec: number(9)? & FORKED_NOT_EXECUTED != 0,
         })
     }
 }
@@ -155,9 +181,15 @@ mod tests {
 
     #[test]
     fn times_and_parent_are_found_behind_a_hostile_name() {
-        let text = "42 (a) S 1 (b) R 7 42 42 0 -1 4194304 1 2 3 4 10 20 300 4000 20 0 5 0 987 1 2";
-        let stat =
-            Stat { parent: 7, threads: 5, start: 987, cpu_time: Duration::from_millis(43_300) };
+        let text = "42 (a) S 1 (b) D 7 42 42 0 -1 4194368 1 2 3 4 10 20 300 4000 20 0 5 0 987 1 2";
+        let stat = Stat {
+            parent: 7,
+            threads: 5,
+            start: 987,
+            cpu_time: Duration::from_millis(43_300),
+            uninterruptible: true,
+            before_exec: true,
+        };
         assert_eq!(Stat::parse(text), Some(stat));
         for end in [0, 5, 30, 60] {
             assert_eq!(Stat::parse(&text[..end]), None);

@@ -1,8 +1,9 @@
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 use rustix::process::{Signal, kill_process_group};
 
@@ -109,6 +110,39 @@ fn memory_that_forks_share_counts_once_where_it_decides() {
     let bounds = Bounds { memory_bytes: alone + 20 * MEBIBYTE, ..NO_BOUNDS };
     let exact = measure(shell.pid(), bounds).unwrap().memory_bytes;
     assert!(exact >= 50 * MEBIBYTE && exact <= bounds.memory_bytes, "{} MiB", exact / MEBIBYTE);
+}
+
+/// Holds a child between vfork and exec: before its exec it opens a pipe that nobody writes to.
+const VFORK: &str = r#"
+import os, tempfile
+memory = bytearray(b"x") * (50 << 20)
+pipe = os.path.join(tempfile.mkdtemp(), "pipe")
+os.mkfifo(pipe)
+print(pipe, flush=True)
+wait = [(os.POSIX_SPAWN_OPEN, 0, pipe, os.O_RDONLY, 0)]
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=wait)
+"#;
+
+#[test]
+fn child_between_vfork_and_exec_does_not_count_again() {
+    let mut shell = Shell::start(&format!("exec python3 -c '{VFORK}' 2>/dev/null"));
+    let pipe = shell.line();
+    if pipe.is_empty() {
+        let _ = writeln!(std::io::stderr(), "watchdog tests: skipped: no python3 that spawns");
+        return;
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut double = measure(shell.pid(), NO_BOUNDS).unwrap();
+    while double.tasks < 2 {
+        assert!(Instant::now() < deadline, "no child: {double:?}");
+        double = measure(shell.pid(), NO_BOUNDS).unwrap();
+    }
+    assert!(double.memory_bytes > 100 * MEBIBYTE, "{double:?}");
+    let once = measure(shell.pid(), Bounds { memory_bytes: 90 * MEBIBYTE, ..NO_BOUNDS }).unwrap();
+    assert!(once.memory_bytes > 50 * MEBIBYTE, "{once:?}");
+    assert!(once.memory_bytes < 90 * MEBIBYTE, "{once:?}");
+    let _ = std::fs::remove_file(&pipe);
+    let _ = std::fs::remove_dir(std::path::Path::new(&pipe).parent().unwrap());
 }
 
 #[test]
