@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::pipe::PipeFlags;
-use rustix::process::{DumpableBehavior, Pid};
+use rustix::process::Pid;
 use stockade_sys::{Cloned, Namespaces, clone_process};
 
 use crate::inside::{self, Inherited};
@@ -87,10 +87,9 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
 fn stand_apart() -> io::Result<()> {
     match rustix::process::setsid() {
         // Already at the head of one.
-        Ok(_) | Err(rustix::io::Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
+        Ok(_) | Err(rustix::io::Errno::PERM) => Ok(()),
+        Err(error) => Err(error.into()),
     }
-    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 fn take_trees(steps: &[OutsideStep]) -> Result<BTreeMap<String, OwnedFd>, Refusal> {
