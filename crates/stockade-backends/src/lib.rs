@@ -1,9 +1,10 @@
 //! The only crate that names every wall.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use stockade_policy::Isolation;
-use stockade_provider::{HostFacts, Obstacle, ProviderName, WallFacts};
+use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
 
 /// Every wall, fastest first, with its strength.
 const WALLS: [(&str, Isolation); 9] = [
@@ -23,19 +24,32 @@ pub fn provider_names() -> Vec<&'static str> {
     WALLS.iter().map(|(name, _)| *name).collect()
 }
 
-/// What each wall can do on this host. None is built into this version, so each says so.
+/// The walls that are built in, fastest first.
+pub fn providers() -> Vec<Arc<dyn Provider>> {
+    Vec::new()
+}
+
+/// What each wall can do on this host, from probing it. One that is not built in says so.
 pub fn host_facts() -> HostFacts {
-    let walls = WALLS.iter().map(|(name, isolation)| WallFacts {
+    let providers = providers();
+    let facts = |&(name, isolation): &(&'static str, Isolation)| {
+        let provider = providers.iter().find(|provider| provider.name().as_str() == name);
+        provider.map_or_else(|| absent(name, isolation), |found| found.facts(Probe::Thorough))
+    };
+    HostFacts { walls: WALLS.iter().map(facts).collect() }
+}
+
+fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
+    WallFacts {
         provider: ProviderName::new(name),
-        isolation: *isolation,
+        isolation,
         unusable: Some(Obstacle {
             reason: format!("the {name} wall is not built into this version of Stockade"),
             remedy: "no wall is built in yet: policies can be checked, asked and compared, not run"
                 .to_owned(),
         }),
         abilities: BTreeMap::new(),
-    });
-    HostFacts { walls: walls.collect() }
+    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl Output {
         }
         if let Some(live) = &mut live {
             self.lane(stream).is_writing = true;
-            live.flush().await?;
+            live.shutdown().await?;
             self.lane(stream).is_writing = false;
         }
         Ok(())

@@ -45,7 +45,7 @@ pub enum Advice {
 pub struct Streams {
     /// What it reads; `None` is an empty input.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// Where its output and its errors go while it runs.
+    /// Where its output and its errors go while it runs; each is shut down at its end.
     pub live: Option<(Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>)>,
     /// Whether the report holds the output.
     pub capture: bool,
