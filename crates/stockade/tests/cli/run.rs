@@ -16,7 +16,8 @@ fn refused(args: &[&str], message: &str, remedy: &str) {
     let run = stockade(&words);
     let error = &run.json()["error"];
     assert_eq!(run.code, 125, "{args:?}");
-    assert!(error["message"].as_str().unwrap().contains(message), "{args:?}: {error}");
+    let said = error["message"].as_str().expect("an error has a message");
+    assert!(said.contains(message), "{args:?}: {error}");
 }
 
 fn denied(run: &Run) -> serde_json::Value {
