@@ -130,6 +130,13 @@ async fn cancelling_kills_and_keeps_what_was_printed() {
     assert_eq!(report.stdout.bytes, b"before");
 }
 
+#[test]
+fn running_can_move_between_threads() {
+    fn is_send(_: impl Send) {}
+    let engine = Engine::new(Vec::new());
+    is_send(engine.run(request("{}"), captured(), std::future::pending()));
+}
+
 #[tokio::test]
 async fn denied_program_builds_nothing() {
     let wall = Scripted::named("wall");

@@ -9,6 +9,10 @@ use crate::request::Advice;
 /// The most lines of advice.
 const MAX_HINTS: usize = 3;
 
+/// The most lines, from the last one up, and the most paths of a line that are looked at.
+const MAX_LINES: usize = 64;
+const MAX_PATHS: usize = 8;
+
 /// What the kernel's refusals look like in messages, in lower case.
 const MISSING: [&str; 3] = ["no such file or directory", "enoent", "cannot open"];
 const REFUSED: [&str; 5] =
@@ -23,7 +27,10 @@ pub(crate) fn hints(
 ) -> Vec<String> {
     let text = String::from_utf8_lossy(tail);
     let mut found = Vec::new();
-    for line in text.lines().rev().filter(|line| !is_frame(line)) {
+    for line in text.lines().rev().filter(|line| !is_frame(line)).take(MAX_LINES) {
+        if found.len() == MAX_HINTS {
+            break;
+        }
         let line_hints = [python_module(line), node_module(line)].into_iter().flatten();
         let paths = host_file.map(|exists| hidden_paths(line, policy, advice, exists));
         for hint in line_hints.chain(paths.into_iter().flatten()) {
@@ -91,7 +98,7 @@ fn hidden_paths(
             format!("{path} exists on the host and {state}; {}", way(path, access, advice))
         })
     };
-    absolute_paths(line).into_iter().filter_map(hint).collect()
+    absolute_paths(line).into_iter().take(MAX_PATHS).filter_map(hint).collect()
 }
 
 /// What would show a path inside.
