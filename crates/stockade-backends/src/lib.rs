@@ -1,9 +1,11 @@
 //! The only crate that names every wall.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use stockade_native::NativeProvider;
 use stockade_policy::Isolation;
-use stockade_provider::{HostFacts, Obstacle, ProviderName, WallFacts};
+use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
 
 /// Every wall, fastest first, with its strength.
 const WALLS: [(&str, Isolation); 9] = [
@@ -23,19 +25,31 @@ pub fn provider_names() -> Vec<&'static str> {
     WALLS.iter().map(|(name, _)| *name).collect()
 }
 
-/// What each wall can do on this host. None is built into this version, so each says so.
+/// The walls that are built in, fastest first.
+pub fn providers() -> Vec<Arc<dyn Provider>> {
+    vec![Arc::new(NativeProvider::new())]
+}
+
+/// What each wall can do on this host, from probing it. One that is not built in says so.
 pub fn host_facts() -> HostFacts {
-    let walls = WALLS.iter().map(|(name, isolation)| WallFacts {
+    let providers = providers();
+    let facts = |&(name, isolation): &(&'static str, Isolation)| {
+        let provider = providers.iter().find(|provider| provider.name().as_str() == name);
+        provider.map_or_else(|| absent(name, isolation), |found| found.facts(Probe::Thorough))
+    };
+    HostFacts { walls: WALLS.iter().map(facts).collect() }
+}
+
+fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
+    WallFacts {
         provider: ProviderName::new(name),
-        isolation: *isolation,
+        isolation,
         unusable: Some(Obstacle {
             reason: format!("the {name} wall is not built into this version of Stockade"),
-            remedy: "no wall is built in yet: policies can be checked, asked and compared, not run"
-                .to_owned(),
+            remedy: "use the native wall, or wait for a version that has this one".to_owned(),
         }),
         abilities: BTreeMap::new(),
-    });
-    HostFacts { walls: walls.collect() }
+    }
 }
 
 #[cfg(test)]
@@ -43,11 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_has_facts_and_no_wall_claims_to_work() {
+    fn every_name_has_facts_and_a_wall_that_is_not_built_in_says_so() {
         let facts = host_facts();
-        for name in provider_names() {
-            assert!(facts.wall(name).unwrap().unusable.is_some(), "{name}");
-        }
         assert_eq!(facts.walls.len(), provider_names().len());
+        let built_in: Vec<&str> = providers().iter().map(|it| it.name().as_str()).collect();
+        assert_eq!(built_in, ["native"]);
+        for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
+            let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();
+            assert!(unusable.reason.contains("not built into this version"), "{name}");
+        }
     }
 }

@@ -220,7 +220,7 @@ impl Limits {
         self.get(limit).map(|held| &held.basis)
     }
 
-    fn set(&mut self, limit: Limit, value: Sourced<u64>) {
+    pub(crate) fn set(&mut self, limit: Limit, value: Sourced<u64>) {
         self.values[limit as usize] = Some(value);
     }
 

@@ -16,10 +16,7 @@ pub(crate) fn text(file: &Path) -> anyhow::Result<PolicyText> {
     // One byte more than fits, so that the check sees that it does not fit.
     let limit = u64::try_from(MAX_TEXT_BYTES)?.saturating_add(1);
     let bytes = bytes(file, "the policy", limit)?;
-    let here = std::env::current_dir().map_err(|error| {
-        let message = format!("cannot find the working directory: {error}");
-        Problem::new(message, "change to a directory that exists")
-    })?;
+    let here = here()?;
     let (name, base) = if is_standard_input(file) {
         ("standard input".to_owned(), here)
     } else {
@@ -27,6 +24,14 @@ pub(crate) fn text(file: &Path) -> anyhow::Result<PolicyText> {
         (file.display().to_string(), here.join(directory))
     };
     Ok(PolicyText { name, bytes, base })
+}
+
+/// The working directory.
+pub(crate) fn here() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().map_err(|error| {
+        let message = format!("cannot find the working directory: {error}");
+        Problem::new(message, "change to a directory that exists").into()
+    })
 }
 
 /// Reads and checks one policy.
@@ -55,19 +60,28 @@ pub(crate) fn refuse_shared_input<'f>(files: impl Iterator<Item = &'f Path>) -> 
 /// Reads code that a rule is to judge. What is not text is refused: a rule and an interpreter
 /// would read it differently.
 pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
+    String::from_utf8(script(file)?).map_err(|_| {
+        let message = format!("the code in {} is not UTF-8 text", file.display());
+        Problem::new(message, "save it as UTF-8").into()
+    })
+}
+
+/// Reads code that is to run.
+pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
+    if !is_standard_input(file) && file.is_dir() {
+        let message = format!("{} is a directory, not a script", file.display());
+        return Err(Problem::new(message, "name a file in it").into());
+    }
     let bytes = bytes(file, "the code", MAX_CODE_BYTES + 1)?;
     if u64::try_from(bytes.len())? > MAX_CODE_BYTES {
         let message =
             format!("the code in {} is larger than {MAX_CODE_BYTES} bytes", file.display());
         return Err(Problem::new(message, "check that this is the right file").into());
     }
-    String::from_utf8(bytes).map_err(|_| {
-        let message = format!("the code in {} is not UTF-8 text", file.display());
-        Problem::new(message, "save it as UTF-8").into()
-    })
+    Ok(bytes)
 }
 
-fn is_standard_input(file: &Path) -> bool {
+pub(crate) fn is_standard_input(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 

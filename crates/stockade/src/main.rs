@@ -1,11 +1,13 @@
 //! The command line of Stockade.
 
 mod args;
+mod clock;
 mod load;
 mod pages;
 mod policy;
 mod problem;
 mod render;
+mod run;
 mod version;
 
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         Err(error) => return render::usage(&error),
     };
     let output = cli.output();
-    match run(cli.command, output) {
+    match dispatch(cli.command, output) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             render::failure(output, &error);
@@ -34,8 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command, output: Output) -> anyhow::Result<u8> {
+fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
     match command {
+        Command::Run(args) => run::run(&args, output),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Completions(args) => pages::completions(args.shell, output),
         Command::Man(args) => pages::man(args.dir.as_deref(), output),

@@ -6,6 +6,8 @@ mod init;
 mod plan;
 mod why;
 
+pub(crate) use plan::refusals;
+
 use crate::args::{Files, PolicyCommand};
 use crate::load;
 use crate::render::{self, Output};

@@ -1,5 +1,8 @@
 //! Everything that is printed: data on standard output, talk on standard error.
 
+mod harmless;
+pub(crate) mod live;
+
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;

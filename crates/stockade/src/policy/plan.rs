@@ -1,7 +1,7 @@
 //! `stockade policy plan`.
 
 use serde_json::json;
-use stockade_provider::{Finding, HostFacts, PlanReport, WallReport, report};
+use stockade_provider::{Finding, HostFacts, PlanReport, RefusedControl, WallReport, report};
 
 use crate::args::PlanArgs;
 use crate::render::{self, Output};
@@ -21,6 +21,13 @@ pub(crate) fn run(args: &PlanArgs, output: Output) -> anyhow::Result<u8> {
         Output::Text => render::text(&text(&policy.name, &report))?,
     }
     Ok(if report.provider.is_some() { 0 } else { ERROR })
+}
+
+/// The controls that a wall refuses, then each reason once.
+pub(crate) fn refusals(wall: &WallReport) -> String {
+    let mut text: String = refused(wall).map(refused_line).collect();
+    reasons(wall, &mut text);
+    text
 }
 
 /// The walls to ask: the one that was named, or all.
@@ -44,9 +51,7 @@ fn text(name: &str, report: &PlanReport) -> String {
     };
     controls(wall, &mut text);
     for other in report.walls.iter().filter(|other| other.provider != wall.provider) {
-        let refused =
-            other.controls.iter().filter(|finding| matches!(finding, Finding::Refused(_)));
-        let count = refused.count();
+        let count = refused(other).count();
         let state = if count == 0 {
             "enforces all".to_owned()
         } else {
@@ -66,20 +71,31 @@ fn controls(wall: &WallReport, text: &mut String) {
                 let asks = &held.requirement.asks;
                 text.push_str(&format!("  enforced {control:<28} {asks} — {}\n", held.mechanism));
             }
-            Finding::Refused(refused) => {
-                let control = refused.requirement.control.as_str();
-                text.push_str(&format!("  refused  {control:<28} {}\n", refused.requirement.asks));
-            }
+            Finding::Refused(refused) => text.push_str(&refused_line(refused)),
         }
     }
+    reasons(wall, text);
+}
+
+fn refused_line(refused: &RefusedControl) -> String {
+    let control = refused.requirement.control.as_str();
+    format!("  refused  {control:<28} {}\n", refused.requirement.asks)
+}
+
+fn reasons(wall: &WallReport, text: &mut String) {
     let mut seen = Vec::new();
-    for finding in &wall.controls {
-        if let Finding::Refused(refused) = finding
-            && !seen.contains(&&refused.obstacle)
-        {
+    for refused in refused(wall) {
+        if !seen.contains(&&refused.obstacle) {
             seen.push(&refused.obstacle);
             text.push_str(&format!("  because {}\n", refused.obstacle.reason));
             text.push_str(&format!("        = {}\n", refused.obstacle.remedy));
         }
     }
+}
+
+fn refused(wall: &WallReport) -> impl Iterator<Item = &RefusedControl> {
+    wall.controls.iter().filter_map(|finding| match finding {
+        Finding::Refused(refused) => Some(refused),
+        Finding::Enforced(_) => None,
+    })
 }

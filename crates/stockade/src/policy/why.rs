@@ -1,7 +1,6 @@
 //! `stockade policy why`.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use stockade_policy::{
@@ -11,7 +10,7 @@ use stockade_policy::{
 
 use crate::args::WhyArgs;
 use crate::render::{self, Output};
-use crate::{Problem, load};
+use crate::{Problem, clock, load};
 
 /// The port of a host that is asked about without one.
 const HTTPS: u16 = 443;
@@ -108,7 +107,10 @@ fn context(args: &WhyArgs) -> anyhow::Result<Context> {
     let mut context = Context::default();
     context.agent_id.clone_from(&args.agent);
     context.session_id.clone_from(&args.session);
-    context.now = Some(now(args)?);
+    context.now = Some(match args.at {
+        Some(at) => Moment { unix_seconds: at.as_second() },
+        None => clock::now()?,
+    });
     for said in &args.context {
         let Some((field, value)) = said.split_once('=') else {
             let message = format!("the context `{}` has no value", Printable(said));
@@ -123,16 +125,6 @@ fn context(args: &WhyArgs) -> anyhow::Result<Context> {
         })?;
     }
     Ok(context)
-}
-
-fn now(args: &WhyArgs) -> anyhow::Result<Moment> {
-    if let Some(at) = args.at {
-        return Ok(Moment { unix_seconds: at.as_second() });
-    }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| {
-        Problem::new("the clock stands before 1970", "set it, or pass a time with --at")
-    })?;
-    Ok(Moment { unix_seconds: i64::try_from(since.as_secs())? })
 }
 
 /// The language that was said, or that the file's ending says.

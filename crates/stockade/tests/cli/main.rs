@@ -1,5 +1,6 @@
 //! The command line, end to end: every test starts the built binary.
 
 mod commands;
+mod run;
 mod support;
 mod why;

@@ -1,0 +1,86 @@
+//! One execution, start to finish.
+//!
+//! ```text
+//! asked ── denied by a rule ──────────────────────────────► denied
+//!   │ judged
+//!   ├── no wall holds the policy ─────────────────────────► error
+//!   │ chosen
+//!   ├── the wall cannot be built ─────────────────────────► error
+//!   │ built ── cancelled ─────────────────────────────────► cancelled
+//!   │ started
+//!   ├── deadline, limit, cancel ── kill ── collect 100 ms ► timed_out, limit_exceeded, cancelled
+//!   └── ended ── output read to its end ──────────────────► by what the kernel said
+//! ```
+//! Whatever the way, the sandbox is dropped at the end of it, which kills what is left inside.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use stockade_provider::{Entry, Execution, Program, Provider, SandboxRequest};
+
+use crate::{
+    Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate, hints,
+};
+
+/// Runs programs behind the walls it was given.
+pub struct Engine {
+    providers: Vec<Arc<dyn Provider>>,
+}
+
+impl Engine {
+    /// An engine over walls, the one to try first at the front.
+    pub fn new(providers: Vec<Arc<dyn Provider>>) -> Engine {
+        Engine { providers }
+    }
+
+    /// Runs one program. When `cancel` resolves, everything inside is killed.
+    pub async fn run(
+        &self,
+        request: RunRequest,
+        streams: Streams,
+        cancel: impl Future<Output = ()> + Send,
+    ) -> Result<RunReport, RunError> {
+        let asked = Instant::now();
+        let (policy, program) = (&request.policy, &request.program);
+        let audit = match gate::judge(policy, program, &request.context) {
+            Ok(audit) => audit,
+            Err(denial) => return Ok(RunReport::unstarted(Outcome::Denied { denial }, None)),
+        };
+        let environment = environment::merged(policy, request.environment)?;
+        let (provider, plan) =
+            choose::choose(&self.providers, request.provider.as_deref(), policy)?;
+        let wanted = SandboxRequest {
+            policy: Arc::clone(policy),
+            root: request.root,
+            entry: entry(program),
+            surroundings: request.surroundings,
+        };
+        let mut cancel = pin!(cancel);
+        let sandbox = tokio::select! {
+            biased;
+            () = &mut cancel => return Ok(RunReport::unstarted(Outcome::Cancelled, Some(plan))),
+            sandbox = provider.create(&wanted) => sandbox?,
+        };
+        let execution = Execution { program: request.program, environment };
+        let (mut report, tail) =
+            execute::execute(sandbox, execution, policy, streams, cancel, asked).await?;
+        if matches!(report.outcome, Outcome::Exited { code } if code != 0) {
+            report.hints = hints::hints(&tail, policy, request.advice, request.host_file);
+        }
+        report.audits.extend(audit);
+        report.plan = Some(plan);
+        Ok(report)
+    }
+}
+
+fn entry(program: &Program) -> Entry {
+    match program {
+        Program::Code { language, .. } => Entry::Interpreter(*language),
+        Program::Command { argv } => Entry::Program(argv.first().cloned().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

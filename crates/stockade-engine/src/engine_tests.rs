@@ -1,0 +1,219 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stockade_policy::{Context, Limit, Policy};
+use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::scripted::{Inside, Scripted};
+use crate::{Advice, OutputStream};
+
+fn request(policy: &str) -> RunRequest {
+    RunRequest {
+        policy: Arc::new(Policy::parse_str("test", policy, Path::new("/srv")).unwrap()),
+        provider: None,
+        root: Root::Standard,
+        surroundings: Surroundings::from_variables(|_| None, PathBuf::from("/"), 0),
+        program: Program::Command { argv: vec!["prog".to_owned()] },
+        environment: Vec::new(),
+        context: Context::default(),
+        advice: Advice::Flags,
+        host_file: Some(|_| true),
+    }
+}
+
+fn captured() -> Streams {
+    Streams { capture: true, ..Streams::default() }
+}
+
+async fn run(wall: Scripted, policy: &str) -> RunReport {
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    engine.run(request(policy), captured(), std::future::pending()).await.unwrap()
+}
+
+/// A program that prints and then stays until it is killed.
+fn stubborn() -> Scripted {
+    Scripted::running(|mut inside: Inside| async move {
+        inside.stdout.write_all(b"before").await.unwrap();
+        inside.killed.wait_for(|killed| *killed).await.unwrap();
+        Ok(ProcessEnd::SandboxEnded { signal: Some(9) })
+    })
+}
+
+#[tokio::test]
+async fn program_that_ends_by_itself_has_its_code_output_and_isolation() {
+    let wall = Scripted::running(|mut inside: Inside| async move {
+        let mut input = String::new();
+        inside.stdin.read_to_string(&mut input).await.unwrap();
+        inside.stdout.write_all(input.as_bytes()).await.unwrap();
+        inside.stderr.write_all(b"No module named 'x'\n").await.unwrap();
+        Ok(ProcessEnd::Exited { code: 7 })
+    });
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let streams = Streams { stdin: Some(Box::new(&b"hello"[..])), ..captured() };
+    let report = engine.run(request("{}"), streams, std::future::pending()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exited { code: 7 });
+    assert_eq!(report.stdout.bytes, b"hello");
+    assert_eq!(report.hints.len(), 1);
+    let plan = report.plan.unwrap();
+    assert!(plan.controls.iter().all(|held| held.mechanism == "a script"));
+    assert!(plan.controls.len() > 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn program_that_does_not_end_is_killed_at_its_deadline_and_its_output_kept() {
+    let report = run(stubborn(), "defaults: {timeout_seconds: 2}").await;
+    assert_eq!(report.outcome, Outcome::TimedOut);
+    assert_eq!(report.stdout.bytes, b"before");
+    assert_eq!(report.hints, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn program_that_does_not_even_die_is_not_waited_for() {
+    let wall = Scripted::running(|inside: Inside| async move {
+        let held = inside;
+        std::future::pending::<()>().await;
+        drop(held);
+        Ok(ProcessEnd::Exited { code: 0 })
+    });
+    let began = tokio::time::Instant::now();
+    let report = run(wall, "defaults: {timeout_seconds: 2}").await;
+    assert_eq!(report.outcome, Outcome::TimedOut);
+    assert!(began.elapsed() <= Duration::from_millis(2110), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_output_neither_holds_the_deadline_nor_is_kept_beyond_the_limit() {
+    let wall = Scripted::running(|mut inside: Inside| async move {
+        let mut killed = inside.killed.clone();
+        let flood = async {
+            loop {
+                inside.stdout.write_all(&[b'y'; 4096]).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            _ = killed.wait_for(|killed| *killed) => {}
+            () = flood => {}
+        }
+        Ok(ProcessEnd::SandboxEnded { signal: Some(9) })
+    });
+    let report =
+        run(wall, "{defaults: {timeout_seconds: 1}, limits: {max_output_bytes: 10000}}").await;
+    assert_eq!(report.outcome, Outcome::TimedOut);
+    assert_eq!((report.stdout.bytes.len(), report.stdout.kept_bytes), (10_000, 10_000));
+    assert_eq!((report.stdout.kept_bytes + report.stdout.dropped_bytes) % 4096, 0);
+    assert!(report.limits_hit.contains(&Limit::Output));
+}
+
+#[tokio::test]
+async fn limit_that_the_wall_watches_ends_the_program_by_name() {
+    let report = run(stubborn().exceeding(Limit::CpuTime), "{}").await;
+    assert_eq!(report.outcome, Outcome::LimitExceeded { limit: Limit::CpuTime });
+}
+
+#[tokio::test(start_paused = true)]
+async fn execution_that_lasts_as_long_as_its_sandbox_may_has_timed_out() {
+    let policy = "{defaults: {timeout_seconds: 5}, limits: {max_lifetime_seconds: 5}}";
+    let report = run(stubborn(), policy).await;
+    assert_eq!(report.outcome, Outcome::TimedOut);
+}
+
+#[tokio::test]
+async fn cancelling_kills_and_keeps_what_was_printed() {
+    let engine = Engine::new(vec![Arc::new(stubborn())]);
+    let cancel = tokio::time::sleep(Duration::from_millis(20));
+    let report = engine.run(request("{}"), captured(), cancel).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Cancelled);
+    assert_eq!(report.stdout.bytes, b"before");
+}
+
+#[test]
+fn running_can_move_between_threads() {
+    fn is_send(_: impl Send) {}
+    let engine = Engine::new(Vec::new());
+    is_send(engine.run(request("{}"), captured(), std::future::pending()));
+}
+
+#[tokio::test]
+async fn denied_program_builds_nothing() {
+    let wall = Scripted::named("wall");
+    let (asked, created) = (wall.times_asked(), wall.times_created());
+    let report = run(wall, "command_allowlist: [ls]").await;
+    assert!(matches!(report.outcome, Outcome::Denied { .. }), "{:?}", report.outcome);
+    assert_eq!((report.denials.len(), report.outcome.cli_code()), (1, 126));
+    assert_eq!((asked.load(Ordering::SeqCst), created.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test]
+async fn memory_of_a_child_is_a_limit_that_was_hit_and_not_the_outcome() {
+    let observed = Observation { oom_kills: 1, ..Observation::default() };
+    let report = run(Scripted::named("wall").observing(observed.clone()), "{}").await;
+    assert_eq!(report.outcome, Outcome::Exited { code: 0 });
+    assert!(report.limits_hit.contains(&Limit::Memory));
+    let killed = Scripted::running(|_| async { Ok(ProcessEnd::Signaled { signal: 9 }) });
+    let report = run(killed.observing(observed), "{}").await;
+    assert_eq!(report.outcome, Outcome::OutOfMemory);
+}
+
+#[tokio::test]
+async fn reader_that_goes_away_cancels_and_a_full_disk_is_an_error() {
+    let engine = Engine::new(vec![Arc::new(stubborn())]);
+    let live = |kind: std::io::ErrorKind| {
+        let stdout = Failing(kind);
+        Streams {
+            live: Some((Box::new(stdout), Box::new(tokio::io::sink()))),
+            ..Streams::default()
+        }
+    };
+    let gone = live(std::io::ErrorKind::BrokenPipe);
+    let report = engine.run(request("{}"), gone, std::future::pending()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Cancelled);
+    let full = live(std::io::ErrorKind::StorageFull);
+    let error = engine.run(request("{}"), full, std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, RunError::Output { stream: OutputStream::Stdout, .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reader_that_blocks_does_not_hold_the_deadline() {
+    let (stuck, held) = tokio::io::duplex(1);
+    let engine = Engine::new(vec![Arc::new(stubborn())]);
+    let live = Some((Box::new(stuck) as Box<_>, Box::new(tokio::io::sink()) as Box<_>));
+    let streams = Streams { live, ..Streams::default() };
+    let report = engine
+        .run(request("defaults: {timeout_seconds: 1}"), streams, std::future::pending())
+        .await
+        .unwrap();
+    drop(held);
+    assert_eq!(report.outcome, Outcome::TimedOut);
+    assert_eq!(report.stdout.kept_bytes, 6);
+}
+
+/// A writer that always fails.
+struct Failing(std::io::ErrorKind);
+
+impl tokio::io::AsyncWrite for Failing {
+    fn poll_write(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        _: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        std::task::Poll::Ready(Err(self.0.into()))
+    }
+
+    fn poll_flush(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,77 @@
+//! The variables a program gets beside those that every sandbox sets.
+
+use stockade_policy::{Policy, check_variable};
+
+use crate::RunError;
+
+/// The longest value, in bytes; the same as in a policy.
+const MAX_VALUE_BYTES: usize = 32 * 1024;
+
+/// The policy's variables, then the caller's. The caller replaces none of the policy's; of two of
+/// its own with one name the later counts.
+pub(crate) fn merged(
+    policy: &Policy,
+    callers: Vec<(String, String)>,
+) -> Result<Vec<(String, String)>, RunError> {
+    let said = policy.environment.iter();
+    let mut merged: Vec<(String, String)> =
+        said.map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+    let own = merged.len();
+    for (name, value) in callers {
+        let is_secret = policy.secrets.iter().any(|secret| secret.name == name);
+        if is_secret || merged[..own].iter().any(|(taken, _)| *taken == name) {
+            return Err(RunError::VariableTaken { name });
+        }
+        check_variable(&name)?;
+        if value.contains('\0') || value.len() > MAX_VALUE_BYTES {
+            return Err(RunError::VariableValue { name, limit: MAX_VALUE_BYTES });
+        }
+        match merged.iter_mut().find(|(before, _)| *before == name) {
+            Some(before) => before.1 = value,
+            None => merged.push((name, value)),
+        }
+    }
+    Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn merge(policy: &str, callers: &[(&str, &str)]) -> Result<Vec<(String, String)>, RunError> {
+        let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        merged(&policy, callers.iter().map(own).collect())
+    }
+
+    #[test]
+    fn policys_variables_come_first_and_the_callers_later_word_counts() {
+        let found = merge("environment: {LANG: C}", &[("A", "1"), ("B", "2"), ("A", "3")]).unwrap();
+        let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(found, [own("LANG", "C"), own("A", "3"), own("B", "2")]);
+    }
+
+    #[test]
+    fn caller_replaces_nothing_that_the_policy_sets() {
+        let secret = "{secrets: [{name: KEY_A, from: 'env:X', hosts: [example.org]}], \
+                       network_allowlist: [example.org]}";
+        for (policy, name) in [("environment: {LANG: C}", "LANG"), (secret, "KEY_A")] {
+            let error = merge(policy, &[(name, "x")]).unwrap_err();
+            assert!(matches!(error, RunError::VariableTaken { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn credentials_loader_variables_and_impossible_values_are_refused() {
+        for name in ["GITHUB_TOKEN", "LD_PRELOAD", "HTTP_PROXY", "A B"] {
+            let error = merge("{}", &[(name, "x")]).unwrap_err();
+            assert!(matches!(error, RunError::Variable(_)), "{name}: {error}");
+        }
+        for value in ["a\0b".to_owned(), "a".repeat(MAX_VALUE_BYTES + 1)] {
+            let error = merge("{}", &[("A", &value)]).unwrap_err();
+            assert!(matches!(error, RunError::VariableValue { .. }), "{error}");
+        }
+    }
+}

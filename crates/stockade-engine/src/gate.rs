@@ -1,0 +1,115 @@
+//! The policy's answer before anything is built.
+
+use serde::Serialize;
+use stockade_policy::{Basis, Context, Control, Denial, Effect, Policy, Verdict};
+use stockade_provider::Program;
+
+/// Something that went ahead under a rule that wants it recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Audit {
+    /// The control that asked for the record.
+    pub control: &'static str,
+    /// The line or fixed rule that decided.
+    pub rule: String,
+    /// What went ahead.
+    pub target: String,
+    /// Why it is recorded.
+    pub why: String,
+}
+
+/// Judges a program by the rules. Code is also started by an interpreter, which was asked for and
+/// so needs no leave of `command_allowlist`.
+pub(crate) fn judge(
+    policy: &Policy,
+    program: &Program,
+    context: &Context,
+) -> Result<Option<Audit>, Denial> {
+    let verdict = match program {
+        Program::Command { argv } => policy.judge_command(argv, context),
+        Program::Code { language, code, .. } => {
+            judge_code(policy, &language.to_string(), code, context)
+        }
+    };
+    match verdict.denial() {
+        Some(denial) => Err(denial),
+        None if verdict.effect == Effect::Audit => Ok(Some(Audit {
+            control: verdict.control.as_str(),
+            rule: verdict.basis.to_string(),
+            target: verdict.target,
+            why: verdict.why,
+        })),
+        None => Ok(None),
+    }
+}
+
+/// What is not text is refused where there are rules: a rule and an interpreter would read it
+/// differently.
+fn judge_code(policy: &Policy, language: &str, code: &[u8], context: &Context) -> Verdict {
+    let has_rules = policy.gates.iter().any(|gate| !gate.code.rules.is_empty());
+    match std::str::from_utf8(code) {
+        Ok(text) => policy.judge_code(text, language, context),
+        // Without rules only the default action speaks, which looks at no code.
+        Err(_) if !has_rules => policy.judge_code("", language, context),
+        Err(error) => Verdict {
+            effect: Effect::Deny,
+            control: Control::CodeRules,
+            target: format!("{language} code of {} bytes", code.len()),
+            basis: Basis::BuiltIn { rule: "code that rules judge is UTF-8 text" },
+            why: format!("the code is not UTF-8 text from byte {} on", error.valid_up_to()),
+            change: "save it as UTF-8".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use stockade_provider::Language;
+
+    use super::*;
+
+    fn ask(policy: &str, program: &Program) -> Result<Option<Audit>, Denial> {
+        let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
+        judge(&policy, program, &Context::default())
+    }
+
+    fn code(code: &[u8]) -> Program {
+        let (name, arguments) = ("a.py".to_owned(), Vec::new());
+        Program::Code { language: Language::Python, name, code: code.to_vec(), arguments }
+    }
+
+    const RULE: &str = "{defaults: {action: allow}, rules: [{name: no-eval, action: ACTION, \
+         condition: {field: code, operator: contains, value: eval}}]}";
+
+    #[test]
+    fn rule_that_matches_denies_with_the_way_to_allow_it() {
+        let denial = ask(&RULE.replace("ACTION", "deny"), &code(b"eval('1')")).unwrap_err();
+        assert_eq!(denial.control, "code_rules");
+        assert!(denial.how_to_allow.contains("no-eval"), "{denial:?}");
+        assert_eq!(ask(&RULE.replace("ACTION", "deny"), &code(b"print(1)")), Ok(None));
+    }
+
+    #[test]
+    fn rule_that_audits_lets_it_run_and_leaves_a_record() {
+        let audit = ask(&RULE.replace("ACTION", "audit"), &code(b"eval('1')")).unwrap().unwrap();
+        assert!(audit.why.contains("no-eval"), "{audit:?}");
+    }
+
+    #[test]
+    fn code_that_is_not_text_runs_only_where_no_rule_would_judge_it() {
+        assert_eq!(ask("{}", &code(b"\xff")), Ok(None));
+        assert!(ask("defaults: {action: deny}", &code(b"\xff")).is_err());
+        let denial = ask(&RULE.replace("ACTION", "deny"), &code(b"ab\xff")).unwrap_err();
+        assert_eq!(denial.why, "the code is not UTF-8 text from byte 2 on");
+    }
+
+    #[test]
+    fn command_allowlist_judges_commands_and_not_the_interpreter_that_was_asked_for() {
+        let policy = "command_allowlist: [ls]";
+        let command = |name: &str| Program::Command { argv: vec![name.to_owned()] };
+        assert_eq!(ask(policy, &command("ls")), Ok(None));
+        assert_eq!(ask(policy, &command("cat")).unwrap_err().control, "commands");
+        assert_eq!(ask(policy, &code(b"print(1)")), Ok(None));
+    }
+}

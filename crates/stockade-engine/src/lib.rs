@@ -1,0 +1,30 @@
+//! One execution behind a wall: the policy's answer to it, the wall that holds the policy, the
+//! deadlines, the output, and the outcome.
+//!
+//! The engine knows walls by their trait only. Outcomes are decided from what the kernel said and
+//! from the engine's own clock, never from text or from an exit code that a program chose.
+
+mod choose;
+mod engine;
+mod environment;
+mod error;
+mod execute;
+mod gate;
+mod hints;
+mod outcome;
+mod output;
+mod report;
+mod request;
+mod signal;
+
+#[cfg(test)]
+mod scripted;
+
+pub use engine::Engine;
+pub use error::RunError;
+pub use gate::Audit;
+pub use outcome::Outcome;
+pub use output::{OutputStream, StreamOutput};
+pub use report::{RunReport, Usage};
+pub use request::{Advice, RunRequest, Streams};
+pub use signal::signal_name;

@@ -1,0 +1,181 @@
+//! How an execution ended, decided from what the kernel said and from what the engine did.
+
+use stockade_policy::{Denial, Limit};
+use stockade_provider::{Error, ErrorKind, Observation, ProcessEnd};
+
+use crate::RunError;
+
+const SIGKILL: i32 = 9;
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ended by itself.
+    Exited {
+        /// Its own exit code.
+        code: i32,
+    },
+    /// It died of a signal.
+    Signaled {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// The time for one execution was over.
+    TimedOut,
+    /// Its main process was killed for want of memory.
+    OutOfMemory,
+    /// Stockade ended it over another limit.
+    LimitExceeded {
+        /// Which limit.
+        limit: Limit,
+    },
+    /// The policy refused before the start.
+    Denied {
+        /// The refusal.
+        denial: Denial,
+    },
+    /// The program could not be executed.
+    NotStarted {
+        /// The kernel's error number.
+        errno: i32,
+        /// What was tried.
+        program: String,
+    },
+    /// The caller stopped it.
+    Cancelled,
+    /// What stood behind the wall went away.
+    EngineLost,
+}
+
+impl Outcome {
+    /// The outcome as one word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Outcome::Exited { .. } => "exited",
+            Outcome::Signaled { .. } => "signaled",
+            Outcome::TimedOut => "timed_out",
+            Outcome::OutOfMemory => "out_of_memory",
+            Outcome::LimitExceeded { .. } => "limit_exceeded",
+            Outcome::Denied { .. } => "denied",
+            Outcome::NotStarted { .. } => "not_started",
+            Outcome::Cancelled => "cancelled",
+            Outcome::EngineLost => "engine_lost",
+        }
+    }
+
+    /// What a command line exits with. It can coincide with a program's own code.
+    pub fn cli_code(&self) -> u8 {
+        match self {
+            // The kernel keeps eight bits of an exit code.
+            Outcome::Exited { code } => code.to_le_bytes()[0],
+            Outcome::Signaled { signal } => {
+                128_u8.saturating_add(u8::try_from(*signal).unwrap_or(u8::MAX))
+            }
+            Outcome::LimitExceeded { .. } => 122,
+            Outcome::TimedOut => 124,
+            Outcome::EngineLost => 125,
+            Outcome::Denied { .. } => 126,
+            Outcome::NotStarted { .. } => 127,
+            Outcome::Cancelled => 130,
+            Outcome::OutOfMemory => 137,
+        }
+    }
+
+    /// The limit that ended it, where one did.
+    pub fn limit(&self) -> Option<Limit> {
+        match self {
+            Outcome::TimedOut => Some(Limit::Timeout),
+            Outcome::OutOfMemory => Some(Limit::Memory),
+            Outcome::LimitExceeded { limit } => Some(*limit),
+            Outcome::Exited { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::Denied { .. }
+            | Outcome::NotStarted { .. }
+            | Outcome::Cancelled
+            | Outcome::EngineLost => None,
+        }
+    }
+}
+
+/// The outcome of a program that nobody stopped.
+pub(crate) fn of_end(
+    end: Result<ProcessEnd, Error>,
+    observed: &Observation,
+) -> Result<Outcome, RunError> {
+    let starved = observed.oom_kills > 0;
+    Ok(match end {
+        Ok(ProcessEnd::Exited { code }) => Outcome::Exited { code },
+        Ok(ProcessEnd::Signaled { signal: SIGKILL }) if starved => Outcome::OutOfMemory,
+        Ok(ProcessEnd::Signaled { signal }) => Outcome::Signaled { signal },
+        Ok(ProcessEnd::NotStarted { errno, program }) => Outcome::NotStarted { errno, program },
+        Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) | None }) if starved => {
+            Outcome::OutOfMemory
+        }
+        Ok(ProcessEnd::SandboxEnded { .. }) => Outcome::EngineLost,
+        Err(error) => match error.kind() {
+            ErrorKind::Lost if starved => Outcome::OutOfMemory,
+            ErrorKind::Lost => Outcome::EngineLost,
+            ErrorKind::Invalid
+            | ErrorKind::Unenforceable
+            | ErrorKind::Unavailable
+            | ErrorKind::Internal => return Err(error.into()),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(end: ProcessEnd, oom_kills: u64) -> Outcome {
+        of_end(Ok(end), &Observation { oom_kills, ..Observation::default() }).unwrap()
+    }
+
+    #[test]
+    fn memory_ran_out_only_when_the_kernel_killed_the_main_process_for_it() {
+        let killed = ProcessEnd::Signaled { signal: 9 };
+        assert_eq!(outcome(killed.clone(), 1), Outcome::OutOfMemory);
+        assert_eq!(outcome(killed, 0), Outcome::Signaled { signal: 9 });
+        let first = ProcessEnd::SandboxEnded { signal: Some(9) };
+        assert_eq!(outcome(first.clone(), 1), Outcome::OutOfMemory);
+        assert_eq!(outcome(first, 0), Outcome::EngineLost);
+        assert_eq!(
+            outcome(ProcessEnd::Signaled { signal: 11 }, 1),
+            Outcome::Signaled { signal: 11 }
+        );
+    }
+
+    #[test]
+    fn program_that_exits_137_by_itself_has_exited() {
+        let outcome = outcome(ProcessEnd::Exited { code: 137 }, 3);
+        assert_eq!(outcome, Outcome::Exited { code: 137 });
+        assert_eq!(outcome.cli_code(), 137);
+    }
+
+    #[test]
+    fn lost_sandbox_is_an_outcome_and_another_failure_an_error() {
+        let end = |kind| of_end(Err(Error::new(kind, "gone")), &Observation::default());
+        assert_eq!(end(ErrorKind::Lost).unwrap(), Outcome::EngineLost);
+        assert!(matches!(end(ErrorKind::Internal), Err(RunError::Wall(_))));
+    }
+
+    #[test]
+    fn every_outcome_has_its_own_exit_code() {
+        let program = "x".to_owned();
+        let limit = Limit::CpuTime;
+        let codes = [
+            (Outcome::Exited { code: 3 }, 3),
+            (Outcome::Signaled { signal: 15 }, 143),
+            (Outcome::Signaled { signal: 300 }, 255),
+            (Outcome::TimedOut, 124),
+            (Outcome::OutOfMemory, 137),
+            (Outcome::LimitExceeded { limit }, 122),
+            (Outcome::NotStarted { errno: 2, program }, 127),
+            (Outcome::Cancelled, 130),
+            (Outcome::EngineLost, 125),
+        ];
+        for (outcome, code) in codes {
+            assert_eq!(outcome.cli_code(), code, "{outcome:?}");
+        }
+    }
+}

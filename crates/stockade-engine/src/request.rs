@@ -1,0 +1,52 @@
+//! What one execution is given.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stockade_policy::{Context, Policy};
+use stockade_provider::{Program, Root, Surroundings};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// One execution, as a front door asks for it.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// What is allowed.
+    pub policy: Arc<Policy>,
+    /// The wall by its name; unsaid is the first that holds the policy.
+    pub provider: Option<String>,
+    /// What stands at `/`.
+    pub root: Root,
+    /// What decides which interpreter of the host is meant.
+    pub surroundings: Surroundings,
+    /// What to start.
+    pub program: Program,
+    /// The caller's variables, beside those of the policy.
+    pub environment: Vec<(String, String)>,
+    /// What rules may look at; time rules need its clock.
+    pub context: Context,
+    /// What hints tell the caller to change.
+    pub advice: Advice,
+    /// Says whether a file is on the host, for hints about paths that are not visible inside. A
+    /// caller whose results reach the author of the code passes `None`: the answer tells them.
+    pub host_file: Option<fn(&Path) -> bool>,
+}
+
+/// What a hint tells the caller to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The flags of the command line.
+    Flags,
+    /// The clauses of the policy, which no flag widens.
+    Clauses,
+}
+
+/// Where a program's streams lead.
+#[derive(Default)]
+pub struct Streams {
+    /// What it reads; `None` is an empty input.
+    pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    /// Where its output and its errors go while it runs; each is shut down at its end.
+    pub live: Option<(Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>)>,
+    /// Whether the report holds the output.
+    pub capture: bool,
+}

@@ -1,0 +1,158 @@
+//! A wall for tests of the engine: it does what a test says and builds nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_core::future::BoxFuture;
+use stockade_policy::{Control, Isolation, Limit};
+use stockade_provider::{
+    Ability, Error, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd, Provider,
+    ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
+};
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::watch;
+
+/// The far side of a program's streams, with the means to end it.
+pub(crate) struct Inside {
+    pub(crate) stdin: DuplexStream,
+    pub(crate) stdout: DuplexStream,
+    pub(crate) stderr: DuplexStream,
+    /// Resolves when the sandbox was killed.
+    pub(crate) killed: watch::Receiver<bool>,
+}
+
+type Script = Box<dyn Fn(Inside) -> BoxFuture<'static, Result<ProcessEnd, Error>> + Send + Sync>;
+
+/// A wall whose programs are closures.
+pub(crate) struct Scripted {
+    name: &'static str,
+    unusable: Option<Obstacle>,
+    asked: Arc<AtomicUsize>,
+    created: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    script: Script,
+    observed: Observation,
+    exceeds: Option<Limit>,
+}
+
+impl Scripted {
+    /// A wall that holds everything at process strength.
+    pub(crate) fn named(name: &'static str) -> Scripted {
+        let script: Script = Box::new(|_| Box::pin(async { Ok(ProcessEnd::Exited { code: 0 }) }));
+        let shared = Shared { script, observed: Observation::default(), exceeds: None };
+        let (asked, created) = (Arc::default(), Arc::default());
+        Scripted { name, unusable: None, asked, created, shared: Arc::new(shared) }
+    }
+
+    /// A wall whose programs do this.
+    pub(crate) fn running<F>(script: impl Fn(Inside) -> F + Send + Sync + 'static) -> Scripted
+    where
+        F: Future<Output = Result<ProcessEnd, Error>> + Send + 'static,
+    {
+        Scripted::named("scripted")
+            .with(|shared| shared.script = Box::new(move |i| Box::pin(script(i))))
+    }
+
+    pub(crate) fn unusable(mut self) -> Scripted {
+        let (reason, remedy) = ("it is a test".to_owned(), "none".to_owned());
+        self.unusable = Some(Obstacle { reason, remedy });
+        self
+    }
+
+    pub(crate) fn observing(self, observed: Observation) -> Scripted {
+        self.with(|shared| shared.observed = observed)
+    }
+
+    pub(crate) fn exceeding(self, limit: Limit) -> Scripted {
+        self.with(|shared| shared.exceeds = Some(limit))
+    }
+
+    pub(crate) fn times_asked(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.asked)
+    }
+
+    pub(crate) fn times_created(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.created)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Scripted {
+        change(Arc::get_mut(&mut self.shared).unwrap());
+        self
+    }
+}
+
+impl Provider for Scripted {
+    fn name(&self) -> ProviderName {
+        ProviderName::new(self.name)
+    }
+
+    fn facts(&self, _: Probe) -> WallFacts {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let precision = Precision::Exact;
+        let ability = Ability::Enforced { mechanism: "a script".to_owned(), precision };
+        let abilities: BTreeMap<_, _> =
+            Control::all().into_iter().map(|control| (control, ability.clone())).collect();
+        let (provider, unusable) = (self.name(), self.unusable.clone());
+        WallFacts { provider, isolation: Isolation::Process, unusable, abilities }
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: &'a SandboxRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        self.created.fetch_add(1, Ordering::SeqCst);
+        let sandbox =
+            ScriptedSandbox { shared: Arc::clone(&self.shared), killed: watch::Sender::new(false) };
+        Box::pin(async { Ok(Box::new(sandbox) as Box<dyn Sandbox>) })
+    }
+}
+
+struct ScriptedSandbox {
+    shared: Arc<Shared>,
+    killed: watch::Sender<bool>,
+}
+
+impl Sandbox for ScriptedSandbox {
+    fn start<'a>(&'a mut self, _: Execution) -> BoxFuture<'a, Result<Running, Error>> {
+        let ((stdin, far_in), (stdout, far_out), (stderr, far_err)) =
+            (duplex(1 << 16), duplex(1 << 16), duplex(1 << 16));
+        let killed = self.killed.subscribe();
+        let end = (self.shared.script)(Inside {
+            stdin: far_in,
+            stdout: far_out,
+            stderr: far_err,
+            killed,
+        });
+        let end = tokio::spawn(end);
+        let running = Running {
+            stdin: Box::new(stdin),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            end: Box::pin(async { end.await.unwrap() }),
+        };
+        Box::pin(async { Ok(running) })
+    }
+
+    fn exceeded(&self) -> BoxFuture<'_, Limit> {
+        match self.shared.exceeds {
+            Some(limit) => Box::pin(async move { limit }),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        self.shared.observed.clone()
+    }
+
+    fn kill(&self) {
+        self.killed.send_replace(true);
+    }
+
+    fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,77 @@
+//! `stockade run`.
+
+pub(crate) mod amount;
+mod flags;
+mod input;
+mod interrupt;
+mod request;
+mod script;
+mod summary;
+mod trouble;
+
+use std::path::Path;
+
+use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
+use tokio::runtime::Builder;
+
+use crate::args::{RunArgs, Target};
+use crate::render::live::{self, Escapes};
+use crate::render::{self, Output};
+use crate::{Problem, load};
+
+use input::Input;
+
+pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
+    let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let Some(target) = args.target(&argv) else {
+        let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
+        return Err(Problem::new("nothing to run was named", remedy).into());
+    };
+    let script = match target {
+        Target::Script(script, _) => Some(Path::new(script)),
+        Target::Command(_) => None,
+    };
+    load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
+    let request = request::request(args, target)?;
+    let policy = request.policy.clone();
+    // Whoever has read our input already has left nothing of it for the program.
+    let is_input_used =
+        args.policy.iter().map(|file| file.as_path()).chain(script).any(load::is_standard_input);
+    let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
+    let streams = Streams {
+        stdin: if is_input_used { None } else { Some(Box::new(Input::stdin())) },
+        live: match output {
+            Output::Json => None,
+            Output::Text => {
+                Some((Box::new(live::stdout(escapes)), Box::new(live::stderr(escapes))))
+            }
+        },
+        capture: output == Output::Json,
+    };
+    let report = execute(request, streams)?;
+    if output == Output::Json {
+        render::json(&report)?;
+    } else if !args.quiet {
+        for line in summary::lines(&report, &policy) {
+            render::talk(&format!("stockade: {line}"));
+        }
+    }
+    Ok(report.outcome.cli_code())
+}
+
+/// Runs a request on this thread.
+fn execute(request: RunRequest, streams: Streams) -> anyhow::Result<RunReport> {
+    let cannot = |error: std::io::Error| {
+        let message = format!("cannot wait for a program and its output: {error}");
+        Problem::new(message, "check how many files may be open, with `ulimit -n`")
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let engine = Engine::new(stockade_backends::providers());
+    let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
+        let interrupted = interrupt::interrupted().map_err(cannot)?;
+        Ok(engine.run(request, streams, interrupted).await)
+    });
+    // Nothing that still waits for a stream keeps the process.
+    runtime.shutdown_background();
+    Ok(result?.map_err(|error| trouble::problem(&error))?)
+}

@@ -1,0 +1,107 @@
+//! Amounts as a person writes them on a command line.
+
+/// An amount: what was written and what it is in the unit that a policy holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Amount {
+    /// As it was written.
+    pub(crate) written: String,
+    /// Bytes, milliseconds, thousandths of a cpu, or things.
+    pub(crate) value: u64,
+}
+
+/// Reads a size in bytes: a number with k, m or g, in powers of 1024.
+pub(crate) fn size(text: &str) -> Result<Amount, String> {
+    let units = [("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+    let lower = text.to_ascii_lowercase();
+    let bare = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
+    let scaled = units.iter().find_map(|(unit, scale)| Some((bare.strip_suffix(unit)?, *scale)));
+    let value = scaled.and_then(|(number, scale)| decimal(number, scale));
+    amount(text, value, "a size is a number with k, m or g, such as 512m")
+}
+
+/// Reads a time in milliseconds: a number with ms, s, m or h.
+pub(crate) fn time(text: &str) -> Result<Amount, String> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    let scaled = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
+    let value = scaled.and_then(|(number, scale)| decimal(number, scale));
+    amount(text, value, "a time is a number with ms, s, m or h, such as 30s")
+}
+
+/// Reads a number of cpus in thousandths.
+pub(crate) fn cpus(text: &str) -> Result<Amount, String> {
+    let example = "cpus are a number with at most three decimals, such as 0.5";
+    amount(text, decimal(text, 1000), example)
+}
+
+/// Reads a number of things.
+pub(crate) fn count(text: &str) -> Result<Amount, String> {
+    amount(text, decimal(text, 1), "this is a whole number, such as 64")
+}
+
+fn amount(text: &str, value: Option<u64>, example: &str) -> Result<Amount, String> {
+    match value {
+        Some(value) => Ok(Amount { written: text.to_owned(), value }),
+        None => Err(example.to_owned()),
+    }
+}
+
+/// A decimal number times a scale, if that is a whole number and not too large to be meant.
+fn decimal(text: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| {
+        let plain = !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit());
+        if plain { part.parse::<u64>().ok() } else { None }
+    };
+    let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let parts = digits(fraction)?.checked_mul(scale)?;
+    if parts % places != 0 {
+        return None;
+    }
+    digits(whole)?.checked_mul(scale)?.checked_add(parts / places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_powers_of_1024_and_need_a_unit() {
+        let bytes = |text| size(text).map(|amount| amount.value);
+        for (text, value) in [
+            ("512m", 512 << 20),
+            ("1.5G", 3 << 29),
+            ("64KiB", 64 << 10),
+            ("2mb", 2 << 20),
+            ("0k", 0),
+        ] {
+            assert_eq!(bytes(text), Ok(value), "{text}");
+        }
+        for text in
+            ["512", "", "m", "-1m", "1e3m", "1 m", "1mm", "0.0001k", "99999999999g", "b", "1b"]
+        {
+            assert!(bytes(text).unwrap_err().contains("such as 512m"), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        let milliseconds = |text| time(text).map(|amount| amount.value);
+        for (text, value) in
+            [("250ms", 250), ("30s", 30_000), ("1.5s", 1500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(milliseconds(text), Ok(value), "{text}");
+        }
+        for text in ["30", "s", "0.5ms", "-1s", "1d", "1s ", "１s"] {
+            assert!(milliseconds(text).unwrap_err().contains("such as 30s"), "{text}");
+        }
+    }
+
+    #[test]
+    fn cpus_have_three_decimals_and_counts_none() {
+        assert_eq!(cpus("0.5").map(|amount| amount.value), Ok(500));
+        assert_eq!(cpus("2").map(|amount| amount.value), Ok(2000));
+        assert!(cpus("0.0005").is_err() && cpus("1,5").is_err());
+        assert_eq!(count("64").map(|amount| amount.value), Ok(64));
+        assert!(count("1.5").is_err() && count("many").is_err());
+    }
+}

@@ -1,0 +1,240 @@
+//! Flags as a policy: they become a policy text, so that every path and bound is checked as in a
+//! file. Without a policy they add to the preset; beside one they only tighten it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use stockade_policy::{Limit, Policy, TightenError, Unit, is_harmless};
+
+use crate::Problem;
+use crate::args::PolicyFlags;
+
+use super::amount::Amount;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// The policy that the flags make of the preset `default`.
+pub(crate) fn preset(flags: &PolicyFlags, here: &Path) -> Result<Policy, Problem> {
+    let limits = limits(flags)?;
+    refuse_disk_over_memory(flags, default_memory())?;
+    let mut text = Text::default();
+    text.line(None, "name: default");
+    text.limits(flags, &limits);
+    text.files(flags)?;
+    text.parse(here)
+}
+
+/// A policy with the limits and the floor of the flags, which may only be stricter.
+pub(crate) fn tightened(
+    policy: Policy,
+    flags: &PolicyFlags,
+    here: &Path,
+) -> Result<Policy, Problem> {
+    let widening =
+        [("--mount", !flags.mount.is_empty()), ("--workspace", flags.workspace.is_some())];
+    if let Some((flag, _)) = widening.iter().find(|(_, said)| *said) {
+        let message = format!("{flag} would widen the policy that --policy names");
+        return Err(Problem::new(message, "add it to `filesystem` in the policy file"));
+    }
+    let limits = limits(flags)?;
+    if limits.is_empty() && flags.isolation.is_none() {
+        return Ok(policy);
+    }
+    let memory = policy.limits.value(Limit::Memory).unwrap_or(u64::MAX / MEBIBYTE);
+    refuse_disk_over_memory(flags, memory)?;
+    let mut text = Text::default();
+    let mut said = limits.clone();
+    if flags.disk.is_some() && flags.memory.is_none() {
+        // What the disk is compared with when the text is checked.
+        said.push((Limit::Memory, memory, String::new()));
+    }
+    text.limits(flags, &said);
+    let said = text.parse(here)?;
+    policy.tightened(&said).map_err(|error| wider(&error, &limits, flags))
+}
+
+/// The limits that were said, in held units, each with its flag as it was written.
+type SaidLimits = Vec<(Limit, u64, String)>;
+
+fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
+    let said = [
+        (Limit::Cpu, "--cpus", &flags.cpus),
+        (Limit::Memory, "--memory", &flags.memory),
+        (Limit::Timeout, "--timeout", &flags.timeout),
+        (Limit::Pids, "--pids", &flags.pids),
+        (Limit::Disk, "--disk", &flags.disk),
+        (Limit::Output, "--max-output", &flags.max_output),
+    ];
+    let mut limits = SaidLimits::new();
+    for (limit, flag, amount) in said {
+        let Some(Amount { written, value }) = amount else { continue };
+        let flag = format!("{flag} {written}");
+        let is_mebibytes = limit.spec().unit == Unit::Mebibytes;
+        if is_mebibytes && value % MEBIBYTE != 0 {
+            let message = format!("{flag} is not a whole number of MiB");
+            let nearest = value.div_ceil(MEBIBYTE);
+            return Err(Problem::new(message, format!("write {nearest}m")));
+        }
+        let held = if is_mebibytes { value / MEBIBYTE } else { *value };
+        limits.push((limit, held, flag));
+    }
+    Ok(limits)
+}
+
+fn default_memory() -> u64 {
+    Limit::Memory.spec().default.unwrap_or(0)
+}
+
+/// The parser refuses this too; here the remedy can name the flags.
+fn refuse_disk_over_memory(flags: &PolicyFlags, unsaid: u64) -> Result<(), Problem> {
+    let Some(disk) = &flags.disk else { return Ok(()) };
+    let memory = flags.memory.as_ref().map_or(unsaid * MEBIBYTE, |memory| memory.value);
+    if disk.value <= memory {
+        return Ok(());
+    }
+    let said = flags.memory.as_ref().map_or_else(
+        || format!("the {unsaid} MiB of memory"),
+        |memory| format!("--memory {}", memory.written),
+    );
+    let message = format!(
+        "--disk {} is more than {said}: writable files live in memory and count as memory",
+        disk.written
+    );
+    let remedy = format!("raise --memory to at least {}, or lower --disk", disk.written);
+    Err(Problem::new(message, remedy))
+}
+
+fn wider(error: &TightenError, limits: &SaidLimits, flags: &PolicyFlags) -> Problem {
+    let flag = match error {
+        TightenError::Limit { limit, .. } => {
+            let said = limits.iter().find(|(said, ..)| said == limit);
+            said.map_or_else(String::new, |(_, _, flag)| flag.clone())
+        }
+        TightenError::Floor { .. } => {
+            format!("--isolation {}", flags.isolation.as_deref().unwrap_or_default())
+        }
+    };
+    let remedy = "leave the flag out, or change the policy: a flag only tightens it";
+    Problem::new(format!("{flag} would widen the policy: {error}"), remedy)
+}
+
+/// A policy text in which each line knows the flag it comes from.
+#[derive(Default)]
+struct Text {
+    text: String,
+    flags: Vec<Option<String>>,
+}
+
+impl Text {
+    fn line(&mut self, flag: Option<String>, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.flags.push(flag);
+    }
+
+    fn limits(&mut self, flags: &PolicyFlags, limits: &SaidLimits) {
+        if let Some(floor) = &flags.isolation {
+            self.line(Some(format!("--isolation {floor}")), &format!("isolation: {floor}"));
+        }
+        for section in ["defaults", "limits"] {
+            let said = || limits.iter().filter(|(limit, ..)| limit.spec().section == section);
+            if said().next().is_some() {
+                self.line(None, &format!("{section}:"));
+            }
+            for (limit, held, flag) in said() {
+                let spec = limit.spec();
+                let line = format!("  {}: {}", spec.key, spec.unit.write(*held));
+                self.line(Some(flag.clone()), &line);
+            }
+        }
+    }
+
+    fn files(&mut self, flags: &PolicyFlags) -> Result<(), Problem> {
+        if flags.mount.is_empty() && flags.workspace.is_none() {
+            return Ok(());
+        }
+        let mounts: Vec<Mount<'_>> =
+            flags.mount.iter().map(|said| Mount::parse(said)).collect::<Result<_, _>>()?;
+        self.line(None, "filesystem:");
+        for access in ["read", "write"] {
+            let said = || mounts.iter().filter(|mount| mount.access == access);
+            if said().next().is_some() {
+                self.line(None, &format!("  {access}:"));
+            }
+            for Mount { host, guest, said, .. } in said() {
+                let line = format!("    - {{ host: {}, guest: {} }}", quoted(host), quoted(guest));
+                self.line(Some(format!("--mount {said}")), &line);
+            }
+        }
+        if let Some(said) = &flags.workspace {
+            let (host, mode) = workspace(said)?;
+            let line = format!("  workspace: {{ host: {}, mode: {mode} }}", quoted(host));
+            self.line(Some(format!("--workspace {said}")), &line);
+        }
+        Ok(())
+    }
+
+    fn parse(&self, here: &Path) -> Result<Policy, Problem> {
+        Policy::parse_str("command line", &self.text, here).map_err(|errors| {
+            let Some(first) = errors.diagnostics().first() else {
+                return Problem::new("the flags make no policy", "leave some out");
+            };
+            let flag = self.flags.get(first.line.saturating_sub(1)).cloned().flatten();
+            let flag = flag.map_or_else(String::new, |flag| format!("{flag}: "));
+            Problem::new(format!("{flag}{}", first.message), first.remedy.clone())
+        })
+    }
+}
+
+struct Mount<'f> {
+    host: &'f str,
+    guest: &'f str,
+    access: &'static str,
+    said: &'f str,
+}
+
+impl Mount<'_> {
+    fn parse(said: &str) -> Result<Mount<'_>, Problem> {
+        let parts: Vec<&str> = said.split(':').collect();
+        let (host, guest, access) = match parts[..] {
+            [host, guest] | [host, guest, "ro"] => (host, guest, "read"),
+            [host, guest, "rw"] => (host, guest, "write"),
+            _ => ("", "", ""),
+        };
+        if host.is_empty() || guest.is_empty() {
+            let message = format!("--mount {said} is not HOST:GUEST or HOST:GUEST:rw");
+            return Err(Problem::new(message, "write it such as --mount ./data:/data"));
+        }
+        Ok(Mount { host, guest, access, said })
+    }
+}
+
+fn workspace(said: &str) -> Result<(&str, &str), Problem> {
+    let (host, mode) = said.rsplit_once(':').unwrap_or((said, "overlay"));
+    if host.is_empty() || !["overlay", "read", "write"].contains(&mode) {
+        let message = format!("--workspace {said} is not DIR, or DIR with a mode");
+        let remedy =
+            "write it such as --workspace .:overlay; the modes are overlay, read and write";
+        return Err(Problem::new(message, remedy));
+    }
+    Ok((host, mode))
+}
+
+/// A text in the double quotes of YAML.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            plain if is_harmless(plain) => quoted.push(plain),
+            // Writing to a string does not fail.
+            strange => _ = write!(quoted, "\\U{:08x}", u32::from(strange)),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+#[path = "flags_tests.rs"]
+mod tests;

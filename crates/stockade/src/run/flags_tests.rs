@@ -1,0 +1,150 @@
+use clap::Parser;
+use stockade_policy::{Isolation, Preset, Workspace, WorkspaceMode};
+
+use super::*;
+use crate::args::{Cli, Command};
+
+fn flags(words: &[&str]) -> PolicyFlags {
+    let argv = ["stockade", "run"].iter().chain(words);
+    let Command::Run(args) = Cli::try_parse_from(argv).unwrap().command else {
+        panic!("run was said")
+    };
+    args.flags
+}
+
+fn without_policy(words: &[&str]) -> Result<Policy, Problem> {
+    preset(&flags(words), Path::new("/srv/me"))
+}
+
+fn beside(policy: &str, words: &[&str]) -> Result<Policy, Problem> {
+    let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
+    tightened(policy, &flags(words), Path::new("/srv/me"))
+}
+
+#[test]
+fn no_flag_is_the_preset_default() {
+    let mut written =
+        Policy::parse_str("default", Preset::Default.text(), Path::new("/srv/me")).unwrap();
+    written.description.clear();
+    assert_eq!(without_policy(&[]).unwrap(), written);
+}
+
+#[test]
+fn every_limit_has_its_flag() {
+    let words = [
+        "--memory",
+        "64m",
+        "--cpus",
+        "0.5",
+        "--timeout",
+        "1.5s",
+        "--pids",
+        "9",
+        "--disk",
+        "16m",
+        "--max-output",
+        "2k",
+        "--isolation",
+        "vm",
+    ];
+    let policy = without_policy(&words).unwrap();
+    let limits =
+        [Limit::Memory, Limit::Cpu, Limit::Timeout, Limit::Pids, Limit::Disk, Limit::Output]
+            .map(|limit| policy.limits.value(limit).unwrap());
+    assert_eq!(limits, [64, 500, 1500, 9, 16, 2048]);
+    assert_eq!(policy.isolation.value, Isolation::Vm);
+}
+
+#[test]
+fn mounts_and_the_workspace_start_at_the_working_directory() {
+    let words = [
+        "--mount",
+        "data:/data",
+        "--mount",
+        "/srv/o ut\"x:/out:rw",
+        "--mount",
+        "ä:/esc:ro",
+        "--workspace",
+        ".:read",
+    ];
+    let policy = without_policy(&words).unwrap();
+    let mounts: Vec<(&Path, &str, &str)> = policy
+        .mounts
+        .iter()
+        .map(|mount| (mount.host.as_path(), mount.guest.as_str(), mount.access.as_str()))
+        .collect();
+    let expected = [
+        (Path::new("/srv/me/data"), "/data", "read"),
+        (Path::new("/srv/me/ä"), "/esc", "read"),
+        (Path::new("/srv/o ut\"x"), "/out", "write"),
+    ];
+    assert_eq!(mounts, expected);
+    let host = "/srv/me".into();
+    let mode = WorkspaceMode::Read;
+    assert_eq!(policy.workspace.value, Workspace::Host { host, mode });
+}
+
+#[test]
+fn less_memory_takes_the_files_with_it_and_more_files_than_memory_are_refused() {
+    let policy = without_policy(&["--memory", "64m"]).unwrap();
+    assert_eq!(policy.limits.value(Limit::Disk), Some(32));
+    let problem = without_policy(&["--memory", "64m", "--disk", "512m"]).unwrap_err();
+    assert!(problem.message.starts_with("--disk 512m is more than --memory 64m"), "{problem}");
+    assert_eq!(problem.remedy, "raise --memory to at least 512m, or lower --disk");
+    let problem = without_policy(&["--disk", "1g"]).unwrap_err();
+    assert!(problem.message.contains("the 512 MiB of memory"), "{problem}");
+}
+
+#[test]
+fn mistake_names_the_flag_as_it_was_written() {
+    for (words, flag) in [
+        (&["--memory", "1m"][..], "--memory 1m: "),
+        (&["--timeout", "0s"], "--timeout 0s: "),
+        (&["--cpus", "0"], "--cpus 0: "),
+        (&["--pids", "5", "--mount", "/etc/shadow:/x"], "--mount /etc/shadow:/x: "),
+        (&["--mount", "a:b"], "--mount a:b: "),
+        (&["--mount", "a:/proc/x"], "--mount a:/proc/x: "),
+        (&["--mount", "a:/x", "--mount", "b:/x:rw"], "--mount b:/x:rw: "),
+        (&["--mount", "a\u{1b}:/x"], "--mount a\u{1b}:/x: "),
+        (&["--mount", "a"], "--mount a is not"),
+        (&["--mount", "a:/x:rx"], "--mount a:/x:rx is not"),
+        (&["--workspace", "/"], "--workspace /: "),
+        (&["--workspace", ".:never"], "--workspace .:never is not"),
+        (&["--memory", "1100k"], "--memory 1100k is not a whole number of MiB"),
+    ] {
+        let problem = without_policy(words).unwrap_err();
+        assert!(problem.message.starts_with(flag), "{words:?}: {problem}");
+        assert!(!problem.remedy.is_empty(), "{words:?}");
+    }
+}
+
+const POLICY: &str = "{isolation: container, filesystem: {read: [/data]}, environment: {A: b}, \
+     defaults: {max_memory_mb: 2048, timeout_seconds: 90}, limits: {max_disk_mb: 1024}}";
+
+#[test]
+fn flag_beside_a_policy_narrows_that_limit_and_nothing_else() {
+    let policy = beside(POLICY, &["--timeout", "5s", "--disk", "600m"]).unwrap();
+    let limits = [Limit::Timeout, Limit::Disk, Limit::Memory, Limit::Pids];
+    let held = limits.map(|limit| policy.limits.value(limit).unwrap());
+    assert_eq!(held, [5000, 600, 2048, 256]);
+    assert_eq!((policy.mounts.len(), policy.environment.len()), (1, 1));
+}
+
+#[test]
+fn flag_that_would_widen_a_policy_is_refused_naming_both() {
+    let problem = beside(POLICY, &["--timeout", "2m"]).unwrap_err();
+    assert_eq!(
+        problem.message,
+        "--timeout 2m would widen the policy: 120 seconds is more than the 90 seconds that the \
+         policy sets by defaults.timeout_seconds"
+    );
+    for words in [
+        &["--isolation", "process"][..],
+        &["--mount", "a:/a"],
+        &["--workspace", "."],
+        &["--pids", "257"],
+    ] {
+        let problem = beside(POLICY, words).unwrap_err();
+        assert!(problem.message.contains("widen the policy"), "{words:?}: {problem}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Our standard input, for a program's.
+
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::mpsc;
+
+/// How much is read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// How many chunks wait at most.
+const CHUNKS: usize = 4;
+
+/// A stream that a thread reads, which the first question starts. The thread waits for input as
+/// long as none comes; the process ends without it.
+pub(crate) struct Input {
+    from: Option<Box<dyn Read + Send>>,
+    chunks: Option<mpsc::Receiver<Vec<u8>>>,
+    chunk: io::Cursor<Vec<u8>>,
+}
+
+impl Input {
+    /// Our standard input.
+    pub(crate) fn stdin() -> Input {
+        Input::new(Box::new(io::stdin()))
+    }
+
+    fn new(from: Box<dyn Read + Send>) -> Input {
+        Input { from: Some(from), chunks: None, chunk: io::Cursor::default() }
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let Some(mut from) = self.from.take() else { return Ok(()) };
+        let (sender, receiver) = mpsc::channel(CHUNKS);
+        self.chunks = Some(receiver);
+        std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+            let mut buffer = vec![0; CHUNK_BYTES];
+            loop {
+                match from.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // An input that breaks is an input that ends.
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => {
+                        if sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.start()?;
+        let consumed = usize::try_from(self.chunk.position()).unwrap_or(usize::MAX);
+        if consumed >= self.chunk.get_ref().len() {
+            let Some(chunks) = &mut self.chunks else { return Poll::Ready(Ok(())) };
+            match std::task::ready!(chunks.poll_recv(context)) {
+                Some(chunk) => self.chunk = io::Cursor::new(chunk),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        Pin::new(&mut self.chunk).poll_read(context, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[test]
+    fn input_is_passed_on_to_its_end() {
+        let text: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let mut input = Input::new(Box::new(io::Cursor::new(text.clone())));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut seen = Vec::new();
+        runtime.block_on(input.read_to_end(&mut seen)).unwrap();
+        assert_eq!(seen, text);
+    }
+}

@@ -1,0 +1,146 @@
+//! From arguments to a request.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stockade_engine::{Advice, RunRequest};
+use stockade_policy::{Context, Policy, check_variable};
+use stockade_provider::{Program, Root, Surroundings};
+
+use crate::args::{RunArgs, Target};
+use crate::{Problem, clock, load};
+
+use super::{flags, script, trouble};
+
+/// What the engine is asked for. Everything that can be wrong with the arguments is found here.
+pub(crate) fn request(args: &RunArgs, target: Target<'_>) -> anyhow::Result<RunRequest> {
+    let here = load::here()?;
+    let (policy, advice) = if args.policy.is_empty() {
+        (flags::preset(&args.flags, &here)?, Advice::Flags)
+    } else {
+        let policy = load::combined(&args.policy)?;
+        (flags::tightened(policy, &args.flags, &here)?, Advice::Clauses)
+    };
+    let environment = environment(&args.env, |name| std::env::var_os(name))?;
+    let root = args.root.as_deref().map(|directory| root(directory, &here)).transpose()?;
+    let program = match target {
+        Target::Script(script, arguments) => {
+            script::program(script, args.language.as_deref(), arguments)?
+        }
+        Target::Command(_) if args.language.is_some() => {
+            let remedy = "leave it out, or name a script";
+            return Err(Problem::new("--language belongs to a script", remedy).into());
+        }
+        Target::Command(argv) => Program::Command { argv: argv.to_vec() },
+    };
+    let user = rustix::process::getuid().as_raw();
+    let mut surroundings =
+        Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);
+    surroundings.explicit_python = args.python.as_deref().map(|path| here.join(path));
+    let mut context = Context::default();
+    context.now = Some(clock::now()?);
+    Ok(RunRequest {
+        policy: Arc::new(policy),
+        provider: args.provider.clone(),
+        root: root.unwrap_or(Root::Standard),
+        surroundings,
+        program,
+        environment,
+        context,
+        advice,
+        host_file: Some(Path::exists),
+    })
+}
+
+/// The variables of `--env`, passed through where only a name was written.
+fn environment(
+    said: &[String],
+    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+) -> Result<Vec<(String, String)>, Problem> {
+    let mut environment = Vec::new();
+    for said in said {
+        let (name, value) = match said.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (said.as_str(), None),
+        };
+        check_variable(name).map_err(|error| trouble::variable(&error))?;
+        let value = match value {
+            Some(value) => value,
+            None => {
+                let found = variable(name).ok_or_else(|| {
+                    let message = format!("--env {name}: the variable is not set here");
+                    Problem::new(message, format!("set it, or write --env {name}=VALUE"))
+                })?;
+                found.into_string().map_err(|_| {
+                    let message = format!("--env {name}: its value is not UTF-8 text");
+                    Problem::new(message, "pass it as a file")
+                })?
+            }
+        };
+        environment.push((name.to_owned(), value));
+    }
+    Ok(environment)
+}
+
+/// A directory to stand at `/`. What may not be mounted may not be the root either.
+fn root(directory: &Path, here: &Path) -> Result<Root, Problem> {
+    let path: PathBuf = here.join(directory);
+    let shown = directory.display();
+    let cannot = |why: String, remedy: &str| Problem::new(format!("--root {shown}: {why}"), remedy);
+    let kind = path
+        .metadata()
+        .map_err(|error| cannot(error.to_string(), "name a directory with an unpacked image"))?;
+    if !kind.is_dir() {
+        return Err(cannot("not a directory".to_owned(), "name the directory of the image"));
+    }
+    let text = path
+        .to_str()
+        .ok_or_else(|| cannot("the path is not UTF-8 text".to_owned(), "rename it"))?;
+    let as_mount =
+        format!("filesystem: {{ read: [{{ host: {}, guest: /image }}] }}", flags::quoted(text));
+    Policy::parse_str("--root", &as_mount, here).map_err(|errors| {
+        let first = errors.diagnostics().first();
+        let message = first.map_or("it cannot be mounted", |first| first.message.as_str());
+        cannot(message.to_owned(), "name a directory of its own")
+    })?;
+    Ok(Root::Directory(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(said: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+        let said: Vec<String> = said.iter().map(|word| (*word).to_owned()).collect();
+        environment(&said, |name| (name == "HERE").then(|| "value".into()))
+    }
+
+    #[test]
+    fn variable_is_set_or_passed_through() {
+        let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let found = ask(&["A=b=c", "HERE", "EMPTY="]).unwrap();
+        assert_eq!(found, [own("A", "b=c"), own("HERE", "value"), own("EMPTY", "")]);
+    }
+
+    #[test]
+    fn variable_that_may_not_or_cannot_be_passed_is_refused_with_the_way_out() {
+        for (said, remedy) in [
+            ("GITHUB_TOKEN", "secrets"),
+            ("LD_PRELOAD=x", "workspace"),
+            ("=x", "letters"),
+            ("GONE", "--env GONE=VALUE"),
+        ] {
+            let problem = ask(&[said]).unwrap_err();
+            assert!(problem.remedy.contains(remedy), "{said}: {}", problem.remedy);
+        }
+    }
+
+    #[test]
+    fn root_is_a_directory_that_could_be_mounted() {
+        let refused = ["/", "/etc", "/etc/passwd", "/nonexistent", "/proc"];
+        for path in refused {
+            let problem = root(Path::new(path), Path::new("/")).unwrap_err();
+            assert!(problem.message.starts_with(&format!("--root {path}: ")), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is said about a run beside what the program printed.
+
+use std::time::Duration;
+
+use stockade_engine::{Outcome, RunReport, signal_name};
+use stockade_policy::{Denial, Limit, Policy};
+
+/// The lines for a person, without their prefix; none for a program that simply ended.
+pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
+    let mut lines: Vec<String> = outcome(report, policy).into_iter().collect();
+    for limit in &report.limits_hit {
+        lines.push(limit_hit(*limit, report, policy));
+    }
+    if !matches!(report.outcome, Outcome::Denied { .. }) {
+        lines.extend(report.denials.iter().map(|denial| format!("denied {}", refusal(denial))));
+    }
+    for audit in &report.audits {
+        lines.push(format!("recorded {}: {}", audit.target, audit.why));
+    }
+    lines.extend(report.hints.iter().map(|hint| format!("hint: {hint}")));
+    lines
+}
+
+fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
+    Some(match &report.outcome {
+        Outcome::Exited { .. } => return None,
+        Outcome::Signaled { signal } => format!("killed by {}", signal_name(*signal)),
+        Outcome::TimedOut => {
+            let limit = policy.limits.value(Limit::Timeout).unwrap_or(0);
+            let path = Limit::Timeout.spec().path();
+            format!("timed out after {} (limit {path})", seconds(Duration::from_millis(limit)))
+        }
+        Outcome::OutOfMemory => format!("out of memory ({})", limit_of(Limit::Memory, policy)),
+        Outcome::LimitExceeded { limit } => {
+            format!("ended by Stockade ({})", limit_of(*limit, policy))
+        }
+        Outcome::Denied { denial } => format!("denied {}", refusal(denial)),
+        Outcome::NotStarted { errno, program } => {
+            let error = std::io::Error::from_raw_os_error(*errno);
+            format!("cannot start {program}: {error}")
+        }
+        Outcome::Cancelled => "cancelled".to_owned(),
+        Outcome::EngineLost => "the sandbox was lost: its first process is gone".to_owned(),
+    })
+}
+
+fn refusal(denial: &Denial) -> String {
+    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    format!("{target}: {why}\n  decided by {rule}\n  = {how_to_allow}")
+}
+
+fn limit_hit(limit: Limit, report: &RunReport, policy: &Policy) -> String {
+    let limited = limit_of(limit, policy);
+    if limit != Limit::Output {
+        return format!("something was refused ({limited})");
+    }
+    let (stdout, stderr) = (&report.stdout, &report.stderr);
+    format!(
+        "output kept {} bytes and dropped {} ({limited})",
+        stdout.kept_bytes + stderr.kept_bytes,
+        stdout.dropped_bytes + stderr.dropped_bytes
+    )
+}
+
+/// A limit with its value, as a policy writes it.
+fn limit_of(limit: Limit, policy: &Policy) -> String {
+    let spec = limit.spec();
+    let value = policy.limits.value(limit).map(|held| spec.unit.write(held)).unwrap_or_default();
+    let amount = format!("{value} {}", spec.unit.as_str());
+    format!("limit {}: {}", spec.path(), amount.trim())
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

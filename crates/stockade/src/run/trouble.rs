@@ -1,0 +1,55 @@
+//! What a person is told when a run was not possible.
+
+use std::error::Error as _;
+
+use stockade_engine::RunError;
+use stockade_policy::VariableError;
+
+use crate::Problem;
+use crate::policy::refusals;
+
+/// One sentence and what to do about it.
+pub(crate) fn problem(error: &RunError) -> Problem {
+    let message = error.to_string();
+    match error {
+        RunError::NoProvider => Problem::new(message, "use a version with a wall"),
+        RunError::UnknownProvider { known, .. } if known.is_empty() => {
+            Problem::new(message, "use a version that has it")
+        }
+        RunError::UnknownProvider { known, .. } => {
+            Problem::new(message, format!("leave --provider out, or pass {}", known.join(", ")))
+        }
+        RunError::Unusable { obstacle, .. } => Problem::new(message, obstacle.remedy.clone()),
+        RunError::Unenforceable { report } => {
+            let message = format!("{message}\n{}", refusals(report).trim_end());
+            Problem::new(message, "change each as its own line says, or choose another wall")
+        }
+        RunError::Variable(error) => variable(error),
+        RunError::VariableTaken { .. } => {
+            Problem::new(message, "leave it out, or remove it from the policy")
+        }
+        RunError::VariableValue { .. } => Problem::new(message, "pass large values as a file"),
+        RunError::Wall(error) => {
+            let remedy = error.remedy().unwrap_or("see `stockade policy plan` for this host");
+            Problem::new(chain(message, error.source()), remedy)
+        }
+        RunError::Output { source, .. } => {
+            Problem::new(chain(message, Some(source)), "check that its disk is not full")
+        }
+    }
+}
+
+/// A variable that may not be set inside.
+pub(crate) fn variable(error: &VariableError) -> Problem {
+    Problem::new(format!("--env: {error}"), error.remedy())
+}
+
+/// A message with the reasons behind it.
+fn chain(message: String, mut source: Option<&(dyn std::error::Error + 'static)>) -> String {
+    let mut text = message;
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}

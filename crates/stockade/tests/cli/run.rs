@@ -1,0 +1,132 @@
+//! `stockade run`: what is refused before any wall is asked.
+
+use crate::support::{Run, Scratch, root, stockade, stockade_with_input};
+
+/// Runs a refused command line: exit code 125, nothing on standard output, one sentence and a
+/// remedy that hold what is expected.
+fn refused(args: &[&str], message: &str, remedy: &str) {
+    let mut words = vec!["run"];
+    words.extend(args);
+    let run = stockade(&words);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{args:?}: {}", run.stderr);
+    let (first, rest) = run.stderr.split_once('\n').expect("a message is a line");
+    assert!(first.starts_with("error: ") && first.contains(message), "{args:?}: {}", run.stderr);
+    assert!(rest.contains(remedy), "{args:?}: {}", run.stderr);
+    words.insert(1, "--json");
+    let run = stockade(&words);
+    let error = &run.json()["error"];
+    assert_eq!(run.code, 125, "{args:?}");
+    let said = error["message"].as_str().expect("an error has a message");
+    assert!(said.contains(message), "{args:?}: {error}");
+}
+
+fn denied(run: &Run) -> serde_json::Value {
+    assert_eq!(run.code, 126, "{}{}", run.stdout, run.stderr);
+    run.json()
+}
+
+#[test]
+fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
+    let scratch = Scratch::new("run-scripts");
+    let directory = scratch.path().join("folder.py");
+    std::fs::create_dir(&directory).unwrap();
+    let directory = directory.to_str().unwrap();
+    let unknown = scratch.file("notes.txt", "hello");
+    let huge = scratch.path().join("huge.py");
+    std::fs::File::create(&huge).unwrap().set_len((64 << 20) + 1).unwrap();
+    refused(&["/nonexistent.py"], "cannot read the code from /nonexistent.py", "check the path");
+    refused(&[directory], "is a directory, not a script", "name a file in it");
+    refused(&[&unknown], "says its language", "python, bash, javascript");
+    refused(&[huge.to_str().unwrap()], "is larger than", "check that this is the right file");
+    refused(&["--language", "cobol", &unknown], "no language is called `cobol`", "python, bash");
+    refused(&["-"], "nothing says the language of standard input", "--language");
+    refused(
+        &["--language", "python", "--", "ls"],
+        "--language belongs to a script",
+        "leave it out",
+    );
+    refused(&[], "nothing to run was named", "stockade run script.py");
+}
+
+#[test]
+fn amount_that_is_none_names_the_flag_and_an_example() {
+    refused(&["--memory", "lots", "--", "ls"], "'lots' for '--memory <SIZE>'", "--help");
+    refused(&["--memory", "512", "--", "ls"], "such as 512m", "--help");
+    refused(&["--timeout", "30", "--", "ls"], "such as 30s", "--help");
+    refused(&["--cpus", "x", "--", "ls"], "such as 0.5", "--help");
+    refused(&["--memory", "1m", "--", "ls"], "--memory 1m: ", "4 to");
+    refused(&["--memory", "64m", "--disk", "512m", "--", "ls"], "more than --memory 64m", "raise");
+}
+
+#[test]
+fn walls_mounts_roots_and_policies_that_are_not_there_are_refused() {
+    let scratch = Scratch::new("run-places");
+    let broken = scratch.file("broken.yaml", "nonsense: 1\n");
+    refused(&["--provider", "magic", "--", "ls"], "magic", "native");
+    refused(&["--isolation", "magic", "--", "ls"], "magic", "vm");
+    refused(&["--mount", "data", "--", "ls"], "--mount data is not HOST:GUEST", "./data:/data");
+    refused(&["--mount", "/etc/shadow:/x", "--", "ls"], "--mount /etc/shadow:/x: ", "  = ");
+    refused(&["--workspace", ".:never", "--", "ls"], "--workspace .:never", "overlay");
+    refused(&["--root", "/nonexistent", "--", "ls"], "--root /nonexistent: ", "image");
+    refused(&["--root", "/", "--", "ls"], "--root /: ", "  = ");
+    refused(&["--policy", "/nonexistent.yaml", "--", "ls"], "cannot read the policy", "check");
+    refused(&["--policy", "-", "-"], "standard input is named more than once", "as files");
+    let run = stockade(&["run", "--policy", &broken, "--", "ls"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""));
+    assert!(run.stderr.contains("a policy has no key `nonsense`"), "{}", run.stderr);
+}
+
+#[test]
+fn variable_that_must_stay_outside_is_refused_with_what_to_do_instead() {
+    refused(&["--env", "GITHUB_TOKEN=x", "--", "env"], "looks like a credential", "`secrets`");
+    refused(&["--env", "GITHUB_TOKEN", "--", "env"], "looks like a credential", "`secrets`");
+    refused(&["--env", "LD_PRELOAD=/x.so", "--", "env"], "the loader or interpreter", "remove it");
+    refused(&["--env", "PYTHONPATH=/x", "--", "env"], "the loader or interpreter", "remove it");
+    refused(&["--env", "SURELY_UNSET_HERE", "--", "env"], "is not set here", "=VALUE");
+}
+
+#[test]
+fn flag_beside_a_policy_only_tightens_it() {
+    let scratch = Scratch::new("run-tighten");
+    let policy = scratch.file("p.yaml", "environment: {LANG: C}\n");
+    let with = |flag: &str, value: &str, message: &str, remedy: &str| {
+        refused(&["--policy", &policy, flag, value, "--", "ls"], message, remedy);
+    };
+    with("--timeout", "2m", "more than the 60 seconds that the policy sets", "leave the flag out");
+    with("--mount", "a:/a", "--mount would widen the policy", "policy file");
+    with("--workspace", ".", "--workspace would widen the policy", "policy file");
+    with("--env", "LANG=de", "the policy sets the variable `LANG` itself", "leave it out");
+}
+
+#[test]
+fn policy_that_denies_ends_the_run_before_any_wall_is_asked() {
+    let scratch = Scratch::new("run-denied");
+    let policy = scratch.file(
+        "p.yaml",
+        "command_allowlist: [ls]\ndefaults: {action: allow}\nrules:\n  - {name: no-eval, action: \
+         deny, condition: {field: code, operator: contains, value: eval}}\n",
+    );
+    let run = stockade(&["run", "--json", "--policy", &policy, "--", "cat", "/etc/passwd"]);
+    let report = denied(&run);
+    assert_eq!(report["outcome"], "denied");
+    assert_eq!((&report["exit_code"], &report["isolation"]), (&().into(), &().into()));
+    assert_eq!(report["denials"][0]["control"], "commands");
+    let code = ["run", "--json", "--policy", &policy, "--language", "python", "-"];
+    let report = denied(&stockade_with_input(&code, "eval('1')"));
+    assert!(report["denials"][0]["why"].as_str().unwrap().contains("no-eval"), "{report}");
+    let run = stockade(&["run", "--policy", &policy, "--", "cat"]);
+    assert_eq!((run.code, run.stdout.as_str()), (126, ""));
+    assert!(run.stderr.contains("add `cat` to command_allowlist"), "{}", run.stderr);
+    let run = stockade(&["run", "--quiet", "--policy", &policy, "--", "cat"]);
+    assert_eq!((run.code, run.stderr.as_str()), (126, ""));
+}
+
+#[test]
+fn code_that_is_not_text_is_denied_where_rules_would_judge_it() {
+    let scratch = Scratch::new("run-binary");
+    let script = scratch.file("a.py", b"# \xff\n");
+    let policy = root().join("examples/policies/research-agent.yaml");
+    let run = stockade(&["run", "--json", "--policy", policy.to_str().unwrap(), &script]);
+    let report = denied(&run);
+    assert!(report["denials"][0]["why"].as_str().unwrap().contains("UTF-8"), "{report}");
+}
