@@ -1,7 +1,7 @@
 //! The native wall as a provider.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
@@ -18,7 +18,7 @@ use crate::filters::filters;
 use crate::host_files::{Base, HostFiles, look, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
-use crate::launch::launch;
+use crate::launch::Waiting;
 use crate::machine::Machine;
 use crate::plan::{Inputs, plan};
 use crate::proc_view::proc_files;
@@ -29,6 +29,8 @@ use crate::sandbox::{NativeSandbox, Parts};
 pub struct NativeProvider {
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
+    /// A launcher that was started ahead.
+    waiting: Mutex<Option<Waiting>>,
 }
 
 impl NativeProvider {
@@ -44,8 +46,13 @@ impl NativeProvider {
         self.machine.get_or_init(Machine::look)
     }
 
+    /// The cgroups as they should be found; making a group shows whether they are.
     fn layout(&self) -> &Layout {
-        self.layout.get_or_init(Layout::detect)
+        self.layout.get_or_init(Layout::expect)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
@@ -79,7 +86,12 @@ impl NativeProvider {
             proc_files: proc_files(policy)?,
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
-        let standing = match launch(&plan, &kept).await {
+        let waiting = self.waiting().take();
+        let launched = match waiting.map_or_else(Waiting::start, Ok) {
+            Ok(waiting) => waiting.launch(&plan, &kept).await,
+            Err(error) => Err(error),
+        };
+        let standing = match launched {
             Ok(standing) => standing,
             Err(error) => {
                 remove_unused(&removal_if_unused);
@@ -91,7 +103,6 @@ impl NativeProvider {
             group,
             policy: request.policy.clone(),
             interpreter,
-            root: request.root.clone(),
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
         })
@@ -104,13 +115,20 @@ impl Provider for NativeProvider {
     }
 
     fn facts(&self, probe: Probe) -> WallFacts {
-        let abilities = abilities(self.machine(), self.layout());
-        let unusable = match probe {
-            Probe::Quick => None,
-            Probe::Thorough => self.try_out(),
+        let (abilities, unusable) = match probe {
+            Probe::Quick => (abilities(self.machine(), self.layout()), None),
+            Probe::Thorough => (abilities(self.machine(), &Layout::detect()), self.try_out()),
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
+    }
+
+    fn prepare(&self) {
+        // What fails here fails again when it is needed, and is said then.
+        if let Ok(waiting) = Waiting::start() {
+            let unused = self.waiting().replace(waiting);
+            unused.map(Waiting::dismiss);
+        }
     }
 
     fn create<'a>(
@@ -136,6 +154,13 @@ impl NativeProvider {
 
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request).await?.finish().await
+    }
+}
+
+impl Drop for NativeProvider {
+    fn drop(&mut self) {
+        let unused = self.waiting().take();
+        unused.map(Waiting::dismiss);
     }
 }
 

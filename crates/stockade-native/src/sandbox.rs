@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Language, Observation, Program, Root, Running, Sandbox,
+    Error, ErrorKind, Execution, Language, Observation, Program, Running, Sandbox,
 };
 
 use crate::cgroup::Group;
@@ -38,7 +38,6 @@ pub(crate) struct Parts {
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interpreter: Option<Interpreter>,
-    pub(crate) root: Root,
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
@@ -50,17 +49,16 @@ pub(crate) struct NativeSandbox {
     link: Link,
     launcher: Option<Child>,
     interpreter: Option<Interpreter>,
-    root: Root,
     watched: Watched,
 }
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, group, policy, interpreter, root, memory_held, cpu_held } = parts;
+        let Parts { standing, group, policy, interpreter, memory_held, cpu_held } = parts;
         let Standing { control, stream, launcher, first, scratch } = standing;
         let link = Link::open(stream)?;
         let watched = Watched { first, scratch, group, policy, memory_held, cpu_held };
-        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, root, watched })
+        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
