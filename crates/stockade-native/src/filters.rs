@@ -9,7 +9,7 @@ use stockade_policy::Policy;
 use crate::error::StartError;
 use crate::seccomp::{
     Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program, Tracing,
-    built_in, tighten,
+    built_in, ready, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -23,7 +23,10 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
     };
     let options = Options { executable_memfd: memfd, tracing: Tracing::Refused };
     let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
-    let mut programs = Filters::built_in(built_in(options)).compile(architecture)?;
+    let mut programs = match ready(options, architecture) {
+        Some(program) => vec![program],
+        None => Filters::built_in(built_in(options)).compile(architecture)?,
+    };
     for profile in &policy.seccomp {
         let host = Host { architecture, kernel };
         let custom = custom(&profile.value, host)?;

@@ -88,6 +88,8 @@ pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
 }
 
 pub(super) fn make_root(memory: Memory) -> io::Result<OwnedFd> {
+    // Modes are those of the plan; the guest sets the usual mask for what it starts.
+    rustix::process::umask(Mode::empty());
     let root = memory_file_system(memory)?;
     move_to(&root, CWD, STAGE)?;
     Ok(root)
@@ -102,17 +104,23 @@ pub(super) fn move_to(
     Ok(rustix::mount::move_mount(tree, "", directory, path, flags)?)
 }
 
-/// Makes a directory and those above it.
+/// Makes a directory and those above it. The file mode creation mask is zero by then.
 pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Result<()> {
-    let parent = parent_of(root, path)?;
+    let mode = Mode::from_raw_mode(mode.0);
     let Some(name) = path.file_name() else { return Ok(()) };
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode.0)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
+    let parent = parent_of(root, path)?;
+    match rustix::fs::mkdirat(&parent, name, mode) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::EXIST) => {
+            let there = below(&parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            match rustix::fs::fchmod(there, mode) {
+                // A directory of an attached read-only tree is as it is.
+                Ok(()) | Err(rustix::io::Errno::ROFS) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
     }
-    // The file mode creation mask must not decide.
-    let made = below(&parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Ok(rustix::fs::fchmod(made, Mode::from_raw_mode(mode.0))?)
 }
 
 pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()> {
@@ -131,15 +139,17 @@ pub(super) fn file(root: &OwnedFd, path: &Path, content: &str) -> io::Result<()>
 
 /// Attaches a tree at a place of the same kind, which is made if it is missing.
 pub(super) fn attach(tree: &OwnedFd, root: &OwnedFd, path: &Path) -> io::Result<()> {
-    let is_directory = is_directory(tree)?;
-    if below(root, path, OFlags::PATH).is_err() {
-        if is_directory {
-            directory(root, path, FileMode(0o755))?;
-        } else {
-            file(root, path, "")?;
+    let place = match below(root, path, OFlags::PATH) {
+        Ok(place) => place,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match is_directory(tree)? {
+                true => directory(root, path, FileMode(0o755))?,
+                false => file(root, path, "")?,
+            }
+            below(root, path, OFlags::PATH)?
         }
-    }
-    let place = below(root, path, OFlags::PATH)?;
+        Err(error) => return Err(error),
+    };
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(rustix::mount::move_mount(tree, "", &place, "", flags)?)
 }
@@ -222,8 +232,13 @@ pub(super) fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<Ow
 
 /// The directory above a path, made where it is missing.
 fn parent_of(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let mut at = below(root, Path::new("/"), OFlags::RDONLY | OFlags::DIRECTORY)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
+    // Nearly always it is there.
+    match below(root, parent, OFlags::PATH | OFlags::DIRECTORY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return other,
+    }
+    let mut at = below(root, Path::new("/"), OFlags::PATH | OFlags::DIRECTORY)?;
     for component in parent.components() {
         let Component::Normal(name) = component else { continue };
         match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
@@ -231,7 +246,7 @@ fn parent_of(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
             Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
             Err(error) => return Err(error.into()),
         }
-        at = below(&at, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        at = below(&at, Path::new(name), OFlags::PATH | OFlags::DIRECTORY)?;
     }
     Ok(at)
 }

@@ -78,6 +78,11 @@ pub enum CompileError {
 pub struct Program(Vec<Instruction>);
 
 impl Program {
+    /// A program that was compiled before.
+    pub(super) fn of(instructions: Vec<Instruction>) -> Program {
+        Program(instructions)
+    }
+
     /// The instructions, to be handed to [`stockade_sys::install_filter`].
     pub fn instructions(&self) -> &[Instruction] {
         &self.0
