@@ -16,7 +16,7 @@ use crate::message;
 use crate::owners::Owners;
 use crate::plan::{Birth, IdMap, OutsideStep, Plan};
 use crate::report::{Phase, Refusal, Report};
-use crate::supervise::{Sandbox, supervise};
+use crate::supervise::{self, Sandbox, supervise};
 
 /// Which process comes back from [`launch`], and what it does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +41,14 @@ pub fn launch(control: UnixStream) -> Launched {
             Launched::Done(1)
         }
     }
+}
+
+/// Refuses whatever plan comes, because the launcher could not even prepare itself.
+pub fn refuse(mut control: UnixStream, step: &str, error: &io::Error) {
+    // Taken first: a socket that is closed with a plan unread resets, unix(7).
+    let _ = message::receive::<Plan>(&mut control);
+    let refusal = refusal(Phase::Outside, 0, step, String::new(), error);
+    let _ = message::send(&mut control, &Report::Refused(refusal), &[]);
 }
 
 type Failure = (UnixStream, Refusal);
@@ -86,9 +94,12 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
 /// the launcher must live until everything inside has ended.
 fn stand_apart() -> io::Result<()> {
     match rustix::process::setsid() {
-        // Already at the head of one.
-        Ok(_) | Err(rustix::io::Errno::PERM) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+        // Already at the head of one, unless the kernel has another reason.
+        Err(error) => match rustix::process::getsid(None) {
+            Ok(session) if session == rustix::process::getpid() => Ok(()),
+            _ => Err(error.into()),
+        },
     }
 }
 
@@ -123,7 +134,7 @@ enum Side {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
     },
-    /// Inside, but the launcher could not map the ids, and has said so.
+    /// Inside, but the launcher could not map the ids, and says so.
     Unmapped,
 }
 
@@ -155,8 +166,11 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
                 .and_then(|()| lifeline.write_all(b"m"))
             {
                 Ok(()) => Ok(Side::Launcher { child, handle, lifeline: lifeline.into() }),
-                // The child waits for maps that will not come, and ends when it sees that.
-                Err(error) => Err(("maps", error)),
+                Err(error) => {
+                    // Gone before anybody is told: its cgroups can then be removed.
+                    supervise::end(&handle);
+                    Err(("maps", error))
+                }
             }
         }
     }
