@@ -11,6 +11,7 @@ use stockade_launcher::{Plan, Report};
 
 use crate::control::Control;
 use crate::error::StartError;
+use crate::launcher::Launcher;
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
@@ -18,7 +19,7 @@ pub(crate) struct Standing {
     /// The stream to the guest.
     pub(crate) stream: UnixStream,
     /// The launcher; it ends after everything else.
-    pub(crate) launcher: Child,
+    pub(crate) launcher: Launcher,
     /// The first process inside.
     pub(crate) first: First,
     /// The top of the scratch space.
@@ -36,17 +37,17 @@ pub(crate) async fn launch(plan: &Plan, kept: &[BorrowedFd<'_>]) -> Result<Stand
     let prepare = || StartError::prepare("make the sockets of a sandbox");
     let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
     let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
-    let mut launcher = start(launchers_end, guests_end)?;
-    let control = Control::open(control, plan, kept);
+    let launcher = Launcher::new(start(launchers_end, guests_end)?);
     // From here on a failure leaves a launcher, which ends when its control socket does.
-    let followed = match control {
-        Ok(control) => follow(control).await,
-        Err(source) => Err(StartError::Prepare { what: "hand the plan to the launcher", source }),
-    };
-    match followed {
-        Ok((control, first, scratch)) => Ok(Standing { control, stream, launcher, first, scratch }),
+    let mut control = Control::open(control, plan, kept)
+        .map_err(StartError::prepare("hand the plan to the launcher"))?;
+    match follow(&mut control).await {
+        Ok((first, scratch)) => Ok(Standing { control, stream, launcher, first, scratch }),
         Err(error) => {
-            let _ = launcher.wait();
+            // Refused is refused, however taking down goes; what stays is the group's to remove.
+            if control.ended().await.is_ok() {
+                let _ = launcher.wait();
+            }
             Err(error)
         }
     }
@@ -70,9 +71,7 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
         .map_err(StartError::prepare("start the launcher"))
 }
 
-type Followed = (Control, First, Option<OwnedFd>);
-
-async fn follow(mut control: Control) -> Result<Followed, StartError> {
+async fn follow(control: &mut Control) -> Result<(First, Option<OwnedFd>), StartError> {
     let mut first = None;
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {
@@ -84,7 +83,7 @@ async fn follow(mut control: Control) -> Result<Followed, StartError> {
             }
             Some((Report::Ready, beside)) => {
                 let (process, handle) = first.ok_or(StartError::Silent)?;
-                return Ok((control, First { process, handle }, beside.into_iter().next()));
+                return Ok((First { process, handle }, beside.into_iter().next()));
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.

@@ -1,6 +1,5 @@
 //! The native wall as a provider.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use futures_core::future::BoxFuture;
@@ -62,11 +61,10 @@ impl NativeProvider {
             false => None,
         };
         let mut group = group(policy, layout)?;
-        let (seats, removal) = match &mut group {
-            Some(group) => (group.seats(), group.hand_over()?),
+        let (seats, removal) = match &group {
+            Some(group) => (group.seats(), group.removal()?),
             None => Default::default(),
         };
-        let removal_if_unused = removal.clone();
         let plan = plan(&Inputs {
             policy,
             machine,
@@ -79,13 +77,11 @@ impl NativeProvider {
             proc_files: proc_files(policy)?,
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
-        let standing = match launch(&plan, &kept).await {
-            Ok(standing) => standing,
-            Err(error) => {
-                remove_unused(&removal_if_unused);
-                return Err(error);
-            }
-        };
+        let standing = launch(&plan, &kept).await?;
+        // Only now: a start that fails or is given up takes the group with it.
+        if let Some(group) = &mut group {
+            group.hand_over();
+        }
         NativeSandbox::new(Parts {
             standing,
             group,
@@ -233,11 +229,4 @@ fn group(policy: &Policy, layout: &Layout) -> Result<Option<Group>, StartError> 
         io_bytes_per_second: value(Limit::IoRate, Controller::Io),
     };
     Ok(Some(Group::create(layout, &GroupName::new()?, &limits)?))
-}
-
-/// Removes the groups of a sandbox that was not built; the launcher may have done it already.
-fn remove_unused(removal: &crate::cgroup::Removal) {
-    for directory in removal.directories.iter().chain(&removal.shared) {
-        let _ = std::fs::remove_dir(Path::new(directory));
-    }
 }
