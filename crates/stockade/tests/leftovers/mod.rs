@@ -75,6 +75,22 @@ impl Host {
     }
 }
 
+/// Whether no process below this one is left within a time. Orphans that have ended are waited for.
+pub(crate) fn nothing_runs_within(limit: Duration) -> Result<(), String> {
+    let deadline = Instant::now() + limit;
+    loop {
+        reap();
+        let left = descendants();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("still there: {left:?}"));
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
 impl Seen {
     fn now() -> Seen {
         let lines = |path: &str| -> Vec<String> {
