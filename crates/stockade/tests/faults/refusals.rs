@@ -2,7 +2,7 @@
 
 use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
 
-use crate::leftovers::{Host, is_root, skipped, walls_can_be_built};
+use crate::leftovers::{Host, skipped, walls_can_be_built};
 use crate::refusing::{Marked, Refused, finish, finish_refusing};
 
 /// Who makes the call at all.
@@ -241,6 +241,10 @@ fn wrongs(host: &Host, marked: &Marked, refused: &[Refused], says: &str) -> Vec<
     }
     wrong.extend(host.is_as_before(&[run.pid]).err());
     wrong
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Shows that the program runs where nothing is refused.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::leftovers::{Host, descendants, is_root, kill, nothing_runs_within, walls_can_be_built};
+use crate::leftovers::{Host, descendants, kill, walls_can_be_built};
+use crate::rounds::{is_long, nothing_runs_within};
 
 /// How long anything may still run after Stockade is dead.
 const A_SECOND: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ impl Delays {
 }
 
 fn rounds() -> u32 {
-    if is_root() { 30 } else { 10 }
+    if is_long() { 100 } else { 20 }
 }
 
 /// A run with processes that do not want to end with it.

@@ -9,10 +9,15 @@ use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, SandboxRequest, Surroundings};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::leftovers::{Host, descendants, walls_can_be_built};
+use crate::leftovers::{Host, descendants, named, walls_can_be_built};
+use crate::rounds::is_long;
 
 const PATIENCE: Duration = Duration::from_secs(3);
-const ROUNDS: u32 = 200;
+
+/// How many rounds there are where not said otherwise.
+fn rounds() -> u32 {
+    if is_long() { 200 } else { 80 }
+}
 
 /// What this process holds: descriptors and threads.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +39,13 @@ fn holds_no_more_than(before: &Held) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let (left, held) = (descendants(), Held::now());
-        if left.is_empty() && held.descriptors <= before.descriptors && held.threads <= before.threads {
+        if left.is_empty()
+            && held.descriptors <= before.descriptors
+            && held.threads <= before.threads
+        {
             return;
         }
-        assert!(Instant::now() < deadline, "left {left:?}, {held:?} instead of {before:?}");
+        assert!(Instant::now() < deadline, "left {}, {held:?} instead of {before:?}", named(&left));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -70,7 +78,7 @@ fn provider() -> Arc<dyn Provider> {
 }
 
 /// Runs `round` many times on one runtime; the first few may take what is kept for good.
-fn leaves_nothing(mut round: impl AsyncFnMut(u32)) {
+fn leaves_nothing(rounds: u32, mut round: impl AsyncFnMut(u32)) {
     let host = Host::alone();
     let runtime = runtime();
     (0..3).for_each(|number| runtime.block_on(round(number)));
@@ -79,9 +87,9 @@ fn leaves_nothing(mut round: impl AsyncFnMut(u32)) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let before = Held::now();
-    (0..ROUNDS).for_each(|number| runtime.block_on(round(number)));
+    (0..rounds).for_each(|number| runtime.block_on(round(number)));
     holds_no_more_than(&before);
-    host.is_as_before(&[std::process::id()]).unwrap();
+    host.is_as_before(&[std::process::id()]).unwrap_or_else(|left| panic!("{left}"));
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn two_hundred_runs_leave_no_process_descriptor_or_thread() {
         return;
     }
     let engine = Engine::new(stockade_backends::providers());
-    leaves_nothing(async |_| {
+    leaves_nothing(200, async |_| {
         let streams = Streams { capture: true, ..Streams::default() };
         let report = engine.run(request(&["echo", "ran"]), streams, std::future::pending()).await;
         assert_eq!(report.unwrap().outcome, Outcome::Exited { code: 0 });
@@ -98,20 +106,20 @@ fn two_hundred_runs_leave_no_process_descriptor_or_thread() {
 }
 
 #[test]
-fn two_hundred_runs_given_up_at_any_moment_leave_no_process_descriptor_or_thread() {
+fn runs_given_up_at_any_moment_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
     let engine = Engine::new(stockade_backends::providers());
-    leaves_nothing(async |round| {
-        let moment = tokio::time::sleep(Duration::from_micros(u64::from(round) * 100));
+    leaves_nothing(rounds(), async |round| {
+        let moment = tokio::time::sleep(Duration::from_micros(u64::from(round % 80) * 250));
         let report = engine.run(request(&["sleep", "60"]), Streams::default(), moment).await;
         assert_eq!(report.unwrap().outcome, Outcome::Cancelled);
     });
 }
 
 #[test]
-fn two_hundred_sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
+fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
@@ -122,7 +130,7 @@ fn two_hundred_sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread(
         entry: Entry::Program("true".to_owned()),
         surroundings: Surroundings::default(),
     };
-    leaves_nothing(async |round| {
+    leaves_nothing(rounds(), async |round| {
         let sandbox = provider.create(&wanted).await.unwrap();
         match round % 2 {
             0 => sandbox.end().await.unwrap(),

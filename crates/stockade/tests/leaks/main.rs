@@ -5,4 +5,5 @@ mod leftovers;
 mod deaths;
 mod in_process;
 mod many;
+mod rounds;
 mod terminal;

@@ -3,13 +3,14 @@
 use std::process::{Command, Stdio};
 
 use crate::leftovers::{Host, walls_can_be_built};
+use crate::rounds::is_long;
 
 /// How many runs go on at a time.
 const AT_ONCE: usize = 10;
 
-/// How many runs there are in all; `STOCKADE_LONG` asks for the number that is promised.
+/// How many runs there are in all.
 fn runs() -> usize {
-    if std::env::var_os("STOCKADE_LONG").is_some() { 1000 } else { 100 }
+    if is_long() { 1000 } else { 100 }
 }
 
 /// One run, which leaves something at every place inside where it can. Returns its process id.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::leftovers::{Host, nothing_runs_within, skipped, walls_can_be_built};
+use crate::leftovers::{Host, skipped, walls_can_be_built};
+use crate::rounds::nothing_runs_within;
 
 #[test]
 fn closed_terminal_ends_the_run_and_leaves_nothing() {

@@ -4,13 +4,14 @@
 //! back here and not to the first process of the host.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitOptions, geteuid, getpid, set_child_subreaper, wait};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
 /// How long taking down may go on after the answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -58,7 +59,7 @@ impl Host {
             let files: Vec<_> = now.files.difference(&self.before.files).collect();
             // Others may run sandboxes on this host; a lock that is ours stays without a break.
             locks.retain(|lock| now.locks.contains(lock) && !self.before.locks.contains(lock));
-            let left = (&processes, &groups, &mounts, &files, &locks);
+            let left = (named(&processes), &groups, &mounts, &files, &locks);
             if processes.is_empty()
                 && groups.is_empty()
                 && mounts.is_empty()
@@ -72,22 +73,6 @@ impl Host {
             }
             std::thread::sleep(INTERVAL);
         }
-    }
-}
-
-/// Whether no process below this one is left within a time. Orphans that have ended are waited for.
-pub(crate) fn nothing_runs_within(limit: Duration) -> Result<(), String> {
-    let deadline = Instant::now() + limit;
-    loop {
-        reap();
-        let left = descendants();
-        if left.is_empty() {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(format!("still there: {left:?}"));
-        }
-        std::thread::sleep(INTERVAL);
     }
 }
 
@@ -120,7 +105,7 @@ fn files_of_ours(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits for every orphan that has ended.
-fn reap() {
+pub(crate) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
@@ -140,11 +125,22 @@ pub(crate) fn descendants() -> BTreeMap<u32, Process> {
 }
 
 /// One process, as `/proc` shows it.
-#[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) name: String,
-    pub(crate) state: char,
     pub(crate) parent: u32,
+    name: String,
+    state: char,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}) below {}", self.name, self.state, self.parent)
+    }
+}
+
+/// Processes as one line.
+pub(crate) fn named(processes: &BTreeMap<u32, Process>) -> String {
+    let each: Vec<String> = processes.iter().map(|(pid, it)| format!("{pid} {it}")).collect();
+    each.join(", ")
 }
 
 fn processes() -> BTreeMap<u32, Process> {
@@ -167,7 +163,7 @@ fn parse(stat: &str) -> Option<Process> {
     let (_, name) = head.split_once('(')?;
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
-    Some(Process { name: name.to_owned(), state, parent: fields.next()?.parse().ok()? })
+    Some(Process { parent: fields.next()?.parse().ok()?, name: name.to_owned(), state })
 }
 
 /// The control groups of these processes, in every hierarchy.
@@ -229,11 +225,6 @@ pub(crate) fn walls_can_be_built() -> bool {
 /// Says why something was not tested, past the harness, which keeps the output of tests that pass.
 pub(crate) fn skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-}
-
-/// Whether the tests have the rights of root.
-pub(crate) fn is_root() -> bool {
-    geteuid().is_root()
 }
 
 /// Kills a process by its number; one that has ended is fine.
