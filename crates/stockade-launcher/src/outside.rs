@@ -70,11 +70,14 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
         Err(refusal) => return Err((control, refusal)),
     };
     match bear(&plan.birth) {
-        Ok(Side::Launcher { child, handle, lifeline }) => {
+        Ok(Side::Launcher { child, handle, mut lifeline }) => {
             drop(trees);
             let born = Report::Born { process: child.as_raw_nonzero().get() };
             // If the host is gone, the supervisor sees that and ends the child.
             let _ = message::send(&mut control, &born, &[handle.as_fd()]);
+            // Only now: the child reports on the same socket, and is born before it is ready. One
+            // that is gone already is seen by the supervisor too.
+            let _ = lifeline.write_all(b"m");
             let code = supervise(Sandbox { control, handle, after: plan.after });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
@@ -127,8 +130,9 @@ enum Side {
     Launcher {
         child: Pid,
         handle: OwnedFd,
-        /// Closed by the kernel when this process ends, however that happens.
-        lifeline: OwnedFd,
+        /// The child goes on when something is written here. Closed by the kernel when this process
+        /// ends, however that happens.
+        lifeline: File,
     },
     Inside {
         /// Ends when the launcher does.
@@ -140,7 +144,7 @@ enum Side {
 
 type BirthError = (&'static str, io::Error);
 
-/// Clones, and lets the child go on only when its ids are mapped.
+/// Clones and maps the ids. The child waits until it is let go.
 fn bear(birth: &Birth) -> Result<Side, BirthError> {
     let (ours, theirs) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| ("clone", error.into()))?;
@@ -161,11 +165,8 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         }
         Cloned::Original { child, handle } => {
             drop(ours);
-            let mut lifeline = File::from(theirs);
-            match write_maps(child, birth.users, birth.groups)
-                .and_then(|()| lifeline.write_all(b"m"))
-            {
-                Ok(()) => Ok(Side::Launcher { child, handle, lifeline: lifeline.into() }),
+            match write_maps(child, birth.users, birth.groups) {
+                Ok(()) => Ok(Side::Launcher { child, handle, lifeline: File::from(theirs) }),
                 Err(error) => {
                     // Gone before anybody is told: its cgroups can then be removed.
                     supervise::end(&handle);
