@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
-use stockade_launcher::{Phase, Refusal};
+use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind};
 use stockade_sys::SealedFileError;
 
@@ -119,6 +119,12 @@ pub enum StartError {
     /// Something of a sandbox could not be taken down.
     #[error("something of the sandbox could not be taken down")]
     Left,
+    /// The first process inside ended without a word.
+    #[error("the first process inside ended before the wall was built, {}", how(.ending))]
+    Died {
+        /// How.
+        ending: Ending,
+    },
     /// The launcher ended without a word.
     #[error("the launcher ended before the wall was built")]
     Silent,
@@ -181,7 +187,7 @@ impl From<StartError> for Error {
                 ),
             ),
             StartError::Refused(refusal) => of_refusal(refusal),
-            StartError::Silent => {
+            StartError::Died { .. } | StartError::Silent => {
                 (ErrorKind::Internal, Some("see whether the host is out of memory".to_owned()))
             }
         };
@@ -190,6 +196,14 @@ impl From<StartError> for Error {
             Some(remedy) => converted.with_remedy(remedy),
             None => converted,
         }
+    }
+}
+
+fn how(ending: &Ending) -> String {
+    match (ending.signal, ending.code) {
+        (Some(signal), _) => format!("by signal {signal}"),
+        (None, Some(code)) => format!("with code {code}"),
+        (None, None) => "nobody knows how".to_owned(),
     }
 }
 

@@ -87,7 +87,7 @@ async fn follow(control: &mut Control) -> Result<(First, Option<OwnedFd>), Start
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.
-            Some((Report::Ended(_), _)) => return Err(StartError::Silent),
+            Some((Report::Ended(ending), _)) => return Err(StartError::Died { ending }),
         }
     }
 }
