@@ -57,6 +57,8 @@ impl Host {
             let now = Seen::now();
             let mounts: Vec<_> = now.mounts.difference(&self.before.mounts).collect();
             let files: Vec<_> = now.files.difference(&self.before.files).collect();
+            let files: Vec<_> =
+                files.into_iter().filter(|file| !is_of_others(file, runs)).collect();
             // Others may run sandboxes on this host; a lock that is ours stays without a break.
             locks.retain(|lock| now.locks.contains(lock) && !self.before.locks.contains(lock));
             let left = (named(&processes), &groups, &mounts, &files, &locks);
@@ -91,17 +93,22 @@ impl Seen {
     }
 }
 
-/// The files in a folder that carry the product's name. Those of tests carry more than that.
+/// The files in a folder that carry the product's name.
 fn files_of_ours(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let is_ours = |name: &str| {
-        name.contains("stockade") && !name.starts_with("stockade-test-") && !name.contains("links")
-    };
+    let is_ours = |name: &str| name.contains("stockade");
     entries
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_ours))
         .map(|entry| entry.path())
         .collect()
+}
+
+/// Whether a file is named with numbers, as by a process, none of which is of these.
+fn is_of_others(file: &Path, runs: &[u32]) -> bool {
+    let name = file.to_string_lossy();
+    let mut numbers = name.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).peekable();
+    numbers.peek().is_some() && !numbers.any(|number: u32| runs.contains(&number))
 }
 
 /// Waits for every orphan that has ended.
