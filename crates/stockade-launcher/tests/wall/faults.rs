@@ -141,16 +141,16 @@ fn links_in_host_paths_are_not_followed() {
 
 /// What the launcher answers to these bytes in the place of a plan.
 fn answer_to(bytes: &[u8]) -> Option<Report> {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
-        .unwrap();
-    ours.write_all(bytes).unwrap();
-    ours.shutdown(Shutdown::Write).unwrap();
-    let answer = stockade_launcher::receive(&mut ours).unwrap().map(|(report, _)| report);
-    assert!(!launcher.wait().unwrap().success());
-    answer
+        .expect("the launcher starts");
+    ours.write_all(bytes).expect("the socket takes a few bytes");
+    ours.shutdown(Shutdown::Write).expect("the socket is open");
+    let answer = stockade_launcher::receive(&mut ours).expect("an answer can be read");
+    assert!(!launcher.wait().expect("the launcher can be waited for").success());
+    answer.map(|(report, _)| report)
 }
 
 #[test]
