@@ -53,7 +53,10 @@ pub(crate) fn carry_out(
         if let Step::Serve = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
         {
-            return Err((control, refusal(Phase::Inside, index, step.name(), String::new(), &error)));
+            return Err((
+                control,
+                refusal(Phase::Inside, index, step.name(), String::new(), &error),
+            ));
         }
         if let Step::Serve | Step::Execute { .. } = step {
             let scratch: Vec<_> = building.scratch.iter().map(AsFd::as_fd).collect();
