@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use stockade_guest::{GuestExit, serve};
-use stockade_launcher::{Launched, launch};
+use stockade_launcher::{Launched, launch, refuse};
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
@@ -22,8 +22,16 @@ fn main() -> ExitCode {
 /// Takes a plan from the control socket on standard input. The first process inside then serves
 /// the stream on standard output.
 fn launch_and_serve() -> ExitCode {
-    let Ok(control) = take_control() else { return GuestExit::Unprepared.into() };
-    match launch(UnixStream::from(control)) {
+    let control = match take_control() {
+        Ok(control) => UnixStream::from(control),
+        Err(error) => {
+            if let Ok(control) = io::stdin().as_fd().try_clone_to_owned() {
+                refuse(UnixStream::from(control), "take_control", &error);
+            }
+            return GuestExit::Unprepared.into();
+        }
+    };
+    match launch(control) {
         Launched::Done(code) => code.into(),
         Launched::Inside => {
             let stream = io::stdout().as_fd().try_clone_to_owned();
@@ -37,7 +45,8 @@ fn launch_and_serve() -> ExitCode {
 fn take_control() -> io::Result<OwnedFd> {
     stockade_sys::close_inherited_from(3)?;
     let control = io::stdin().as_fd().try_clone_to_owned()?;
-    let nothing = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let nothing =
+        rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nothing)?;
     Ok(control)
 }

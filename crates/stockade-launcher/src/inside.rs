@@ -50,6 +50,14 @@ pub(crate) fn carry_out(
     let Inherited { trees, lifeline } = inherited;
     let mut building = Building { trees, root: None, scratch: None, scratch_count: 0, lifeline };
     for (index, step) in steps.iter().enumerate() {
+        if let Step::Serve = step
+            && let Err(error) = stockade_sys::close_on_exec_from(3)
+        {
+            return Err((
+                control,
+                refusal(Phase::Inside, index, step.name(), String::new(), &error),
+            ));
+        }
         if let Step::Serve | Step::Execute { .. } = step {
             let scratch: Vec<_> = building.scratch.iter().map(AsFd::as_fd).collect();
             if message::send(&mut control, &Report::Ready, &scratch).is_err() {

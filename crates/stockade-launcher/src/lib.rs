@@ -19,7 +19,7 @@ mod report;
 mod supervise;
 
 pub use message::{Receiver, receive, send};
-pub use outside::{Launched, launch};
+pub use outside::{Launched, launch, refuse};
 pub use plan::{
     AfterStep, Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, OutsideStep, Plan,
     Resource, Step, TreeKind,

@@ -16,7 +16,7 @@ use crate::message;
 use crate::owners::Owners;
 use crate::plan::{Birth, IdMap, OutsideStep, Plan};
 use crate::report::{Phase, Refusal, Report};
-use crate::supervise::{Sandbox, supervise};
+use crate::supervise::{self, Sandbox, supervise};
 
 /// Which process comes back from [`launch`], and what it does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +43,14 @@ pub fn launch(control: UnixStream) -> Launched {
     }
 }
 
+/// Refuses whatever plan comes, because the launcher could not even prepare itself.
+pub fn refuse(mut control: UnixStream, step: &str, error: &io::Error) {
+    // Taken first: a socket that is closed with a plan unread resets, unix(7).
+    let _ = message::receive::<Plan>(&mut control);
+    let refusal = refusal(Phase::Outside, 0, step, String::new(), error);
+    let _ = message::send(&mut control, &Report::Refused(refusal), &[]);
+}
+
 type Failure = (UnixStream, Refusal);
 
 fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
@@ -62,11 +70,14 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
         Err(refusal) => return Err((control, refusal)),
     };
     match bear(&plan.birth) {
-        Ok(Side::Launcher { child, handle, lifeline }) => {
+        Ok(Side::Launcher { child, handle, mut lifeline }) => {
             drop(trees);
             let born = Report::Born { process: child.as_raw_nonzero().get() };
             // If the host is gone, the supervisor sees that and ends the child.
             let _ = message::send(&mut control, &born, &[handle.as_fd()]);
+            // Only now: the child reports on the same socket, and is born before it is ready. One
+            // that is gone already is seen by the supervisor too.
+            let _ = lifeline.write_all(b"m");
             let code = supervise(Sandbox { control, handle, after: plan.after });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
@@ -86,9 +97,12 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
 /// the launcher must live until everything inside has ended.
 fn stand_apart() -> io::Result<()> {
     match rustix::process::setsid() {
-        // Already at the head of one.
-        Ok(_) | Err(rustix::io::Errno::PERM) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+        // Already at the head of one, unless the kernel has another reason.
+        Err(error) => match rustix::process::getsid(None) {
+            Ok(session) if session == rustix::process::getpid() => Ok(()),
+            _ => Err(error.into()),
+        },
     }
 }
 
@@ -116,20 +130,21 @@ enum Side {
     Launcher {
         child: Pid,
         handle: OwnedFd,
-        /// Closed by the kernel when this process ends, however that happens.
-        lifeline: OwnedFd,
+        /// The child goes on when something is written here. Closed by the kernel when this process
+        /// ends, however that happens.
+        lifeline: File,
     },
     Inside {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
     },
-    /// Inside, but the launcher could not map the ids, and has said so.
+    /// Inside, but the launcher could not map the ids, and says so.
     Unmapped,
 }
 
 type BirthError = (&'static str, io::Error);
 
-/// Clones, and lets the child go on only when its ids are mapped.
+/// Clones and maps the ids. The child waits until it is let go.
 fn bear(birth: &Birth) -> Result<Side, BirthError> {
     let (ours, theirs) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| ("clone", error.into()))?;
@@ -150,13 +165,13 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         }
         Cloned::Original { child, handle } => {
             drop(ours);
-            let mut lifeline = File::from(theirs);
-            match write_maps(child, birth.users, birth.groups)
-                .and_then(|()| lifeline.write_all(b"m"))
-            {
-                Ok(()) => Ok(Side::Launcher { child, handle, lifeline: lifeline.into() }),
-                // The child waits for maps that will not come, and ends when it sees that.
-                Err(error) => Err(("maps", error)),
+            match write_maps(child, birth.users, birth.groups) {
+                Ok(()) => Ok(Side::Launcher { child, handle, lifeline: File::from(theirs) }),
+                Err(error) => {
+                    // Gone before anybody is told: its cgroups can then be removed.
+                    supervise::end(&handle);
+                    Err(("maps", error))
+                }
             }
         }
     }

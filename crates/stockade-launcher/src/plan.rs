@@ -231,8 +231,8 @@ pub enum Step {
     },
     /// Dies when the process that started the launcher dies.
     DieWithParent,
-    /// Becomes the guest: the launcher's caller goes on in this process. Descriptors from 3 on are
-    /// closed first, but for those the guest holds.
+    /// Becomes the guest: the launcher's caller goes on in this process. No descriptor from 3 on
+    /// outlives the execution of a program.
     Serve,
     /// Starts the program in place of the first process. Descriptors from 3 on are closed.
     Execute {

@@ -9,13 +9,13 @@
 //! remove its cgroups takes longer than most programs run.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Signal, WaitId, WaitIdOptions};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 use crate::message;
 use crate::outside::write_once;
@@ -75,14 +75,15 @@ fn kill(sandbox: &Sandbox) {
     }
 }
 
+/// Ends a first process in which nothing has been started, and waits until it is gone.
+pub(crate) fn end(handle: &OwnedFd) {
+    // An error of either says that there is nothing to end or to wait for.
+    let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
+    let _ = wait(handle);
+}
+
 fn reap(handle: &OwnedFd) -> io::Result<Ending> {
-    let status = loop {
-        match rustix::process::waitid(WaitId::PidFd(as_fd(handle)), WaitIdOptions::EXITED) {
-            Ok(Some(status)) => break status,
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let status = wait(handle)?;
     let usage = stockade_sys::children_usage()?;
     Ok(Ending {
         code: status.exit_status(),
@@ -92,8 +93,14 @@ fn reap(handle: &OwnedFd) -> io::Result<Ending> {
     })
 }
 
-fn as_fd(handle: &OwnedFd) -> std::os::fd::BorrowedFd<'_> {
-    std::os::fd::AsFd::as_fd(handle)
+fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
+    loop {
+        match rustix::process::waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Whether a step left nothing.

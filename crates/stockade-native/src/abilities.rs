@@ -40,7 +40,9 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             false => "writable mounts",
         }),
         Control::HidePaths => exact("an empty read-only mount over each"),
-        Control::Workspace => exact("a mount at /workspace: scratch, read-only, overlay or writable"),
+        Control::Workspace => {
+            exact("a mount at /workspace: scratch, read-only, overlay or writable")
+        }
         Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
         Control::NetworkBlock => exact("nothing leaves: a network namespace with only loopback"),
         Control::Commands => commands(machine),

@@ -4,9 +4,13 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use stockade_launcher::{Plan, Receiver, Report};
 use tokio::io::Interest;
+
+/// How long the launcher may take to take a sandbox down before that is an error.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The socket on which the launcher reports. Closing it, or shutting it down, ends the sandbox.
 pub(crate) struct Control {
@@ -32,6 +36,20 @@ impl Control {
     pub(crate) async fn report(&mut self) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
         let Control { readiness, socket, receiver } = self;
         readiness.async_io(Interest::READABLE, || receiver.receive(socket)).await
+    }
+
+    /// Ends everything and waits, without blocking the thread, until the launcher has taken it
+    /// down: its end of the socket closes with it.
+    pub(crate) async fn ended(&mut self) -> io::Result<()> {
+        self.end();
+        let ended = async {
+            while self.report().await?.is_some() {}
+            Ok(())
+        };
+        match tokio::time::timeout(PATIENCE, ended).await {
+            Ok(ended) => ended,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     /// Tells the launcher to end everything. Reports still come.

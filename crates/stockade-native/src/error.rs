@@ -3,10 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use stockade_launcher::{Phase, Refusal};
+use stockade_carrier::CarryError;
+use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind};
+use stockade_sys::SealedFileError;
 
 use crate::cgroup::CgroupError;
+use crate::id_range::IdRangeError;
 use crate::interpreter::InterpreterError;
 use crate::obstacles;
 use crate::seccomp::{CompileError, ProfileError, ResolveError, TightenError};
@@ -103,7 +106,7 @@ pub enum StartError {
     },
     /// The guest could not be had.
     #[error(transparent)]
-    Carrier(#[from] stockade_carrier::CarryError),
+    Carrier(#[from] CarryError),
     /// A step of the wall failed.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -112,10 +115,16 @@ pub enum StartError {
     Link(#[from] stockade_carrier::LinkError),
     /// No user ids are free.
     #[error(transparent)]
-    Ids(#[from] crate::id_range::IdRangeError),
+    Ids(#[from] IdRangeError),
     /// Something of a sandbox could not be taken down.
     #[error("something of the sandbox could not be taken down")]
     Left,
+    /// The first process inside ended without a word.
+    #[error("the first process inside ended before the wall was built, {}", how(.ending))]
+    Died {
+        /// How.
+        ending: Ending,
+    },
     /// The launcher ended without a word.
     #[error("the launcher ended before the wall was built")]
     Silent,
@@ -135,7 +144,9 @@ impl From<StartError> for Error {
             StartError::NoCommand { .. } => {
                 (ErrorKind::Invalid, Some("install it, or remove it from the list".to_owned()))
             }
-            StartError::Interpreter(problem) => (ErrorKind::Invalid, Some(problem.hint().to_owned())),
+            StartError::Interpreter(problem) => {
+                (ErrorKind::Invalid, Some(problem.hint().to_owned()))
+            }
             StartError::TooMuch { .. } => {
                 (ErrorKind::Unenforceable, Some("ask for less, or raise the host's".to_owned()))
             }
@@ -149,25 +160,34 @@ impl From<StartError> for Error {
             StartError::StrictProfile { .. } => {
                 (ErrorKind::Invalid, Some("allow that system call in it".to_owned()))
             }
-            StartError::ForeignMachine => (
-                ErrorKind::Unavailable,
-                Some("use x86_64 or aarch64".to_owned()),
-            ),
+            StartError::ForeignMachine => {
+                (ErrorKind::Unavailable, Some("use x86_64 or aarch64".to_owned()))
+            }
             StartError::Compile { .. } => {
                 (ErrorKind::Invalid, Some("use a profile with fewer rules".to_owned()))
             }
-            StartError::Cgroup { .. } => (ErrorKind::Unavailable, None),
+            StartError::Cgroup { source } => (ErrorKind::Unavailable, Some(of_cgroup(source))),
             StartError::Prepare { source, .. } => (ErrorKind::Internal, scarcity(source)),
+            StartError::Carrier(CarryError::NotBuilt) => {
+                (ErrorKind::Internal, Some("use a build with a guest".to_owned()))
+            }
+            StartError::Carrier(CarryError::File(error)) => (ErrorKind::Internal, of_memory(error)),
             StartError::Carrier(_) | StartError::Link(_) => (ErrorKind::Internal, None),
-            StartError::Ids(_) => {
+            StartError::Ids(IdRangeError::AllInUse) => {
                 (ErrorKind::Unavailable, Some("end other sandboxes first".to_owned()))
             }
+            StartError::Ids(_) => (
+                ErrorKind::Unavailable,
+                Some("allow it here, or run as an ordinary user".to_owned()),
+            ),
             StartError::Left => (
                 ErrorKind::Internal,
-                Some("the next start of Stockade tries again; see that nothing holds it".to_owned()),
+                Some(
+                    "the next start of Stockade tries again; see that nothing holds it".to_owned(),
+                ),
             ),
             StartError::Refused(refusal) => of_refusal(refusal),
-            StartError::Silent => {
+            StartError::Died { .. } | StartError::Silent => {
                 (ErrorKind::Internal, Some("see whether the host is out of memory".to_owned()))
             }
         };
@@ -179,6 +199,40 @@ impl From<StartError> for Error {
     }
 }
 
+fn how(ending: &Ending) -> String {
+    match (ending.signal, ending.code) {
+        (Some(signal), _) => format!("by signal {signal}"),
+        (None, Some(code)) => format!("with code {code}"),
+        (None, None) => "nobody knows how".to_owned(),
+    }
+}
+
+/// What to do about a file in memory.
+fn of_memory(error: &SealedFileError) -> Option<String> {
+    match error {
+        SealedFileError::ExecutableForbidden { .. } => {
+            Some("set the sysctl vm.memfd_noexec to 0 or 1".to_owned())
+        }
+        SealedFileError::Create { source, .. }
+        | SealedFileError::Write { source, .. }
+        | SealedFileError::Seal { source, .. } => scarcity(source).or_else(|| {
+            Some("this kernel or container refuses memfd_create(2); allow it".to_owned())
+        }),
+        _ => None,
+    }
+}
+
+/// What to do about a cgroup, which the host said could be used.
+fn of_cgroup(error: &CgroupError) -> String {
+    let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
+    let remedy = source.filter(|it| it.kind() != io::ErrorKind::StorageFull).and_then(scarcity);
+    remedy.unwrap_or_else(|| {
+        "see whether this user may still make cgroups, and whether too many are left (`ls \
+         /sys/fs/cgroup/*/stockade`)"
+            .to_owned()
+    })
+}
+
 /// What to do when the host has run out of something.
 fn scarcity(error: &io::Error) -> Option<String> {
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error)?;
@@ -186,7 +240,9 @@ fn scarcity(error: &io::Error) -> Option<String> {
         rustix::io::Errno::MFILE => "raise the limit of open files (ulimit -n)",
         rustix::io::Errno::NFILE => "close files on the host, or raise fs.file-max",
         rustix::io::Errno::NOMEM => "free memory on the host",
-        rustix::io::Errno::AGAIN => "end other processes, or raise the limit of processes (ulimit -u)",
+        rustix::io::Errno::AGAIN => {
+            "end other processes, or raise the limit of processes (ulimit -u)"
+        }
         rustix::io::Errno::NOSPC => "free space on the host's disk",
         _ => return None,
     };
@@ -196,7 +252,7 @@ fn scarcity(error: &io::Error) -> Option<String> {
 fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
     match refusal.phase {
         Phase::Birth => (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno))),
-        Phase::Outside => (
+        Phase::Outside if refusal.step == "take_owned_tree" => (
             ErrorKind::Unenforceable,
             Some(
                 "its file system cannot show files under another owner; run as an ordinary user, \
@@ -204,7 +260,7 @@ fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
                     .to_owned(),
             ),
         ),
-        Phase::Inside => {
+        Phase::Outside | Phase::Inside => {
             let error = refusal.errno.map(io::Error::from_raw_os_error);
             let remedy = error.as_ref().and_then(scarcity);
             (ErrorKind::Unavailable, remedy.or_else(|| Some(obstacles::of_step(&refusal.step))))

@@ -8,8 +8,8 @@ use stockade_policy::Policy;
 
 use crate::error::StartError;
 use crate::seccomp::{
-    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program, Tracing,
-    built_in, ready, tighten,
+    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program,
+    Tracing, built_in, ready, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -30,9 +30,8 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
     for profile in &policy.seccomp {
         let host = Host { architecture, kernel };
         let custom = custom(&profile.value, host)?;
-        let tightened = tighten(built_in(options), custom).map_err(|source| {
-            StartError::StrictProfile { path: profile.value.clone(), source }
-        })?;
+        let tightened = tighten(built_in(options), custom)
+            .map_err(|source| StartError::StrictProfile { path: profile.value.clone(), source })?;
         // The kernel keeps the strictest answer of all that are installed.
         programs.extend(tightened.compile(architecture)?.pop());
     }
@@ -40,8 +39,8 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
 }
 
 fn custom(path: &Path, host: Host) -> Result<Profile, StartError> {
-    let text = read(path)
-        .map_err(|source| StartError::ReadProfile { path: path.to_owned(), source })?;
+    let text =
+        read(path).map_err(|source| StartError::ReadProfile { path: path.to_owned(), source })?;
     let profile = CustomProfile::parse(&text)
         .map_err(|source| StartError::Profile { path: path.to_owned(), source })?;
     profile

@@ -11,6 +11,7 @@ use stockade_launcher::{Plan, Report};
 
 use crate::control::Control;
 use crate::error::StartError;
+use crate::launcher::Launcher;
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
@@ -18,7 +19,7 @@ pub(crate) struct Standing {
     /// The stream to the guest.
     pub(crate) stream: UnixStream,
     /// The launcher; it ends after everything else.
-    pub(crate) launcher: Child,
+    pub(crate) launcher: Launcher,
     /// The first process inside.
     pub(crate) first: First,
     /// The top of the scratch space.
@@ -35,7 +36,7 @@ pub(crate) struct First {
 pub(crate) struct Waiting {
     control: UnixStream,
     stream: UnixStream,
-    launcher: Child,
+    launcher: Launcher,
 }
 
 impl Waiting {
@@ -44,21 +45,7 @@ impl Waiting {
         let prepare = || StartError::prepare("make the sockets of a sandbox");
         let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
         let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
-        let file = stockade_carrier::guest_file()?;
-        // In the child `/proc/self` is the child, which still has the descriptor: it closes on
-        // exec, after the kernel has opened the file behind it.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let launcher = Command::new(path)
-            // What is seen of it from inside says nothing of the host.
-            .arg0("stockade-guest")
-            .arg("launch")
-            .env_clear()
-            .current_dir("/")
-            .stdin(OwnedFd::from(launchers_end))
-            .stdout(OwnedFd::from(guests_end))
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(StartError::prepare("start the launcher"))?;
+        let launcher = Launcher::new(start(launchers_end, guests_end)?);
         Ok(Waiting { control, stream, launcher })
     }
 
@@ -68,36 +55,42 @@ impl Waiting {
         plan: &Plan,
         kept: &[BorrowedFd<'_>],
     ) -> Result<Standing, StartError> {
-        let Waiting { control, stream, mut launcher } = self;
-        // A failure leaves a launcher, which ends when its control socket does.
-        let followed = match Control::open(control, plan, kept) {
-            Ok(control) => follow(control).await,
-            Err(source) => {
-                Err(StartError::Prepare { what: "hand the plan to the launcher", source })
-            }
-        };
-        match followed {
-            Ok((control, first, scratch)) => {
-                Ok(Standing { control, stream, launcher, first, scratch })
-            }
+        let Waiting { control, stream, launcher } = self;
+        // From here on a failure leaves a launcher, which ends when its control socket does.
+        let mut control = Control::open(control, plan, kept)
+            .map_err(StartError::prepare("hand the plan to the launcher"))?;
+        match follow(&mut control).await {
+            Ok((first, scratch)) => Ok(Standing { control, stream, launcher, first, scratch }),
             Err(error) => {
-                let _ = launcher.wait();
+                // Refused is refused, however taking down goes; what stays is the group's to remove.
+                if control.ended().await.is_ok() {
+                    let _ = launcher.wait();
+                }
                 Err(error)
             }
         }
     }
-
-    /// Ends a launcher that was not needed.
-    pub(crate) fn dismiss(self) {
-        let Waiting { control, mut launcher, .. } = self;
-        drop(control);
-        let _ = launcher.wait();
-    }
 }
 
-type Followed = (Control, First, Option<OwnedFd>);
+fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
+    let file = stockade_carrier::guest_file()?;
+    // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
+    // after the kernel has opened the file behind it.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Command::new(path)
+        // What is seen of it from inside says nothing of the host.
+        .arg0("stockade-guest")
+        .arg("launch")
+        .env_clear()
+        .current_dir("/")
+        .stdin(OwnedFd::from(control))
+        .stdout(OwnedFd::from(stream))
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(StartError::prepare("start the launcher"))
+}
 
-async fn follow(mut control: Control) -> Result<Followed, StartError> {
+async fn follow(control: &mut Control) -> Result<(First, Option<OwnedFd>), StartError> {
     let mut first = None;
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {
@@ -109,11 +102,11 @@ async fn follow(mut control: Control) -> Result<Followed, StartError> {
             }
             Some((Report::Ready, beside)) => {
                 let (process, handle) = first.ok_or(StartError::Silent)?;
-                return Ok((control, First { process, handle }, beside.into_iter().next()));
+                return Ok((First { process, handle }, beside.into_iter().next()));
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.
-            Some((Report::Ended(_), _)) => return Err(StartError::Silent),
+            Some((Report::Ended(ending), _)) => return Err(StartError::Died { ending }),
         }
     }
 }

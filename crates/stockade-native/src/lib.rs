@@ -16,6 +16,7 @@ mod host_files;
 mod id_range;
 mod interpreter;
 mod launch;
+mod launcher;
 mod machine;
 mod observe;
 mod obstacles;

@@ -56,7 +56,12 @@ pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     // Last: the filter refuses what the steps before needed.
     inside.push(Step::Seccomp { programs: inputs.filters.clone() });
     inside.push(Step::Serve);
-    Plan { outside: visible.taken_outside(), birth: birth(inputs), inside, after: rest::after(inputs) }
+    Plan {
+        outside: visible.taken_outside(),
+        birth: birth(inputs),
+        inside,
+        after: rest::after(inputs),
+    }
 }
 
 fn birth(inputs: &Inputs<'_>) -> Birth {
@@ -72,7 +77,6 @@ fn birth(inputs: &Inputs<'_>) -> Birth {
 fn limit(policy: &Policy, limit: Limit) -> u64 {
     policy.limits.value(limit).unwrap_or_else(|| limit.spec().min)
 }
-
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]

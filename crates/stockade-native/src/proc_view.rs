@@ -11,10 +11,7 @@ use crate::proc_files::{Sizes, boot_id, cpuinfo, loadavg, meminfo, stat, uptime}
 /// Reads the host's and sizes them by the policy.
 pub(crate) fn proc_files(policy: &Policy) -> Result<Vec<(&'static str, String)>, StartError> {
     let limit = |limit: Limit| policy.limits.value(limit).unwrap_or(limit.spec().min);
-    let sizes = Sizes {
-        memory_bytes: limit(Limit::Memory) << 20,
-        cpus_millis: limit(Limit::Cpu),
-    };
+    let sizes = Sizes { memory_bytes: limit(Limit::Memory) << 20, cpus_millis: limit(Limit::Cpu) };
     let read = || -> io::Result<Vec<(&'static str, String)>> {
         let processors = cpuinfo(BufReader::new(File::open("/proc/cpuinfo")?), sizes)?;
         Ok(vec![

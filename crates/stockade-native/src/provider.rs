@@ -1,6 +1,5 @@
 //! The native wall as a provider.
 
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
@@ -69,11 +68,10 @@ impl NativeProvider {
             false => None,
         };
         let mut group = group(policy, layout)?;
-        let (seats, removal) = match &mut group {
-            Some(group) => (group.seats(), group.hand_over()?),
+        let (seats, removal) = match &group {
+            Some(group) => (group.seats(), group.removal()?),
             None => Default::default(),
         };
-        let removal_if_unused = removal.clone();
         let plan = plan(&Inputs {
             policy,
             machine,
@@ -87,17 +85,12 @@ impl NativeProvider {
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
         let waiting = self.waiting().take();
-        let launched = match waiting.map_or_else(Waiting::start, Ok) {
-            Ok(waiting) => waiting.launch(&plan, &kept).await,
-            Err(error) => Err(error),
-        };
-        let standing = match launched {
-            Ok(standing) => standing,
-            Err(error) => {
-                remove_unused(&removal_if_unused);
-                return Err(error);
-            }
-        };
+        let waiting = waiting.map_or_else(Waiting::start, Ok)?;
+        let standing = waiting.launch(&plan, &kept).await?;
+        // Only now: a start that fails or is given up takes the group with it.
+        if let Some(group) = &mut group {
+            group.hand_over();
+        }
         NativeSandbox::new(Parts {
             standing,
             group,
@@ -126,8 +119,7 @@ impl Provider for NativeProvider {
     fn prepare(&self) {
         // What fails here fails again when it is needed, and is said then.
         if let Ok(waiting) = Waiting::start() {
-            let unused = self.waiting().replace(waiting);
-            unused.map(Waiting::dismiss);
+            *self.waiting() = Some(waiting);
         }
     }
 
@@ -154,13 +146,6 @@ impl NativeProvider {
 
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request).await?.finish().await
-    }
-}
-
-impl Drop for NativeProvider {
-    fn drop(&mut self) {
-        let unused = self.waiting().take();
-        unused.map(Waiting::dismiss);
     }
 }
 
@@ -258,11 +243,4 @@ fn group(policy: &Policy, layout: &Layout) -> Result<Option<Group>, StartError> 
         io_bytes_per_second: value(Limit::IoRate, Controller::Io),
     };
     Ok(Some(Group::create(layout, &GroupName::new()?, &limits)?))
-}
-
-/// Removes the groups of a sandbox that was not built; the launcher may have done it already.
-fn remove_unused(removal: &crate::cgroup::Removal) {
-    for directory in removal.directories.iter().chain(&removal.shared) {
-        let _ = std::fs::remove_dir(Path::new(directory));
-    }
 }

@@ -9,9 +9,7 @@
 //! dropping this value is enough, and so is the death of this process.
 
 use std::path::Path;
-use std::process::Child;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
@@ -26,11 +24,9 @@ use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
 use crate::launch::Standing;
+use crate::launcher::Launcher;
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
-
-/// How long the launcher may take to take a sandbox down before that is an error.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a sandbox is made of.
 pub(crate) struct Parts {
@@ -47,7 +43,7 @@ pub(crate) struct Parts {
 pub(crate) struct NativeSandbox {
     control: Control,
     link: Link,
-    launcher: Option<Child>,
+    launcher: Option<Launcher>,
     interpreter: Option<Interpreter>,
     watched: Watched,
 }
@@ -63,17 +59,16 @@ impl NativeSandbox {
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
     pub(crate) async fn finish(mut self) -> Result<(), StartError> {
-        let NativeSandbox { control, launcher, .. } = &mut self;
-        control.end();
-        let Some(mut launcher) = launcher.take() else { return Ok(()) };
-        let ended = wait(control).await;
-        let status = match ended {
-            Ok(()) => launcher.wait(),
-            Err(error) => Err(error),
-        };
-        match status.map_err(StartError::prepare("wait for the end of a sandbox"))? {
+        let cannot = || StartError::prepare("wait for the end of a sandbox");
+        // Given up before the end, this is dropped, and the launcher is still waited for.
+        self.control.ended().await.map_err(cannot())?;
+        let Some(launcher) = self.launcher.take() else { return Ok(()) };
+        match launcher.wait().map_err(cannot())? {
             status if status.success() => Ok(()),
-            _ => Err(StartError::Left),
+            _ => match self.watched.group.take() {
+                Some(group) => group.take_back().map_err(|_| StartError::Left),
+                None => Err(StartError::Left),
+            },
         }
     }
 
@@ -173,29 +168,7 @@ impl Drop for NativeSandbox {
     fn drop(&mut self) {
         self.control.end();
         if let Some(launcher) = self.launcher.take() {
-            reap_later(launcher);
+            launcher.leave(self.watched.group.take());
         }
     }
-}
-
-/// Waits for the launcher without blocking the thread: its end of the socket closes with it.
-async fn wait(control: &mut Control) -> std::io::Result<()> {
-    let ended = async {
-        while control.report().await?.is_some() {}
-        Ok(())
-    };
-    match tokio::time::timeout(PATIENCE, ended).await {
-        Ok(ended) => ended,
-        Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-    }
-}
-
-/// Launchers of dropped sandboxes; each is waited for once it has ended, so that none stays a
-/// zombie while this process lives.
-static LATER: Mutex<Vec<Child>> = Mutex::new(Vec::new());
-
-fn reap_later(launcher: Child) {
-    let mut later = LATER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    later.push(launcher);
-    later.retain_mut(|launcher| matches!(launcher.try_wait(), Ok(None)));
 }

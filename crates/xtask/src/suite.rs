@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::guards;
-use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, mutations};
+use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, leaks, mutations};
 
 /// How a suite went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: [Suite; 15] = [
+pub(crate) const SUITES: [Suite; 16] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -66,6 +66,7 @@ pub(crate) const SUITES: [Suite; 15] = [
     always("aarch64", aarch64::run),
     always("fuzz", fuzz::run),
     always("install", install::run),
+    Suite { name: "leaks", when: When::All, guard: false, run: leaks::run },
     Suite { name: "mutations", when: When::All, guard: false, run: mutations::run },
 ];
 

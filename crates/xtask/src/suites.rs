@@ -6,4 +6,5 @@ pub(crate) mod deny;
 pub(crate) mod docs;
 pub(crate) mod fuzz;
 pub(crate) mod install;
+pub(crate) mod leaks;
 pub(crate) mod mutations;

@@ -17,9 +17,8 @@ pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
     let (user, group) =
         (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     // Without setgroups(2), which an unprivileged caller has given up, the groups stay the caller's.
-    match rustix::thread::set_thread_groups(&[]) {
-        Ok(()) | Err(rustix::io::Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
+    if std::fs::read_to_string("/proc/self/setgroups")?.trim() != "deny" {
+        rustix::thread::set_thread_groups(&[])?;
     }
     rustix::thread::set_keep_capabilities(true)?;
     rustix::thread::set_thread_res_gid(group, group, group)?;
@@ -69,8 +68,9 @@ pub(super) fn seal() -> io::Result<()> {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // The kernel knows no capability of this number, nor of a higher one.
-            Err(rustix::io::Errno::INVAL) => break,
+            // The kernel knows no capability of this number, nor of a higher one; one that it knows
+            // is still there.
+            Err(rustix::io::Errno::INVAL) if !is_known(capability) => break,
             Err(error) => return Err(error.into()),
         }
     }
@@ -83,4 +83,10 @@ pub(super) fn seal() -> io::Result<()> {
         return Err(super::wrong("capabilities are left"));
     }
     stockade_sys::set_no_new_privs()
+}
+
+/// Whether the kernel has a capability at all.
+fn is_known(capability: CapabilitySet) -> bool {
+    // The only error is EINVAL, for a number beyond the last, prctl(2).
+    rustix::thread::capability_is_in_bounding_set(capability).is_ok()
 }

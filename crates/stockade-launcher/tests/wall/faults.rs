@@ -1,8 +1,15 @@
 //! A step that fails ends in a report that names it, with nothing executed and nothing left.
 
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use stockade_launcher::{IdMap, LandlockRule, Phase, Plan, Refusal, Resource, Step, TreeKind};
+use stockade_launcher::{
+    IdMap, LandlockRule, Phase, Plan, Refusal, Report, Resource, Step, TreeKind,
+};
 
 use crate::support::{Ended, carry_out, plan, walls_can_be_built};
 
@@ -130,4 +137,52 @@ fn links_in_host_paths_are_not_followed() {
     let refused = take("link");
     std::fs::remove_dir_all(&directory).unwrap();
     assert!(matches!(refused, Ended::Refused(refusal) if refusal.errno == Some(40)), "ELOOP");
+}
+
+/// What the launcher answers to these bytes in the place of a plan.
+fn answer_to(bytes: &[u8]) -> Option<Report> {
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
+    let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .expect("the launcher starts");
+    ours.write_all(bytes).expect("the socket takes a few bytes");
+    ours.shutdown(Shutdown::Write).expect("the socket is open");
+    let answer = stockade_launcher::receive(&mut ours).expect("an answer can be read");
+    assert!(!launcher.wait().expect("the launcher can be waited for").success());
+    answer.map(|(report, _)| report)
+}
+
+#[test]
+fn anything_but_a_plan_is_refused_and_nothing_is_started() {
+    let framed = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let unknown = framed(r#"{"outside":[],"birth":{},"inside":[],"after":[],"more":1}"#);
+    for bytes in [b"\xff\xff\xff\xffx".to_vec(), framed("no plan"), unknown, vec![9, 0, 0, 0, b'{']]
+    {
+        match answer_to(&bytes) {
+            Some(Report::Refused(refusal)) => assert_eq!(refusal.step, "plan", "{refusal}"),
+            other => panic!("{bytes:?}: {other:?}"),
+        }
+    }
+    assert_eq!(answer_to(b""), None);
+}
+
+#[test]
+fn first_process_is_born_before_it_is_ready() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    stockade_launcher::send(&mut ours, &plan("true"), &[]).unwrap();
+    let mut reports = Vec::new();
+    while let Ok(Some((report, _))) = stockade_launcher::receive::<Report>(&mut ours) {
+        reports.push(report);
+    }
+    launcher.wait().unwrap();
+    assert!(matches!(reports[..], [Report::Born { .. }, Report::Ready, Report::Ended(_)]));
 }

@@ -48,9 +48,8 @@ pub struct Removal {
 }
 
 impl Group {
-    /// Leaves the removal to another process, which does what is returned. Dropping the group does
-    /// nothing any more; what it counts can still be read until it is gone.
-    pub fn hand_over(&mut self) -> Result<Removal, CgroupError> {
+    /// What another process has to do to remove the group.
+    pub fn removal(&self) -> Result<Removal, CgroupError> {
         let mut removal = Removal::default();
         for directory in &self.directories {
             if directory.version == Version::V2 && directory.has(Controller::Kill) {
@@ -59,8 +58,19 @@ impl Group {
             removal.directories.extend(directory.groups()?.into_iter().rev());
             removal.shared.extend(directory.path.parent().map(Path::to_owned));
         }
-        self.removed = true;
         Ok(removal)
+    }
+
+    /// Leaves the removal to another process. Dropping the group does nothing any more; what it
+    /// counts can still be read until it is gone.
+    pub fn hand_over(&mut self) {
+        self.removed = true;
+    }
+
+    /// Kills what is inside and removes the group, because the other process cannot any more.
+    pub fn take_back(mut self) -> Result<(), CgroupError> {
+        self.kill_all(Instant::now() + DROP_PATIENCE)?;
+        self.remove_directories(Instant::now() + DROP_PATIENCE)
     }
 }
 

@@ -85,11 +85,7 @@ fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Di
     found
 }
 
-fn collect(
-    hierarchy: &Hierarchy,
-    path: PathBuf,
-    found: &mut BTreeMap<GroupName, Vec<Directory>>,
-) {
+fn collect(hierarchy: &Hierarchy, path: PathBuf, found: &mut BTreeMap<GroupName, Vec<Directory>>) {
     if let Some(name) = GroupName::of(&path) {
         found.entry(name).or_default().push(Directory {
             version: hierarchy.version,

@@ -197,10 +197,11 @@ impl Visible {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
         }));
-        steps.extend(self.links.iter().map(|link| Step::Link {
-            path: link.at.clone(),
-            target: link.target.clone(),
-        }));
+        steps.extend(
+            self.links
+                .iter()
+                .map(|link| Step::Link { path: link.at.clone(), target: link.target.clone() }),
+        );
         steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
             path: PathBuf::from(path),
             target: PathBuf::from(target),

@@ -1,0 +1,109 @@
+//! The launcher as a child of this process: it is waited for, whatever happens meanwhile.
+//!
+//! ```text
+//! started ── its end ──▶ waited for ── failed or killed ──▶ its sandbox's group is removed here
+//!    └────── dropped ──▶ waited for by a thread of its own, then the same
+//! ```
+
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::cgroup::Group;
+
+/// A launcher that has not been waited for.
+pub(crate) struct Launcher(Option<Child>);
+
+impl Launcher {
+    pub(crate) fn new(child: Child) -> Launcher {
+        Launcher(Some(child))
+    }
+
+    /// Waits for the end, which is near: the control socket has ended.
+    pub(crate) fn wait(mut self) -> io::Result<ExitStatus> {
+        match self.0.take() {
+            Some(mut child) => child.wait(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Lets it end by itself. What it cannot take down any more is taken down here.
+    pub(crate) fn leave(mut self, group: Option<Group>) {
+        if let Some(child) = self.0.take() {
+            later(Left { child, group });
+        }
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        if let Some(child) = self.0.take() {
+            later(Left { child, group: None });
+        }
+    }
+}
+
+/// A launcher that nobody waits for any more, with the group that it removes.
+struct Left {
+    child: Child,
+    group: Option<Group>,
+}
+
+impl Left {
+    /// Takes down what the launcher did not, if it has ended.
+    fn ended(&mut self, status: io::Result<Option<ExitStatus>>) -> bool {
+        match status {
+            Ok(None) => false,
+            Ok(Some(status)) if status.success() => true,
+            // Killed, failed, or not to be waited for: whoever is inside has no supervisor.
+            Ok(Some(_)) | Err(_) => {
+                if let Some(group) = self.group.take() {
+                    // What stays is found by the next sweep.
+                    let _ = group.take_back();
+                }
+                true
+            }
+        }
+    }
+}
+
+/// The launchers that a thread waits for, one after another, and whether there is one.
+struct Waiting {
+    launchers: Vec<Left>,
+    is_watched: bool,
+}
+
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { launchers: Vec::new(), is_watched: false });
+
+fn later(mut left: Left) {
+    let status = left.child.try_wait();
+    if left.ended(status) {
+        return;
+    }
+    let mut waiting = lock();
+    waiting.launchers.push(left);
+    if !waiting.is_watched {
+        // Without a thread they are waited for when the next one is left.
+        let watched = std::thread::Builder::new().name("stockade-reaper".to_owned()).spawn(watch);
+        waiting.is_watched = watched.is_ok();
+    }
+}
+
+/// Waits for all that are left and for those that come meanwhile.
+fn watch() {
+    loop {
+        let mut waiting = lock();
+        let Some(mut left) = waiting.launchers.pop() else {
+            waiting.is_watched = false;
+            return;
+        };
+        drop(waiting);
+        let status = left.child.wait().map(Some);
+        left.ended(status);
+    }
+}
+
+fn lock() -> MutexGuard<'static, Waiting> {
+    // No step leaves the list half changed, so a panic elsewhere does not spoil it.
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}

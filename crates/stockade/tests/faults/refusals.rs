@@ -1,0 +1,303 @@
+//! One system call of each step refused.
+
+use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
+
+use crate::leftovers::{Host, skipped, walls_can_be_built};
+use crate::refusing::{Marked, Refused, finish, finish_refusing};
+
+/// Who makes the call at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Anybody,
+    Root,
+}
+
+/// A refused call, and what must be said of it.
+struct Case {
+    what: &'static str,
+    by: By,
+    refused: Refused,
+    /// The step, as the message has it.
+    says: &'static str,
+}
+
+const fn case(
+    what: &'static str,
+    by: By,
+    call: libc::c_long,
+    when: &'static [(u32, u32, u32)],
+    errno: i32,
+    says: &'static str,
+) -> Case {
+    Case { what, by, refused: Refused { call, when, errno }, says }
+}
+
+const ALL: u32 = u32::MAX;
+const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
+const NEW_MOUNTS: u32 = libc::CLONE_NEWNS as u32;
+
+/// Options of prctl(2).
+const PARENT_DEATH_SIGNAL: &[(u32, u32, u32)] = &[(0, ALL, 1)];
+const DUMPABLE: &[(u32, u32, u32)] = &[(0, ALL, 4)];
+const KEEP_CAPABILITIES: &[(u32, u32, u32)] = &[(0, ALL, 8)];
+const DROP_FROM_BOUNDING_SET: &[(u32, u32, u32)] = &[(0, ALL, 24)];
+const NO_NEW_PRIVS: &[(u32, u32, u32)] = &[(0, ALL, 38)];
+const AMBIENT: &[(u32, u32, u32)] = &[(0, ALL, 47)];
+
+/// What fsmount(2) is told of attributes: no set-user-id, no devices, no execution.
+const NO_SUID: u32 = 2;
+const NO_DEVICES: u32 = 4;
+const NO_EXECUTION: u32 = 8;
+
+/// Every step of a start, in order.
+const CASES: &[Case] = &[
+    case(
+        "the guest's file",
+        By::Anybody,
+        libc::SYS_memfd_create,
+        &[],
+        EMFILE,
+        "the in-memory file",
+    ),
+    case(
+        "the guest's seals",
+        By::Anybody,
+        libc::SYS_fcntl,
+        &[(1, ALL, 1033)],
+        EPERM,
+        "seal the in-memory file",
+    ),
+    case("a range of ids", By::Root, libc::SYS_bind, &[], EPERM, "range of uids"),
+    case(
+        "closing what was inherited",
+        By::Anybody,
+        libc::SYS_close_range,
+        &[(2, ALL, 0)],
+        ENOSYS,
+        "take_control",
+    ),
+    case("a session for the launcher", By::Anybody, libc::SYS_setsid, &[], ENOSYS, "stand_apart"),
+    case(
+        "a session for the launcher, as if it had one",
+        By::Anybody,
+        libc::SYS_setsid,
+        &[],
+        EPERM,
+        "stand_apart",
+    ),
+    case(
+        "a namespace of owners",
+        By::Root,
+        libc::SYS_clone,
+        &[(0, NEW_USER | NEW_MOUNTS, NEW_USER)],
+        EPERM,
+        "take_owned_tree",
+    ),
+    case("cgroups of its own", By::Anybody, libc::SYS_unshare, &[], EPERM, "own_cgroups"),
+    case("private mounts", By::Anybody, libc::SYS_mount, &[], EPERM, "private_mounts"),
+    case("a copy of a tree", By::Anybody, libc::SYS_open_tree, &[], EPERM, "tree"),
+    case("a tree's attributes", By::Anybody, libc::SYS_mount_setattr, &[], EINVAL, "tree"),
+    case("paths without links", By::Anybody, libc::SYS_openat2, &[], ENOSYS, "tree"),
+    case("giving up groups", By::Root, libc::SYS_setgroups, &[], EPERM, "become_user"),
+    case(
+        "keeping capabilities",
+        By::Anybody,
+        libc::SYS_prctl,
+        KEEP_CAPABILITIES,
+        EPERM,
+        "become_user",
+    ),
+    case("the group id", By::Anybody, libc::SYS_setresgid, &[], EPERM, "become_user"),
+    case("the user id", By::Anybody, libc::SYS_setresuid, &[], EPERM, "become_user"),
+    case("effective capabilities", By::Anybody, libc::SYS_capset, &[], EPERM, "become_user"),
+    case("a file system", By::Anybody, libc::SYS_fsopen, &[], EPERM, "make_root"),
+    case("its settings", By::Anybody, libc::SYS_fsconfig, &[], EINVAL, "make_root"),
+    case("its mount", By::Anybody, libc::SYS_fsmount, &[], EPERM, "make_root"),
+    case("attaching it", By::Anybody, libc::SYS_move_mount, &[], EPERM, "make_root"),
+    case("a directory's mode", By::Anybody, libc::SYS_fchmod, &[], EPERM, "attach_tree"),
+    case("a link", By::Anybody, libc::SYS_symlinkat, &[], EPERM, "link"),
+    case(
+        "the sandbox's /proc",
+        By::Anybody,
+        libc::SYS_fsmount,
+        &[(2, ALL, NO_SUID | NO_DEVICES | NO_EXECUTION)],
+        EPERM,
+        "proc",
+    ),
+    case(
+        "terminals",
+        By::Anybody,
+        libc::SYS_fsmount,
+        &[(2, ALL, NO_SUID | NO_EXECUTION)],
+        EPERM,
+        "terminals",
+    ),
+    case("the pivot", By::Anybody, libc::SYS_pivot_root, &[], EPERM, "pivot"),
+    case("going to the new root", By::Anybody, libc::SYS_fchdir, &[], EPERM, "pivot"),
+    case("letting the old root go", By::Anybody, libc::SYS_umount2, &[], EPERM, "pivot"),
+    case(
+        "a read-only root",
+        By::Anybody,
+        libc::SYS_mount_setattr,
+        &[(2, 0x8000, 0)],
+        EPERM,
+        "seal_root",
+    ),
+    case(
+        "asking for the loopback interface",
+        By::Anybody,
+        libc::SYS_ioctl,
+        &[(1, ALL, 0x8913)],
+        EPERM,
+        "loopback",
+    ),
+    case(
+        "the loopback interface",
+        By::Anybody,
+        libc::SYS_ioctl,
+        &[(1, ALL, 0x8914)],
+        EPERM,
+        "loopback",
+    ),
+    case("the host name", By::Anybody, libc::SYS_sethostname, &[], EPERM, "host_name"),
+    case("core dumps", By::Anybody, libc::SYS_prlimit64, &[(1, ALL, 4)], EPERM, "limit"),
+    case("message queues", By::Anybody, libc::SYS_prlimit64, &[(1, ALL, 12)], EPERM, "limit"),
+    case("being dumpable", By::Anybody, libc::SYS_prctl, DUMPABLE, EPERM, "seal_privileges"),
+    case(
+        "the bounding set",
+        By::Anybody,
+        libc::SYS_prctl,
+        DROP_FROM_BOUNDING_SET,
+        EPERM,
+        "seal_privileges",
+    ),
+    case(
+        "the bounding set, as if it were empty",
+        By::Anybody,
+        libc::SYS_prctl,
+        DROP_FROM_BOUNDING_SET,
+        EINVAL,
+        "seal_privileges",
+    ),
+    case("ambient capabilities", By::Anybody, libc::SYS_prctl, AMBIENT, EPERM, "seal_privileges"),
+    case("no new privileges", By::Anybody, libc::SYS_prctl, NO_NEW_PRIVS, EPERM, "seal_privileges"),
+    case(
+        "dying with the launcher",
+        By::Anybody,
+        libc::SYS_prctl,
+        PARENT_DEATH_SIGNAL,
+        EPERM,
+        "die_with_parent",
+    ),
+    case(
+        "Landlock's rules",
+        By::Anybody,
+        libc::SYS_landlock_create_ruleset,
+        &[(2, ALL, 0)],
+        EPERM,
+        "landlock",
+    ),
+    case("a rule of Landlock", By::Anybody, libc::SYS_landlock_add_rule, &[], EPERM, "landlock"),
+    case("Landlock", By::Anybody, libc::SYS_landlock_restrict_self, &[], EPERM, "landlock"),
+    case("the system-call filter", By::Anybody, libc::SYS_seccomp, &[], EPERM, "seccomp"),
+    case(
+        "what the program inherits",
+        By::Anybody,
+        libc::SYS_close_range,
+        &[(2, 4, 4)],
+        EPERM,
+        "serve",
+    ),
+];
+
+/// The first process is cloned into namespaces, and into a cgroup where version 2 is used: two
+/// calls, of which a host needs one. Whoever only starts a program does without the second.
+const CLONES: [Refused; 2] = [
+    Refused { call: libc::SYS_clone, when: &[(0, NEW_MOUNTS, NEW_MOUNTS)], errno: ENOSPC },
+    Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
+];
+
+/// Writes to files of the kernel, told apart by their length: the limit of memory, and a map of a
+/// range of ids.
+const MEMORY_LIMIT: Refused = refused_write(&[(2, ALL, 9)], EINVAL);
+const ID_MAP: Refused = refused_write(&[(2, ALL, 19)], EPERM);
+
+const fn refused_write(when: &'static [(u32, u32, u32)], errno: i32) -> Refused {
+    Refused { call: libc::SYS_write, when, errno }
+}
+
+/// A start under refused calls: what is wrong with how it ended.
+fn wrongs(host: &Host, marked: &Marked, refused: &[Refused], says: &str) -> Vec<String> {
+    let run = finish_refusing(marked.command(), refused);
+    let mut wrong = Vec::new();
+    let remedy = run.stderr.lines().any(|line| line.starts_with("  = ") && line.len() > 12);
+    let named = run.stderr.lines().next().is_some_and(|line| line.contains(says));
+    if run.code != Some(125) || !run.stdout.is_empty() || !named || !remedy {
+        wrong.push(format!("{run:?}"));
+    }
+    if marked.is_marked() {
+        wrong.push("the program ran".to_owned());
+        marked.clear();
+    }
+    wrong.extend(host.is_as_before(&[run.pid]).err());
+    wrong
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Shows that the program runs where nothing is refused.
+fn runs_without_a_fault(marked: &Marked) {
+    let run = finish(marked.command());
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ran\n"), "{}", run.stderr);
+    assert!(marked.is_marked(), "without a fault the program runs");
+    marked.clear();
+}
+
+#[test]
+fn each_refused_call_is_named_with_a_remedy_and_nothing_runs_or_stays() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let host = Host::alone();
+    let marked = Marked::new("refusals");
+    runs_without_a_fault(&marked);
+    let mut wrong = Vec::new();
+    for case in CASES {
+        if case.by == By::Root && !is_root() {
+            skipped(&format!("{}: only root does this", case.what));
+            continue;
+        }
+        let found = wrongs(&host, &marked, &[case.refused], case.says);
+        wrong.extend(found.into_iter().map(|wrong| format!("{}: {wrong}", case.what)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn refused_clone_is_named_with_a_remedy_and_nothing_runs_or_stays() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let host = Host::alone();
+    let marked = Marked::new("clones");
+    runs_without_a_fault(&marked);
+    assert_eq!(wrongs(&host, &marked, &CLONES, "clone"), [""; 0]);
+}
+
+#[test]
+fn refused_writes_to_cgroups_and_id_maps_are_named_and_nothing_runs_or_stays() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !is_root() {
+        skipped("only root has cgroups and a range of ids for certain");
+        return;
+    }
+    let host = Host::alone();
+    let marked = Marked::new("writes");
+    runs_without_a_fault(&marked);
+    assert_eq!(wrongs(&host, &marked, &[MEMORY_LIMIT], "cgroup: write \"104857600\""), [""; 0]);
+    assert_eq!(wrongs(&host, &marked, &[ID_MAP], "maps"), [""; 0]);
+}

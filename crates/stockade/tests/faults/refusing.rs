@@ -1,0 +1,139 @@
+//! Running the binary under a kernel that refuses one system call.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use stockade_sys::{Instruction, ends_within, install_filter, set_no_new_privs};
+
+/// The longest that a refused start may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which calls are refused: all of a number whose arguments are as said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    pub(crate) call: libc::c_long,
+    /// Which argument, which of its lower bits, and what they must be.
+    pub(crate) when: &'static [(u32, u32, u32)],
+    pub(crate) errno: i32,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) pid: u32,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A folder that is writable inside, where a program leaves the mark that it ran.
+pub(crate) struct Marked(PathBuf);
+
+impl Marked {
+    pub(crate) fn new(name: &str) -> Marked {
+        let path =
+            std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+        Marked(path)
+    }
+
+    /// Whether a program ran, by the file that it made.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark().exists()
+    }
+
+    pub(crate) fn clear(&self) {
+        // It is not there unless a program ran.
+        let _ = std::fs::remove_file(self.mark());
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.join("mark")
+    }
+
+    /// `stockade run` of a program that prints and leaves the mark.
+    pub(crate) fn command(&self) -> Command {
+        self.command_of("echo ran; echo ran > /out/mark", &[])
+    }
+
+    /// `stockade run` of a shell script, with the folder at `/out`.
+    pub(crate) fn command_of(&self, script: &str, flags: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+        command
+            .args(["run", "--memory", "100m", "--mount"])
+            .arg(format!("{}:/out:rw", self.0.display()))
+            .args(flags)
+            .args(["--", "sh", "-c", script])
+            .current_dir(Path::new("/"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(mut command: Command) -> Run {
+    let mut child = command.spawn().expect("the binary under test starts");
+    let ended = ends_within(&child, PATIENCE).expect("the child can be waited for");
+    if !ended {
+        child.kill().expect("the child can be killed");
+    }
+    let pid = child.id();
+    let output = child.wait_with_output().expect("the child can be waited for");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert!(ended, "it does not end: {stdout}{stderr}");
+    Run { pid, code: output.status.code(), stdout, stderr }
+}
+
+/// Runs a command under a kernel that refuses some calls. Filters hold for a thread and what it
+/// starts, so the command is started by a thread of its own.
+pub(crate) fn finish_refusing(command: Command, refused: &[Refused]) -> Run {
+    let programs: Vec<_> = refused.iter().map(program).collect();
+    let run = std::thread::spawn(move || {
+        set_no_new_privs().expect("a promise is always taken");
+        for program in programs {
+            install_filter(&program).expect("the filter is well formed");
+        }
+        finish(command)
+    });
+    run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The filter as the kernel wants it: seccomp(2), bpf(2).
+fn program(refused: &Refused) -> Vec<Instruction> {
+    const LOAD: u16 = 0x20;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const ALLOW: u32 = 0x7fff_0000;
+    const ERRNO: u32 = 0x0005_0000;
+    // Of struct seccomp_data: the number at 0, the arguments from 16 on, lower halves first.
+    let mut tests = vec![(0, u32::MAX, u32::try_from(refused.call).expect("numbers are small"))];
+    tests.extend(
+        refused.when.iter().map(|(argument, mask, value)| (16 + 8 * argument, *mask, *value)),
+    );
+    let mut program = Vec::new();
+    for (at, (offset, mask, value)) in tests.iter().enumerate() {
+        let after = 3 * (tests.len() - at - 1) + 1;
+        let past = u8::try_from(after).expect("a filter is short");
+        program.extend([
+            Instruction { code: LOAD, jt: 0, jf: 0, k: *offset },
+            Instruction { code: AND, jt: 0, jf: 0, k: *mask },
+            Instruction { code: JUMP_IF_EQUAL, jt: 0, jf: past, k: *value },
+        ]);
+    }
+    let errno = ERRNO | u32::try_from(refused.errno).expect("error numbers are positive");
+    program.push(Instruction { code: RETURN, jt: 0, jf: 0, k: errno });
+    program.push(Instruction { code: RETURN, jt: 0, jf: 0, k: ALLOW });
+    program
+}

@@ -1,0 +1,140 @@
+//! Many sandboxes in one process that lives on.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stockade_engine::{Advice, Engine, Outcome, RunRequest, Streams};
+use stockade_policy::{Context, Policy};
+use stockade_provider::{Entry, Program, Provider, Root, SandboxRequest, Surroundings};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::leftovers::{Host, descendants, named, walls_can_be_built};
+use crate::rounds::is_long;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How many rounds there are where not said otherwise.
+fn rounds() -> u32 {
+    if is_long() { 200 } else { 80 }
+}
+
+/// What this process holds: descriptors and threads.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Held {
+    fn now() -> Held {
+        let count = |path: &str| std::fs::read_dir(path).expect("/proc can be listed").count();
+        Held { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task") }
+    }
+}
+
+/// Waits until this process has no child, not even one that has ended, and holds no more than
+/// before. Nothing is waited for here: that is the product's part.
+fn holds_no_more_than(before: &Held) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (left, held) = (descendants(), Held::now());
+        if left.is_empty()
+            && held.descriptors <= before.descriptors
+            && held.threads <= before.threads
+        {
+            return;
+        }
+        assert!(Instant::now() < deadline, "left {}, {held:?} instead of {before:?}", named(&left));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime can be made")
+}
+
+fn policy() -> Arc<Policy> {
+    let policy = Policy::parse_str("test", "{}", Path::new("/"));
+    Arc::new(policy.expect("an empty policy takes every default"))
+}
+
+fn request(argv: &[&str]) -> RunRequest {
+    RunRequest {
+        policy: policy(),
+        provider: Some("native".to_owned()),
+        root: Root::Standard,
+        surroundings: Surroundings::default(),
+        program: Program::Command { argv: argv.iter().map(|word| (*word).to_owned()).collect() },
+        environment: Vec::new(),
+        context: Context::default(),
+        advice: Advice::Clauses,
+        host_file: None,
+    }
+}
+
+fn provider() -> Arc<dyn Provider> {
+    stockade_backends::providers().into_iter().next().expect("there is a wall")
+}
+
+/// Runs `round` many times on one runtime; the first few may take what is kept for good.
+fn leaves_nothing(rounds: u32, mut round: impl AsyncFnMut(u32)) {
+    let host = Host::alone();
+    let runtime = runtime();
+    (0..3).for_each(|number| runtime.block_on(round(number)));
+    let settled = Instant::now() + PATIENCE;
+    while !descendants().is_empty() && Instant::now() < settled {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let before = Held::now();
+    (0..rounds).for_each(|number| runtime.block_on(round(number)));
+    holds_no_more_than(&before);
+    host.is_as_before(&[std::process::id()]).unwrap_or_else(|left| panic!("{left}"));
+}
+
+#[test]
+fn two_hundred_runs_leave_no_process_descriptor_or_thread() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let engine = Engine::new(stockade_backends::providers());
+    leaves_nothing(200, async |_| {
+        let streams = Streams { capture: true, ..Streams::default() };
+        let report = engine.run(request(&["echo", "ran"]), streams, std::future::pending()).await;
+        assert_eq!(report.unwrap().outcome, Outcome::Exited { code: 0 });
+    });
+}
+
+#[test]
+fn runs_given_up_at_any_moment_leave_no_process_descriptor_or_thread() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let engine = Engine::new(stockade_backends::providers());
+    leaves_nothing(rounds(), async |round| {
+        let moment = tokio::time::sleep(Duration::from_micros(u64::from(round % 80) * 250));
+        let report = engine.run(request(&["sleep", "60"]), Streams::default(), moment).await;
+        assert_eq!(report.unwrap().outcome, Outcome::Cancelled);
+    });
+}
+
+#[test]
+fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let provider = provider();
+    let wanted = SandboxRequest {
+        policy: policy(),
+        root: Root::Standard,
+        entry: Entry::Program("true".to_owned()),
+        surroundings: Surroundings::default(),
+    };
+    leaves_nothing(rounds(), async |round| {
+        let sandbox = provider.create(&wanted).await.unwrap();
+        match round % 2 {
+            0 => sandbox.end().await.unwrap(),
+            _ => drop(sandbox),
+        }
+    });
+}

@@ -1,0 +1,41 @@
+//! Nothing is left of a thousand runs, ten at a time.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::program::{cargo, finish};
+use crate::suite::Outcome;
+
+/// What a test says that could not run here.
+const SKIPPED: &str = "skipped: ";
+
+/// The tests of leftovers with all their rounds; the suite `tests` runs them with fewer.
+pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    let mut command = cargo(root);
+    command.args(["test", "--package", "stockade", "--test", "leaks", "--locked", "--quiet"]);
+    command.env("STOCKADE_LONG", "1");
+    let finished = finish(command)?;
+    Ok(judge(finished.success, &finished.output))
+}
+
+fn judge(success: bool, output: &str) -> Outcome {
+    match (success, output.lines().find_map(|line| line.strip_prefix(SKIPPED))) {
+        (false, _) => Outcome::failed(output),
+        (true, Some(reason)) => Outcome::skipped(reason),
+        (true, None) => Outcome::passed("nothing left of 1000 runs, nor of those that were killed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_that_could_not_build_walls_is_a_skip_and_not_a_pass() {
+        let output = "running 8 tests\nskipped: error: no namespaces\ntest result: ok.";
+        assert_eq!(judge(true, output), Outcome::skipped("error: no namespaces"));
+        assert_eq!(judge(false, output), Outcome::failed(output));
+        assert!(matches!(judge(true, "test result: ok."), Outcome::Passed { .. }));
+    }
+}
