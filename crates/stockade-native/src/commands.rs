@@ -110,7 +110,8 @@ impl Commands {
 /// Where a bare name is found, or a path as it is.
 fn find(name: &str) -> Option<PathBuf> {
     let executable = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if name.starts_with('/') {
         return Some(PathBuf::from(name)).filter(executable);

@@ -8,8 +8,8 @@ use stockade_policy::Policy;
 
 use crate::error::StartError;
 use crate::seccomp::{
-    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program, Tracing,
-    built_in, tighten,
+    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program,
+    Syscall, Tracing, built_in, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -27,18 +27,42 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
     for profile in &policy.seccomp {
         let host = Host { architecture, kernel };
         let custom = custom(&profile.value, host)?;
-        let tightened = tighten(built_in(options), custom).map_err(|source| {
-            StartError::StrictProfile { path: profile.value.clone(), source }
-        })?;
+        let tightened = tighten(built_in(options), custom)
+            .map_err(|source| StartError::StrictProfile { path: profile.value.clone(), source })?;
         // The kernel keeps the strictest answer of all that are installed.
         programs.extend(tightened.compile(architecture)?.pop());
     }
     Ok(programs.iter().map(raw).collect())
 }
 
+/// A filter that asks before a program is started, and lets everything else pass. Calls in another
+/// convention are not its concern: the built-in filter ends whoever makes them.
+pub(crate) fn program_watch() -> Result<RawFilter, StartError> {
+    const LOAD: u16 = 0x20;
+    const JUMP_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const ASK: u32 = 0x7fc0_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
+    let number = |name| {
+        let call = Syscall::named(name).and_then(|call| call.number(architecture));
+        call.ok_or(StartError::ForeignMachine)
+    };
+    Ok(vec![
+        // The calling convention, and the number of the call, of `struct seccomp_data`.
+        (LOAD, 0, 0, 4),
+        (JUMP_EQUAL, 0, 4, architecture.audit()),
+        (LOAD, 0, 0, 0),
+        (JUMP_EQUAL, 1, 0, number("execve")?),
+        (JUMP_EQUAL, 0, 1, number("execveat")?),
+        (RETURN, 0, 0, ASK),
+        (RETURN, 0, 0, ALLOW),
+    ])
+}
+
 fn custom(path: &Path, host: Host) -> Result<Profile, StartError> {
-    let text = read(path)
-        .map_err(|source| StartError::ReadProfile { path: path.to_owned(), source })?;
+    let text =
+        read(path).map_err(|source| StartError::ReadProfile { path: path.to_owned(), source })?;
     let profile = CustomProfile::parse(&text)
         .map_err(|source| StartError::Profile { path: path.to_owned(), source })?;
     profile

@@ -21,8 +21,16 @@ pub(crate) struct Standing {
     pub(crate) launcher: Child,
     /// The first process inside.
     pub(crate) first: First,
+    pub(crate) handed: Handed,
+}
+
+/// What the first process inside has handed out, to be watched by.
+#[derive(Default)]
+pub(crate) struct Handed {
     /// The top of the scratch space.
     pub(crate) scratch: Option<OwnedFd>,
+    /// Asks before a program is started.
+    pub(crate) programs: Option<OwnedFd>,
 }
 
 /// The first process inside, as the host sees it.
@@ -44,7 +52,7 @@ pub(crate) async fn launch(plan: &Plan, kept: &[BorrowedFd<'_>]) -> Result<Stand
         Err(source) => Err(StartError::Prepare { what: "hand the plan to the launcher", source }),
     };
     match followed {
-        Ok((control, first, scratch)) => Ok(Standing { control, stream, launcher, first, scratch }),
+        Ok((control, first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
         Err(error) => {
             let _ = launcher.wait();
             Err(error)
@@ -70,7 +78,7 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
         .map_err(StartError::prepare("start the launcher"))
 }
 
-type Followed = (Control, First, Option<OwnedFd>);
+type Followed = (Control, First, Handed);
 
 async fn follow(mut control: Control) -> Result<Followed, StartError> {
     let mut first = None;
@@ -82,9 +90,15 @@ async fn follow(mut control: Control) -> Result<Followed, StartError> {
                 let process = Pid::from_raw(process);
                 first = process.zip(beside.into_iter().next());
             }
-            Some((Report::Ready, beside)) => {
+            Some((Report::Ready { scratch, programs }, beside)) => {
                 let (process, handle) = first.ok_or(StartError::Silent)?;
-                return Ok((control, First { process, handle }, beside.into_iter().next()));
+                let mut beside = beside.into_iter();
+                let mut next = |is_there: bool| match is_there {
+                    true => beside.next().map(Some).ok_or(StartError::Silent),
+                    false => Ok(None),
+                };
+                let handed = Handed { scratch: next(scratch)?, programs: next(programs)? };
+                return Ok((control, First { process, handle }, handed));
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.

@@ -42,6 +42,7 @@ fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Pl
         removal: Removal::default(),
         held_by_cgroup: cgroup,
         filters: vec![vec![(6, 0, 0, 0)]],
+        program_watch: policy.commands.is_some().then(|| vec![(6, 0, 0, 1)]),
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     })
 }
@@ -137,6 +138,14 @@ fn listed_commands_leave_nothing_writable_that_can_be_executed() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn programs_are_watched_only_where_they_are_listed_and_before_the_other_filters() {
+    let plan = |text| planned(text, &machine(501), &files(Vec::new()), true);
+    let listed = plan("command_allowlist: [ls]");
+    assert_eq!(index(&listed, "watch_programs") + 1, index(&listed, "seccomp"));
+    assert!(!plan("{}").inside.iter().any(|step| step.name() == "watch_programs"));
 }
 
 #[test]

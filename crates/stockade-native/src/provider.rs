@@ -14,7 +14,7 @@ use crate::abilities::abilities;
 use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep_parents};
 use crate::commands::Commands;
 use crate::error::StartError;
-use crate::filters::filters;
+use crate::filters::{filters, program_watch};
 use crate::host_files::{Base, HostFiles, look, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
@@ -76,6 +76,7 @@ impl NativeProvider {
             removal,
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters,
+            program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             proc_files: proc_files(policy)?,
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
@@ -88,6 +89,7 @@ impl NativeProvider {
         };
         NativeSandbox::new(Parts {
             standing,
+            commands: files.commands,
             group,
             policy: request.policy.clone(),
             interpreter,

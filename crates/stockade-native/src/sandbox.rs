@@ -22,12 +22,14 @@ use stockade_provider::{
 };
 
 use crate::cgroup::Group;
+use crate::commands::Commands;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
 use crate::launch::Standing;
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
+use crate::programs::{Hidden, Listed, Programs};
 
 /// How long the launcher may take to take a sandbox down before that is an error.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,6 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a sandbox is made of.
 pub(crate) struct Parts {
     pub(crate) standing: Standing,
+    pub(crate) commands: Option<Commands>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interpreter: Option<Interpreter>,
@@ -56,10 +59,25 @@ pub(crate) struct NativeSandbox {
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, group, policy, interpreter, root, memory_held, cpu_held } = parts;
-        let Standing { control, stream, launcher, first, scratch } = standing;
+        let Parts { standing, commands, group, policy, interpreter, root, memory_held, cpu_held } =
+            parts;
+        let Standing { control, stream, launcher, first, handed } = standing;
+        // Before anything is started: who starts a program waits until this has answered.
+        let programs = match (handed.programs, commands, &policy.commands) {
+            (Some(listener), Some(commands), Some(list)) => {
+                let hidden = match root {
+                    Root::Standard => Hidden::HostPrograms,
+                    Root::Directory(_) => Hidden::Nothing,
+                };
+                let (executables, rule) = (commands.executables, list.basis.to_string());
+                let watching = Programs::watch(listener, Listed { executables, rule, hidden });
+                Some(watching.map_err(StartError::prepare("watch what is started"))?)
+            }
+            _ => None,
+        };
         let link = Link::open(stream)?;
-        let watched = Watched { first, scratch, group, policy, memory_held, cpu_held };
+        let scratch = handed.scratch;
+        let watched = Watched { first, scratch, programs, group, policy, memory_held, cpu_held };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, root, watched })
     }
 
