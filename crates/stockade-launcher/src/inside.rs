@@ -117,10 +117,11 @@ impl Building {
                 let tree = self.take(name)?;
                 files::attach(&tree, self.root()?, path)
             }
-            Step::AttachOverlay { name, path } => {
+            Step::AttachOverlay { name, path, executable } => {
                 let tree = self.take(name)?;
                 let layers = self.scratch_directory(crate::plan::FileMode(0o700))?;
-                overlay::attach_over_tree(self.scratch()?, &layers, &tree, self.root()?, path)
+                let layered = overlay::Layered { tree: &tree, executable: *executable };
+                overlay::attach_over_tree(self.scratch()?, &layers, layered, self.root()?, path)
             }
             Step::AttachScratch { path, mode } => {
                 let name = self.scratch_directory(*mode)?;

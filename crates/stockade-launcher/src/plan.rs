@@ -162,6 +162,8 @@ pub enum Step {
         name: String,
         /// Its path inside.
         path: PathBuf,
+        /// Whether files in it can be executed.
+        executable: bool,
     },
     /// Attaches a fresh directory of the scratch file system.
     AttachScratch {

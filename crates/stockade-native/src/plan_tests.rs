@@ -123,12 +123,14 @@ fn without_a_cgroup_rlimits_stand_in() {
 
 #[test]
 fn listed_commands_leave_nothing_writable_that_can_be_executed() {
-    let mut files = files(vec![show("/data", Mode::Write), show("/tools", Mode::Read)]);
+    let shown = [("/data", Mode::Write), ("/tools", Mode::Read), ("/workspace", Mode::Overlay)];
+    let mut files = files(shown.map(|(guest, mode)| show(guest, mode)).to_vec());
     files.commands = Some(Commands::default());
     let plan = planned("command_allowlist: [ls]", &machine(501), &files, true);
     for step in &plan.inside {
         match step {
             Step::MakeScratch(memory) => assert!(!memory.executable),
+            Step::AttachOverlay { executable, .. } => assert!(!executable),
             Step::TakeTree { attributes, path, .. } => {
                 assert!(!(attributes.writable && attributes.executable), "{path:?}");
             }

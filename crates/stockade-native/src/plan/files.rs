@@ -250,7 +250,7 @@ fn tree_of(shown: &Shown, any_program: bool) -> Tree {
 fn attach(tree: &Tree) -> Step {
     let (name, path) = (tree.name(), tree.guest.clone());
     match tree.layered {
-        true => Step::AttachOverlay { name, path },
+        true => Step::AttachOverlay { name, path, executable: tree.attributes.executable },
         false => Step::AttachTree { name, path },
     }
 }
