@@ -185,6 +185,14 @@ fn language_of(program: &str) -> Option<Language> {
     }
 }
 
+/// The interpreter that was asked for, by its name in a root of one's own.
+fn asked(entry: &Entry) -> Option<&'static str> {
+    match entry {
+        Entry::Interpreter(language) => Some(language.programs()[0]),
+        Entry::Program(_) => None,
+    }
+}
+
 fn host_files(
     request: &SandboxRequest,
     machine: &Machine,
@@ -192,17 +200,19 @@ fn host_files(
 ) -> Result<HostFiles, StartError> {
     let policy = &*request.policy;
     let shown = shown(policy)?;
+    let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;
-        let names = policy.commands.as_ref().map(|list| list.value.len());
-        if names.is_some() {
-            return Err(StartError::HostPath {
-                path: directory.clone(),
-                reason: "command_allowlist is not held in a root of one's own yet".to_owned(),
-                remedy: "remove command_allowlist, or use the host's programs".to_owned(),
-            });
-        }
-        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands: None });
+        let commands = match &policy.commands {
+            Some(_) => {
+                let names = asked(&request.entry).into_iter().chain(names);
+                let commands = Commands::in_directory(names, directory)?;
+                commands.check(directory, &shown)?;
+                Some(commands)
+            }
+            None => None,
+        };
+        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands });
     }
     let (binds, links) = match interpreter {
         Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
@@ -213,11 +223,11 @@ fn host_files(
         let kind = look(&bind.host)?;
         kinds.push((bind, kind));
     }
-    let Some(list) = &policy.commands else {
+    if policy.commands.is_none() {
         return Ok(HostFiles { base: Base::System { binds: kinds, links }, shown, commands: None });
-    };
-    let names = list.value.iter().map(|name| name.value.as_str());
-    let commands = Commands::resolve(names, interpreter)?;
+    }
+    let commands = Commands::on_host(names, interpreter)?;
+    commands.check(Path::new("/"), &shown)?;
     let (binds, links) = commands.narrow(kinds, links)?;
     Ok(HostFiles { base: Base::System { binds, links }, shown, commands: Some(commands) })
 }
