@@ -52,11 +52,11 @@ pub(crate) fn carry_out(
     let Inherited { trees, lifeline } = inherited;
     let mut building = Building::new(trees, lifeline);
     for (index, step) in steps.iter().enumerate() {
-        if let Step::Serve | Step::Execute { .. } = step {
-            if building.report(&mut control).is_err() {
-                // The host is gone, and with it the reason to run anything.
-                return Ok(Launched::Done(1));
-            }
+        if let Step::Serve | Step::Execute { .. } = step
+            && building.report(&mut control).is_err()
+        {
+            // The host is gone, and with it the reason to run anything.
+            return Ok(Launched::Done(1));
         }
         if let Step::Serve = step {
             // Everything that is held from outside is closed with `building` and `control`.

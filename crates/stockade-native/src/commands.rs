@@ -33,6 +33,9 @@ const PROGRAM_DIRECTORIES: [&str; 10] = [
     "/sbin",
 ];
 
+/// Directories and files to show, and links to make.
+type Narrowed = (Vec<(Bind, TreeKind)>, Vec<Link>);
+
 /// What may be started, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
@@ -105,7 +108,7 @@ impl Commands {
         &self,
         binds: Vec<(Bind, TreeKind)>,
         mut links: Vec<Link>,
-    ) -> Result<(Vec<(Bind, TreeKind)>, Vec<Link>), StartError> {
+    ) -> Result<Narrowed, StartError> {
         let mut narrowed = Vec::new();
         for (bind, kind) in binds {
             match holds_programs(&bind.host) {

@@ -53,7 +53,6 @@ pub(crate) struct NativeSandbox {
     link: Link,
     launcher: Option<Child>,
     interpreter: Option<Interpreter>,
-    root: Root,
     watched: Watched,
 }
 
@@ -78,7 +77,7 @@ impl NativeSandbox {
         let link = Link::open(stream)?;
         let scratch = handed.scratch;
         let watched = Watched { first, scratch, programs, group, policy, memory_held, cpu_held };
-        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, root, watched })
+        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.

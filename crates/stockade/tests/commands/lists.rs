@@ -1,6 +1,8 @@
 //! What a list means: who may start, who may not, and which lists are refused.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::{PRELUDE, Tools, lists_can_be_held, report, run, stockade};
 
@@ -168,15 +170,16 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
 }
 
 /// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.
-fn install(root: &std::path::Path, program: &str) {
-    let name = program.rsplit('/').next().unwrap();
-    let put = |from: &str, to: std::path::PathBuf| {
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(from, to).unwrap();
+fn install(root: &Path, program: &str) {
+    let put = |from: &str, to: PathBuf| {
+        let folder = to.parent().expect("a program is in a folder");
+        std::fs::create_dir_all(folder).expect("a folder can be made");
+        std::fs::copy(from, to).expect("a program can be copied");
     };
+    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
     put(program, root.join("usr/bin").join(name));
-    let needed = std::process::Command::new("ldd").arg(program).output().unwrap().stdout;
-    for word in String::from_utf8(needed).unwrap().split_whitespace() {
+    let needed = Command::new("ldd").arg(program).output().expect("ldd starts").stdout;
+    for word in String::from_utf8_lossy(&needed).split_whitespace() {
         if word.starts_with('/') {
             put(word, root.join(word.trim_start_matches('/')));
         }
