@@ -34,6 +34,14 @@ impl Engine {
         Engine { providers }
     }
 
+    /// Lets the wall that will probably be used begin what depends on no policy.
+    pub fn prepare(&self, provider: Option<&str>) {
+        let asked = |it: &&Arc<dyn Provider>| provider.is_none_or(|name| it.name().as_str() == name);
+        if let Some(provider) = self.providers.iter().find(asked) {
+            provider.prepare();
+        }
+    }
+
     /// Runs one program. When `cancel` resolves, everything inside is killed.
     pub async fn run(
         &self,

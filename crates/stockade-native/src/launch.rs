@@ -25,7 +25,6 @@ pub(crate) struct Standing {
 }
 
 /// What the first process inside has handed out, to be watched by.
-#[derive(Default)]
 pub(crate) struct Handed {
     /// The top of the scratch space.
     pub(crate) scratch: Option<OwnedFd>,
@@ -39,43 +38,68 @@ pub(crate) struct First {
     pub(crate) handle: OwnedFd,
 }
 
-/// Builds a wall. `kept` is held by the launcher as long as the sandbox lives.
-pub(crate) async fn launch(plan: &Plan, kept: &[BorrowedFd<'_>]) -> Result<Standing, StartError> {
-    let prepare = || StartError::prepare("make the sockets of a sandbox");
-    let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
-    let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
-    let mut launcher = start(launchers_end, guests_end)?;
-    let control = Control::open(control, plan, kept);
-    // From here on a failure leaves a launcher, which ends when its control socket does.
-    let followed = match control {
-        Ok(control) => follow(control).await,
-        Err(source) => Err(StartError::Prepare { what: "hand the plan to the launcher", source }),
-    };
-    match followed {
-        Ok((control, first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
-        Err(error) => {
-            let _ = launcher.wait();
-            Err(error)
-        }
-    }
+/// A launcher that waits for its plan. Dropping it ends it.
+pub(crate) struct Waiting {
+    control: UnixStream,
+    stream: UnixStream,
+    launcher: Child,
 }
 
-fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
-    let file = stockade_carrier::guest_file()?;
-    // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
-    // after the kernel has opened the file behind it.
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Command::new(path)
-        // What is seen of it from inside says nothing of the host.
-        .arg0("stockade-guest")
-        .arg("launch")
-        .env_clear()
-        .current_dir("/")
-        .stdin(OwnedFd::from(control))
-        .stdout(OwnedFd::from(stream))
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(StartError::prepare("start the launcher"))
+impl Waiting {
+    /// Starts a launcher, with nothing of this process but two sockets.
+    pub(crate) fn start() -> Result<Waiting, StartError> {
+        let prepare = || StartError::prepare("make the sockets of a sandbox");
+        let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
+        let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
+        let file = stockade_carrier::guest_file()?;
+        // In the child `/proc/self` is the child, which still has the descriptor: it closes on
+        // exec, after the kernel has opened the file behind it.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let launcher = Command::new(path)
+            // What is seen of it from inside says nothing of the host.
+            .arg0("stockade-guest")
+            .arg("launch")
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(launchers_end))
+            .stdout(OwnedFd::from(guests_end))
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(StartError::prepare("start the launcher"))?;
+        Ok(Waiting { control, stream, launcher })
+    }
+
+    /// Builds a wall. `kept` is held by the launcher as long as the sandbox lives.
+    pub(crate) async fn launch(
+        self,
+        plan: &Plan,
+        kept: &[BorrowedFd<'_>],
+    ) -> Result<Standing, StartError> {
+        let Waiting { control, stream, mut launcher } = self;
+        // A failure leaves a launcher, which ends when its control socket does.
+        let followed = match Control::open(control, plan, kept) {
+            Ok(control) => follow(control).await,
+            Err(source) => {
+                Err(StartError::Prepare { what: "hand the plan to the launcher", source })
+            }
+        };
+        match followed {
+            Ok((control, first, handed)) => {
+                Ok(Standing { control, stream, launcher, first, handed })
+            }
+            Err(error) => {
+                let _ = launcher.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a launcher that was not needed.
+    pub(crate) fn dismiss(self) {
+        let Waiting { control, mut launcher, .. } = self;
+        drop(control);
+        let _ = launcher.wait();
+    }
 }
 
 type Followed = (Control, First, Handed);

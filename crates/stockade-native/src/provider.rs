@@ -1,7 +1,7 @@
 //! The native wall as a provider.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
@@ -18,10 +18,11 @@ use crate::filters::{filters, program_watch};
 use crate::host_files::{Base, HostFiles, look, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
-use crate::launch::launch;
+use crate::launch::Waiting;
 use crate::machine::Machine;
 use crate::plan::{Inputs, plan};
 use crate::proc_view::proc_files;
+use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
@@ -29,6 +30,8 @@ use crate::sandbox::{NativeSandbox, Parts};
 pub struct NativeProvider {
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
+    /// A launcher that was started ahead.
+    waiting: Mutex<Option<Waiting>>,
 }
 
 impl NativeProvider {
@@ -44,8 +47,13 @@ impl NativeProvider {
         self.machine.get_or_init(Machine::look)
     }
 
+    /// The cgroups as they should be found; making a group shows whether they are.
     fn layout(&self) -> &Layout {
-        self.layout.get_or_init(Layout::detect)
+        self.layout.get_or_init(Layout::expect)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
@@ -57,6 +65,7 @@ impl NativeProvider {
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         let filters = filters(policy, machine.kernel)?;
+        let program_watch = policy.commands.as_ref().map(|_| program_watch()).transpose()?;
         let ids = match machine.is_root() {
             true => Some(IdRange::claim()?),
             false => None,
@@ -76,11 +85,16 @@ impl NativeProvider {
             removal,
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters,
-            program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
+            program_watch,
             proc_files: proc_files(policy)?,
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
-        let standing = match launch(&plan, &kept).await {
+        let waiting = self.waiting().take();
+        let launched = match waiting.map_or_else(Waiting::start, Ok) {
+            Ok(waiting) => waiting.launch(&plan, &kept).await,
+            Err(error) => Err(error),
+        };
+        let standing = match launched {
             Ok(standing) => standing,
             Err(error) => {
                 remove_unused(&removal_if_unused);
@@ -89,11 +103,10 @@ impl NativeProvider {
         };
         NativeSandbox::new(Parts {
             standing,
-            commands: files.commands,
+            listed: listed(policy, files),
             group,
             policy: request.policy.clone(),
             interpreter,
-            root: request.root.clone(),
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
         })
@@ -106,13 +119,20 @@ impl Provider for NativeProvider {
     }
 
     fn facts(&self, probe: Probe) -> WallFacts {
-        let abilities = abilities(self.machine(), self.layout());
-        let unusable = match probe {
-            Probe::Quick => None,
-            Probe::Thorough => self.try_out(),
+        let (abilities, unusable) = match probe {
+            Probe::Quick => (abilities(self.machine(), self.layout()), None),
+            Probe::Thorough => (abilities(self.machine(), &Layout::detect()), self.try_out()),
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
+    }
+
+    fn prepare(&self) {
+        // What fails here fails again when it is needed, and is said then.
+        if let Ok(waiting) = Waiting::start() {
+            let unused = self.waiting().replace(waiting);
+            unused.map(Waiting::dismiss);
+        }
     }
 
     fn create<'a>(
@@ -138,6 +158,13 @@ impl NativeProvider {
 
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request).await?.finish().await
+    }
+}
+
+impl Drop for NativeProvider {
+    fn drop(&mut self) {
+        let unused = self.waiting().take();
+        unused.map(Waiting::dismiss);
     }
 }
 
@@ -230,6 +257,16 @@ fn host_files(
     commands.check(Path::new("/"), &shown)?;
     let (binds, links) = commands.narrow(kinds, links)?;
     Ok(HostFiles { base: Base::System { binds, links }, shown, commands: Some(commands) })
+}
+
+/// What may be started, for whoever watches that.
+fn listed(policy: &Policy, files: HostFiles) -> Option<Listed> {
+    let rule = policy.commands.as_ref()?.basis.to_string();
+    let hidden = match files.base {
+        Base::System { .. } => Hidden::HostPrograms,
+        Base::Directory(_) => Hidden::Nothing,
+    };
+    Some(Listed { executables: files.commands?.executables, rule, hidden })
 }
 
 /// The group of a sandbox; none where cgroups cannot hold anything here.

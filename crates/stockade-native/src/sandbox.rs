@@ -18,18 +18,17 @@ use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Language, Observation, Program, Root, Running, Sandbox,
+    Error, ErrorKind, Execution, Language, Observation, Program, Running, Sandbox,
 };
 
 use crate::cgroup::Group;
-use crate::commands::Commands;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
-use crate::launch::Standing;
+use crate::launch::{Handed, Standing};
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
-use crate::programs::{Hidden, Listed, Programs};
+use crate::programs::{Listed, Programs};
 
 /// How long the launcher may take to take a sandbox down before that is an error.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,11 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a sandbox is made of.
 pub(crate) struct Parts {
     pub(crate) standing: Standing,
-    pub(crate) commands: Option<Commands>,
+    /// Set where the policy lists what may be started.
+    pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interpreter: Option<Interpreter>,
-    pub(crate) root: Root,
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
@@ -58,24 +57,16 @@ pub(crate) struct NativeSandbox {
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, commands, group, policy, interpreter, root, memory_held, cpu_held } =
-            parts;
+        let Parts { standing, listed, group, policy, interpreter, memory_held, cpu_held } = parts;
         let Standing { control, stream, launcher, first, handed } = standing;
+        let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
-        let programs = match (handed.programs, commands, &policy.commands) {
-            (Some(listener), Some(commands), Some(list)) => {
-                let hidden = match root {
-                    Root::Standard => Hidden::HostPrograms,
-                    Root::Directory(_) => Hidden::Nothing,
-                };
-                let (executables, rule) = (commands.executables, list.basis.to_string());
-                let watching = Programs::watch(listener, Listed { executables, rule, hidden });
-                Some(watching.map_err(StartError::prepare("watch what is started"))?)
-            }
-            _ => None,
-        };
+        let programs = programs.zip(listed).map(|(listener, listed)| {
+            let watching = Programs::watch(listener, listed);
+            watching.map_err(StartError::prepare("watch what is started"))
+        });
+        let programs = programs.transpose()?;
         let link = Link::open(stream)?;
-        let scratch = handed.scratch;
         let watched = Watched { first, scratch, programs, group, policy, memory_held, cpu_held };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
     }

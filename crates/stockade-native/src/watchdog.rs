@@ -23,31 +23,31 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-pub use ration::{Action, Ration};
+pub(crate) use ration::{Action, Ration};
 
 /// What a sandbox may use. Above it, a measurement need not be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The most tasks, as the kernel calls threads. No more than these are looked at, which bounds
     /// what a look costs.
-    pub tasks: u64,
+    pub(crate) tasks: u64,
     /// The most memory.
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
 }
 
 /// What a sandbox uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measurement {
+pub(crate) struct Measurement {
     /// The tasks. When there are more than allowed the look ended early: the other numbers then are
     /// those of a part.
-    pub tasks: u64,
+    pub(crate) tasks: u64,
     /// Memory of its own: what is neither the content of a file nor free, swapped out or not.
     ///
     /// Below the limit it may count pages that processes share once for each of them. Above the
     /// limit each page counted once.
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// The cpu time of everything that runs and of everything that was waited for.
-    pub cpu_time: Duration,
+    pub(crate) cpu_time: Duration,
 }
 
 /// Measures the process `init` and everything below it: in a pid namespace, all processes descend
@@ -56,7 +56,7 @@ pub struct Measurement {
 /// The caller runs as root or as the uid that started `init`, sees it under this number in `/proc`,
 /// and has not waited for it, so that the number is still its own. Processes that end meanwhile are
 /// left out. An error means that `init` is gone, or that the kernel lacks `CONFIG_PROC_CHILDREN`.
-pub fn measure(init: Pid, bounds: Bounds) -> io::Result<Measurement> {
+pub(crate) fn measure(init: Pid, bounds: Bounds) -> io::Result<Measurement> {
     let members = tree::walk(init, bounds.tasks)?;
     let tasks = members.iter().map(|member| member.stat.threads).sum();
     let estimate = members.iter().map(|member| member.memory_bytes).sum();

@@ -21,6 +21,10 @@ pub trait Provider: Send + Sync {
     /// What this host lets the wall enforce, from probing rather than from configuration.
     fn facts(&self, probe: Probe) -> WallFacts;
 
+    /// Called when a sandbox will probably be asked for soon. A wall may begin what depends on no
+    /// policy; what is not used in the end leaves nothing behind.
+    fn prepare(&self) {}
+
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
     fn create<'a>(
         &'a self,

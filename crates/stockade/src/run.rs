@@ -32,6 +32,9 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
         Target::Command(_) => None,
     };
     load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
+    // While this process reads the policy, another is on its way.
+    let engine = Engine::new(stockade_backends::providers());
+    engine.prepare(args.provider.as_deref());
     let request = request::request(args, target)?;
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
@@ -48,7 +51,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
         },
         capture: output == Output::Json,
     };
-    let report = execute(request, streams)?;
+    let report = execute(&engine, request, streams)?;
     if output == Output::Json {
         render::json(&report)?;
     } else if !args.quiet {
@@ -60,13 +63,12 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
 }
 
 /// Runs a request on this thread.
-fn execute(request: RunRequest, streams: Streams) -> anyhow::Result<RunReport> {
+fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Result<RunReport> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot wait for a program and its output: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
     };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let engine = Engine::new(stockade_backends::providers());
     let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
         let interrupted = interrupt::interrupted().map_err(cannot)?;
         Ok(engine.run(request, streams, interrupted).await)

@@ -47,6 +47,47 @@ pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -
     made
 }
 
+/// What the parents of a hierarchy should offer, without making anything. A group that then cannot
+/// be made is an error of its own.
+pub(super) fn expectations(mount: &Mount, wanted: &[Controller]) -> Vec<Attempt> {
+    let mut expected = Vec::new();
+    for parent in &mount.parents {
+        let outcome = match (mount.access, mount.version) {
+            (Access::ReadOnly, _) => Err(Refusal::ReadOnly),
+            (Access::Writable, Version::V1) => may_write(parent).map(|()| Offer {
+                controllers: mount.controllers.clone(),
+                refused: Vec::new(),
+                change: Change::AlreadySo,
+            }),
+            (Access::Writable, Version::V2) => may_write(parent).and_then(|()| {
+                let mut offer = handed_down(parent, wanted)?;
+                offer.complete(wanted, kernel_kills());
+                Ok(offer)
+            }),
+        };
+        let complete = outcome.as_ref().is_ok_and(|offer| offer.refused.is_empty());
+        expected.push(Attempt { parent: parent.clone(), outcome });
+        if complete {
+            break;
+        }
+    }
+    expected
+}
+
+fn may_write(parent: &Path) -> Result<(), Refusal> {
+    accessat(CWD, parent, Wanted::WRITE_OK, AtFlags::EACCESS)
+        .map_err(|errno| Refusal::from_error(&errno.into()))
+}
+
+/// Whether groups have a `cgroup.kill`: since Linux 5.14.
+fn kernel_kills() -> bool {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let version = (numbers.next(), numbers.next());
+    matches!(version, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 14))
+}
+
 fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {
     let mut made = Vec::new();
     for parent in &mount.parents {
@@ -71,6 +112,15 @@ fn try_v1(parent: &Path, controllers: &[Controller], name: &GroupName) -> Result
 }
 
 fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
+    let mut offer = handed_down(parent, wanted)?;
+    let words: Vec<&str> = offer.controllers.iter().filter_map(|it| it.v2_name()).collect();
+    let can_kill = trial_group(parent, &words, name, |group| group.join("cgroup.kill").exists())?;
+    offer.complete(wanted, can_kill);
+    Ok(offer)
+}
+
+/// The controllers that a v2 parent hands down to its children, now if not before.
+fn handed_down(parent: &Path, wanted: &[Controller]) -> Result<Offer, Refusal> {
     // Whoever enters a group below must be allowed to write to the nearest common ancestor of the
     // group it leaves and the one it enters, cgroups(7); that ancestor is the parent.
     accessat(CWD, parent.join("cgroup.procs"), Wanted::WRITE_OK, AtFlags::EACCESS)
@@ -99,16 +149,22 @@ fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offe
             Err(error) => offer.refused.push((controller, Refusal::from_error(&error))),
         }
     }
-    let words: Vec<&str> = offer.controllers.iter().filter_map(|it| it.v2_name()).collect();
-    let can_kill = trial_group(parent, &words, name, |group| group.join("cgroup.kill").exists())?;
-    for controller in wanted.iter().filter(|it| it.v2_name().is_none()) {
-        match controller {
-            Controller::Kill if !can_kill => offer.refused.push((*controller, Refusal::OldKernel)),
-            Controller::Kill | Controller::CpuTime => offer.controllers.push(*controller),
-            _ => {}
+    Ok(offer)
+}
+
+impl Offer {
+    /// Adds what every v2 group has of itself.
+    fn complete(&mut self, wanted: &[Controller], can_kill: bool) {
+        for controller in wanted.iter().filter(|it| it.v2_name().is_none()) {
+            match controller {
+                Controller::Kill if !can_kill => {
+                    self.refused.push((*controller, Refusal::OldKernel));
+                }
+                Controller::Kill | Controller::CpuTime => self.controllers.push(*controller),
+                _ => {}
+            }
         }
     }
-    Ok(offer)
 }
 
 /// Whether a group has processes that keep it from handing controllers down. Those of the top do

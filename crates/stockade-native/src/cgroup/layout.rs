@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use stockade_provider::Obstacle;
 
-use super::attempt::{Attempt, Offer, attempts};
+use super::attempt::{Attempt, Offer, attempts, expectations};
 use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Mount, survey};
@@ -45,6 +45,23 @@ impl Layout {
                 let mut mounts = survey(&mountinfo, &membership);
                 mounts.sort_by_key(|mount| mount.version);
                 layout(mounts, |mount, wanted| attempts(mount, wanted, &name))
+            }
+            _ => Layout::none(),
+        }
+    }
+
+    /// The layout that this process should find, from rights and files alone: no group is made.
+    ///
+    /// For a start, where making the group shows whether it was right: one that then cannot be made
+    /// is an error.
+    pub fn expect() -> Layout {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo");
+        let membership = fs::read_to_string("/proc/self/cgroup");
+        match (mountinfo, membership) {
+            (Ok(mountinfo), Ok(membership)) => {
+                let mut mounts = survey(&mountinfo, &membership);
+                mounts.sort_by_key(|mount| mount.version);
+                layout(mounts, expectations)
             }
             _ => Layout::none(),
         }

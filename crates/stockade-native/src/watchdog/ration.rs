@@ -14,7 +14,7 @@ const KEPT: Duration = Duration::from_millis(40);
 
 /// What to do with a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Let it run.
     Run,
     /// Stop it.
@@ -23,11 +23,11 @@ pub enum Action {
 
 /// What to do until the next look, and when that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// What to do.
-    pub action: Action,
+    pub(crate) action: Action,
     /// How long until the next look. A later one is made up for by a longer pause.
-    pub look_again: Duration,
+    pub(crate) look_again: Duration,
 }
 
 /// Keeps the cpu time of a sandbox at its limit by letting it run and stopping it in turn.
@@ -35,7 +35,7 @@ pub struct Decision {
 /// An account of cpu time: it fills as fast as the limit says and what is used is taken from it.
 /// While it is overdrawn the sandbox stands still.
 #[derive(Clone, Debug)]
-pub struct Ration {
+pub(crate) struct Ration {
     cpus_millis: u64,
     /// The most cpu time that can be used in a second, in thousandths of one.
     most_millis: u64,
@@ -47,7 +47,7 @@ pub struct Ration {
 impl Ration {
     /// For a limit in thousandths of a processor, and the number of processors that the sandbox can
     /// use at once: those of its affinity. The fewer, the smoother it runs.
-    pub fn new(cpus_millis: u64, processors: u32) -> Ration {
+    pub(crate) fn new(cpus_millis: u64, processors: u32) -> Ration {
         let most_millis = u64::from(processors).saturating_mul(1000);
         Ration { cpus_millis, most_millis, last: None, balance: 0 }
     }
@@ -55,7 +55,7 @@ impl Ration {
     /// Decides with the cpu time that was used until now, since whenever. The first call only begins
     /// the account. A cpu time smaller than the one before, because somebody took his with him, is
     /// where counting goes on from.
-    pub fn decide(&mut self, now: Instant, cpu_time: Duration) -> Decision {
+    pub(crate) fn decide(&mut self, now: Instant, cpu_time: Duration) -> Decision {
         if let Some((then, before)) = self.last {
             let elapsed = now.saturating_duration_since(then);
             let used = cpu_time.saturating_sub(before);

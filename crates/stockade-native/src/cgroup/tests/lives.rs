@@ -183,3 +183,8 @@ fn acts_as_nobody() {
     assert!(reason.starts_with("this user may not make groups below /"), "{reason}");
     assert!(!layout.obstacles()[&Controller::Memory].remedy.is_empty());
 }
+
+#[test]
+fn what_is_expected_is_what_trying_finds() {
+    assert_eq!(Layout::expect(), Layout::detect());
+}
