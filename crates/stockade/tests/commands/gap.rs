@@ -12,13 +12,21 @@ fn the_dynamic_loader_still_maps_what_it_is_given() {
     }
     let tools = Tools::new("loader");
     let policy = tools.policy("command_allowlist: [python3]");
-    let code = format!("{PRELUDE}{LOADER}start('/tools/ls', '/'); start(loader, '/tools/ls', '/')");
+    // Flag 8 is MFD_NOEXEC_SEAL: the memory cannot be started, but it can be mapped.
+    let code = format!(
+        "{PRELUDE}{LOADER}\
+         start('/tools/ls', '/')\n\
+         start(loader, '/tools/ls', '/')\n\
+         d = os.memfd_create('ls', 8)\n\
+         os.write(d, open('/tools/ls', 'rb').read())\n\
+         start(loader, f'/proc/{{os.getpid()}}/fd/{{d}}', '/')"
+    );
     let held = run(&["--policy", &policy, "--"], &code);
-    assert_eq!(held.text("stdout"), "refused 13\nstarted 0\n", "{}", held.0);
+    assert_eq!(held.text("stdout"), "refused 13\nstarted 0\nstarted 0\n", "{}", held.0);
 }
 
 #[test]
-fn the_dynamic_loader_maps_nothing_that_was_written_inside_and_finds_no_program_of_the_host() {
+fn the_dynamic_loader_maps_no_file_of_a_writable_place_and_finds_no_program_of_the_host() {
     if !lists_can_be_held() {
         return;
     }
