@@ -38,6 +38,8 @@ struct Building {
     scratch: Option<OwnedFd>,
     /// How many directories of it are in use, which names the next.
     scratch_count: usize,
+    /// Asks before a program is started.
+    programs: Option<OwnedFd>,
     lifeline: OwnedFd,
 }
 
@@ -48,7 +50,7 @@ pub(crate) fn carry_out(
     mut control: UnixStream,
 ) -> Result<Launched, (UnixStream, Refusal)> {
     let Inherited { trees, lifeline } = inherited;
-    let mut building = Building { trees, root: None, scratch: None, scratch_count: 0, lifeline };
+    let mut building = Building::new(trees, lifeline);
     for (index, step) in steps.iter().enumerate() {
         if let Step::Serve = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
@@ -58,12 +60,11 @@ pub(crate) fn carry_out(
                 refusal(Phase::Inside, index, step.name(), String::new(), &error),
             ));
         }
-        if let Step::Serve | Step::Execute { .. } = step {
-            let scratch: Vec<_> = building.scratch.iter().map(AsFd::as_fd).collect();
-            if message::send(&mut control, &Report::Ready, &scratch).is_err() {
-                // The host is gone, and with it the reason to run anything.
-                return Ok(Launched::Done(1));
-            }
+        if let Step::Serve | Step::Execute { .. } = step
+            && building.report(&mut control).is_err()
+        {
+            // The host is gone, and with it the reason to run anything.
+            return Ok(Launched::Done(1));
         }
         if let Step::Serve = step {
             // Everything that is held from outside is closed with `building` and `control`.
@@ -80,6 +81,19 @@ pub(crate) fn carry_out(
 }
 
 impl Building {
+    fn new(trees: BTreeMap<String, OwnedFd>, lifeline: OwnedFd) -> Building {
+        Building { trees, root: None, scratch: None, scratch_count: 0, programs: None, lifeline }
+    }
+
+    /// Tells the host that the wall is ready, and hands over what it watches from outside.
+    fn report(&mut self, control: &mut UnixStream) -> io::Result<()> {
+        // Taken, so that nothing inside keeps the listener and could answer in the host's place.
+        let programs = self.programs.take();
+        let ready = Report::Ready { scratch: self.scratch.is_some(), programs: programs.is_some() };
+        let beside: Vec<_> = self.scratch.iter().chain(&programs).map(AsFd::as_fd).collect();
+        message::send(control, &ready, &beside)
+    }
+
     fn carry_out(&mut self, step: &Step) -> io::Result<()> {
         match step {
             Step::EnterCgroup { file } => write_once(file, "0"),
@@ -111,10 +125,11 @@ impl Building {
                 let tree = self.take(name)?;
                 files::attach(&tree, self.root()?, path)
             }
-            Step::AttachOverlay { name, path } => {
+            Step::AttachOverlay { name, path, executable } => {
                 let tree = self.take(name)?;
                 let layers = self.scratch_directory(crate::plan::FileMode(0o700))?;
-                overlay::attach_over_tree(self.scratch()?, &layers, &tree, self.root()?, path)
+                let layered = overlay::Layered { tree: &tree, executable: *executable };
+                overlay::attach_over_tree(self.scratch()?, &layers, layered, self.root()?, path)
             }
             Step::AttachScratch { path, mode } => {
                 let name = self.scratch_directory(*mode)?;
@@ -142,6 +157,10 @@ impl Building {
             Step::WorkingDirectory(path) => Ok(rustix::process::chdir(path)?),
             Step::SealPrivileges => privileges::seal(),
             Step::Landlock { version, rules } => guard::landlock(*version, rules),
+            Step::WatchPrograms { program } => {
+                self.programs = Some(guard::watch(program)?);
+                Ok(())
+            }
             Step::Seccomp { programs } => guard::seccomp(programs),
             Step::DieWithParent => privileges::die_with_parent(&self.lifeline),
             Step::Serve => Ok(()),
@@ -210,6 +229,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::NewSession
         | Step::SealPrivileges
         | Step::Landlock { .. }
+        | Step::WatchPrograms { .. }
         | Step::Seccomp { .. }
         | Step::DieWithParent
         | Step::Serve => None,

@@ -162,6 +162,8 @@ pub enum Step {
         name: String,
         /// Its path inside.
         path: PathBuf,
+        /// Whether files in it can be executed.
+        executable: bool,
     },
     /// Attaches a fresh directory of the scratch file system.
     AttachScratch {
@@ -223,6 +225,12 @@ pub enum Step {
         version: u32,
         /// What is allowed.
         rules: Vec<LandlockRule>,
+    },
+    /// A filter that asks the host before a program is started. The listener goes to the host with
+    /// the report that the wall is ready, and is closed inside.
+    WatchPrograms {
+        /// The program as (code, jt, jf, k).
+        program: Vec<(u16, u8, u8, u32)>,
     },
     /// System-call filters, the last of them installed last.
     Seccomp {
@@ -352,6 +360,7 @@ impl Step {
             Step::WorkingDirectory(_) => "working_directory",
             Step::SealPrivileges => "seal_privileges",
             Step::Landlock { .. } => "landlock",
+            Step::WatchPrograms { .. } => "watch_programs",
             Step::Seccomp { .. } => "seccomp",
             Step::DieWithParent => "die_with_parent",
             Step::Serve => "serve",

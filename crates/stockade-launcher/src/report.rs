@@ -43,9 +43,14 @@ pub enum Report {
         /// Its process id outside.
         process: i32,
     },
-    /// Every step but the last was done. Beside it comes the top of the scratch file system, where
-    /// there is one, so that its use can be seen from outside.
-    Ready,
+    /// Every step but the last was done. Beside it come the descriptors that are said here, in this
+    /// order.
+    Ready {
+        /// The top of the scratch file system, so that its use can be seen from outside.
+        scratch: bool,
+        /// The listener that asks before a program is started. Nothing starts until it is answered.
+        programs: bool,
+    },
     /// A step failed.
     Refused(Refusal),
     /// Everything inside has ended. What the plan has for afterwards is done next, and then the

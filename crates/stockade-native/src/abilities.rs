@@ -75,8 +75,8 @@ fn commands(machine: &Machine) -> Ability {
             "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)",
         ),
         version => exact(format!(
-            "a root with only the listed programs, Landlock {version} over executing, and nothing \
-             writable can be executed"
+            "Landlock {version} over executing, of the host's programs only those listed in the \
+             root, and nothing writable can be executed"
         )),
     }
 }

@@ -9,7 +9,7 @@ use stockade_policy::Policy;
 use crate::error::StartError;
 use crate::seccomp::{
     Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program,
-    Tracing, built_in, ready, tighten,
+    Syscall, Tracing, built_in, ready, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -36,6 +36,31 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
         programs.extend(tightened.compile(architecture)?.pop());
     }
     Ok(programs.iter().map(raw).collect())
+}
+
+/// A filter that asks before a program is started, and lets everything else pass. Calls in another
+/// convention are not its concern: the built-in filter ends whoever makes them.
+pub(crate) fn program_watch() -> Result<RawFilter, StartError> {
+    const LOAD: u16 = 0x20;
+    const JUMP_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const ASK: u32 = 0x7fc0_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
+    let number = |name| {
+        let call = Syscall::named(name).and_then(|call| call.number(architecture));
+        call.ok_or(StartError::ForeignMachine)
+    };
+    Ok(vec![
+        // The calling convention, and the number of the call, of `struct seccomp_data`.
+        (LOAD, 0, 0, 4),
+        (JUMP_EQUAL, 0, 4, architecture.audit()),
+        (LOAD, 0, 0, 0),
+        (JUMP_EQUAL, 1, 0, number("execve")?),
+        (JUMP_EQUAL, 0, 1, number("execveat")?),
+        (RETURN, 0, 0, ASK),
+        (RETURN, 0, 0, ALLOW),
+    ])
 }
 
 fn custom(path: &Path, host: Host) -> Result<Profile, StartError> {

@@ -22,8 +22,15 @@ pub(crate) struct Standing {
     pub(crate) launcher: Launcher,
     /// The first process inside.
     pub(crate) first: First,
+    pub(crate) handed: Handed,
+}
+
+/// What the first process inside has handed out, to be watched by.
+pub(crate) struct Handed {
     /// The top of the scratch space.
     pub(crate) scratch: Option<OwnedFd>,
+    /// Asks before a program is started.
+    pub(crate) programs: Option<OwnedFd>,
 }
 
 /// The first process inside, as the host sees it.
@@ -60,7 +67,7 @@ impl Waiting {
         let mut control = Control::open(control, plan, kept)
             .map_err(StartError::prepare("hand the plan to the launcher"))?;
         match follow(&mut control).await {
-            Ok((first, scratch)) => Ok(Standing { control, stream, launcher, first, scratch }),
+            Ok((first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
             Err(error) => {
                 // Refused is refused, however taking down goes; what stays is the group's to remove.
                 if control.ended().await.is_ok() {
@@ -90,7 +97,7 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
         .map_err(StartError::prepare("start the launcher"))
 }
 
-async fn follow(control: &mut Control) -> Result<(First, Option<OwnedFd>), StartError> {
+async fn follow(control: &mut Control) -> Result<(First, Handed), StartError> {
     let mut first = None;
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {
@@ -100,9 +107,15 @@ async fn follow(control: &mut Control) -> Result<(First, Option<OwnedFd>), Start
                 let process = Pid::from_raw(process);
                 first = process.zip(beside.into_iter().next());
             }
-            Some((Report::Ready, beside)) => {
+            Some((Report::Ready { scratch, programs }, beside)) => {
                 let (process, handle) = first.ok_or(StartError::Silent)?;
-                return Ok((First { process, handle }, beside.into_iter().next()));
+                let mut beside = beside.into_iter();
+                let mut next = |is_there: bool| match is_there {
+                    true => beside.next().map(Some).ok_or(StartError::Silent),
+                    false => Ok(None),
+                };
+                let handed = Handed { scratch: next(scratch)?, programs: next(programs)? };
+                return Ok((First { process, handle }, handed));
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.

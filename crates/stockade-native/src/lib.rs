@@ -23,6 +23,7 @@ mod obstacles;
 mod plan;
 pub mod proc_files;
 mod proc_view;
+mod programs;
 mod provider;
 mod sandbox;
 pub mod seccomp;

@@ -11,6 +11,7 @@ use stockade_provider::Observation;
 
 use crate::cgroup::Group;
 use crate::launch::First;
+use crate::programs::Programs;
 use crate::watchdog::{Action, Bounds, Measurement, Ration, measure};
 
 /// How often a sandbox is looked at for what the kernel does not hold by itself.
@@ -20,6 +21,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct Watched {
     pub(crate) first: First,
     pub(crate) scratch: Option<OwnedFd>,
+    /// Set where the policy lists what may be started.
+    pub(crate) programs: Option<Programs>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     /// Whether a cgroup holds memory, and cpu.
@@ -44,6 +47,7 @@ impl Watched {
             }
         }
         observation.limits_hit.extend(self.full());
+        observation.denials.extend(self.programs.iter().flat_map(Programs::denials));
         observation
     }
 

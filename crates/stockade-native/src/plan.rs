@@ -10,6 +10,7 @@ use stockade_launcher::{Birth, IdMap, Plan, Step};
 use stockade_policy::{Limit, Policy};
 
 use crate::cgroup::{Removal, Seats};
+use crate::filters::RawFilter;
 use crate::host_files::HostFiles;
 use crate::machine::Machine;
 
@@ -32,7 +33,9 @@ pub(crate) struct Inputs<'a> {
     /// Whether a cgroup holds memory and processes.
     pub(crate) held_by_cgroup: bool,
     /// System-call filters, compiled.
-    pub(crate) filters: Vec<Vec<(u16, u8, u8, u32)>>,
+    pub(crate) filters: Vec<RawFilter>,
+    /// The filter that asks before a program is started, where the policy lists programs.
+    pub(crate) program_watch: Option<RawFilter>,
     /// What the sandbox's `/proc` says of the machine.
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }
@@ -53,6 +56,9 @@ pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     // Capabilities are needed up to here and by nothing that follows.
     inside.extend([Step::SealPrivileges, Step::DieWithParent]);
     inside.extend(guard::landlock(inputs, &visible));
+    // Before the other filters: they may refuse a program to install one.
+    let watch = inputs.program_watch.clone();
+    inside.extend(watch.map(|program| Step::WatchPrograms { program }));
     // Last: the filter refuses what the steps before needed.
     inside.push(Step::Seccomp { programs: inputs.filters.clone() });
     inside.push(Step::Serve);

@@ -42,6 +42,7 @@ fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Pl
         removal: Removal::default(),
         held_by_cgroup: cgroup,
         filters: vec![vec![(6, 0, 0, 0)]],
+        program_watch: policy.commands.is_some().then(|| vec![(6, 0, 0, 1)]),
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     })
 }
@@ -122,12 +123,14 @@ fn without_a_cgroup_rlimits_stand_in() {
 
 #[test]
 fn listed_commands_leave_nothing_writable_that_can_be_executed() {
-    let mut files = files(vec![show("/data", Mode::Write), show("/tools", Mode::Read)]);
+    let shown = [("/data", Mode::Write), ("/tools", Mode::Read), ("/workspace", Mode::Overlay)];
+    let mut files = files(shown.map(|(guest, mode)| show(guest, mode)).to_vec());
     files.commands = Some(Commands::default());
     let plan = planned("command_allowlist: [ls]", &machine(501), &files, true);
     for step in &plan.inside {
         match step {
             Step::MakeScratch(memory) => assert!(!memory.executable),
+            Step::AttachOverlay { executable, .. } => assert!(!executable),
             Step::TakeTree { attributes, path, .. } => {
                 assert!(!(attributes.writable && attributes.executable), "{path:?}");
             }
@@ -137,6 +140,14 @@ fn listed_commands_leave_nothing_writable_that_can_be_executed() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn programs_are_watched_only_where_they_are_listed_and_before_the_other_filters() {
+    let plan = |text| planned(text, &machine(501), &files(Vec::new()), true);
+    let listed = plan("command_allowlist: [ls]");
+    assert_eq!(index(&listed, "watch_programs") + 1, index(&listed, "seccomp"));
+    assert!(!plan("{}").inside.iter().any(|step| step.name() == "watch_programs"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The native wall as a provider.
 
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
@@ -13,7 +14,7 @@ use crate::abilities::abilities;
 use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep_parents};
 use crate::commands::Commands;
 use crate::error::StartError;
-use crate::filters::filters;
+use crate::filters::{filters, program_watch};
 use crate::host_files::{Base, HostFiles, look, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
@@ -21,6 +22,7 @@ use crate::launch::Waiting;
 use crate::machine::Machine;
 use crate::plan::{Inputs, plan};
 use crate::proc_view::proc_files;
+use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
@@ -63,6 +65,7 @@ impl NativeProvider {
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         let filters = filters(policy, machine.kernel)?;
+        let program_watch = policy.commands.as_ref().map(|_| program_watch()).transpose()?;
         let ids = match machine.is_root() {
             true => Some(IdRange::claim()?),
             false => None,
@@ -81,6 +84,7 @@ impl NativeProvider {
             removal,
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters,
+            program_watch,
             proc_files: proc_files(policy)?,
         });
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
@@ -93,6 +97,7 @@ impl NativeProvider {
         }
         NativeSandbox::new(Parts {
             standing,
+            listed: listed(policy, files),
             group,
             policy: request.policy.clone(),
             interpreter,
@@ -193,6 +198,14 @@ fn language_of(program: &str) -> Option<Language> {
     }
 }
 
+/// The interpreter that was asked for, by its name in a root of one's own.
+fn asked(entry: &Entry) -> Option<&'static str> {
+    match entry {
+        Entry::Interpreter(language) => Some(language.programs()[0]),
+        Entry::Program(_) => None,
+    }
+}
+
 fn host_files(
     request: &SandboxRequest,
     machine: &Machine,
@@ -200,17 +213,19 @@ fn host_files(
 ) -> Result<HostFiles, StartError> {
     let policy = &*request.policy;
     let shown = shown(policy)?;
+    let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;
-        let names = policy.commands.as_ref().map(|list| list.value.len());
-        if names.is_some() {
-            return Err(StartError::HostPath {
-                path: directory.clone(),
-                reason: "command_allowlist is not held in a root of one's own yet".to_owned(),
-                remedy: "remove command_allowlist, or use the host's programs".to_owned(),
-            });
-        }
-        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands: None });
+        let commands = match &policy.commands {
+            Some(_) => {
+                let names = asked(&request.entry).into_iter().chain(names);
+                let commands = Commands::in_directory(names, directory)?;
+                commands.check(directory, &shown)?;
+                Some(commands)
+            }
+            None => None,
+        };
+        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands });
     }
     let (binds, links) = match interpreter {
         Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
@@ -221,13 +236,23 @@ fn host_files(
         let kind = look(&bind.host)?;
         kinds.push((bind, kind));
     }
-    let Some(list) = &policy.commands else {
+    if policy.commands.is_none() {
         return Ok(HostFiles { base: Base::System { binds: kinds, links }, shown, commands: None });
-    };
-    let names = list.value.iter().map(|name| name.value.as_str());
-    let commands = Commands::resolve(names, interpreter)?;
+    }
+    let commands = Commands::on_host(names, interpreter)?;
+    commands.check(Path::new("/"), &shown)?;
     let (binds, links) = commands.narrow(kinds, links)?;
     Ok(HostFiles { base: Base::System { binds, links }, shown, commands: Some(commands) })
+}
+
+/// What may be started, for whoever watches that.
+fn listed(policy: &Policy, files: HostFiles) -> Option<Listed> {
+    let rule = policy.commands.as_ref()?.basis.to_string();
+    let hidden = match files.base {
+        Base::System { .. } => Hidden::HostPrograms,
+        Base::Directory(_) => Hidden::Nothing,
+    };
+    Some(Listed { executables: files.commands?.executables, rule, hidden })
 }
 
 /// The group of a sandbox; none where cgroups cannot hold anything here.

@@ -23,14 +23,17 @@ use crate::cgroup::Group;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
-use crate::launch::Standing;
+use crate::launch::{Handed, Standing};
 use crate::launcher::Launcher;
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
+use crate::programs::{Listed, Programs};
 
 /// What a sandbox is made of.
 pub(crate) struct Parts {
     pub(crate) standing: Standing,
+    /// Set where the policy lists what may be started.
+    pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interpreter: Option<Interpreter>,
@@ -50,10 +53,17 @@ pub(crate) struct NativeSandbox {
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, group, policy, interpreter, memory_held, cpu_held } = parts;
-        let Standing { control, stream, launcher, first, scratch } = standing;
+        let Parts { standing, listed, group, policy, interpreter, memory_held, cpu_held } = parts;
+        let Standing { control, stream, launcher, first, handed } = standing;
+        let Handed { scratch, programs } = handed;
+        // Before anything is started: who starts a program waits until this has answered.
+        let programs = programs.zip(listed).map(|(listener, listed)| {
+            let watching = Programs::watch(listener, listed);
+            watching.map_err(StartError::prepare("watch what is started"))
+        });
+        let programs = programs.transpose()?;
         let link = Link::open(stream)?;
-        let watched = Watched { first, scratch, group, policy, memory_held, cpu_held };
+        let watched = Watched { first, scratch, programs, group, policy, memory_held, cpu_held };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
     }
 

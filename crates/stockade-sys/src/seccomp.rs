@@ -1,8 +1,9 @@
 //! Handing a system-call filter to the kernel.
 #![expect(unsafe_code, reason = "the kernel takes a filter by address and rustix does not wrap it")]
-// UNSAFETY: one call of seccomp(2), which reads a program through a pointer.
+// UNSAFETY: one call of seccomp(2), which reads a program through a pointer and may open a descriptor.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// One instruction of a classic BPF program, laid out as the kernel reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +37,34 @@ pub fn set_no_new_privs() -> io::Result<()> {
 /// The kernel checks the program and refuses a malformed one with `EINVAL`. A filter cannot be
 /// removed; of several, the most restrictive answer counts. See seccomp(2).
 pub fn install_filter(program: &[Instruction]) -> io::Result<()> {
+    match install(program, 0)? {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The same for a filter some of whose answers are to ask: the questions come to the descriptor,
+/// see [`crate::next_question`]. When it is closed everywhere, a call that asks fails with `ENOSYS`.
+///
+/// A thread has at most one such filter over it; a second is refused with `EBUSY`.
+pub fn install_asking_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
+    match i32::try_from(install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?) {
+        // SAFETY: with this flag the kernel answers the number of a descriptor that it has just
+        // opened, so nothing else owns it.
+        Ok(listener) if listener >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(listener) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn install(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let len = u16::try_from(program.len())
         .map_err(|_| io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error()))?;
     let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
     // SAFETY: `filter` points to `len` instructions that outlive the call, in the layout asserted
     // above; the kernel copies them before it returns and writes none of our memory.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0 as libc::c_ulong,
-            &raw const filter,
-        )
-    };
-    match answer {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Landlock and seccomp.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -46,14 +47,22 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
     }
 }
 
+/// Installs a filter that asks. The descriptor is where its questions come.
+pub(super) fn watch(program: &[(u16, u8, u8, u32)]) -> io::Result<OwnedFd> {
+    stockade_sys::install_asking_filter(&instructions(program))
+}
+
 /// Installs filters; the kernel takes the strictest answer of all.
 pub(super) fn seccomp(programs: &[Vec<(u16, u8, u8, u32)>]) -> io::Result<()> {
     for program in programs {
-        let instructions: Vec<Instruction> = program
-            .iter()
-            .map(|(code, jt, jf, k)| Instruction { code: *code, jt: *jt, jf: *jf, k: *k })
-            .collect();
-        stockade_sys::install_filter(&instructions)?;
+        stockade_sys::install_filter(&instructions(program))?;
     }
     Ok(())
+}
+
+fn instructions(program: &[(u16, u8, u8, u32)]) -> Vec<Instruction> {
+    program
+        .iter()
+        .map(|(code, jt, jf, k)| Instruction { code: *code, jt: *jt, jf: *jf, k: *k })
+        .collect()
 }

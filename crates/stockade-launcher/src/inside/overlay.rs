@@ -18,6 +18,14 @@ const LOWER: &str = "lower";
 const UPPER: &str = "upper";
 const WORK: &str = "work";
 
+/// A tree that gets a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Layered<'t> {
+    pub(super) tree: &'t OwnedFd,
+    /// Whether files in it, and in the layer, can be executed.
+    pub(super) executable: bool,
+}
+
 /// Puts a tree in the place of the new root; what is made in it later lies in the old one.
 pub(super) fn root(root: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
     for name in [UPPER, WORK] {
@@ -35,7 +43,7 @@ pub(super) fn root(root: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
 pub(super) fn attach_over_tree(
     scratch: &OwnedFd,
     layers: &Path,
-    tree: &OwnedFd,
+    layered: Layered<'_>,
     root: &OwnedFd,
     path: &Path,
 ) -> io::Result<()> {
@@ -43,13 +51,17 @@ pub(super) fn attach_over_tree(
         directory(scratch, &layers.join(name), FileMode(0o755))?;
     }
     // The tree first: the place is then made for a directory, and the overlay covers it.
-    attach(tree, root, path)?;
+    attach(layered.tree, root, path)?;
     let lower = inside_stage(path);
     let aside = PathBuf::from("/.layers");
     let writable = super::files::subtree(scratch, layers)?;
     attach(&writable, root, &aside)?;
     let above = inside_stage(&aside);
-    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    // Of its own: an overlay has none of the attributes of its layers.
+    if !layered.executable {
+        flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    }
     let overlay = mount(&lower, &above.join(UPPER), &above.join(WORK), flags)?;
     rustix::mount::unmount(&above, UnmountFlags::DETACH)?;
     let place = below(root, path, OFlags::PATH)?;

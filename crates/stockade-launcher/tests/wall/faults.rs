@@ -61,6 +61,7 @@ fn each_failing_step_is_named_and_nothing_runs() {
                 rules: vec![LandlockRule { path: nowhere(), writable: false, executable: false }],
             },
         ),
+        ("seccomp", Step::WatchPrograms { program: vec![(0x05, 0, 0, 7)] }),
         ("seccomp", Step::Seccomp { programs: vec![vec![(0x05, 0, 0, 7)]] }),
         (
             "execute",
@@ -85,6 +86,23 @@ fn a_plan_without_a_program_is_refused() {
     let mut plan = plan("echo ran");
     plan.inside.pop();
     assert_eq!(refusal_of(&plan).step, "execute");
+}
+
+#[test]
+fn nothing_starts_when_nobody_answers_for_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let execve = if cfg!(target_arch = "x86_64") { 59 } else { 221 };
+    let (ask, allow) = (0x7fc0_0000, 0x7fff_0000);
+    let program =
+        vec![(0x20, 0, 0, 0), (0x15, 0, 1, execve), (0x06, 0, 0, ask), (0x06, 0, 0, allow)];
+    let mut plan = plan("echo ran");
+    let before = plan.inside.len() - 1;
+    plan.inside.insert(before, Step::WatchPrograms { program });
+    // The tests let go of the listener as soon as they have it.
+    let refusal = refusal_of(&plan);
+    assert_eq!((refusal.step.as_str(), refusal.errno), ("execute", Some(38)), "ENOSYS");
 }
 
 #[test]
@@ -184,5 +202,5 @@ fn first_process_is_born_before_it_is_ready() {
         reports.push(report);
     }
     launcher.wait().unwrap();
-    assert!(matches!(reports[..], [Report::Born { .. }, Report::Ready, Report::Ended(_)]));
+    assert!(matches!(reports[..], [Report::Born { .. }, Report::Ready { .. }, Report::Ended(_)]));
 }

@@ -164,7 +164,7 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
     let mut refusal = None;
     while let Ok(Some((report, _))) = stockade_launcher::receive(&mut ours) {
         match report {
-            Report::Born { .. } | Report::Ready => {}
+            Report::Born { .. } | Report::Ready { .. } => {}
             Report::Refused(first) => refusal = Some(first),
             Report::Ended(how) => ending = Some(how),
         }

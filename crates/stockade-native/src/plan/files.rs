@@ -251,7 +251,7 @@ fn tree_of(shown: &Shown, any_program: bool) -> Tree {
 fn attach(tree: &Tree) -> Step {
     let (name, path) = (tree.name(), tree.guest.clone());
     match tree.layered {
-        true => Step::AttachOverlay { name, path },
+        true => Step::AttachOverlay { name, path, executable: tree.attributes.executable },
         false => Step::AttachTree { name, path },
     }
 }
@@ -262,7 +262,7 @@ fn scratch_at(path: &str, mode: u32) -> Step {
 
 /// The sandbox's own `/proc` and terminals, masked as container engines do.
 fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
-    let path = |path: &&str| PathBuf::from(*path);
+    let path = |path: &str| PathBuf::from(path);
     let mut steps = vec![
         Step::Proc { pids_only: false },
         Step::Terminals,
@@ -273,7 +273,7 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         path: PathBuf::from(path),
         content: content.clone(),
     }));
-    steps.extend(proc_files::MASKED.iter().map(|it| Step::Mask { path: path(&it) }));
-    steps.extend(proc_files::READ_ONLY.iter().map(|it| Step::ReadOnly { path: path(&it) }));
+    steps.extend(proc_files::MASKED.iter().map(|it| Step::Mask { path: path(it) }));
+    steps.extend(proc_files::READ_ONLY.iter().map(|it| Step::ReadOnly { path: path(it) }));
     steps
 }

@@ -147,10 +147,7 @@ fn executable_memory_files_are_refused_only_when_asked() {
     let memfd = |flags| answer(refused, "memfd_create", [0, flags, 0, 0, 0, 0]);
     assert_eq!([memfd(0), memfd(1), memfd(0x10), memfd(0x18)], [EPERM; 4]);
     assert_eq!([memfd(8), memfd(8 | 3)], [Action::Allow; 2]);
-    let execveat = |flags| answer(refused, "execveat", [0, 0, 0, 0, flags, 0]);
-    assert_eq!([execveat(0), execveat(0x1000), execveat(0x1100)], [Action::Allow, EPERM, EPERM]);
     assert_eq!(with("memfd_create", [0, 0x10, 0]), Action::Allow);
-    assert_eq!(answer(Options::default(), "execveat", [0, 0, 0, 0, 0x1000, 0]), Action::Allow);
 }
 
 #[test]

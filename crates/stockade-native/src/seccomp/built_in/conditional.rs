@@ -34,7 +34,6 @@ const PERSONALITIES: [u64; 5] = [0, 8, 0x20000, 0x20008, 0xffff_ffff];
 const ARCH_SET_CPUID: u64 = 0x1012;
 const MFD_NOEXEC_SEAL: u64 = 0x8;
 const MFD_EXEC: u64 = 0x10;
-const AT_EMPTY_PATH: u64 = 0x1000;
 
 /// The rules of each such call; what none matches is refused by the profile's default.
 pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec<Rule>)> {
@@ -52,18 +51,18 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         ("ioctl", all_but(1, &TERMINAL_TAKEOVERS)),
         ("arch_prctl", all_but(0, &[ARCH_SET_CPUID])),
         ("personality", PERSONALITIES.map(|one| allow_equal(0, one)).to_vec()),
+        // Also of a descriptor alone: `/proc/self/fd` says the same to execve(2), and Landlock and
+        // the file's permissions judge both alike.
+        ("execveat", vec![Rule::always(Action::Allow)]),
     ];
     match executable_memfd {
         ExecutableMemfd::Allowed => {
             rules.push(("memfd_create", vec![Rule::always(Action::Allow)]));
-            rules.push(("execveat", vec![Rule::always(Action::Allow)]));
         }
         ExecutableMemfd::Refused => {
             let mask = MFD_EXEC | MFD_NOEXEC_SEAL;
             let sealed = Comparison::MaskedEqual { mask, value: MFD_NOEXEC_SEAL };
             rules.push(("memfd_create", vec![when(Action::Allow, [low(1, sealed)])]));
-            let by_path = low(4, without(AT_EMPTY_PATH));
-            rules.push(("execveat", vec![when(Action::Allow, [by_path])]));
         }
     }
     rules

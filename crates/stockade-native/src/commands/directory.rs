@@ -1,0 +1,67 @@
+//! Programs of a root of one's own. Links are followed inside it and never out of it.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use stockade_policy::SEARCH_PATH;
+
+use crate::error::StartError;
+use crate::interpreter::loader_of;
+
+/// The paths inside, without links, of listed programs and their loaders.
+pub(super) fn executables<'n>(
+    names: impl Iterator<Item = &'n str>,
+    root: &Path,
+) -> Result<Vec<PathBuf>, StartError> {
+    let top = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|source| StartError::prepare("open the root")(source.into()))?;
+    let root = Directory { path: root, top };
+    let mut executables = Vec::new();
+    for name in names {
+        let missing = || StartError::NoCommand { name: name.to_owned() };
+        let program = root.find(name).ok_or_else(missing)?;
+        // Its path on the host has no links either.
+        let loader = loader_of(&root.on_host(&program));
+        executables.extend(loader.and_then(|loader| root.program(&loader)));
+        executables.push(program);
+    }
+    executables.sort();
+    executables.dedup();
+    Ok(executables)
+}
+
+struct Directory<'r> {
+    path: &'r Path,
+    top: OwnedFd,
+}
+
+impl Directory<'_> {
+    /// Where a bare name is found, or a path as it is.
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        match name.starts_with('/') {
+            true => self.program(Path::new(name)),
+            false => {
+                SEARCH_PATH.iter().find_map(|place| self.program(&Path::new(place).join(name)))
+            }
+        }
+    }
+
+    /// The path inside of what can be started by a name.
+    fn program(&self, name: &Path) -> Option<PathBuf> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let file = openat2(&self.top, name, flags, Mode::empty(), resolve).ok()?;
+        let mode = fstat(&file).ok()?.st_mode;
+        let is_program =
+            FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0;
+        let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let inside = real.strip_prefix(self.path).ok().filter(|_| is_program)?;
+        Some(Path::new("/").join(inside))
+    }
+
+    fn on_host(&self, inside: &Path) -> PathBuf {
+        self.path.join(inside.strip_prefix("/").unwrap_or(inside))
+    }
+}

@@ -1,0 +1,42 @@
+//! What a list does not hold, shown as it is. README.md says the same.
+
+use crate::support::{PRELUDE, Tools, lists_can_be_held, run};
+
+const LOADER: &str = "loader = next(p for p in ('/lib64/ld-linux-x86-64.so.2', \
+                      '/lib/ld-linux-aarch64.so.1') if os.path.exists(p))\n";
+
+#[test]
+fn the_dynamic_loader_still_maps_what_it_is_given() {
+    if !lists_can_be_held() {
+        return;
+    }
+    let tools = Tools::new("loader");
+    let policy = tools.policy("command_allowlist: [python3]");
+    // Flag 8 is MFD_NOEXEC_SEAL: the memory cannot be started, but it can be mapped.
+    let code = format!(
+        "{PRELUDE}{LOADER}\
+         start('/tools/ls', '/')\n\
+         start(loader, '/tools/ls', '/')\n\
+         d = os.memfd_create('ls', 8)\n\
+         os.write(d, open('/tools/ls', 'rb').read())\n\
+         start(loader, f'/proc/{{os.getpid()}}/fd/{{d}}', '/')"
+    );
+    let held = run(&["--policy", &policy, "--"], &code);
+    assert_eq!(held.text("stdout"), "refused 13\nstarted 0\nstarted 0\n", "{}", held.0);
+}
+
+#[test]
+fn the_dynamic_loader_maps_no_file_of_a_writable_place_and_finds_no_program_of_the_host() {
+    if !lists_can_be_held() {
+        return;
+    }
+    let tools = Tools::new("loader-held");
+    let code = format!(
+        "{PRELUDE}{LOADER}start(loader, shutil.copy('/tools/ls', '/tmp/ls'), '/')\n\
+         start(loader, '/usr/bin/ls', '/')"
+    );
+    let free = run(&["--policy", &tools.policy(""), "--"], &code);
+    assert_eq!(free.text("stdout"), "started 0\nstarted 0\n");
+    let held = run(&["--policy", &tools.policy("command_allowlist: [python3]"), "--"], &code);
+    assert_eq!(held.text("stdout"), "started 127\nstarted 127\n", "{}", held.0);
+}

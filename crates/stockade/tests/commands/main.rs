@@ -1,0 +1,7 @@
+//! `command_allowlist`, attacked through the command line. Every act is first shown to work without
+//! the clause.
+
+mod attacks;
+mod gap;
+mod lists;
+mod support;

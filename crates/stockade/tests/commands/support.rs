@@ -1,0 +1,157 @@
+//! Running one Python program with and without a list.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// Words that the programs of these tests share. `start` says what came of starting a program.
+pub(crate) const PRELUDE: &str = r#"
+import ctypes, os, shutil, subprocess, sys
+def start(*argv):
+    try:
+        print('started', subprocess.run(argv, stdout=subprocess.DEVNULL).returncode)
+    except OSError as error:
+        print('refused', error.errno)
+def start_open(descriptor):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open('/dev/null', os.O_WRONLY), 1)
+            os.execve(descriptor, ['ls', '/'], {})
+        except OSError as error:
+            os._exit(100 + error.errno)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print('started 0' if code == 0 else f'refused {code - 100}')
+"#;
+
+/// What the kernel answers to a program that is not in the root, and to one that may not start.
+pub(crate) const NOT_THERE: &str = "refused 2";
+pub(crate) const NOT_ALLOWED: &str = "refused 13";
+
+/// A folder with a copy of `ls` in it, which a policy shows at `/tools`.
+pub(crate) struct Tools(PathBuf);
+
+impl Tools {
+    /// Makes one; `name` must be unique among the tests of one binary.
+    pub(crate) fn new(name: &str) -> Tools {
+        let folder =
+            std::env::temp_dir().join(format!("stockade-commands-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(folder.join("tools")).expect("a temporary folder can be made");
+        let folder = std::fs::canonicalize(folder).expect("the folder is there");
+        std::fs::copy("/bin/ls", folder.join("tools/ls")).expect("ls can be copied");
+        Tools(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a policy that shows the tools, and has these clauses besides.
+    pub(crate) fn policy(&self, clauses: &str) -> String {
+        let tools = self.0.join("tools");
+        self.plain_policy(&format!(
+            "filesystem: {{read: [{{host: {}, guest: /tools}}]}}\n{clauses}\n",
+            tools.display()
+        ))
+    }
+
+    pub(crate) fn plain_policy(&self, text: &str) -> String {
+        let path = self.0.join("policy.yaml");
+        std::fs::write(&path, text).expect("a policy can be written");
+        path.to_str().expect("temporary paths are text").to_owned()
+    }
+
+    /// Shows that an act works without the clause and not with it, and that the denial names it.
+    pub(crate) fn assert_denied(&self, act: &str, answer: &str, target: &str) {
+        let code = format!("{PRELUDE}{act}");
+        let free = run(&["--policy", &self.policy(""), "--"], &code);
+        assert_eq!(free.text("stdout"), "started 0\n", "without the clause: {act}: {}", free.0);
+        let listed = self.policy("command_allowlist: [python3]");
+        let held = run(&["--policy", &listed, "--"], &code);
+        assert_eq!(held.text("stdout").trim_end(), answer, "with the clause: {act}: {}", held.0);
+        held.assert_names(target);
+        let shown = stockade(&["run", "--policy", &listed, "--", "python3", "-c", &code]);
+        let said = String::from_utf8_lossy(&shown.stderr).into_owned();
+        assert!(said.contains(&format!("denied {target}: command_allowlist")), "{said}");
+    }
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The report of a run.
+pub(crate) struct Report(pub(crate) Value);
+
+impl Report {
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.0[key].as_str().unwrap_or_else(|| panic!("{key} is text: {}", self.0))
+    }
+
+    pub(crate) fn targets(&self) -> Vec<&str> {
+        let denials = self.0["denials"].as_array().expect("denials are a list");
+        denials.iter().map(|denial| denial["target"].as_str().expect("text")).collect()
+    }
+
+    /// Asserts that one denial is about `target`, with the line that decided.
+    pub(crate) fn assert_names(&self, target: &str) {
+        let denials = self.0["denials"].as_array().expect("denials are a list");
+        let denial = denials.iter().find(|denial| denial["target"] == target);
+        let denial = denial.unwrap_or_else(|| panic!("{target} is not in {denials:?}"));
+        assert_eq!(denial["control"], "commands");
+        let rule = denial["rule"].as_str().expect("a rule is text");
+        assert!(rule.contains("command_allowlist: ["), "{denial}");
+    }
+}
+
+/// Runs a Python program given as an argument.
+pub(crate) fn run(options: &[&str], code: &str) -> Report {
+    let mut words = vec!["run", "--json"];
+    words.extend(options);
+    words.extend(["python3", "-c", code]);
+    report(&stockade(&words))
+}
+
+pub(crate) fn report(output: &Output) -> Report {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    Report(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{said}")))
+}
+
+/// Runs the binary under test, with the system's own interpreters alone.
+pub(crate) fn stockade(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stockade"))
+        .args(words)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", "/nonexistent")
+        .output()
+        .expect("the binary under test starts")
+}
+
+/// Whether this host can hold a list. Where it cannot, the tests say why they do not run, or fail
+/// where `STOCKADE_REQUIRE` asks for them.
+pub(crate) fn lists_can_be_held() -> bool {
+    static REASON: OnceLock<Option<String>> = OnceLock::new();
+    let reason = REASON.get_or_init(|| {
+        let tools = Tools::new("probe");
+        let policy = tools.plain_policy("command_allowlist: [python3]\n");
+        let output = stockade(&["run", "--policy", &policy, "--", "python3", "-c", "print(1)"]);
+        let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.stdout != b"1\n").then_some(reason)
+    });
+    let Some(reason) = reason else { return true };
+    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
+    let named =
+        required.split(',').map(str::trim).any(|name| name == "namespaces" || name == "all");
+    assert!(!named, "required, but skipped: {reason}");
+    // Past the harness, which keeps the output of tests that pass.
+    let _ = writeln!(std::io::stderr(), "command tests: skipped: {reason}");
+    false
+}
