@@ -161,7 +161,7 @@ fn showing_two_policies_shows_the_narrower_of_each_clause() {
 }
 
 #[test]
-fn plan_refuses_everything_naming_each_control_because_no_wall_exists() {
+fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
     let run = stockade(&["policy", "plan", POLICY, "--json"]);
     assert_eq!(run.code, 125);
     let plan = run.json();
@@ -175,19 +175,39 @@ fn plan_refuses_everything_naming_each_control_because_no_wall_exists() {
         let controls = wall["controls"].as_array().unwrap();
         assert!(controls.len() >= 35);
         for control in controls {
-            assert_eq!(control["status"], "refused");
-            for key in ["control", "clause", "asks", "reason", "remedy"] {
+            let keys: &[&str] = match control["status"].as_str().unwrap() {
+                "refused" => &["control", "clause", "asks", "reason", "remedy"],
+                _ => &["control", "clause", "asks", "mechanism", "precision"],
+            };
+            for key in keys {
                 assert!(!control[key].as_str().unwrap().is_empty(), "{key}: {control}");
             }
         }
+        let refused = controls.iter().filter(|control| control["status"] == "refused").count();
+        assert!(wall["provider"] == "native" || refused == controls.len(), "{wall}");
     }
     let text = stockade(&["policy", "plan", POLICY]);
     assert_eq!(text.code, 125);
-    for control in
-        ["max_memory_mb", "network_hosts", "commands", "secrets", "seccomp_profile", "cleanup"]
-    {
+    for control in ["network_hosts", "secrets", "tools"] {
         assert!(text.stdout.contains(&format!("refused  {control}")), "{control}: {}", text.stdout);
     }
+}
+
+#[test]
+fn plan_holds_a_policy_without_network_and_tools_behind_the_native_wall() {
+    let scratch = Scratch::new("held");
+    let plain = scratch.file("p.yaml", "limits: {max_pids: 16}\ncommand_allowlist: [sh]\n");
+    let run = stockade(&["policy", "plan", &plain, "--provider", "native", "--json"]);
+    let plan = run.json();
+    if plan["walls"][0]["enforceable"] == false {
+        // Where no wall can be built, each control says why.
+        assert_eq!(run.code, 125);
+        return;
+    }
+    assert_eq!((run.code, &plan["provider"]), (0, &"native".into()));
+    let controls = plan["walls"][0]["controls"].as_array().unwrap();
+    let pids = controls.iter().find(|control| control["control"] == "max_pids").unwrap();
+    assert_eq!(pids["asks"], "at most 16");
 }
 
 #[test]

@@ -114,7 +114,7 @@ const CASES: &[Case] = &[
     case("its settings", By::Anybody, libc::SYS_fsconfig, &[], EINVAL, "make_root"),
     case("its mount", By::Anybody, libc::SYS_fsmount, &[], EPERM, "make_root"),
     case("attaching it", By::Anybody, libc::SYS_move_mount, &[], EPERM, "make_root"),
-    case("a directory's mode", By::Anybody, libc::SYS_fchmod, &[], EPERM, "attach_tree"),
+    case("making a directory", By::Anybody, libc::SYS_mkdirat, &[], EPERM, "attach_tree"),
     case("a link", By::Anybody, libc::SYS_symlinkat, &[], EPERM, "link"),
     case(
         "the sandbox's /proc",
