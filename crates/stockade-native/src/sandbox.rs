@@ -10,7 +10,7 @@
 
 use std::path::Path;
 use std::process::Child;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -59,7 +59,9 @@ impl NativeSandbox {
         let Parts { standing, group, policy, interpreter, root, memory_held, cpu_held } = parts;
         let Standing { control, stream, launcher, first, scratch } = standing;
         let link = Link::open(stream)?;
-        let watched = Watched { first, scratch, group, policy, memory_held, cpu_held };
+        let before_kill = OnceLock::new();
+        let watched =
+            Watched { first, scratch, group, policy, memory_held, cpu_held, before_kill };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, root, watched })
     }
 
@@ -160,6 +162,7 @@ impl Sandbox for NativeSandbox {
     }
 
     fn kill(&self) {
+        self.watched.keep();
         // An error says that it has ended.
         let first = &self.watched.first.handle;
         let _ = rustix::process::pidfd_send_signal(first, Signal::KILL);
