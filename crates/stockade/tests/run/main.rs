@@ -1,5 +1,5 @@
 //! `stockade run`, end to end: every test builds a real wall on the real kernel.
 
-mod outcomes;
 mod limits;
+mod outcomes;
 mod support;

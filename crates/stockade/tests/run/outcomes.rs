@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Conversation, Scratch, alone, command, outside, processes, report, stockade, walls_can_be_built,
-    within,
+    Conversation, Scratch, alone, command, outside, processes, report, stockade,
+    walls_can_be_built, within,
 };
 
 #[test]

@@ -209,7 +209,9 @@ thread_local! {
 }
 
 /// Holds back the runs of other tests while something is timed.
-pub(crate) struct Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>);
+pub(crate) struct Alone(
+    #[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>,
+);
 
 /// Waits until no other test runs a program, and lets none start.
 pub(crate) fn alone() -> Alone {
