@@ -1,5 +1,7 @@
 //! `stockade run`, end to end: every test builds a real wall on the real kernel.
 
+mod canaries;
 mod limits;
+mod neighbours;
 mod outcomes;
 mod support;
