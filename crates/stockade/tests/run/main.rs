@@ -2,6 +2,8 @@
 
 mod canaries;
 mod limits;
+mod mounts;
 mod neighbours;
 mod outcomes;
 mod support;
+mod workspace;
