@@ -1,9 +1,16 @@
 //! `stockade run`, end to end: every test builds a real wall on the real kernel.
 
+mod advice;
 mod canaries;
+mod code;
+mod environment;
+mod examples;
+mod interpreters;
+mod leftovers;
 mod limits;
 mod mounts;
 mod neighbours;
 mod outcomes;
+mod refusals;
 mod support;
 mod workspace;
