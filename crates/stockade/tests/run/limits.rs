@@ -86,17 +86,12 @@ print('child', child.returncode)";
     }
 }
 
-#[test]
-fn fork_bomb_leaves_the_host_able_to_fork() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let _quiet = alone();
+/// How long forks of the host take beside a fork bomb: the longest, and how many there were.
+fn forks_beside_a_bomb() -> (Duration, u32) {
     let done = AtomicBool::new(false);
-    let (worst, run) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let forks = scope.spawn(|| {
-            let mut worst = Duration::ZERO;
-            let mut count = 0;
+            let (mut worst, mut count) = (Duration::ZERO, 0);
             while !done.load(Ordering::Relaxed) {
                 let began = Instant::now();
                 let mut child = Command::new("/bin/true").spawn().expect("the host can fork");
@@ -107,15 +102,31 @@ fn fork_bomb_leaves_the_host_able_to_fork() {
             (worst, count)
         });
         let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
-        let words = ["--json", "--timeout", "3s", "--", "bash", "-c", bomb];
-        let run = finish(command(&words), b"");
+        let run = finish(command(&["--json", "--timeout", "3s", "--", "bash", "-c", bomb]), b"");
         done.store(true, Ordering::Relaxed);
-        (forks.join().expect("forking does not panic"), run)
-    });
-    let report = run.json();
-    assert_eq!((run.code, &report["outcome"]), (124, &json!("timed_out")), "{report}");
-    assert!(worst.1 > 50, "the host forked only {} times", worst.1);
-    assert!(worst.0 < Duration::from_millis(50), "a fork of the host took {:?}", worst.0);
+        let report = run.json();
+        assert_eq!((run.code, &report["outcome"]), (124, &json!("timed_out")), "{report}");
+        forks.join().expect("forking does not panic")
+    })
+}
+
+#[test]
+fn fork_bomb_leaves_the_host_able_to_fork() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    // Others may keep the machine busy for a moment; a bomb that got through would every time.
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let (worst, count) = forks_beside_a_bomb();
+        assert!(count > 50, "the host forked only {count} times");
+        if worst < Duration::from_millis(50) {
+            return;
+        }
+        seen.push(worst);
+    }
+    panic!("forks of the host took up to {seen:?}");
 }
 
 #[test]
