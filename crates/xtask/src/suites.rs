@@ -7,3 +7,4 @@ pub(crate) mod docs;
 pub(crate) mod fuzz;
 pub(crate) mod install;
 pub(crate) mod mutations;
+pub(crate) mod native;
