@@ -5,8 +5,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, Scratch, binary, command, finish, outside, stockade, walls_can_be_built,
+    Conversation, binary, command, finish, outside, stockade, walls_can_be_built,
 };
 
 /// Plants everything that its argument names, says so, and keeps it until its input ends.

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use serde_json::json;
 
+use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, Scratch, command, finish, outside, report, skipped, stockade, walls_can_be_built,
+    Conversation, command, finish, outside, report, skipped, stockade, walls_can_be_built,
 };
 
 #[test]

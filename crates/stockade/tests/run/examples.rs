@@ -3,14 +3,15 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::support::{Scratch, examples, is_root, outside, stockade, walls_can_be_built};
+use crate::scratch::Scratch;
+use crate::support::{examples, is_root, outside, stockade, walls_can_be_built};
 
 /// The limits of the tutorial.
 const FLAGS: [&str; 4] = ["--memory", "100m", "--cpus", "0.5"];
 
 fn tutorial(name: &str, arguments: &[&str]) -> String {
     let script = examples().join("tutorial").join(name);
-    let words = [&FLAGS[..], &[script.to_str().unwrap()], arguments].concat();
+    let words = [&FLAGS[..], &[script.to_str().expect("paths are text")], arguments].concat();
     stockade(&words).text().to_owned()
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::support::{Scratch, command, finish, outside, set_mode, walls_can_be_built};
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{command, finish, outside, walls_can_be_built};
 
 /// A home directory with a virtual environment that has one module, and with secrets.
 fn home() -> (Scratch, String) {
@@ -16,8 +17,9 @@ fn home() -> (Scratch, String) {
     let purelib = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let python = format!("{venv}/bin/python3");
     let packages = outside(&[python.as_str(), "-c", purelib]).text().trim().to_owned();
-    std::fs::write(format!("{packages}/planted_module.py"), "word = 'imported'\n").unwrap();
-    set_mode(&Path::new(&packages).join("planted_module.py"), 0o644);
+    let module = Path::new(&packages).join("planted_module.py");
+    std::fs::write(&module, "word = 'imported'\n").expect("the environment is ours");
+    set_mode(&module, 0o644);
     (scratch, venv)
 }
 

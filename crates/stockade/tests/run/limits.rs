@@ -6,85 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Scratch, alone, binary, command, finish, outside, report, stockade, walls_can_be_built,
-};
-
-/// What the wall said of how precisely it holds a control.
-fn precision<'r>(report: &'r Value, control: &str) -> &'r str {
-    let controls = report["isolation"]["controls"].as_array().expect("a wall was built");
-    let held = controls.iter().find(|held| held["control"] == control).expect("it is held");
-    held["precision"].as_str().expect("a precision is a word")
-}
-
-fn hits(report: &Value, limit: &str) -> bool {
-    report["limits_hit"].as_array().is_some_and(|hit| hit.iter().any(|key| key == limit))
-}
-
-#[test]
-fn program_that_wants_more_memory_than_it_may_ends_for_it() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let greedy = "b = bytearray(10**9); print(len(b))";
-    assert_eq!(outside(&["python3", "-c", greedy]).text(), "1000000000\n");
-    let (code, report) = report(&["--memory", "64m", "--", "python3", "-c", greedy]);
-    if precision(&report, "max_memory_mb") == "exact" {
-        assert_eq!((code, &report["outcome"]), (137, &json!("out_of_memory")), "{report}");
-        assert_eq!(report["limit"], "max_memory_mb");
-        return;
-    }
-    // Without a cgroup an rlimit refuses the allocation, or the watchdog sees it.
-    match report["outcome"].as_str() {
-        Some("limit_exceeded") => {
-            assert_eq!((code, &report["limit"]), (122, &json!("max_memory_mb")));
-        }
-        _ => {
-            assert_eq!((code, &report["outcome"]), (1, &json!("exited")), "{report}");
-            assert!(report["stderr"].as_str().unwrap().contains("MemoryError"), "{report}");
-        }
-    }
-}
-
-#[test]
-fn many_processes_together_have_no_more_memory_than_one() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let hoard = "import os, time
-for n in range(8):
-    if os.fork() == 0:
-        kept = bytearray(b'x') * (30 << 20)
-        time.sleep(30)
-print(os.wait()[1])";
-    let words = ["--memory", "96m", "--timeout", "20s", "--", "python3", "-c", hoard];
-    let (code, report) = report(&words);
-    if precision(&report, "max_memory_mb") == "exact" {
-        // The kernel chose a child, or the main process itself.
-        let chose_a_child = report["stdout"] == "9\n" && hits(&report, "max_memory_mb");
-        assert!(chose_a_child || code == 137, "{report}");
-    } else {
-        assert_eq!((code, &report["limit"]), (122, &json!("max_memory_mb")), "{report}");
-    }
-}
-
-#[test]
-fn child_killed_for_memory_is_listed_while_its_parent_ends_well() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let program = "import subprocess, sys
-child = subprocess.run([sys.executable, '-c', 'b = bytearray(b\"x\") * 10**9'])
-print('child', child.returncode)";
-    let (code, report) = report(&["--memory", "64m", "--", "python3", "-c", program]);
-    if precision(&report, "max_memory_mb") == "exact" {
-        assert_eq!((code, &report["stdout"]), (0, &json!("child -9\n")), "{report}");
-        assert!(hits(&report, "max_memory_mb"), "{report}");
-    } else {
-        assert!([0, 122].contains(&code), "{report}");
-        assert_ne!(report["stdout"], "child 0\n");
-    }
-}
+use crate::scratch::Scratch;
+use crate::support::{alone, command, finish, hits, outside, report, stockade, walls_can_be_built};
 
 /// The longest of the host's forks while something runs, and how many there were.
 fn forks_during(act: impl FnOnce()) -> (Duration, u32) {
@@ -130,64 +53,6 @@ fn fork_bomb_leaves_the_host_able_to_fork() {
         seen.push((worst, usual));
     }
     panic!("forks of the host took, with the bomb and without: {seen:?}");
-}
-
-#[test]
-fn output_without_end_is_counted_and_takes_no_memory() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let _quiet = alone();
-    // The most memory of any process that Stockade waited for, and of its own.
-    let measure = "import json, os, sys
-read, write = os.pipe()
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,
-    file_actions=[(os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_CLOSE, read)])
-os.close(write)
-with os.fdopen(read) as pipe:
-    report = json.load(pipe)
-_, status, usage = os.wait4(pid, 0)
-del report['stdout']
-print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_maxrss, report]))";
-    let binary = binary();
-    let words = [
-        "python3".as_ref(),
-        "-c".as_ref(),
-        measure.as_ref(),
-        binary.as_os_str(),
-        "run".as_ref(),
-        "--json".as_ref(),
-        "--timeout".as_ref(),
-        "2s".as_ref(),
-        "--".as_ref(),
-        "yes".as_ref(),
-    ];
-    let answer = outside(&words).json();
-    let (code, kilobytes, report) = (&answer[0], answer[1].as_u64().unwrap(), &answer[2]);
-    assert_eq!((code, &report["outcome"]), (&json!(124), &json!("timed_out")));
-    let count = |key: &str| report["output"]["stdout"][key].as_u64().unwrap();
-    assert_eq!(count("kept_bytes"), 1 << 20);
-    assert!(count("dropped_bytes") > 1 << 20, "{report}");
-    assert!(hits(report, "max_output_bytes"), "{report}");
-    assert!(kilobytes < 64 << 10, "Stockade took {kilobytes} kB");
-}
-
-#[test]
-fn kept_and_dropped_bytes_add_up_to_what_was_written() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let program = "import sys
-sys.stdout.buffer.write(b'o' * 3_000_000); sys.stdout.flush()
-sys.stderr.buffer.write(b'e' * 2_000_000)";
-    let (code, report) = report(&["--max-output", "2m", "--", "python3", "-c", program]);
-    assert_eq!(code, 0, "{report}");
-    let count = |stream: &str, key: &str| report["output"][stream][key].as_u64().unwrap();
-    assert_eq!(count("stdout", "kept_bytes") + count("stdout", "dropped_bytes"), 3_000_000);
-    assert_eq!(count("stderr", "kept_bytes") + count("stderr", "dropped_bytes"), 2_000_000);
-    assert_eq!(count("stdout", "kept_bytes") + count("stderr", "kept_bytes"), 2 << 20);
-    let kept = usize::try_from(count("stdout", "kept_bytes")).unwrap();
-    assert_eq!(report["stdout"].as_str().unwrap(), "o".repeat(kept));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Scratch, is_root, outside, report, set_mode, stockade, walls_can_be_built};
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{is_root, not_run, outside, report, stockade, walls_can_be_built};
 
 fn mount(host: &str, guest: &str) -> String {
     format!("{host}:{guest}")
@@ -141,8 +142,7 @@ fn set_user_id_programs_of_the_host_give_nothing() {
         return;
     }
     if !is_root() {
-        // Only root can make a program that gives root's rights.
-        return;
+        return not_run("only root can make a program that gives root's rights");
     }
     let scratch = Scratch::new();
     let program = format!("{}/id", scratch.text());

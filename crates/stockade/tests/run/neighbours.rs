@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::canaries::{Canaries, LOOK, PLANT};
+use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, Scratch, alone, command, finish, processes, stockade, walls_can_be_built, within,
+    Conversation, alone, command, finish, processes, stockade, walls_can_be_built, within,
 };
 
 #[test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, Scratch, alone, command, outside, processes, report, stockade,
-    walls_can_be_built, within,
+    Conversation, alone, command, outside, processes, report, stockade, walls_can_be_built, within,
 };
 
 #[test]

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::scratch::{Scratch, set_mode};
 use crate::support::{
-    Run, Scratch, binary, finish, is_root, outside, set_mode, stockade, walls_can_be_built,
+    Run, binary, finish, is_root, not_run, outside, stockade, walls_can_be_built,
 };
 
 /// A refusal: nothing printed but one sentence and a remedy.
@@ -43,8 +44,7 @@ fn policy_that_cannot_be_read_or_is_wrong_runs_nothing() {
     let run = stockade(&["--policy", scratch.text(), "--", "true"]);
     is_refusal(&run, scratch.text(), "  = ");
     if is_root() {
-        // Root can read every file.
-        return;
+        return not_run("root can read every file, so nothing is refused to it");
     }
     let secret = scratch.file("secret.yaml", "{}\n");
     let script = scratch.file("secret.py", "print(1)\n");

@@ -3,11 +3,9 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -52,6 +50,11 @@ pub(crate) fn skipped(part: &str, reason: &str) {
     assert!(!named, "required, but skipped: {reason}");
     // Past the harness, which keeps the output of tests that pass.
     let _ = writeln!(std::io::stderr(), "run tests: skipped for want of {part}: {reason}");
+}
+
+/// Says that the rest of a test has no meaning for this user; the suites run it as another too.
+pub(crate) fn not_run(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "run tests: not for this user: {reason}");
 }
 
 /// What a program printed and how it ended.
@@ -138,6 +141,11 @@ pub(crate) fn finish(mut command: Command, input: &[u8]) -> Run {
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         elapsed,
     }
+}
+
+/// Whether a report lists a limit as one that refused something.
+pub(crate) fn hits(report: &Value, limit: &str) -> bool {
+    report["limits_hit"].as_array().is_some_and(|hit| hit.iter().any(|key| key == limit))
 }
 
 /// A program that was started and talks over pipes; dropping it kills it.
@@ -229,59 +237,4 @@ impl Drop for Alone {
 fn share() -> Option<RwLockReadGuard<'static, ()>> {
     let read = || QUIET.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (!ALONE.get()).then(read)
-}
-
-/// A fresh directory that everybody may enter; it is removed when it is dropped.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes one.
-    pub(crate) fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("stockade-run-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a temporary directory can be made");
-        set_mode(&path, 0o755);
-        Scratch(path)
-    }
-
-    /// The directory.
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The directory as text.
-    pub(crate) fn text(&self) -> &str {
-        self.0.to_str().expect("temporary paths are text")
-    }
-
-    /// Writes a file in it and returns its path as text.
-    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, content).expect("a temporary file can be written");
-        set_mode(&path, 0o644);
-        path.to_str().expect("temporary paths are text").to_owned()
-    }
-
-    /// Makes a directory in it and returns its path as text.
-    pub(crate) fn directory(&self, name: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::create_dir(&path).expect("a directory can be made");
-        set_mode(&path, 0o755);
-        path.to_str().expect("temporary paths are text").to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Sets the permissions of a file.
-pub(crate) fn set_mode(path: &Path, mode: u32) {
-    let permissions = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(path, permissions).expect("the tests own their files");
 }

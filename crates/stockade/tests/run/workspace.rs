@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use crate::support::{Scratch, outside, set_mode, stockade, walls_can_be_built};
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{outside, stockade, walls_can_be_built};
 
-/// Every file below a directory with what tells a change.
-fn snapshot(directory: &Path) -> BTreeMap<String, (u32, u32, u64, i64, Vec<u8>)> {
+/// What tells a change: mode, owner, inode, time of the last change, and content.
+type Facts = (u32, u32, u64, i64, Option<Vec<u8>>);
+
+/// Every file below a directory.
+fn snapshot(directory: &Path) -> BTreeMap<String, Facts> {
     let mut seen = BTreeMap::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let meta = path.symlink_metadata().unwrap();
-        let content = if meta.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+    for entry in std::fs::read_dir(directory).expect("the directory is ours") {
+        let path = entry.expect("the directory is ours").path();
+        let meta = path.symlink_metadata().expect("nothing goes away");
+        let content = if meta.is_file() { std::fs::read(&path).ok() } else { None };
         let facts = (meta.mode(), meta.uid(), meta.ino(), meta.mtime_nsec(), content);
         seen.insert(path.display().to_string(), facts);
         if meta.is_dir() {
@@ -29,7 +33,7 @@ fn project() -> Scratch {
     scratch.file("src/old.txt", "old\n");
     let tool = scratch.file("tool.sh", "#!/bin/sh\necho tool\n");
     set_mode(Path::new(&tool), 0o755);
-    symlink("/etc/hostname", scratch.path().join("leads-out")).unwrap();
+    symlink("/etc/hostname", scratch.path().join("leads-out")).expect("links can be made");
     scratch
 }
 
