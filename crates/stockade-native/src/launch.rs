@@ -73,22 +73,28 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
 type Followed = (Control, First, Option<OwnedFd>);
 
 async fn follow(mut control: Control) -> Result<Followed, StartError> {
-    let mut first = None;
+    // The launcher reports the birth and the first process that it is ready, in either order: the
+    // launcher may have to wait for a processor all the while.
+    let (mut first, mut ready) = (None, None);
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {
         match control.report().await.map_err(lost)? {
             None => return Err(StartError::Silent),
             Some((Report::Born { process }, beside)) => {
                 let process = Pid::from_raw(process);
-                first = process.zip(beside.into_iter().next());
+                let born = process.zip(beside.into_iter().next()).ok_or(StartError::Silent)?;
+                first = Some(born);
             }
-            Some((Report::Ready, beside)) => {
-                let (process, handle) = first.ok_or(StartError::Silent)?;
-                return Ok((control, First { process, handle }, beside.into_iter().next()));
-            }
+            Some((Report::Ready, beside)) => ready = Some(beside.into_iter().next()),
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.
             Some((Report::Ended(_), _)) => return Err(StartError::Silent),
+        }
+        match (first.take(), ready.take()) {
+            (Some((process, handle)), Some(scratch)) => {
+                return Ok((control, First { process, handle }, scratch));
+            }
+            waiting => (first, ready) = waiting,
         }
     }
 }
