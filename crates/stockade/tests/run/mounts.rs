@@ -247,6 +247,7 @@ fn mount_below_a_system_directory_shows_the_callers_file() {
     } else {
         assert_eq!(run.code, 125);
         assert!(run.stderr.contains("/usr/share/dict/words"), "{}", run.stderr);
+        assert!(run.stderr.contains("choose another place inside"), "{}", run.stderr);
     }
     let over = mount(&file, "/usr/bin/env");
     assert_eq!(stockade(&["--mount", &over, "--", "cat", "/usr/bin/env"]).text(), "mine\n");
