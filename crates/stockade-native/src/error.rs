@@ -263,7 +263,8 @@ fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
         Phase::Outside | Phase::Inside => {
             let error = refusal.errno.map(io::Error::from_raw_os_error);
             let remedy = error.as_ref().and_then(scarcity);
-            (ErrorKind::Unavailable, remedy.or_else(|| Some(obstacles::of_step(&refusal.step))))
+            let of_step = || Some(obstacles::of_step(&refusal.step, refusal.errno));
+            (ErrorKind::Unavailable, remedy.or_else(of_step))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use stockade_carrier::Link;
@@ -28,11 +28,23 @@ pub(crate) struct Watched {
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
+    /// What was seen before a kill: the launcher removes the groups with their counts soon after.
+    pub(crate) before_kill: OnceLock<Observation>,
 }
 
 impl Watched {
-    /// What the kernel says now. What it does not say here stays unsaid.
+    /// What was seen before a kill, and otherwise what the kernel says now.
     pub(crate) fn observe(&self) -> Observation {
+        self.before_kill.get().cloned().unwrap_or_else(|| self.look())
+    }
+
+    /// Keeps what the kernel says now. Called before a kill is sent; of several the first counts.
+    pub(crate) fn keep(&self) {
+        self.before_kill.get_or_init(|| self.look());
+    }
+
+    /// What the kernel says. What it does not say here stays unsaid.
+    fn look(&self) -> Observation {
         let mut observation = Observation::default();
         if let Some(group) = &self.group {
             observation.cpu_time = group.cpu_time().ok();

@@ -31,7 +31,13 @@ pub(crate) fn of_birth(errno: Option<i32>) -> String {
 }
 
 /// What to do when a step inside failed.
-pub(crate) fn of_step(step: &str) -> String {
+pub(crate) fn of_step(step: &str, errno: Option<i32>) -> String {
+    const EROFS: i32 = 30;
+    if errno == Some(EROFS) {
+        return "it is below something read-only in which it does not exist; choose another place \
+                inside, such as one below /opt"
+            .to_owned();
+    }
     let knob = "kernel.apparmor_restrict_unprivileged_userns";
     let restricted = fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
     if restricted.is_ok_and(|text| text.trim() == "1") {

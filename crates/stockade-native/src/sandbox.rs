@@ -9,7 +9,7 @@
 //! dropping this value is enough, and so is the death of this process.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
@@ -63,7 +63,9 @@ impl NativeSandbox {
         });
         let programs = programs.transpose()?;
         let link = Link::open(stream)?;
-        let watched = Watched { first, scratch, programs, group, policy, memory_held, cpu_held };
+        let before_kill = OnceLock::new();
+        let watched =
+            Watched { first, scratch, programs, group, policy, memory_held, cpu_held, before_kill };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
     }
 
@@ -163,6 +165,7 @@ impl Sandbox for NativeSandbox {
     }
 
     fn kill(&self) {
+        self.watched.keep();
         // An error says that it has ended.
         let first = &self.watched.first.handle;
         let _ = rustix::process::pidfd_send_signal(first, Signal::KILL);

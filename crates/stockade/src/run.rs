@@ -68,6 +68,7 @@ fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Re
         let message = format!("cannot wait for a program and its output: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
     };
+    reserve_descriptors().map_err(cannot)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
         let interrupted = interrupt::interrupted().map_err(cannot)?;
@@ -76,4 +77,17 @@ fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Re
     // Nothing that still waits for a stream keeps the process.
     runtime.shutdown_background();
     Ok(result?.map_err(|error| trouble::problem(&error))?)
+}
+
+/// More than a run needs, with every stream and signal.
+const DESCRIPTORS: usize = 40;
+
+/// Sees that enough descriptors can be had. Without them the runtime would panic where it listens
+/// for signals.
+fn reserve_descriptors() -> std::io::Result<()> {
+    let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    let reserved: Result<Vec<_>, _> =
+        (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(&first, 0)).collect();
+    reserved?;
+    Ok(())
 }

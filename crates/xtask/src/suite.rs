@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::guards;
-use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, leaks, mutations};
+use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, leaks, mutations, native};
 
 /// How a suite went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: [Suite; 16] = [
+pub(crate) const SUITES: [Suite; 17] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -61,6 +61,7 @@ pub(crate) const SUITES: [Suite; 16] = [
     always("format", cargo::format),
     always("lints", cargo::lints),
     always("tests", cargo::tests),
+    always("native", native::run),
     always("docs", docs::run),
     always("deny", deny::run),
     always("aarch64", aarch64::run),

@@ -8,3 +8,4 @@ pub(crate) mod fuzz;
 pub(crate) mod install;
 pub(crate) mod leaks;
 pub(crate) mod mutations;
+pub(crate) mod native;

@@ -191,23 +191,24 @@ impl Visible {
         }
         steps.push(Step::MakeScratch(scratch));
         let own = |path: &Path| path.starts_with("/dev") || path.starts_with("/etc");
+        let system = || self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest));
         // Outer places first, and the wall's own before what the policy puts below them.
-        steps.extend(self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest)).map(attach));
+        steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
         steps.extend(etc::FILES.iter().map(|(path, content)| Step::File {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
         }));
-        steps.extend(
-            self.links
-                .iter()
-                .map(|link| Step::Link { path: link.at.clone(), target: link.target.clone() }),
-        );
+        let link = |link: &Link| Step::Link { path: link.at.clone(), target: link.target.clone() };
+        steps.extend(self.links.iter().filter(|link| !in_scratch(&link.at)).map(link));
         steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
             path: PathBuf::from(path),
             target: PathBuf::from(target),
         }));
         steps.extend(self.trees.iter().filter(|tree| own(&tree.guest)).map(attach));
         steps.extend(SCRATCH.iter().map(|path| scratch_at(path, 0o1777)));
+        // An interpreter can live in the host's /tmp; the sandbox's own would cover it.
+        steps.extend(system().filter(|tree| in_scratch(&tree.guest)).map(attach));
+        steps.extend(self.links.iter().filter(|link| in_scratch(&link.at)).map(link));
         steps.push(match &policy.workspace.value {
             Workspace::Scratch => scratch_at(WORKSPACE, 0o755),
             // A place to be in; what the policy shows there is attached over it.
@@ -254,6 +255,10 @@ fn attach(tree: &Tree) -> Step {
         true => Step::AttachOverlay { name, path, executable: tree.attributes.executable },
         false => Step::AttachTree { name, path },
     }
+}
+
+fn in_scratch(path: &Path) -> bool {
+    SCRATCH.iter().any(|place| path.starts_with(place))
 }
 
 fn scratch_at(path: &str, mode: u32) -> Step {

@@ -60,7 +60,7 @@ fn calls_without_use_inside_are_refused() {
 #[test]
 fn calls_with_a_fallback_look_as_if_the_kernel_lacked_them() {
     let missing = "
-        clone3 io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key
+        clone3 openat2 io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key
         fsopen fsconfig fsmount fspick open_tree open_tree_attr move_mount
     ";
     for name in missing.split_whitespace() {
@@ -71,7 +71,7 @@ fn calls_with_a_fallback_look_as_if_the_kernel_lacked_them() {
 #[test]
 fn calls_that_safe_programs_rely_on_are_allowed() {
     let allowed = "
-        landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp prctl openat2
+        landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp prctl openat
         statx faccessat2 fchmodat2 close_range pidfd_open pidfd_send_signal rseq membarrier
         memfd_create getrandom futex futex_wait futex_wake futex_waitv futex_requeue epoll_pwait2
         copy_file_range mseal map_shadow_stack restart_syscall rt_sigreturn
@@ -79,6 +79,34 @@ fn calls_that_safe_programs_rely_on_are_allowed() {
     for name in allowed.split_whitespace() {
         assert_eq!(with(name, [0; 3]), Action::Allow, "{name}");
     }
+}
+
+#[test]
+fn no_file_becomes_one_that_changes_who_runs_it() {
+    let places = [
+        ("chmod", 1),
+        ("fchmod", 1),
+        ("fchmodat", 2),
+        ("fchmodat2", 2),
+        ("creat", 1),
+        ("mknod", 1),
+    ];
+    for (name, place) in places {
+        for (mode, expected) in [(0o1777, Action::Allow), (0o4755, EPERM), (0o102_755, EPERM)] {
+            let mut arguments = [0; 3];
+            arguments[place] = mode;
+            assert_eq!(with(name, arguments), expected, "{name} {mode:o}");
+        }
+    }
+    let (create, temporary) = (0o102, 0o20_200_002);
+    for flags in [create, temporary] {
+        assert_eq!(with("open", [0, flags, 0o644]), Action::Allow);
+        assert_eq!(with("open", [0, flags, 0o4644]), EPERM);
+        let openat = |mode| answer(Options::default(), "openat", [0, 0, flags, mode, 0, 0]);
+        assert_eq!((openat(0o666), openat(0o2666)), (Action::Allow, EPERM));
+    }
+    // Whatever stands where the mode would be when nothing is made.
+    assert_eq!(with("open", [0, 0, 0o7777]), Action::Allow);
 }
 
 #[test]

@@ -56,13 +56,13 @@ fn run(root: &Path, arguments: &[&str], note: &str) -> Result<Outcome> {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct TestCount {
-    passed: usize,
-    ignored: usize,
+pub(super) struct TestCount {
+    pub(super) passed: usize,
+    pub(super) ignored: usize,
 }
 
 /// Adds up the `test result:` lines of all test executables.
-fn count_tests(output: &str) -> TestCount {
+pub(super) fn count_tests(output: &str) -> TestCount {
     let mut count = TestCount::default();
     for line in output.lines().filter(|line| line.starts_with("test result:")) {
         for part in line.split(['.', ';']) {
@@ -77,7 +77,7 @@ fn count_tests(output: &str) -> TestCount {
 }
 
 /// The names of the tests that failed, or that it did not come to tests.
-fn failed_tests(output: &str) -> String {
+pub(super) fn failed_tests(output: &str) -> String {
     let name = |line: &'_ str| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
         Some(name.to_owned())

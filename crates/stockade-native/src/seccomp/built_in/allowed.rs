@@ -79,16 +79,16 @@ const OPEN_FILES: &str = "
 
 /// Names in directories.
 const PATHS: &str = "
-    open openat openat2 creat getdents getdents64 getcwd chdir fchdir
+    getdents getdents64 getcwd chdir fchdir
     access faccessat faccessat2 truncate
-    mkdir mkdirat rmdir mknod mknodat link linkat symlink symlinkat readlink readlinkat
+    mkdir mkdirat rmdir link linkat symlink symlinkat readlink readlinkat
     rename renameat renameat2 unlink unlinkat
 ";
 
 /// What is known about files.
 const ATTRIBUTES: &str = "
     stat lstat fstat newfstatat statx statfs fstatfs file_getattr file_setattr
-    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat
+    chown lchown fchown fchownat
     utime utimes futimesat utimensat
     getxattr lgetxattr fgetxattr getxattrat setxattr lsetxattr fsetxattr setxattrat
     listxattr llistxattr flistxattr listxattrat

@@ -35,6 +35,22 @@ const ARCH_SET_CPUID: u64 = 0x1012;
 const MFD_NOEXEC_SEAL: u64 = 0x8;
 const MFD_EXEC: u64 = 0x10;
 
+/// `S_ISUID` and `S_ISGID`. A file with them in a writable mount belongs to the caller on the host,
+/// and whoever starts it there becomes the caller.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+/// Where each call that makes or changes a file has the mode. mkdir(2) ignores these bits.
+const MODES: [(&str, u8); 7] = [
+    ("chmod", 1),
+    ("fchmod", 1),
+    ("fchmodat", 2),
+    ("fchmodat2", 2),
+    ("creat", 1),
+    ("mknod", 1),
+    ("mknodat", 2),
+];
+/// `O_CREAT` and the own bit of `O_TMPFILE`: without either, open(2) does not look at the mode.
+const MAKES_A_FILE: [u64; 2] = [0o100, 0o20_000_000];
+
 /// The rules of each such call; what none matches is refused by the profile's default.
 pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec<Rule>)> {
     let mut rules = vec![
@@ -54,7 +70,12 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         // Also of a descriptor alone: `/proc/self/fd` says the same to execve(2), and Landlock and
         // the file's permissions judge both alike.
         ("execveat", vec![Rule::always(Action::Allow)]),
+        ("open", open(1)),
+        ("openat", open(2)),
     ];
+    let plain =
+        |argument| vec![when(Action::Allow, [low(argument, without(SET_ID[0] | SET_ID[1]))])];
+    rules.extend(MODES.map(|(name, argument)| (name, plain(argument))));
     match executable_memfd {
         ExecutableMemfd::Allowed => {
             rules.push(("memfd_create", vec![Rule::always(Action::Allow)]));
@@ -81,6 +102,15 @@ fn socket() -> Vec<Rule> {
     }
     rules.push(Rule::always(EAFNOSUPPORT));
     rules
+}
+
+/// Opening, with the flags in an argument and the mode in the one after it.
+fn open(flags: u8) -> Vec<Rule> {
+    let has = |argument, bit| low(argument, Comparison::MaskedEqual { mask: bit, value: bit });
+    let refused = MAKES_A_FILE
+        .iter()
+        .flat_map(|&makes| SET_ID.map(|bit| when(EPERM, [has(flags, makes), has(flags + 1, bit)])));
+    refused.chain([Rule::always(Action::Allow)]).collect()
 }
 
 fn all_but(argument: u8, refused: &[u64]) -> Vec<Rule> {

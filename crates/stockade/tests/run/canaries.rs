@@ -1,0 +1,148 @@
+//! Secrets planted outside the wall, and a program that looks for all of them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+use crate::support::{
+    Conversation, binary, command, finish, outside, stockade, walls_can_be_built,
+};
+
+/// Plants everything that its argument names, says so, and keeps it until its input ends.
+pub(crate) const PLANT: &str = include_str!("programs/plant.py");
+
+/// Prints a list of what it finds of everything that its argument names.
+pub(crate) const LOOK: &str = include_str!("programs/look.py");
+
+/// Names that occur nowhere else, in a form that does not contain them.
+pub(crate) struct Canaries {
+    /// What no program inside may ever print.
+    pub(crate) token: String,
+    /// The argument of both programs.
+    pub(crate) argument: String,
+}
+
+impl Canaries {
+    /// Names below a directory.
+    pub(crate) fn new(directory: &str, number: u32) -> Canaries {
+        let token = format!("canary{}x{number}", std::process::id());
+        let port = 20_000 + (std::process::id() % 10_000) + number;
+        let names = json!({ "token": token, "directory": directory, "port": port });
+        let argument = names.to_string().bytes().map(|byte| format!("{byte:02x}")).collect();
+        Canaries { token, argument }
+    }
+}
+
+const ALL: [&str; 9] = [
+    "abstract socket",
+    "environment",
+    "file",
+    "process",
+    "shared memory",
+    "socket",
+    "system v shared memory",
+    "tcp",
+    "udp",
+];
+
+#[test]
+fn nothing_planted_on_the_host_is_found_inside() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let canaries = Canaries::new(scratch.text(), 1);
+    let mut planter = Command::new("python3");
+    planter.args(["-c", PLANT, &canaries.argument]).env("PLANTED", &canaries.token);
+    let mut planted = Conversation::start(planter);
+    assert_eq!(planted.hear(), "ready");
+    let mut found = Command::new("python3");
+    found.args(["-c", LOOK, &canaries.argument]).env("PLANTED", &canaries.token);
+    let found = finish(found, b"").json();
+    assert_eq!(found, json!(ALL), "without the wall everything is found");
+    let mut inside = Command::new(binary());
+    inside.args(["run", "--json", "--", "python3", "-c", LOOK, &canaries.argument]);
+    inside.env("PLANTED", &canaries.token);
+    let run = finish(inside, b"");
+    let report = run.json();
+    assert_eq!((run.code, &report["stdout"]), (0, &json!("[]\n")), "{report}");
+    assert!(!run.stdout.contains(&canaries.token));
+    assert_eq!(planted.end(), 0);
+}
+
+#[test]
+fn descriptors_of_the_caller_do_not_reach_the_program() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let secret = scratch.file("secret", "canary-behind-a-descriptor");
+    let read = "import os
+for number in range(3, 64):
+    try: text = os.pread(number, 100, 0).decode()
+    except (OSError, ValueError): continue
+    if 'canary' in text: print(text)";
+    let hand_over = format!("exec 7<{secret} 9<{secret}; exec \"$@\"");
+    let handed = |words: &[&str]| {
+        let start = ["sh", "-c", &hand_over, "sh"];
+        outside(&[&start[..], words, &["python3", "-c", read]].concat())
+    };
+    assert_eq!(handed(&[]).text(), "canary-behind-a-descriptor\n".repeat(2));
+    let stockade = binary();
+    assert_eq!(handed(&[stockade.to_str().unwrap(), "run", "--"]).text(), "");
+}
+
+#[test]
+fn directory_and_names_of_the_caller_stay_outside() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.file("canary-in-the-directory", "");
+    let look = "import json, os, socket
+print(json.dumps([os.getcwd(), sorted(os.listdir('.')), socket.gethostname(), os.getuid()]))";
+    let mut host = Command::new("python3");
+    host.args(["-c", look]).current_dir(scratch.path());
+    let found: Value = finish(host, b"").json();
+    assert_eq!(found[1], json!(["canary-in-the-directory"]));
+    let mut inside = command(&["--", "python3", "-c", look]);
+    inside.current_dir(scratch.path());
+    let seen: Value = finish(inside, b"").json();
+    assert_eq!((&seen[0], &seen[1], &seen[3]), (&json!("/workspace"), &json!([]), &json!(1000)));
+    assert_ne!(seen[2], found[2], "the host's name is seen");
+}
+
+#[test]
+fn first_process_inside_shows_nothing_of_the_host() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let read = "for name in environ cwd root exe maps mem fd/0; do cat /proc/1/$name; done 2>&1; \
+                cat /proc/1/cmdline /proc/cmdline /proc/keys /proc/kcore /proc/sysrq-trigger 2>&1";
+    let mut inside = command(&["--", "sh", "-c", read]);
+    inside.env("PLANTED", "canary-of-the-first-process");
+    let seen = finish(inside, b"");
+    let text = [seen.stdout.as_str(), seen.stderr.as_str()].concat();
+    assert!(!text.contains("canary-of-the-first-process"), "{text}");
+    let host = std::fs::read_to_string("/proc/cmdline").unwrap();
+    assert!(host.trim().is_empty() || !text.contains(host.trim()), "{text}");
+}
+
+#[test]
+fn files_that_only_their_owner_may_read_and_system_secrets_are_not_there() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let secret = scratch.file("key", "canary-in-a-key");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(outside(&["cat", &secret]).text(), "canary-in-a-key");
+    let script = format!(
+        "cat {secret} /etc/shadow /proc/1/root{secret} /proc/self/root{secret}; ls /home /root"
+    );
+    let run = stockade(&["--quiet", "--", "sh", "-c", &script]);
+    assert_eq!(run.stdout, "", "{}", run.stderr);
+    assert_ne!(run.code, 0);
+}

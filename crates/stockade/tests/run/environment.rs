@@ -1,0 +1,75 @@
+//! Variables inside.
+
+use std::process::Command;
+
+use crate::support::{binary, command, finish, outside, stockade, walls_can_be_built};
+
+#[test]
+fn only_listed_variables_are_there() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let names = "import os; print(*sorted(os.environ))";
+    let mut host = Command::new("python3");
+    host.args(["-c", names]).env("PLANTED", "x");
+    assert!(finish(host, b"").text().contains("PLANTED"));
+    let mut inside = command(&["--", "env"]);
+    inside.env("PLANTED", "x").env("AWS_SECRET_ACCESS_KEY", "x");
+    let run = finish(inside, b"");
+    let mut seen: Vec<&str> =
+        run.text().lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    seen.sort_unstable();
+    let known = ["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "USER"];
+    assert!(seen.iter().all(|name| known.contains(name)), "{seen:?}");
+    assert!(run.text().contains("HOME=/tmp\n"));
+}
+
+#[test]
+fn variable_is_set_or_passed_through() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let words = ["--env", "A=one two=3", "--env", "PASSED", "--env", "EMPTY=", "--"];
+    let print = ["sh", "-c", "echo \"$A|$PASSED|${EMPTY-unset}|${OTHER-unset}\""];
+    let mut inside = command(&[&words[..], &print].concat());
+    inside.env("PASSED", "through").env("OTHER", "x");
+    assert_eq!(finish(inside, b"").text(), "one two=3|through||unset\n");
+}
+
+#[test]
+fn credentials_and_loader_variables_are_refused_with_the_way_out() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let taken = outside(&["env", "GITHUB_TOKEN=canary", "sh", "-c", "echo $GITHUB_TOKEN"]);
+    assert_eq!(taken.text(), "canary\n");
+    for (said, remedy) in [
+        ("GITHUB_TOKEN=canary", "secrets"),
+        ("GITHUB_TOKEN", "secrets"),
+        ("DB_PASSWORD=canary", "secrets"),
+        ("LD_PRELOAD=/tmp/x.so", "  = "),
+        ("PYTHONPATH=/tmp", "  = "),
+        ("NODE_OPTIONS=--require=/tmp/x", "  = "),
+        ("UNSET_HERE", "--env UNSET_HERE=VALUE"),
+    ] {
+        let mut refused = Command::new(binary());
+        refused.args(["run", "--env", said, "--", "env"]).env("GITHUB_TOKEN", "canary");
+        let run = finish(refused, b"");
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{said}");
+        assert!(run.stderr.contains(remedy), "{said}: {}", run.stderr);
+        assert!(!run.stderr.contains("canary"), "{said}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn limits_of_the_environment_hold_for_long_values() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let long = format!("A={}", "x".repeat(32 * 1024));
+    let run = stockade(&["--env", &long, "--", "sh", "-c", "echo ${#A}"]);
+    assert_eq!(run.text(), "32768\n");
+    let run = stockade(&["--env", &format!("{long}x"), "--", "true"]);
+    assert_eq!(run.code, 125);
+    assert!(run.stderr.contains("pass large values as a file"), "{}", run.stderr);
+}

@@ -1,0 +1,113 @@
+//! The examples, run as their text says.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use crate::scratch::Scratch;
+use crate::support::{examples, is_root, outside, stockade, walls_can_be_built};
+
+/// The limits of the tutorial.
+const FLAGS: [&str; 4] = ["--memory", "100m", "--cpus", "0.5"];
+
+fn tutorial(name: &str, arguments: &[&str]) -> String {
+    let script = examples().join("tutorial").join(name);
+    let words = [&FLAGS[..], &[script.to_str().expect("paths are text")], arguments].concat();
+    stockade(&words).text().to_owned()
+}
+
+#[test]
+fn greeting_is_printed() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let hello = examples().join("hello.py");
+    let run = stockade(&[&hello]);
+    assert!(run.text().starts_with("Hello from inside the stockade, Python 3."), "{}", run.stdout);
+    assert!(run.stdout.contains("of user 1000, in /workspace."), "{}", run.stdout);
+}
+
+#[test]
+fn safe_code_runs() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let said = "sum: 55\nsquares: [1, 4, 9, 16, 25, 36, 49, 64, 81, 100]\n";
+    assert_eq!(tutorial("safe.py", &[]), said);
+}
+
+#[test]
+fn password_hashes_are_not_there() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = examples().join("tutorial/read_shadow.py");
+    let host = outside(&["python3", script.to_str().unwrap()]);
+    // Without rights the host refuses as well; what differs then is that the file is not there.
+    let expected = if is_root() { "read it: " } else { "refused: Permission denied" };
+    assert!(host.text().starts_with(expected), "{}", host.stdout);
+    assert_eq!(tutorial("read_shadow.py", &[]), "refused: No such file or directory\n");
+}
+
+#[test]
+fn nothing_is_left_in_the_hosts_root_directory() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = examples().join("tutorial/write_root.py");
+    let host = outside(&["python3", script.to_str().unwrap()]);
+    let left = std::path::Path::new("/root/.stockade-was-here");
+    if is_root() {
+        assert_eq!(host.text(), "wrote it\n");
+        std::fs::remove_file(left).unwrap();
+    }
+    let said = tutorial("write_root.py", &[]);
+    assert!(said.starts_with("refused: "), "{said}");
+    assert!(!is_root() || !left.exists());
+}
+
+#[test]
+fn request_reaches_a_server_only_without_the_wall() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        let count = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        (listener, String::from_utf8_lossy(&request[..count]).into_owned())
+    });
+    let script = examples().join("tutorial/request.py");
+    let script = script.to_str().unwrap();
+    let host = outside(&["env", "-u", "http_proxy", "-u", "HTTP_PROXY", "python3", script, &url]);
+    assert_eq!(host.text(), "reached it: 200\n");
+    let (listener, request) = server.join().unwrap();
+    assert!(request.starts_with("GET / "), "{request}");
+    let said = tutorial("request.py", &[&url]);
+    assert!(said.starts_with("refused: "), "{said}");
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "somebody connected from inside");
+    assert!(tutorial("request.py", &[]).starts_with("refused: "));
+}
+
+#[test]
+fn picture_is_made_from_one_file_into_one_directory() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.directory("out");
+    let image = examples().join("image").canonicalize().unwrap();
+    let photo = format!("{}:/input/photo.ppm", image.join("photo.ppm").display());
+    let output = format!("{out}:/output:rw");
+    let script = image.join("process.py");
+    let words = ["--mount", &photo, "--mount", &output, script.to_str().unwrap()];
+    let run = stockade(&[&FLAGS[..], &words].concat());
+    assert_eq!(run.text(), "64x48 -> 16x12, written to /output/thumbnail.pgm\n");
+    let made = std::fs::read(format!("{out}/thumbnail.pgm")).unwrap();
+    assert_eq!((&made[..13], made.len()), (&b"P5\n16 12\n255\n"[..], 13 + 16 * 12));
+    let run = stockade(&["--quiet", "--mount", &output, script.to_str().unwrap()]);
+    assert_eq!(run.code, 1, "without the picture there is nothing to do");
+}

@@ -1,0 +1,100 @@
+//! The caller's own Python.
+
+use std::path::Path;
+
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{command, finish, outside, walls_can_be_built};
+
+/// A home directory with a virtual environment that has one module, and with secrets.
+fn home() -> (Scratch, String) {
+    let scratch = Scratch::new();
+    scratch.file("canary.txt", "canary");
+    scratch.directory(".ssh");
+    scratch.file(".ssh/id_ed25519", "canary");
+    let venv = format!("{}/project/venv", scratch.text());
+    outside(&["python3", "-m", "venv", "--without-pip", &venv]).text();
+    scratch.file("project/secret.txt", "canary");
+    let purelib = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let python = format!("{venv}/bin/python3");
+    let packages = outside(&[python.as_str(), "-c", purelib]).text().trim().to_owned();
+    let module = Path::new(&packages).join("planted_module.py");
+    std::fs::write(&module, "word = 'imported'\n").expect("the environment is ours");
+    set_mode(&module, 0o644);
+    (scratch, venv)
+}
+
+const IMPORT: &str = "import planted_module, sys; print(planted_module.word)";
+
+#[test]
+fn packages_of_an_active_environment_can_be_imported() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, venv) = home();
+    let plain = outside(&["python3", "-c", IMPORT]);
+    assert!(plain.stderr.contains("planted_module"), "only the environment has the module");
+    let script = home.file("script.py", IMPORT);
+    for words in [vec![script.as_str()], vec!["--", "python3", "-c", IMPORT]] {
+        let mut inside = command(&words);
+        inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
+        assert_eq!(finish(inside, b"").text(), "imported\n", "{words:?}");
+    }
+}
+
+#[test]
+fn said_python_is_used_by_file_and_by_directory() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, venv) = home();
+    let script = home.file("script.py", IMPORT);
+    for python in [venv.clone(), format!("{venv}/bin/python3")] {
+        let mut inside = command(&["--python", &python, &script]);
+        inside.env("HOME", home.text());
+        assert_eq!(finish(inside, b"").text(), "imported\n", "{python}");
+    }
+    let mut missing = command(&["--python", "/nonexistent/python3", &script]);
+    missing.env("HOME", home.text());
+    let run = finish(missing, b"");
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""));
+    assert!(run.stderr.contains("/nonexistent/python3") && run.stderr.contains("  = "));
+}
+
+#[test]
+fn nothing_else_of_the_home_directory_is_visible() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, venv) = home();
+    let look = "import os, sys
+for folder, _, files in os.walk(sys.argv[1]):
+    for name in files:
+        try: text = open(os.path.join(folder, name), errors='replace').read(100)
+        except OSError: continue
+        if 'canary' in text: print(name)";
+    let expected = "canary.txt\nid_ed25519\nsecret.txt\n";
+    let host = outside(&["python3", "-c", look, home.text()]);
+    let mut found: Vec<&str> = host.text().lines().collect();
+    found.sort_unstable();
+    assert_eq!(found.join("\n") + "\n", expected);
+    let mut inside = command(&["--", "python3", "-c", look, home.text()]);
+    inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
+    assert_eq!(finish(inside, b"").text(), "");
+}
+
+#[test]
+fn environment_cannot_be_changed_from_inside() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, venv) = home();
+    let break_it = "import planted_module, sys
+try: open(planted_module.__file__, 'a').write('x'); print('changed')
+except OSError as error: print(error.errno)";
+    let mut inside = command(&["--", "python3", "-c", break_it]);
+    inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
+    let run = finish(inside, b"");
+    assert!(["30\n", "13\n"].contains(&run.text()), "{}", run.stdout);
+    let host = outside(&[format!("{venv}/bin/python3").as_str(), "-c", break_it]);
+    assert_eq!(host.text(), "changed\n");
+}

@@ -1,0 +1,81 @@
+//! What is left on the host afterwards: nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{alone, binary, walls_can_be_built, within};
+
+/// Directories of control groups that a process made.
+fn groups_of(owner: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(Path::new("/sys/fs/cgroup"), &format!("{owner}-"), 6, &mut found);
+    found
+}
+
+fn collect(directory: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()) {
+        let in_ours = directory.file_name().is_some_and(|name| name == "stockade");
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if in_ours && name.starts_with(prefix) {
+            found.push(path);
+        } else if depth > 0 {
+            collect(&path, prefix, depth - 1, found);
+        }
+    }
+}
+
+/// Processes in the session of a process that has ended, and below it.
+fn session_of(session: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((_, fields)) = stat.rsplit_once(')') else { continue };
+        let field = |at: usize| fields.split_whitespace().nth(at)?.parse::<u32>().ok();
+        if field(3) == Some(session) && field(1) != Some(0) {
+            found.push(stat);
+        }
+    }
+    found
+}
+
+fn mounts() -> String {
+    std::fs::read_to_string("/proc/self/mountinfo").expect("mounts can be listed")
+}
+
+#[test]
+fn no_run_leaves_a_process_a_group_or_a_mount() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let before = mounts();
+    let endings: [&[&str]; 6] = [
+        &["--", "true"],
+        &["--", "sh", "-c", "setsid sleep 98741 & kill -9 $$"],
+        &["--timeout", "300ms", "--", "sh", "-c", "setsid sleep 98741 & sleep 98741"],
+        &["--", "no-such-program"],
+        &["--memory", "32m", "--", "python3", "-c", "bytearray(b'x') * 10**9"],
+        &["--mount", "/nonexistent:/x", "--", "true"],
+    ];
+    for words in endings {
+        let mut child = Command::new("setsid")
+            .arg(binary())
+            .arg("run")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let owner = child.id();
+        child.wait().unwrap();
+        let clean = || groups_of(owner).is_empty() && session_of(owner).is_empty();
+        let gone = within(Duration::from_secs(2), clean);
+        assert!(gone, "{words:?} left {:?} {:?}", groups_of(owner), session_of(owner));
+        let sleeps = || crate::support::processes().iter().any(|line| line == "sleep 98741 ");
+        assert!(within(Duration::from_secs(2), || !sleeps()), "{words:?} left a sleep");
+    }
+    assert_eq!(mounts(), before);
+}

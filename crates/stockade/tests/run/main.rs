@@ -1,0 +1,19 @@
+//! `stockade run`, end to end: every test builds a real wall on the real kernel.
+
+mod advice;
+mod canaries;
+mod code;
+mod environment;
+mod examples;
+mod interpreters;
+mod leftovers;
+mod limits;
+mod memory;
+mod mounts;
+mod neighbours;
+mod outcomes;
+mod output;
+mod refusals;
+mod scratch;
+mod support;
+mod workspace;

@@ -1,0 +1,77 @@
+//! Memory of a sandbox.
+
+use serde_json::{Value, json};
+
+use crate::support::{hits, outside, report, walls_can_be_built};
+
+/// What the wall said of how precisely it holds a control.
+fn precision<'r>(report: &'r Value, control: &str) -> &'r str {
+    let controls = report["isolation"]["controls"].as_array().expect("a wall was built");
+    let held = controls.iter().find(|held| held["control"] == control).expect("it is held");
+    held["precision"].as_str().expect("a precision is a word")
+}
+
+#[test]
+fn program_that_wants_more_memory_than_it_may_ends_for_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let greedy = "b = bytearray(10**9); print(len(b))";
+    assert_eq!(outside(&["python3", "-c", greedy]).text(), "1000000000\n");
+    let (code, report) = report(&["--memory", "64m", "--", "python3", "-c", greedy]);
+    if precision(&report, "max_memory_mb") == "exact" {
+        assert_eq!((code, &report["outcome"]), (137, &json!("out_of_memory")), "{report}");
+        assert_eq!(report["limit"], "max_memory_mb");
+        return;
+    }
+    // Without a cgroup an rlimit refuses the allocation, or the watchdog sees it.
+    match report["outcome"].as_str() {
+        Some("limit_exceeded") => {
+            assert_eq!((code, &report["limit"]), (122, &json!("max_memory_mb")));
+        }
+        _ => {
+            assert_eq!((code, &report["outcome"]), (1, &json!("exited")), "{report}");
+            assert!(report["stderr"].as_str().unwrap().contains("MemoryError"), "{report}");
+        }
+    }
+}
+
+#[test]
+fn many_processes_together_have_no_more_memory_than_one() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let hoard = "import os, time
+for n in range(8):
+    if os.fork() == 0:
+        kept = bytearray(b'x') * (30 << 20)
+        time.sleep(30)
+print(os.wait()[1])";
+    let words = ["--memory", "96m", "--timeout", "20s", "--", "python3", "-c", hoard];
+    let (code, report) = report(&words);
+    if precision(&report, "max_memory_mb") == "exact" {
+        // The kernel chose a child, or the main process itself.
+        let chose_a_child = report["stdout"] == "9\n" && hits(&report, "max_memory_mb");
+        assert!(chose_a_child || code == 137, "{report}");
+    } else {
+        assert_eq!((code, &report["limit"]), (122, &json!("max_memory_mb")), "{report}");
+    }
+}
+
+#[test]
+fn child_killed_for_memory_is_listed_while_its_parent_ends_well() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let program = "import subprocess, sys
+child = subprocess.run([sys.executable, '-c', 'b = bytearray(b\"x\") * 10**9'])
+print('child', child.returncode)";
+    let (code, report) = report(&["--memory", "64m", "--", "python3", "-c", program]);
+    if precision(&report, "max_memory_mb") == "exact" {
+        assert_eq!((code, &report["stdout"]), (0, &json!("child -9\n")), "{report}");
+        assert!(hits(&report, "max_memory_mb"), "{report}");
+    } else {
+        assert!([0, 122].contains(&code), "{report}");
+        assert_ne!(report["stdout"], "child 0\n");
+    }
+}

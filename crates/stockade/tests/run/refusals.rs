@@ -1,0 +1,130 @@
+//! Bad input: one sentence, the remedy, exit code 125, nothing left.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{
+    Run, binary, finish, is_root, not_run, outside, stockade, walls_can_be_built,
+};
+
+/// A refusal: nothing printed but one sentence and a remedy.
+fn is_refusal(run: &Run, message: &str, remedy: &str) {
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    let (first, rest) = run.stderr.split_once('\n').expect("a message is a line");
+    assert!(first.starts_with("error: ") && first.contains(message), "{}", run.stderr);
+    assert!(rest.contains(remedy), "{}", run.stderr);
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+}
+
+#[test]
+fn scripts_sizes_and_walls_that_are_none_are_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.directory("folder.py");
+    is_refusal(&stockade(&["/nonexistent.py"]), "/nonexistent.py", "check the path");
+    is_refusal(&stockade(&[&folder]), "is a directory", "name a file in it");
+    is_refusal(&stockade(&["--memory", "lots", "--", "true"]), "lots", "--help");
+    is_refusal(&stockade(&["--provider", "magic", "--", "true"]), "magic", "native");
+    is_refusal(&stockade(&["--isolation", "vm", "--", "true"]), "", "  = ");
+}
+
+#[test]
+fn policy_that_cannot_be_read_or_is_wrong_runs_nothing() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let wrong = scratch.file("wrong.yaml", "limits: { max_pid: 3 }\n");
+    let run = stockade(&["--policy", &wrong, "--", "true"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""));
+    assert!(run.stderr.contains("max_pids"), "{}", run.stderr);
+    let run = stockade(&["--policy", scratch.text(), "--", "true"]);
+    is_refusal(&run, scratch.text(), "  = ");
+    if is_root() {
+        return not_run("root can read every file, so nothing is refused to it");
+    }
+    let secret = scratch.file("secret.yaml", "{}\n");
+    let script = scratch.file("secret.py", "print(1)\n");
+    set_mode(Path::new(&secret), 0);
+    set_mode(Path::new(&script), 0);
+    is_refusal(&stockade(&["--policy", &secret, "--", "true"]), "secret.yaml", "  = ");
+    is_refusal(&stockade(&[&script]), "secret.py", "  = ");
+    // What may not be read may be shown, and cannot be read inside either.
+    let run = stockade(&["--mount", &format!("{secret}:/x"), "--", "cat", "/x"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.stderr);
+}
+
+#[test]
+fn clause_that_this_wall_cannot_hold_is_refused_and_named() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.file("policy.yaml", "network_allowlist: [example.org]\n");
+    let run = stockade(&["--policy", &policy, "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("network"), "{}", run.stderr);
+}
+
+#[test]
+fn full_disk_behind_the_output_is_an_error() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let child = Command::new(binary())
+        .args(["run", "--", "echo", "hello"])
+        .stdin(Stdio::null())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("No space left") && said.contains("disk is not full"), "{said}");
+}
+
+#[test]
+fn want_of_descriptors_is_one_sentence() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let stockade = binary();
+    let words = |count: u32| {
+        let script = format!("ulimit -S -n {count}; exec \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(&stockade).args(["run", "--", "echo", "ran"]);
+        finish(command, b"")
+    };
+    // It takes some number of them; below it every number is refused, and none half works.
+    let (mut refused, mut ran) = (0, 0);
+    for count in (4..70).step_by(3) {
+        let run = words(count);
+        if run.code == 0 {
+            assert_eq!(run.stdout, "ran\n");
+            ran += 1;
+            continue;
+        }
+        refused += 1;
+        // Below what the loader needs, Stockade does not come to run at all.
+        if run.code == 127 {
+            continue;
+        }
+        is_refusal(&run, "", "  = ");
+    }
+    assert!(refused > 0 && ran > 0, "{refused} numbers were refused and {ran} were enough");
+}
+
+#[test]
+fn command_that_is_empty_or_missing_is_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    is_refusal(&stockade::<&str>(&[]), "nothing to run", "stockade run script.py");
+    assert_ne!(stockade(&["--", ""]).code, 0);
+    assert_eq!(outside(&["sh", "-c", "echo works"]).text(), "works\n");
+}

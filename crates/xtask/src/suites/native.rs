@@ -1,0 +1,127 @@
+//! The tests of `stockade run` for a user without any rights.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::cargo::{count_tests, failed_tests};
+use crate::program::{cargo, finish};
+use crate::scratch::Scratch;
+use crate::suite::Outcome;
+
+/// The user and the group that own nothing.
+const NOBODY: u32 = 65_534;
+
+/// How the tests begin the line that says why none of them ran.
+const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
+
+/// Copies everything that the tests need to where everybody may read it, and runs them there.
+pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
+    if !is_root {
+        return Ok(Outcome::passed("the suite tests ran them as an ordinary user"));
+    }
+    let mut build = cargo(root);
+    build.args(["test", "--quiet", "--locked", "--package", "stockade", "--test", "run"]);
+    build.args(["--no-run", "--message-format=json"]);
+    let built = finish(build)?;
+    ensure!(built.success, "the tests do not build\n{}", built.output);
+    let scratch = Scratch::new("native")?;
+    let place = scratch.path();
+    let tests = copy(&executable(&built.output, "run")?, &place.join("run"))?;
+    let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
+    let examples = place.join("examples");
+    copy_folder(&root.join("examples"), &examples)?;
+    let home = place.join("home");
+    fs::create_dir(&home)?;
+    chown(&home, Some(NOBODY), Some(NOBODY))?;
+    fs::set_permissions(place, Permissions::from_mode(0o755))?;
+
+    let mut command = Command::new(tests);
+    command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
+    command.env("HOME", &home);
+    command.env("STOCKADE_UNDER_TEST", stockade).env("STOCKADE_EXAMPLES", examples);
+    for name in ["PATH", "STOCKADE_REQUIRE"] {
+        command.envs(env::var_os(name).map(|value| (name, value)));
+    }
+    let finished = finish(command)?;
+    Ok(judge(finished.success, &finished.output))
+}
+
+fn judge(success: bool, output: &str) -> Outcome {
+    if !success {
+        return Outcome::failed(format!("{}\n{output}", failed_tests(output)));
+    }
+    if let Some(reason) = output.lines().find_map(|line| line.split_once(NO_WALLS)) {
+        return Outcome::skipped(reason.1);
+    }
+    match count_tests(output).passed {
+        0 => Outcome::failed("no test ran at all"),
+        passed => Outcome::passed(format!("{passed} tests as user {NOBODY}")),
+    }
+}
+
+/// The executable of a target in what cargo says of a build.
+fn executable(messages: &str, target: &str) -> Result<PathBuf> {
+    let found = messages.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_wanted = message["target"]["name"] == target;
+        let path = message["executable"].as_str().filter(|_| is_wanted)?;
+        Some(PathBuf::from(path))
+    });
+    found.with_context(|| format!("cargo names no executable of {target}"))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    Ok(to.to_path_buf())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to).with_context(|| format!("cannot make {}", to.display()))?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, copied) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&source, &copied)?,
+            false => _ = copy(&source, &copied)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_is_that_of_the_target() {
+        let messages = "\
+warning: something
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":null}
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"stockade\"},\"executable\":\"/t/stockade\"}
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":\"/t/run-1\"}";
+        assert_eq!(executable(messages, "run").unwrap(), Path::new("/t/run-1"));
+        assert_eq!(executable(messages, "stockade").unwrap(), Path::new("/t/stockade"));
+        assert!(executable(messages, "other").is_err());
+    }
+
+    #[test]
+    fn tests_without_walls_are_a_skip_with_their_reason() {
+        let result = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured";
+        let passed = Outcome::passed("7 tests as user 65534");
+        assert_eq!(judge(true, result), passed);
+        let skipped = format!("{NO_WALLS}error: no namespaces\n{result}");
+        assert_eq!(judge(true, &skipped), Outcome::skipped("error: no namespaces"));
+        assert!(matches!(judge(false, &skipped), Outcome::Failed { .. }));
+        assert_eq!(judge(true, ""), Outcome::failed("no test ran at all"));
+    }
+}
