@@ -43,8 +43,20 @@ struct Building {
     lifeline: OwnedFd,
 }
 
-/// Carries out the steps, up to the one that ends the building.
-pub(crate) fn carry_out(
+/// Receives the steps and carries them out, up to the one that ends the building.
+pub(crate) fn build(
+    inherited: Inherited,
+    mut control: UnixStream,
+) -> Result<Launched, (UnixStream, Refusal)> {
+    match message::receive::<Vec<Step>>(&mut control) {
+        Ok(Some((steps, _))) => carry_out(&steps, inherited, control),
+        // The host has thought better of it.
+        Ok(None) => Ok(Launched::Done(1)),
+        Err(error) => Err((control, refusal(Phase::Inside, 0, "plan", String::new(), &error))),
+    }
+}
+
+fn carry_out(
     steps: &[Step],
     inherited: Inherited,
     mut control: UnixStream,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,7 +15,7 @@ use stockade_sys::{Cloned, Namespaces, clone_process};
 use crate::inside::{self, Inherited};
 use crate::message;
 use crate::owners::Owners;
-use crate::plan::{Birth, IdMap, OutsideStep, Plan};
+use crate::plan::{Beginning, Birth, IdMap, OutsideStep};
 use crate::report::{Phase, Refusal, Report};
 use crate::supervise::{self, Sandbox, supervise};
 
@@ -36,8 +37,7 @@ pub fn launch(control: UnixStream) -> Launched {
     match carry_out(control) {
         Ok(launched) => launched,
         Err((mut control, refusal)) => {
-            // A host that is gone cannot be told; ending is all that is left, and it is done.
-            let _ = message::send(&mut control, &Report::Refused(refusal), &[]);
+            say(&mut control, refusal);
             Launched::Done(1)
         }
     }
@@ -45,16 +45,25 @@ pub fn launch(control: UnixStream) -> Launched {
 
 /// Refuses whatever plan comes, because the launcher could not even prepare itself.
 pub fn refuse(mut control: UnixStream, step: &str, error: &io::Error) {
-    // Taken first: a socket that is closed with a plan unread resets, unix(7).
-    let _ = message::receive::<Plan>(&mut control);
-    let refusal = refusal(Phase::Outside, 0, step, String::new(), error);
-    let _ = message::send(&mut control, &Report::Refused(refusal), &[]);
+    say(&mut control, refusal(Phase::Outside, 0, step, String::new(), error));
+}
+
+/// Tells the host. The launcher itself stays until it has heard: a socket that is closed with a
+/// part of the plan unread resets, unix(7).
+fn say(control: &mut UnixStream, refusal: Refusal) {
+    let phase = refusal.phase;
+    // A host that is gone cannot be told; ending is all that is left, and it is done.
+    let _ = message::send(control, &Report::Refused(refusal), &[]);
+    if phase != Phase::Inside {
+        let _ = control.shutdown(Shutdown::Write);
+        let _ = io::copy(control, &mut io::sink());
+    }
 }
 
 type Failure = (UnixStream, Refusal);
 
 fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
-    let (plan, kept) = match message::receive::<Plan>(&mut control) {
+    let (beginning, kept) = match message::receive::<Beginning>(&mut control) {
         Ok(Some(received)) => received,
         // Nobody is there to be told.
         Ok(None) => return Ok(Launched::Done(1)),
@@ -65,11 +74,11 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     if let Err(error) = stand_apart() {
         return Err((control, refusal(Phase::Outside, 0, "stand_apart", String::new(), &error)));
     }
-    let trees = match take_trees(&plan.outside) {
+    let trees = match take_trees(&beginning.outside) {
         Ok(trees) => trees,
         Err(refusal) => return Err((control, refusal)),
     };
-    match bear(&plan.birth) {
+    match bear(&beginning.birth) {
         Ok(Side::Launcher { child, handle, mut lifeline }) => {
             drop(trees);
             let born = Report::Born { process: child.as_raw_nonzero().get() };
@@ -78,7 +87,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             // Only now: the child reports on the same socket, and is born before it is ready. One
             // that is gone already is seen by the supervisor too.
             let _ = lifeline.write_all(b"m");
-            let code = supervise(Sandbox { control, handle, after: plan.after });
+            let code = supervise(Sandbox { control, handle, after: beginning.after });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
             Ok(Launched::Done(code))
@@ -86,7 +95,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
         Ok(Side::Inside { lifeline }) => {
             drop(kept);
             let inherited = Inherited { trees, lifeline };
-            inside::carry_out(&plan.inside, inherited, control)
+            inside::build(inherited, control)
         }
         Ok(Side::Unmapped) => Ok(Launched::Done(1)),
         Err((step, error)) => Err((control, refusal(Phase::Birth, 0, step, String::new(), &error))),

@@ -4,16 +4,24 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything the launcher does, in order.
+/// Everything the launcher does, in order. It is sent in two parts, so that the first process is
+/// born while the rest is still being thought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What comes before and after the sandbox.
+    pub beginning: Beginning,
+    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
+    pub inside: Vec<Step>,
+}
+
+/// The launcher's own part of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct Beginning {
     /// Acts before the clone, with the caller's rights.
     pub outside: Vec<OutsideStep>,
     /// The clone.
     pub birth: Birth,
-    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
-    pub inside: Vec<Step>,
     /// Acts when everything inside is to end or has ended.
     pub after: Vec<AfterStep>,
 }
@@ -53,11 +61,6 @@ pub enum AfterStep {
     /// Removes a cgroup that has become empty.
     RemoveCgroup {
         /// Its directory.
-        directory: PathBuf,
-    },
-    /// Removes a directory that other sandboxes share, if this was the last.
-    LeaveDirectory {
-        /// The directory.
         directory: PathBuf,
     },
 }

@@ -1,7 +1,7 @@
 //! The launcher after the clone: it waits, ends everything inside, and takes down what is left.
 //!
 //! ```text
-//!            the host speaks or is gone        first process ended
+//!                  the host is gone              first process ended
 //! watching ───────────────────────────▶ kill ─────────────────────▶ told ──▶ after ──▶ done
 //!    └──────────────── first process ended ─────────────────────────▲
 //! ```
@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the launcher watches.
 pub(crate) struct Sandbox {
-    /// The host. Anything it says, and its end, means that the sandbox is to end.
+    /// The host. Its end, of this direction alone too, means that the sandbox is to end. What it
+    /// says is for the first process inside.
     pub(crate) control: UnixStream,
     /// The first process inside.
     pub(crate) handle: OwnedFd,
@@ -51,10 +52,8 @@ pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
 
 fn wait_for_end(control: &UnixStream, handle: &OwnedFd) -> io::Result<()> {
     loop {
-        let mut watched = [
-            PollFd::new(control, PollFlags::IN | PollFlags::RDHUP),
-            PollFd::new(handle, PollFlags::IN),
-        ];
+        let mut watched =
+            [PollFd::new(control, PollFlags::RDHUP), PollFd::new(handle, PollFlags::IN)];
         match poll(&mut watched, None) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
@@ -108,11 +107,6 @@ fn take_down(step: &AfterStep) -> bool {
     match step {
         AfterStep::KillCgroup { .. } => true,
         AfterStep::RemoveCgroup { directory } => remove(directory, Instant::now() + PATIENCE),
-        AfterStep::LeaveDirectory { directory } => {
-            // Not empty while other sandboxes are in it.
-            let _ = std::fs::remove_dir(directory);
-            true
-        }
     }
 }
 

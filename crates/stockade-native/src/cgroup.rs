@@ -9,8 +9,8 @@
 //!                          └──────── sweep ◀──── owner died         empty ────▶ removed
 //! ```
 //!
-//! A group is one directory per hierarchy, `stockade/<name>` below a parent that this process may
-//! use, and the same name everywhere. What it does on each kind of host, and why, is in
+//! A group is one directory per hierarchy, below a parent that this process may use, and has the
+//! same name everywhere. What it does on each kind of host, and why, is in
 //! `docs/decisions/0010-cgroups.md`.
 
 mod attempt;
@@ -22,6 +22,7 @@ mod error;
 mod facts;
 mod files;
 mod group;
+mod hand_down;
 mod kill;
 mod layout;
 mod limits;
@@ -29,15 +30,14 @@ mod name;
 mod owner;
 mod refusal;
 mod remove;
-mod room;
 mod survey;
 mod sweep;
 
 pub use controller::{Controller, Version};
-pub use entry::{Entry, Seats, UnifiedEntry};
+pub use entry::{Entry, UnifiedEntry};
 pub use error::CgroupError;
 pub use facts::MemoryEvents;
-pub use group::Group;
+pub use group::{Group, Unfinished};
 pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;

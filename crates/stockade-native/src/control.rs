@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use stockade_launcher::{Plan, Receiver, Report};
+use stockade_launcher::{Receiver, Report, Step};
 use tokio::io::Interest;
 
 /// How long the launcher may take to take a sandbox down before that is an error.
@@ -20,13 +20,13 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Sends the plan, with what the launcher is to hold on to as long as the sandbox lives.
-    pub(crate) fn open(
-        mut socket: UnixStream,
-        plan: &Plan,
-        kept: &[std::os::fd::BorrowedFd<'_>],
-    ) -> io::Result<Control> {
-        stockade_launcher::send(&mut socket, plan, kept)?;
+    /// Sends the steps of the first process inside. The beginning was sent before.
+    pub(crate) fn open(mut socket: UnixStream, inside: &[Step]) -> io::Result<Control> {
+        match stockade_launcher::send(&mut socket, &inside, &[]) {
+            // A launcher that has refused its own part listens no more; its report is there to read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
         Ok(Control { readiness, socket, receiver: Receiver::default() })

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
-use stockade_launcher::{Plan, Report};
+use stockade_launcher::{Beginning, Report, Step};
 
 use crate::control::Control;
 use crate::error::StartError;
@@ -56,15 +56,27 @@ impl Waiting {
         Ok(Waiting { control, stream, launcher })
     }
 
-    /// Builds a wall. `kept` is held by the launcher as long as the sandbox lives.
-    pub(crate) async fn launch(
-        self,
-        plan: &Plan,
+    /// Lets the first process be born. `kept` is held by the launcher as long as the sandbox lives.
+    pub(crate) fn begin(
+        mut self,
+        beginning: &Beginning,
         kept: &[BorrowedFd<'_>],
-    ) -> Result<Standing, StartError> {
-        let Waiting { control, stream, launcher } = self;
+    ) -> Result<Begun, StartError> {
+        stockade_launcher::send(&mut self.control, beginning, kept)
+            .map_err(StartError::prepare("hand the plan to the launcher"))?;
+        Ok(Begun(self))
+    }
+}
+
+/// A sandbox whose first process waits for its steps. Dropping it ends it.
+pub(crate) struct Begun(Waiting);
+
+impl Begun {
+    /// Builds the wall.
+    pub(crate) async fn build(self, inside: &[Step]) -> Result<Standing, StartError> {
+        let Waiting { control, stream, launcher } = self.0;
         // From here on a failure leaves a launcher, which ends when its control socket does.
-        let mut control = Control::open(control, plan, kept)
+        let mut control = Control::open(control, inside)
             .map_err(StartError::prepare("hand the plan to the launcher"))?;
         match follow(&mut control).await {
             Ok((first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),

@@ -6,10 +6,12 @@ mod files;
 mod guard;
 mod rest;
 
-use stockade_launcher::{Birth, IdMap, Plan, Step};
+use std::path::PathBuf;
+
+use stockade_launcher::{Beginning, Birth, IdMap, Step};
 use stockade_policy::{Limit, Policy};
 
-use crate::cgroup::{Removal, Seats};
+use crate::cgroup::Removal;
 use crate::filters::RawFilter;
 use crate::host_files::HostFiles;
 use crate::machine::Machine;
@@ -19,8 +21,9 @@ pub(crate) use files::{CODE_DIRECTORY, Visible};
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
 
-/// Everything that a plan is made of.
-pub(crate) struct Inputs<'a> {
+/// What decides how a sandbox begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) machine: &'a Machine,
     /// What of the host is shown inside.
@@ -28,8 +31,13 @@ pub(crate) struct Inputs<'a> {
     /// The first of the host's ids that the sandbox has to itself; none where it has only the
     /// caller's own.
     pub(crate) first_id: Option<u32>,
-    pub(crate) seats: Seats,
-    pub(crate) removal: Removal,
+}
+
+/// Everything else that a plan is made of.
+pub(crate) struct Inputs<'a> {
+    pub(crate) site: Site<'a>,
+    /// Files of version 1 cgroups that the first process enters by.
+    pub(crate) tasks: Vec<PathBuf>,
     /// Whether a cgroup holds memory and processes.
     pub(crate) held_by_cgroup: bool,
     /// System-call filters, compiled.
@@ -40,43 +48,43 @@ pub(crate) struct Inputs<'a> {
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }
 
-/// The steps, in the order that keeps each safe: see the comments at each group.
-pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
-    let visible = Visible::of(inputs);
-    let mut inside: Vec<Step> =
-        inputs.seats.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
-    // After the cgroups are entered: they become the top of what is seen.
-    inside.extend([Step::OwnCgroups, Step::PrivateMounts]);
-    // While the ids are still the caller's: the host's files are reached with its rights.
-    inside.extend(visible.taken());
-    inside.push(Step::BecomeUser { user: USER, group: USER });
-    // File systems are made by the ids that will use them.
-    inside.extend(visible.built(inputs));
-    inside.extend(rest::closing(inputs));
-    // Capabilities are needed up to here and by nothing that follows.
-    inside.extend([Step::SealPrivileges, Step::DieWithParent]);
-    inside.extend(guard::landlock(inputs, &visible));
-    // Before the other filters: they may refuse a program to install one.
-    let watch = inputs.program_watch.clone();
-    inside.extend(watch.map(|program| Step::WatchPrograms { program }));
-    // Last: the filter refuses what the steps before needed.
-    inside.push(Step::Seccomp { programs: inputs.filters.clone() });
-    inside.push(Step::Serve);
-    Plan {
-        outside: visible.taken_outside(),
-        birth: birth(inputs),
-        inside,
-        after: rest::after(inputs),
-    }
-}
-
-fn birth(inputs: &Inputs<'_>) -> Birth {
-    let map = |own: u32| match inputs.first_id {
+/// The launcher's part of the plan. `seat` is the version 2 cgroup to be born in.
+pub(crate) fn beginning(site: &Site<'_>, seat: Option<PathBuf>, removal: &Removal) -> Beginning {
+    let map = |own: u32| match site.first_id {
         Some(first) => IdMap { inside: 0, outside: first, count: 1 << 16 },
         None => IdMap { inside: USER, outside: own, count: 1 },
     };
-    let Machine { user, group, .. } = *inputs.machine;
-    Birth { users: map(user), groups: map(group), cgroup: inputs.seats.unified.clone() }
+    let Machine { user, group, .. } = *site.machine;
+    Beginning {
+        outside: Visible::of(site).taken_outside(),
+        birth: Birth { users: map(user), groups: map(group), cgroup: seat },
+        after: rest::after(removal),
+    }
+}
+
+/// The steps, in the order that keeps each safe: see the comments at each group.
+pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
+    let visible = Visible::of(&inputs.site);
+    let mut steps: Vec<Step> =
+        inputs.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
+    // After the cgroups are entered: they become the top of what is seen.
+    steps.extend([Step::OwnCgroups, Step::PrivateMounts]);
+    // While the ids are still the caller's: the host's files are reached with its rights.
+    steps.extend(visible.taken());
+    steps.push(Step::BecomeUser { user: USER, group: USER });
+    // File systems are made by the ids that will use them.
+    steps.extend(visible.built(inputs));
+    steps.extend(rest::closing(inputs));
+    // Capabilities are needed up to here and by nothing that follows.
+    steps.extend([Step::SealPrivileges, Step::DieWithParent]);
+    steps.extend(guard::landlock(inputs, &visible));
+    // Before the other filters: they may refuse a program to install one.
+    let watch = inputs.program_watch.clone();
+    steps.extend(watch.map(|program| Step::WatchPrograms { program }));
+    // Last: the filter refuses what the steps before needed.
+    steps.push(Step::Seccomp { programs: inputs.filters.clone() });
+    steps.push(Step::Serve);
+    steps
 }
 
 /// A limit of the policy; every one that is asked for here has a value in every policy.

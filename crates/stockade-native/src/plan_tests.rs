@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use stockade_launcher::{OutsideStep, Resource, TreeKind};
+use stockade_launcher::{OutsideStep, Plan, Resource, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
@@ -33,18 +33,17 @@ fn show(guest: &str, mode: Mode) -> Shown {
 
 fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Plan {
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
-    plan(&Inputs {
-        policy: &policy,
-        machine,
-        files,
-        first_id: machine.is_root().then_some(0x7000_0000),
-        seats: Seats::default(),
-        removal: Removal::default(),
+    let first_id = machine.is_root().then_some(0x7000_0000);
+    let site = Site { policy: &policy, machine, files, first_id };
+    let inside = inside(&Inputs {
+        site,
+        tasks: Vec::new(),
         held_by_cgroup: cgroup,
         filters: vec![vec![(6, 0, 0, 0)]],
-        program_watch: policy.commands.is_some().then(|| vec![(6, 0, 0, 1)]),
+        program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
-    })
+    });
+    Plan { beginning: beginning(&site, None, &Removal::default()), inside }
 }
 
 fn index(plan: &Plan, name: &str) -> usize {
@@ -90,9 +89,14 @@ fn order_keeps_every_step_safe() {
 #[test]
 fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
     let plan = planned("{}", &machine(0), &files(vec![show("/data", Mode::Write)]), true);
-    assert_eq!(plan.birth.users, IdMap { inside: 0, outside: 0x7000_0000, count: 65_536 });
-    let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] = &plan.outside[..] else {
-        panic!("{:?}", plan.outside)
+    assert_eq!(
+        plan.beginning.birth.users,
+        IdMap { inside: 0, outside: 0x7000_0000, count: 65_536 }
+    );
+    let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] =
+        &plan.beginning.outside[..]
+    else {
+        panic!("{:?}", plan.beginning.outside)
     };
     assert_eq!(*users, IdMap { inside: 0, outside: 0x7000_0000 + USER, count: 1 });
     assert_eq!(users, groups);
@@ -102,8 +106,8 @@ fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
 #[test]
 fn ordinary_user_maps_its_own_id_alone_and_takes_everything_inside() {
     let plan = planned("{}", &machine(501), &files(vec![show("/data", Mode::Read)]), true);
-    assert_eq!(plan.birth.users, IdMap { inside: USER, outside: 501, count: 1 });
-    assert!(plan.outside.is_empty());
+    assert_eq!(plan.beginning.birth.users, IdMap { inside: USER, outside: 501, count: 1 });
+    assert!(plan.beginning.outside.is_empty());
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The native wall as a provider.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
@@ -11,7 +12,7 @@ use stockade_provider::{
 };
 
 use crate::abilities::abilities;
-use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, sweep_parents};
+use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, Unfinished, sweep_parents};
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
@@ -20,7 +21,7 @@ use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
 use crate::machine::Machine;
-use crate::plan::{Inputs, plan};
+use crate::plan::{Inputs, Site, beginning, inside};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts};
@@ -30,8 +31,8 @@ use crate::sandbox::{NativeSandbox, Parts};
 pub struct NativeProvider {
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
-    /// A launcher that was started ahead.
-    waiting: Mutex<Option<Waiting>>,
+    /// A launcher that is started ahead, by a thread of its own.
+    waiting: Mutex<Option<JoinHandle<Result<Waiting, StartError>>>>,
 }
 
 impl NativeProvider {
@@ -52,8 +53,14 @@ impl NativeProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The launcher that was started ahead, or one that is started now.
+    fn launcher(&self) -> Result<Waiting, StartError> {
+        let ahead = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ahead.map(JoinHandle::join) {
+            Some(Ok(started)) => started,
+            // A thread that panicked has started nothing.
+            Some(Err(_)) | None => Waiting::start(),
+        }
     }
 
     async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
@@ -64,33 +71,35 @@ impl NativeProvider {
         sweep_parents(layout);
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
-        let filters = filters(policy, machine.kernel)?;
-        let program_watch = policy.commands.as_ref().map(|_| program_watch()).transpose()?;
         let ids = match machine.is_root() {
             true => Some(IdRange::claim()?),
             false => None,
         };
-        let mut group = group(policy, layout)?;
-        let (seats, removal) = match &group {
-            Some(group) => (group.seats(), group.removal()?),
+        let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
+        let (name, limits) = (GroupName::new()?, cgroup_limits(policy, layout));
+        let unfinished = match layout.has(Controller::Kill) {
+            true => Some(Unfinished::begin(layout, &name, &limits)?),
+            // Cgroups cannot hold anything here.
+            false => None,
+        };
+        let first_id = ids.as_ref().map(|ids| ids.first);
+        let site = Site { policy, machine, files: &files, first_id };
+        let (seat, removal) = match &unfinished {
+            Some(group) => (group.seat(), group.removal()),
             None => Default::default(),
         };
-        let plan = plan(&Inputs {
-            policy,
-            machine,
-            files: &files,
-            first_id: ids.as_ref().map(|ids| ids.first),
-            seats,
-            removal,
+        // The kernel makes namespaces while the rest is thought about.
+        let begun = self.launcher()?.begin(&beginning(&site, seat, &removal), &kept)?;
+        let mut group = unfinished.map(Unfinished::finish).transpose()?;
+        let inside = inside(&Inputs {
+            site,
+            tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
-            filters,
-            program_watch,
+            filters: filters(policy, machine.kernel)?,
+            program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             proc_files: proc_files(policy)?,
         });
-        let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
-        let waiting = self.waiting().take();
-        let waiting = waiting.map_or_else(Waiting::start, Ok)?;
-        let standing = waiting.launch(&plan, &kept).await?;
+        let standing = begun.build(&inside).await?;
         // Only now: a start that fails or is given up takes the group with it.
         if let Some(group) = &mut group {
             group.hand_over();
@@ -122,9 +131,10 @@ impl Provider for NativeProvider {
     }
 
     fn prepare(&self) {
-        // What fails here fails again when it is needed, and is said then.
-        if let Ok(waiting) = Waiting::start() {
-            *self.waiting() = Some(waiting);
+        let named = std::thread::Builder::new().name("stockade-launch".to_owned());
+        // Without a thread it is started when it is needed.
+        if let Ok(ahead) = named.spawn(Waiting::start) {
+            *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
         }
     }
 
@@ -255,17 +265,13 @@ fn listed(policy: &Policy, files: HostFiles) -> Option<Listed> {
     Some(Listed { executables: files.commands?.executables, rule, hidden })
 }
 
-/// The group of a sandbox; none where cgroups cannot hold anything here.
-fn group(policy: &Policy, layout: &Layout) -> Result<Option<Group>, StartError> {
-    if !layout.has(Controller::Kill) {
-        return Ok(None);
-    }
+/// What cgroups can hold of a policy here.
+fn cgroup_limits(policy: &Policy, layout: &Layout) -> Limits {
     let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
-    let limits = Limits {
+    Limits {
         memory_bytes: value(Limit::Memory, Controller::Memory).map(|mebibytes| mebibytes << 20),
         cpu_millis: value(Limit::Cpu, Controller::Cpu),
         pids: value(Limit::Pids, Controller::Pids),
         io_bytes_per_second: value(Limit::IoRate, Controller::Io),
-    };
-    Ok(Some(Group::create(layout, &GroupName::new()?, &limits)?))
+    }
 }

@@ -179,6 +179,8 @@ impl Sandbox for NativeSandbox {
 
 impl Drop for NativeSandbox {
     fn drop(&mut self) {
+        // First: whoever lets go of a file system last waits until it is taken down.
+        self.watched.scratch = None;
         self.control.end();
         if let Some(launcher) = self.launcher.take() {
             launcher.leave(self.watched.group.take());

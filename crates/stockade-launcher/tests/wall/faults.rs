@@ -123,7 +123,7 @@ fn ids_that_cannot_be_mapped_are_refused() {
         return;
     }
     let mut plan = plan("echo ran");
-    plan.birth.users = IdMap { inside: 0, outside: 0, count: 0 };
+    plan.beginning.birth.users = IdMap { inside: 0, outside: 0, count: 0 };
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Birth, "maps"));
 }
@@ -167,6 +167,7 @@ fn answer_to(bytes: &[u8]) -> Option<Report> {
     ours.write_all(bytes).expect("the socket takes a few bytes");
     ours.shutdown(Shutdown::Write).expect("the socket is open");
     let answer = stockade_launcher::receive(&mut ours).expect("an answer can be read");
+    drop(ours);
     assert!(!launcher.wait().expect("the launcher can be waited for").success());
     answer.map(|(report, _)| report)
 }
@@ -174,7 +175,7 @@ fn answer_to(bytes: &[u8]) -> Option<Report> {
 #[test]
 fn anything_but_a_plan_is_refused_and_nothing_is_started() {
     let framed = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    let unknown = framed(r#"{"outside":[],"birth":{},"inside":[],"after":[],"more":1}"#);
+    let unknown = framed(r#"{"outside":[],"birth":{},"after":[],"more":1}"#);
     for bytes in [b"\xff\xff\xff\xffx".to_vec(), framed("no plan"), unknown, vec![9, 0, 0, 0, b'{']]
     {
         match answer_to(&bytes) {
@@ -196,7 +197,9 @@ fn first_process_is_born_before_it_is_ready() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    stockade_launcher::send(&mut ours, &plan("true"), &[]).unwrap();
+    let plan = plan("true");
+    stockade_launcher::send(&mut ours, &plan.beginning, &[]).unwrap();
+    stockade_launcher::send(&mut ours, &plan.inside, &[]).unwrap();
     let mut reports = Vec::new();
     while let Ok(Some((report, _))) = stockade_launcher::receive::<Report>(&mut ours) {
         reports.push(report);

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use stockade_launcher::{
-    Attributes, Birth, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report, Resource,
-    Step, TreeKind,
+    Attributes, Beginning, Birth, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report,
+    Resource, Step, TreeKind,
 };
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: true, devices: false };
@@ -84,7 +84,8 @@ pub(crate) fn plan(script: &str) -> Plan {
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         },
     ]);
-    Plan { outside: Vec::new(), birth, inside, after: Vec::new() }
+    let beginning = Beginning { outside: Vec::new(), birth, after: Vec::new() };
+    Plan { beginning, inside }
 }
 
 type Tree = (String, PathBuf, Attributes, TreeKind);
@@ -159,7 +160,8 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
         .spawn()
         .expect("the launcher starts");
     // A launcher that refused early has closed the stream; its report is still there to read.
-    let _ = stockade_launcher::send(&mut ours, plan, &[]);
+    let _ = stockade_launcher::send(&mut ours, &plan.beginning, &[]);
+    let _ = stockade_launcher::send(&mut ours, &plan.inside, &[]);
     let mut ending = None;
     let mut refusal = None;
     while let Ok(Some((report, _))) = stockade_launcher::receive(&mut ours) {
@@ -169,6 +171,7 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
             Report::Ended(how) => ending = Some(how),
         }
     }
+    drop(ours);
     launcher.wait().expect("the launcher can be waited for");
     let mut text = String::new();
     output.read_to_string(&mut text).expect("output is text");

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access as Wanted, AtFlags, CWD, accessat};
 
+use super::hand_down::{Change, hand_down_to_children};
 use super::name::GroupName;
 use super::refusal::Refusal;
-use super::room::{Change, hand_down_to_children, leave_room, make_group};
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
 
@@ -106,15 +106,14 @@ fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<
 }
 
 fn try_v1(parent: &Path, controllers: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
-    trial_group(parent, &[], name, |_| ())?;
+    trial_group(parent, name, |_| ())?;
     let controllers = controllers.to_vec();
     Ok(Offer { controllers, refused: Vec::new(), change: Change::AlreadySo })
 }
 
 fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
     let mut offer = handed_down(parent, wanted)?;
-    let words: Vec<&str> = offer.controllers.iter().filter_map(|it| it.v2_name()).collect();
-    let can_kill = trial_group(parent, &words, name, |group| group.join("cgroup.kill").exists())?;
+    let can_kill = trial_group(parent, name, |group| group.join("cgroup.kill").exists())?;
     offer.complete(wanted, can_kill);
     Ok(offer)
 }
@@ -180,14 +179,13 @@ fn holds_processes(group: &Path) -> io::Result<bool> {
 /// Makes a group, looks at it, and removes it.
 fn trial_group<T>(
     parent: &Path,
-    hand_down: &[&str],
     name: &GroupName,
     look: impl FnOnce(&Path) -> T,
 ) -> Result<T, Refusal> {
     let refused = |error: io::Error| Refusal::from_error(&error);
-    let group = make_group(parent, hand_down, name).map_err(refused)?;
+    let group = parent.join(name.to_string());
+    fs::create_dir(&group).map_err(refused)?;
     let seen = look(&group);
     fs::remove_dir(&group).map_err(refused)?;
-    leave_room(&group);
     Ok(seen)
 }

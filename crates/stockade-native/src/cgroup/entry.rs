@@ -32,26 +32,18 @@ pub struct UnifiedEntry {
     pub procs: OwnedFd,
 }
 
-/// Where the first process of a sandbox enters its group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seats {
-    /// The `tasks` files of v1, to which it writes `0` itself.
-    pub tasks: Vec<PathBuf>,
-    /// The v2 group that it is born in, by `CLONE_INTO_CGROUP`.
-    pub unified: Option<PathBuf>,
-}
-
 impl Group {
-    /// Where a process that is still to be born enters.
-    pub fn seats(&self) -> Seats {
-        let mut seats = Seats::default();
-        for directory in &self.directories {
-            match directory.version {
-                Version::V1 => seats.tasks.push(directory.seat().join("tasks")),
-                Version::V2 => seats.unified = Some(directory.seat()),
-            }
-        }
-        seats
+    /// The `tasks` files of v1. The first process of a sandbox writes `0` to each: moving oneself
+    /// does not wait for RCU, as being moved does.
+    pub fn tasks(&self) -> Vec<PathBuf> {
+        let v1 = self.directories.iter().filter(|directory| directory.version == Version::V1);
+        v1.map(|directory| directory.seat().join("tasks")).collect()
+    }
+
+    /// The v2 group that the first process is born in, by `CLONE_INTO_CGROUP`.
+    pub(super) fn unified(&self) -> Option<PathBuf> {
+        let v2 = self.directories.iter().find(|directory| directory.version == Version::V2);
+        v2.map(Directory::seat)
     }
 
     /// Opens what a process needs to enter.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::disks::disks;
 use super::files;
+use super::hand_down::hand_down_to_children;
 use super::limits::{Optional, Setting};
-use super::room::{hand_down_to_children, make_group};
-use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Version};
+use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Removal, Version};
 
 /// One group of processes: a directory in each hierarchy used.
 ///
@@ -61,26 +61,7 @@ impl Group {
         name: &GroupName,
         limits: &Limits,
     ) -> Result<Group, CgroupError> {
-        let needs = limits.needs()?;
-        // A group that cannot be ended as a whole is no use, whatever else it can do.
-        for controller in needs.iter().chain([&Controller::Kill]) {
-            if !layout.has(*controller) {
-                return Err(unavailable(layout, *controller));
-            }
-        }
-        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
-        // Filled step by step: an early return drops it, and dropping removes what there is.
-        let mut group = Group { directories: Vec::new(), removed: false };
-        for hierarchy in layout.hierarchies() {
-            let used = used(hierarchy, &needs);
-            if used.is_empty() {
-                continue;
-            }
-            let directory = make(hierarchy, name, used)?;
-            group.directories.push(directory.clone());
-            furnish(&directory, limits, &disks)?;
-        }
-        Ok(group)
+        Unfinished::begin(layout, name, limits)?.finish()
     }
 
     /// Makes the leaf for one execution, with its own counts and its own end.
@@ -118,6 +99,73 @@ impl Group {
     }
 }
 
+/// A group whose v2 part is there, so that a process can be born in it; the v1 parts, which it
+/// enters later by itself, are still to be made.
+#[derive(Debug)]
+pub struct Unfinished<'a> {
+    group: Group,
+    name: &'a GroupName,
+    limits: &'a Limits,
+    rest: Vec<(&'a Hierarchy, Vec<Controller>)>,
+    disks: Vec<String>,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Makes the v2 part of a group, if it has one, with its limits.
+    pub fn begin(
+        layout: &'a Layout,
+        name: &'a GroupName,
+        limits: &'a Limits,
+    ) -> Result<Unfinished<'a>, CgroupError> {
+        let needs = limits.needs()?;
+        // A group that cannot be ended as a whole is no use, whatever else it can do.
+        for controller in needs.iter().chain([&Controller::Kill]) {
+            if !layout.has(*controller) {
+                return Err(unavailable(layout, *controller));
+            }
+        }
+        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
+        let parts = layout.hierarchies().iter().map(|it| (it, used(it, &needs)));
+        let (now, rest) = parts
+            .filter(|(_, used)| !used.is_empty())
+            .partition(|(hierarchy, _)| hierarchy.version == Version::V2);
+        // Filled step by step: an early return drops it, and dropping removes what there is.
+        let group = Group { directories: Vec::new(), removed: false };
+        let mut unfinished = Unfinished { group, name, limits, rest, disks };
+        unfinished.make(now)?;
+        Ok(unfinished)
+    }
+
+    /// What another process has to do to remove the whole group, once it is finished.
+    pub fn removal(&self) -> Removal {
+        let mut removal = self.group.removal();
+        let path = |(hierarchy, _): &(&Hierarchy, _)| hierarchy.parent.join(self.name.to_string());
+        removal.directories.extend(self.rest.iter().map(path));
+        removal
+    }
+
+    /// The v2 group that a process is born in.
+    pub fn seat(&self) -> Option<PathBuf> {
+        self.group.unified()
+    }
+
+    /// Makes the other parts.
+    pub fn finish(mut self) -> Result<Group, CgroupError> {
+        let rest = std::mem::take(&mut self.rest);
+        self.make(rest)?;
+        Ok(self.group)
+    }
+
+    fn make(&mut self, parts: Vec<(&Hierarchy, Vec<Controller>)>) -> Result<(), CgroupError> {
+        for (hierarchy, used) in parts {
+            let directory = make(hierarchy, self.name, used)?;
+            self.group.directories.push(directory.clone());
+            furnish(&directory, self.limits, &self.disks)?;
+        }
+        Ok(())
+    }
+}
+
 /// What a group uses of a hierarchy: what counts and ends always, what only limits when asked.
 fn used(hierarchy: &Hierarchy, needs: &[Controller]) -> Vec<Controller> {
     let limits_only = |it: &Controller| matches!(it, Controller::Cpu | Controller::Io);
@@ -132,16 +180,12 @@ fn make(
     controllers: Vec<Controller>,
 ) -> Result<Directory, CgroupError> {
     let version = hierarchy.version;
-    let words: Vec<&str> = match version {
-        Version::V1 => Vec::new(),
-        Version::V2 => controllers.iter().filter_map(|it| it.v2_name()).collect(),
-    };
     let seating = match version == Version::V2 && controllers.contains(&Controller::Memory) {
         true => Seating::GuestLeaf,
         false => Seating::Group,
     };
-    let failed = |source| CgroupError::Create { path: hierarchy.parent.clone(), source };
-    let path = make_group(&hierarchy.parent, &words, name).map_err(failed)?;
+    let path = hierarchy.parent.join(name.to_string());
+    create_directory(&path)?;
     Ok(Directory { version, path, controllers, seating })
 }
 

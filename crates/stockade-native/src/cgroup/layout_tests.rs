@@ -1,4 +1,4 @@
-use super::super::room::Change;
+use super::super::hand_down::Change;
 use super::super::survey::Access;
 use super::*;
 use Controller::{Cpu, CpuTime, Devices, Io, Kill, Memory, Pids};

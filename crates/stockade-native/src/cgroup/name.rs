@@ -8,8 +8,8 @@ use stockade_sys::random_bytes;
 use super::CgroupError;
 use super::owner::{Owner, Realm};
 
-/// The directory that holds our groups below each parent.
-pub(super) const PREFIX: &str = "stockade";
+/// How the name of each of our groups begins.
+const PREFIX: &str = "stockade-";
 
 /// The name of one group: the process that owns it, and bits that nobody can guess.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl GroupName {
 
     /// The name of a directory, if it is one of ours to the letter.
     pub(super) fn parse(text: &str) -> Option<GroupName> {
-        let fields: Vec<&str> = text.split('-').collect();
+        let fields: Vec<&str> = text.strip_prefix(PREFIX)?.split('-').collect();
         let [pid, start, realm, random] = fields.as_slice() else { return None };
         let hex = |field: &str| u64::from_str_radix(field, 16).ok();
         let owner =
@@ -39,17 +39,16 @@ impl GroupName {
         (name.to_string() == text).then_some(name)
     }
 
-    /// The name of a group's directory, if it stands where ours do.
+    /// The name of a group's directory, if it is one of ours.
     pub(super) fn of(path: &Path) -> Option<GroupName> {
-        let within = path.parent()?.file_name()? == PREFIX;
-        within.then(|| GroupName::parse(path.file_name()?.to_str()?)).flatten()
+        GroupName::parse(path.file_name()?.to_str()?)
     }
 }
 
 impl fmt::Display for GroupName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Owner { pid, start, realm } = self.owner;
-        write!(f, "{pid}-{start}-{:016x}-{:016x}", realm.0, self.random)
+        write!(f, "{PREFIX}{pid}-{start}-{:016x}-{:016x}", realm.0, self.random)
     }
 }
 
@@ -61,7 +60,7 @@ mod tests {
     fn name_survives_being_a_directory() {
         let name = GroupName::new().unwrap();
         assert_eq!(GroupName::parse(&name.to_string()), Some(name.clone()));
-        let path = Path::new("/sys/fs/cgroup/stockade").join(name.to_string());
+        let path = Path::new("/sys/fs/cgroup").join(name.to_string());
         assert_eq!(GroupName::of(&path), Some(name));
     }
 
@@ -72,21 +71,22 @@ mod tests {
 
     #[test]
     fn other_names_are_not_ours() {
-        let good = "12-345-00000000000000ab-00000000000000cd";
+        let good = "stockade-12-345-00000000000000ab-00000000000000cd";
         assert!(GroupName::parse(good).is_some());
         for bad in [
             "",
             "guest",
-            "12-345-ab-cd",
-            "+12-345-00000000000000ab-00000000000000cd",
-            "012-345-00000000000000ab-00000000000000cd",
-            "12-345-00000000000000AB-00000000000000cd",
-            "12-345-00000000000000ab-00000000000000cd-",
-            "12-345-00000000000000ab-00000000000000cd ",
-            "-12-345-00000000000000ab-00000000000000cd",
+            "stockade-12-345-ab-cd",
+            "stockade-+12-345-00000000000000ab-00000000000000cd",
+            "stockade-012-345-00000000000000ab-00000000000000cd",
+            "stockade-12-345-00000000000000AB-00000000000000cd",
+            "stockade-12-345-00000000000000ab-00000000000000cd-",
+            "stockade-12-345-00000000000000ab-00000000000000cd ",
+            "stockade--12-345-00000000000000ab-00000000000000cd",
         ] {
             assert_eq!(GroupName::parse(bad), None, "{bad}");
         }
-        assert_eq!(GroupName::of(&Path::new("/sys/fs/cgroup/docker").join(good)), None);
+        let without = good.strip_prefix(PREFIX).unwrap();
+        assert_eq!(GroupName::of(&Path::new("/sys/fs/cgroup").join(without)), None);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::files;
-use super::room::leave_room;
+use super::group::Seating;
 use super::{CgroupError, Controller, Group, Version};
 
 /// How long dropping a group may take for each of killing and removing.
@@ -29,7 +29,6 @@ impl Group {
             for group in directory.groups()?.iter().rev() {
                 remove_group(group, deadline)?;
             }
-            leave_room(&directory.path);
         }
         self.removed = true;
         Ok(())
@@ -43,22 +42,22 @@ pub struct Removal {
     pub kill: Vec<PathBuf>,
     /// The group's directories, leaves first.
     pub directories: Vec<PathBuf>,
-    /// Directories shared with other groups, to be removed when empty.
-    pub shared: Vec<PathBuf>,
 }
 
 impl Group {
-    /// What another process has to do to remove the group.
-    pub fn removal(&self) -> Result<Removal, CgroupError> {
+    /// What another process has to do to remove the group and its own leaf, when it has no other.
+    pub(super) fn removal(&self) -> Removal {
         let mut removal = Removal::default();
         for directory in &self.directories {
             if directory.version == Version::V2 && directory.has(Controller::Kill) {
                 removal.kill.push(directory.path.join("cgroup.kill"));
             }
-            removal.directories.extend(directory.groups()?.into_iter().rev());
-            removal.shared.extend(directory.path.parent().map(Path::to_owned));
+            if directory.seating == Seating::GuestLeaf {
+                removal.directories.push(directory.seat());
+            }
+            removal.directories.push(directory.path.clone());
         }
-        Ok(removal)
+        removal
     }
 
     /// Leaves the removal to another process. Dropping the group does nothing any more; what it

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::files;
 use super::group::{Directory, Seating};
-use super::name::{GroupName, PREFIX};
+use super::name::GroupName;
 use super::owner::{Life, Realm};
 use super::{CgroupError, Group, Hierarchy, Layout};
 
@@ -59,7 +59,7 @@ pub fn sweep_parents(layout: &Layout) {
     let Ok(here) = Realm::current() else { return };
     let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
     for hierarchy in layout.hierarchies() {
-        for path in listed(&hierarchy.parent.join(PREFIX), &mut false) {
+        for path in listed(&hierarchy.parent, &mut false) {
             collect(hierarchy, path, &mut found);
         }
     }
@@ -76,9 +76,9 @@ fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Di
     for hierarchy in layout.hierarchies() {
         // A dead owner may have been in another group than this process, such as the scope of an
         // earlier login, so the whole hierarchy is searched.
-        let (rooms, complete) = rooms(&hierarchy.mount);
+        let (groups, complete) = groups(&hierarchy.mount);
         report.cut_short |= !complete;
-        for path in rooms.iter().flat_map(|room| listed(room, &mut report.cut_short)) {
+        for path in groups {
             collect(hierarchy, path, &mut found);
         }
     }
@@ -96,25 +96,25 @@ fn collect(hierarchy: &Hierarchy, path: PathBuf, found: &mut BTreeMap<GroupName,
     }
 }
 
-/// The directories called as ours are, anywhere below a mount, and whether all were looked at.
-fn rooms(mount: &Path) -> (Vec<PathBuf>, bool) {
-    let mut rooms = Vec::new();
+/// Our groups anywhere below a mount, and whether everything was looked at.
+fn groups(mount: &Path) -> (Vec<PathBuf>, bool) {
+    let mut found = Vec::new();
     let mut ahead = VecDeque::from([mount.to_owned()]);
     let mut budget = MAX_DIRECTORIES;
     let mut cut_short = false;
     while let Some(directory) = ahead.pop_front() {
         if budget == 0 {
-            return (rooms, false);
+            return (found, false);
         }
         budget -= 1;
         for child in listed(&directory, &mut cut_short) {
-            match child.file_name().is_some_and(|name| name == PREFIX) {
-                true => rooms.push(child),
+            match GroupName::of(&child).is_some() {
+                true => found.push(child),
                 false => ahead.push_back(child),
             }
         }
     }
-    (rooms, !cut_short)
+    (found, !cut_short)
 }
 
 /// The directories below one. One that is gone meanwhile has none; one that cannot be read may
@@ -151,7 +151,7 @@ mod tests {
         // A file in place of a directory fails to be listed for another reason than being gone.
         assert!(listed(Path::new("/proc/self/status"), &mut cut_short).is_empty());
         assert!(cut_short);
-        let (_, complete) = rooms(Path::new("/proc/self/status"));
+        let (_, complete) = groups(Path::new("/proc/self/status"));
         assert!(!complete);
     }
 }

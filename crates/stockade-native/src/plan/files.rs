@@ -10,7 +10,7 @@ use crate::interpreter::Link;
 use crate::machine::Setting;
 use crate::proc_files;
 
-use super::{Inputs, USER, etc, limit};
+use super::{Inputs, Site, USER, etc, limit};
 
 /// Where code that was handed in lies; in the scratch space, so that nothing else need be writable.
 pub(crate) const CODE_DIRECTORY: &str = "/run/code";
@@ -61,23 +61,23 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
-    pub(crate) fn of(inputs: &Inputs<'_>) -> Visible {
+    pub(crate) fn of(site: &Site<'_>) -> Visible {
         let mut visible = Visible {
             trees: Vec::new(),
             links: Vec::new(),
             base: None,
-            owners: inputs.first_id.map(|first| {
+            owners: site.first_id.map(|first| {
                 let map = |own| IdMap { inside: own, outside: first + USER, count: 1 };
-                (map(inputs.machine.user), map(inputs.machine.group))
+                (map(site.machine.user), map(site.machine.group))
             }),
         };
-        match &inputs.files.base {
+        match &site.files.base {
             Base::System { binds, links } => {
                 for (bind, kind) in binds {
                     visible.read_only(&bind.host, &bind.guest, *kind);
                 }
                 visible.links.clone_from(links);
-                visible.settings(inputs);
+                visible.settings(site);
             }
             Base::Directory(directory) => visible.base = Some(directory.clone()),
         }
@@ -92,8 +92,8 @@ impl Visible {
                 layered: false,
             });
         }
-        let any_program = inputs.policy.commands.is_none();
-        for shown in &inputs.files.shown {
+        let any_program = site.policy.commands.is_none();
+        for shown in &site.files.shown {
             visible.trees.push(tree_of(shown, any_program));
         }
         visible
@@ -105,8 +105,8 @@ impl Visible {
         self.trees.push(Tree { host, guest, kind, attributes, owned: false, layered: false });
     }
 
-    fn settings(&mut self, inputs: &Inputs<'_>) {
-        for setting in &inputs.machine.settings {
+    fn settings(&mut self, site: &Site<'_>) {
+        for setting in &site.machine.settings {
             match setting {
                 Setting::Link(link) => self.links.push(link.clone()),
                 Setting::Shown { path, directory } => {
@@ -177,7 +177,7 @@ impl Visible {
 
     /// The new root with everything in it.
     pub(super) fn built(&self, inputs: &Inputs<'_>) -> Vec<Step> {
-        let policy = inputs.policy;
+        let policy = inputs.site.policy;
         let any_program = policy.commands.is_none();
         let scratch = Memory {
             bytes: limit(policy, Limit::Disk) << 20,

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use stockade_launcher::{AfterStep, Resource, Step};
 use stockade_policy::{Limit, WORKSPACE};
 
+use crate::cgroup::Removal;
+
 use super::{Inputs, etc, limit};
 
 /// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less.
@@ -27,7 +29,7 @@ pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
 }
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
-    let policy = inputs.policy;
+    let policy = inputs.site.policy;
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
@@ -47,16 +49,11 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
 }
 
 /// What the launcher does when everything inside has ended.
-pub(super) fn after(inputs: &Inputs<'_>) -> Vec<AfterStep> {
-    let removal = &inputs.removal;
+pub(super) fn after(removal: &Removal) -> Vec<AfterStep> {
     let kill = removal.kill.iter().map(|file| AfterStep::KillCgroup { file: file.clone() });
     let remove = removal
         .directories
         .iter()
         .map(|directory| AfterStep::RemoveCgroup { directory: directory.clone() });
-    let leave = removal
-        .shared
-        .iter()
-        .map(|directory| AfterStep::LeaveDirectory { directory: directory.clone() });
-    kill.chain(remove).chain(leave).collect()
+    kill.chain(remove).collect()
 }

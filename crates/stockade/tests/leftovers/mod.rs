@@ -194,10 +194,9 @@ fn groups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead: Vec<PathBuf> = tops.collect();
     while let Some(directory) = ahead.pop() {
-        let in_room = directory.file_name().is_some_and(|name| name == "stockade");
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                match in_room {
+                match entry.file_name().to_string_lossy().starts_with("stockade-") {
                     true => found.push(entry.path()),
                     false => ahead.push(entry.path()),
                 }
