@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stockade_native::NativeProvider;
+pub use stockade_native::User;
 use stockade_policy::Isolation;
 use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
 
@@ -26,13 +27,13 @@ pub fn provider_names() -> Vec<&'static str> {
 }
 
 /// The walls that are built in, fastest first.
-pub fn providers() -> Vec<Arc<dyn Provider>> {
-    vec![Arc::new(NativeProvider::new())]
+pub fn providers(user: User) -> Vec<Arc<dyn Provider>> {
+    vec![Arc::new(NativeProvider::new(user))]
 }
 
 /// What each wall can do on this host, from probing it. One that is not built in says so.
 pub fn host_facts() -> HostFacts {
-    let providers = providers();
+    let providers = providers(User::Stays);
     let facts = |&(name, isolation): &(&'static str, Isolation)| {
         let provider = providers.iter().find(|provider| provider.name().as_str() == name);
         provider.map_or_else(|| absent(name, isolation), |found| found.facts(Probe::Thorough))
@@ -60,7 +61,8 @@ mod tests {
     fn every_name_has_facts_and_a_wall_that_is_not_built_in_says_so() {
         let facts = host_facts();
         assert_eq!(facts.walls.len(), provider_names().len());
-        let built_in: Vec<&str> = providers().iter().map(|it| it.name().as_str()).collect();
+        let built_in: Vec<&str> =
+            providers(User::Stays).iter().map(|it| it.name().as_str()).collect();
         assert_eq!(built_in, ["native"]);
         for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
             let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();

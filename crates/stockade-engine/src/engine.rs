@@ -34,11 +34,9 @@ impl Engine {
         Engine { providers }
     }
 
-    /// Lets the wall that will probably be used begin what depends on no policy.
-    pub fn prepare(&self, provider: Option<&str>) {
-        let asked =
-            |it: &&Arc<dyn Provider>| provider.is_none_or(|name| it.name().as_str() == name);
-        if let Some(provider) = self.providers.iter().find(asked) {
+    /// Lets the wall that is tried first begin what depends on no policy.
+    pub fn prepare(&self) {
+        if let Some(provider) = self.providers.first() {
             provider.prepare();
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! started ── its end ──▶ waited for ── failed or killed ──▶ its sandbox's group is removed here
-//!    └────── dropped ──▶ waited for by a thread of its own, then the same
+//!    ├────── left or dropped ──▶ waited for by a thread, then the same
+//!    └────── left by a process that ends next ──▶ the system's to wait for
 //! ```
 
 use std::io;
@@ -10,6 +11,16 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cgroup::Group;
+
+/// What the process that uses a wall does after a sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum User {
+    /// It goes on: whatever a sandbox leaves is waited for.
+    #[default]
+    Stays,
+    /// It ends, as a command does: waiting for launchers is left to the system.
+    EndsNext,
+}
 
 /// A launcher that has not been waited for.
 pub(crate) struct Launcher(Option<Child>);
@@ -27,10 +38,13 @@ impl Launcher {
         }
     }
 
-    /// Lets it end by itself. What it cannot take down any more is taken down here.
-    pub(crate) fn leave(mut self, group: Option<Group>) {
-        if let Some(child) = self.0.take() {
-            later(Left { child, group });
+    /// Lets it end by itself. What it cannot take down any more is taken down here, unless this
+    /// process ends next; then the next start sweeps.
+    pub(crate) fn leave(mut self, group: Option<Group>, user: User) {
+        let Some(child) = self.0.take() else { return };
+        match user {
+            User::Stays => later(Left { child, group }),
+            User::EndsNext => {}
         }
     }
 }

@@ -35,4 +35,5 @@ pub use id_range::{IdRange, IdRangeError};
 pub use interpreter::{
     Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
 };
+pub use launcher::User;
 pub use provider::NativeProvider;

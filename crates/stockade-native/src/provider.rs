@@ -20,6 +20,7 @@ use crate::host_files::{Base, HostFiles, look, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
+use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{Inputs, Site, beginning, inside};
 use crate::proc_view::proc_files;
@@ -29,6 +30,7 @@ use crate::sandbox::{NativeSandbox, Parts};
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
 pub struct NativeProvider {
+    user: User,
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
     /// A launcher that is started ahead, by a thread of its own.
@@ -40,8 +42,8 @@ impl NativeProvider {
     pub const NAME: ProviderName = ProviderName::new("native");
 
     /// Looks at nothing yet.
-    pub fn new() -> NativeProvider {
-        NativeProvider::default()
+    pub fn new(user: User) -> NativeProvider {
+        NativeProvider { user, ..NativeProvider::default() }
     }
 
     fn machine(&self) -> &Machine {
@@ -112,6 +114,7 @@ impl NativeProvider {
             interpreter,
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
+            user: self.user,
         })
     }
 }

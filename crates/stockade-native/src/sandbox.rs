@@ -24,7 +24,7 @@ use crate::control::Control;
 use crate::error::StartError;
 use crate::interpreter::Interpreter;
 use crate::launch::{Handed, Standing};
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, User};
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
 use crate::programs::{Listed, Programs};
@@ -40,6 +40,7 @@ pub(crate) struct Parts {
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
+    pub(crate) user: User,
 }
 
 /// One running sandbox.
@@ -49,11 +50,13 @@ pub(crate) struct NativeSandbox {
     launcher: Option<Launcher>,
     interpreter: Option<Interpreter>,
     watched: Watched,
+    user: User,
 }
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, listed, group, policy, interpreter, memory_held, cpu_held } = parts;
+        let Parts { standing, listed, group, policy, interpreter, memory_held, cpu_held, user } =
+            parts;
         let Standing { control, stream, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
@@ -66,7 +69,7 @@ impl NativeSandbox {
         let before_kill = OnceLock::new();
         let watched =
             Watched { first, scratch, programs, group, policy, memory_held, cpu_held, before_kill };
-        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched })
+        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched, user })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -183,7 +186,7 @@ impl Drop for NativeSandbox {
         self.watched.scratch = None;
         self.control.end();
         if let Some(launcher) = self.launcher.take() {
-            launcher.leave(self.watched.group.take());
+            launcher.leave(self.watched.group.take(), self.user);
         }
     }
 }

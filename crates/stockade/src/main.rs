@@ -13,6 +13,7 @@ mod version;
 use std::process::ExitCode;
 
 use clap::Parser;
+use stockade_engine::Engine;
 
 use args::{Cli, Command};
 use problem::Problem;
@@ -22,12 +23,14 @@ use render::Output;
 const ERROR: u8 = 125;
 
 fn main() -> ExitCode {
+    // The launcher is the longest part of a start: it is on its way before anything is read.
+    let ahead = run::start_ahead();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return render::usage(&error),
     };
     let output = cli.output();
-    match dispatch(cli.command, output) {
+    match dispatch(cli.command, output, ahead) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             render::failure(output, &error);
@@ -36,9 +39,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
+fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     match command {
-        Command::Run(args) => run::run(&args, output),
+        Command::Run(args) => run::run(&args, output, ahead),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Completions(args) => pages::completions(args.shell, output),
         Command::Man(args) => pages::man(args.dir.as_deref(), output),

@@ -11,6 +11,7 @@ mod trouble;
 
 use std::path::Path;
 
+use stockade_backends::User;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
 use tokio::runtime::Builder;
 
@@ -21,7 +22,22 @@ use crate::{Problem, load};
 
 use input::Input;
 
-pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
+/// Lets the first wall begin, if the words look like a run behind it. What was begun for nothing
+/// ends with this process.
+pub(crate) fn start_ahead() -> Option<Engine> {
+    let mut words = std::env::args_os().skip(1).map_while(|word| word.into_string().ok());
+    let is_run = words.next().is_some_and(|word| word == "run");
+    let may_differ = |word: &str| matches!(word, "--help" | "-h") || word.starts_with("--provider");
+    // Words of the program count too: the worst is a start that is not ahead.
+    if !is_run || words.any(|word| may_differ(&word)) {
+        return None;
+    }
+    let engine = Engine::new(stockade_backends::providers(User::EndsNext));
+    engine.prepare();
+    Some(engine)
+}
+
+pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
@@ -32,9 +48,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
         Target::Command(_) => None,
     };
     load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
-    // While this process reads the policy, another is on its way.
-    let engine = Engine::new(stockade_backends::providers());
-    engine.prepare(args.provider.as_deref());
+    let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
     let request = request::request(args, target)?;
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
@@ -74,8 +88,8 @@ fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Re
         let interrupted = interrupt::interrupted().map_err(cannot)?;
         Ok(engine.run(request, streams, interrupted).await)
     });
-    // Nothing that still waits for a stream keeps the process.
-    runtime.shutdown_background();
+    // The process ends next: what still waits, for a stream or for the end of a launcher, need not.
+    std::mem::forget(runtime);
     Ok(result?.map_err(|error| trouble::problem(&error))?)
 }
 

@@ -74,7 +74,10 @@ fn request(argv: &[&str]) -> RunRequest {
 }
 
 fn provider() -> Arc<dyn Provider> {
-    stockade_backends::providers().into_iter().next().expect("there is a wall")
+    stockade_backends::providers(stockade_backends::User::Stays)
+        .into_iter()
+        .next()
+        .expect("there is a wall")
 }
 
 /// Runs `round` many times on one runtime; the first few may take what is kept for good.
@@ -97,7 +100,7 @@ fn two_hundred_runs_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
-    let engine = Engine::new(stockade_backends::providers());
+    let engine = Engine::new(stockade_backends::providers(stockade_backends::User::Stays));
     leaves_nothing(200, async |_| {
         let streams = Streams { capture: true, ..Streams::default() };
         let report = engine.run(request(&["echo", "ran"]), streams, std::future::pending()).await;
@@ -110,7 +113,7 @@ fn runs_given_up_at_any_moment_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
-    let engine = Engine::new(stockade_backends::providers());
+    let engine = Engine::new(stockade_backends::providers(stockade_backends::User::Stays));
     leaves_nothing(rounds(), async |round| {
         let moment = tokio::time::sleep(Duration::from_micros(u64::from(round % 80) * 250));
         let report = engine.run(request(&["sleep", "60"]), Streams::default(), moment).await;
