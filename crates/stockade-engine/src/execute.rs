@@ -18,6 +18,9 @@ const COLLECT: Duration = Duration::from_millis(100);
 /// How long a stream may say nothing after everything that could write to it is gone.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// How often output may still come after the end while nobody has to be waited for.
+const MOST_LOOKS: u32 = 10;
+
 /// A limit that no policy text can reach, for a clock that nothing limits.
 const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -145,6 +148,10 @@ async fn wait(
     if let Some(end) = ended {
         // Its output could not be passed on to the end; that it ended is true all the same.
         return match stop {
+            // A reader that went away has seen enough.
+            Stop::Unwritable(_, ref error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Waited::Ended(end)
+            }
             Stop::Unwritable(..) => Waited::Stopped(stop),
             Stop::Cancelled | Stop::TimedOut | Stop::Exceeded(_) => Waited::Ended(end),
         };
@@ -169,14 +176,19 @@ async fn feed(
 }
 
 /// Resolves when no more output comes although nobody has to be waited for.
+///
+/// What a program has written is there when its end is told, so what still comes after many looks is
+/// not its output any more.
 async fn silence(output: &Output) {
-    loop {
+    let mut looks = 0;
+    while looks < MOST_LOOKS {
         let (before, _) = output.progress();
         sleep(SILENCE).await;
         let (after, is_writing) = output.progress();
         if before == after && !is_writing {
             return;
         }
+        looks += u32::from(!is_writing);
     }
 }
 

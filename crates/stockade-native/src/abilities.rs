@@ -107,9 +107,10 @@ fn of_limit(limit: Limit, layout: &Layout) -> Ability {
         Limit::Inodes => exact("the number of inodes of that tmpfs"),
         Limit::OpenFiles => exact("RLIMIT_NOFILE"),
         Limit::Output => exact("counted by the engine; what is beyond is dropped"),
-        Limit::Timeout | Limit::Lifetime | Limit::Idle => {
+        Limit::Timeout | Limit::Lifetime => {
             exact("the engine's clock; everything inside is killed from outside")
         }
+        Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
         Limit::ToolCalls => exact("no tool can be called"),
         Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
             exact("nothing leaves: a network namespace with only loopback")

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     };
     load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
     let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
-    let request = request::request(args, target)?;
+    let request = request::request(args, target, output)?;
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
     let is_input_used =

@@ -3,6 +3,7 @@
 //! Every path is opened below a descriptor without following links: the host's trees may be
 //! changed by others while we work, and the new root is walked before it is sealed.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -126,12 +127,23 @@ pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Resu
 pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a link needs a name"))?;
+    make_way(&parent, name)?;
     Ok(rustix::fs::symlinkat(target, parent, name)?)
+}
+
+/// Removes the file or link that a directory given as root has in a place of ours. What is removed
+/// is a name in the layer above; the directory itself is not changed.
+fn make_way(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) fn file(root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
+    make_way(&parent, name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let made = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?;
     File::from(made).write_all(content.as_bytes())
@@ -183,10 +195,24 @@ pub(super) fn terminals(root: &OwnedFd) -> io::Result<()> {
     attach(&mounted, root, Path::new("/dev/pts"))
 }
 
-/// Sets the number of user namespaces that may be made in ours to none. See namespaces(7).
+/// Sets the number of user namespaces that may be made in ours to none, and bounds watches of files.
+/// See namespaces(7).
 pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     let setting = Path::new("/proc/sys/user/max_user_namespaces");
-    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0")
+    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0")?;
+    // What is watched counts against whoever started the sandbox: a share, not all of it.
+    for (setting, most) in
+        [("max_inotify_instances", &b"32"[..]), ("max_inotify_watches", &b"8192"[..])]
+    {
+        let setting = Path::new("/proc/sys/user").join(setting);
+        match below(root, &setting, OFlags::WRONLY) {
+            Ok(file) => File::from(file).write_all(most)?,
+            // A kernel without inotify has nothing to limit.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Makes the new root the root, and lets go of the old one with everything below it.

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags};
+use rustix::fs::{AtFlags, CWD, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags};
 
 use crate::plan::FileMode;
@@ -64,6 +64,7 @@ pub(super) fn attach_over_tree(
     }
     let overlay = mount(&lower, &above.join(UPPER), &above.join(WORK), flags)?;
     rustix::mount::unmount(&above, UnmountFlags::DETACH)?;
+    rustix::fs::unlinkat(root, Path::new(".layers"), AtFlags::REMOVEDIR)?;
     let place = below(root, path, OFlags::PATH)?;
     let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH
         | rustix::mount::MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::elf;
 use super::libraries::{self, Libraries, Missing};
 use super::places::{self, Cover, Places};
 use super::problem::Problem;
@@ -171,7 +172,9 @@ impl Parts<'_> {
 
     fn show_directory(&mut self, directory: &Path) -> Result<(), Problem> {
         let resolved = self.trust.resolve(directory)?;
-        if !self.places.allows(&resolved.real) {
+        // `lib/pythonX.Y` of a prefix must lie in that prefix, whatever links say.
+        let is_own = directory.ancestors().nth(2).is_some_and(|it| resolved.real.starts_with(it));
+        if !is_own || !self.places.allows(&resolved.real) {
             return Err(Problem::Forbidden { path: resolved.real });
         }
         self.links.extend(resolved.links);
@@ -189,12 +192,9 @@ impl Parts<'_> {
     fn finish(mut self, started: Started) -> Result<Layout, Problem> {
         let loaded = std::mem::take(&mut self.loaded);
         for library in loaded.found {
-            let directory = library.real.parent().filter(|path| self.places.allows(path));
-            if !self.shows(&library.real) {
-                match directory {
-                    Some(directory) => self.show_directory(directory)?,
-                    None => self.show_file(&library.real)?,
-                }
+            // The file alone, and only a library: what a planted file asks for may be anything.
+            if !self.shows(&library.real) && elf::needs(&library.real).is_ok() {
+                self.show_file(&library.real)?;
             }
             self.links.extend(library.links);
         }

@@ -122,6 +122,10 @@ impl Places {
             let name = entry.file_name();
             if OWN.iter().any(|own| name == *own) {
                 let resolved = trust.resolve(&entry.path())?;
+                // A link of this name that leads elsewhere would show what somebody planted.
+                if !resolved.real.starts_with(prefix) {
+                    return Err(Problem::Forbidden { path: resolved.real });
+                }
                 cover.links.extend(resolved.links);
                 cover.binds.push(Bind::same(resolved.real));
             } else {

@@ -18,6 +18,9 @@ use rustix::io::Errno;
 /// The kernel's own bound, path_resolution(7).
 const MOST_LINKS: usize = 40;
 
+/// The most names that are followed: programs do not lie deeper.
+const MOST_NAMES: usize = 64;
+
 /// Which file it is, whatever it is called.
 pub(super) type FileId = (u64, u64);
 
@@ -72,6 +75,8 @@ impl Root {
             }
             let here = way.last().map_or(self.top.as_fd(), |(_, file)| file.as_fd());
             match self.next(here, &name, left.is_empty()) {
+                // Each holds a descriptor of ours.
+                Ok(Next::Entered(_)) if way.len() >= MOST_NAMES => return End::Unknown,
                 Ok(Next::Entered(file)) => way.push((name, file)),
                 Ok(Next::Jump(file, path)) => return End::File(Opened { file, path }),
                 Ok(Next::Link(text)) if links < MOST_LINKS => {

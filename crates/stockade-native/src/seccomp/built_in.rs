@@ -43,11 +43,14 @@ pub struct Options {
 /// - `clone3` hides its flags behind a pointer; every C library falls back to `clone`.
 /// - `openat2` hides the mode of a new file behind a pointer; programs fall back to `openat`.
 /// - io_uring opens files and sockets past this filter.
+/// - Asynchronous I/O of the older kind has one limit for the whole host, which one sandbox could use
+///   up.
 /// - Keyrings outlive a sandbox and are not in any namespace.
 /// - Mounting in small steps, and reading mounts by number, is newer than the programs that use it.
 const UNKNOWN_HERE: &str = "
     clone3 openat2
     io_uring_setup io_uring_enter io_uring_register
+    io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents
     add_key keyctl request_key
     fsopen fsconfig fsmount fspick move_mount open_tree open_tree_attr statmount listmount
 ";

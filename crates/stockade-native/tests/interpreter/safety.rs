@@ -169,3 +169,18 @@ fn nothing_anywhere_says_where_it_looked() {
     let language = Language::JavaScript;
     assert_eq!(error, InterpreterError::NotFound { language, why_not });
 }
+
+#[test]
+fn link_planted_in_an_environment_shows_nothing_elsewhere() {
+    let home = Home::new();
+    let prefix = home.python("pythons/3.11.7", "3.11");
+    let environment = home.environment("project/.venv", &prefix);
+    let surroundings = home.with_path(&[environment.join("bin")]);
+    found(&surroundings);
+    // Something beside an environment's own parts, so that it is not shown as a whole.
+    home.file("project/.venv/notes.txt", "");
+    found(&surroundings);
+    let secrets = home.directory(".aws");
+    home.link("project/.venv/share", &secrets);
+    assert_eq!(refusal(&surroundings), Problem::Forbidden { path: secrets });
+}

@@ -8,12 +8,17 @@ use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root, Surroundings};
 
 use crate::args::{RunArgs, Target};
+use crate::render::Output;
 use crate::{Problem, clock, load};
 
 use super::{flags, script, trouble};
 
 /// What the engine is asked for. Everything that can be wrong with the arguments is found here.
-pub(crate) fn request(args: &RunArgs, target: Target<'_>) -> anyhow::Result<RunRequest> {
+pub(crate) fn request(
+    args: &RunArgs,
+    target: Target<'_>,
+    output: Output,
+) -> anyhow::Result<RunRequest> {
     let here = load::here()?;
     let (policy, advice) = if args.policy.is_empty() {
         (flags::preset(&args.flags, &here)?, Advice::Flags)
@@ -31,8 +36,16 @@ pub(crate) fn request(args: &RunArgs, target: Target<'_>) -> anyhow::Result<RunR
             let remedy = "leave it out, or name a script";
             return Err(Problem::new("--language belongs to a script", remedy).into());
         }
-        Target::Command(argv) => Program::Command { argv: argv.to_vec() },
+        Target::Command(argv) => {
+            let is_python = argv.first().is_some_and(|name| name == "python3" || name == "python");
+            if args.python.is_some() && !is_python {
+                let remedy = "leave it out, or run python3";
+                return Err(Problem::new("--python belongs to Python", remedy).into());
+            }
+            Program::Command { argv: argv.to_vec() }
+        }
     };
+    let protected = protected(&args.policy, &policy)?;
     let user = rustix::process::getuid().as_raw();
     let mut surroundings =
         Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);
@@ -44,20 +57,31 @@ pub(crate) fn request(args: &RunArgs, target: Target<'_>) -> anyhow::Result<RunR
         provider: args.provider.clone(),
         root: root.unwrap_or(Root::Standard),
         surroundings,
-        protected: protected(&args.policy),
+        protected,
         program,
         environment,
         context,
         advice,
-        host_file: Some(Path::exists),
+        // What a program may have written decides what is looked for, and JSON reaches its author.
+        host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
     })
 }
 
-/// The policy files by their real paths: code that could change them would decide about its next
+/// The policy's files by their real paths: code that could change them would decide about its next
 /// run.
-fn protected(policies: &[PathBuf]) -> Vec<PathBuf> {
-    // What cannot be resolved was not read from a file.
-    policies.iter().filter_map(|file| file.canonicalize().ok()).collect()
+fn protected(files: &[PathBuf], policy: &Policy) -> Result<Vec<PathBuf>, Problem> {
+    let files = files.iter().map(PathBuf::as_path).filter(|file| !load::is_standard_input(file));
+    let profiles = policy.seccomp.iter().map(|profile| profile.value.as_path());
+    let real = |file: &Path| {
+        file.canonicalize().map_err(|error| {
+            let message = format!("cannot find the real path of {}: {error}", file.display());
+            Problem::new(message, "see that it stays in place")
+        })
+    };
+    let mut protected: Vec<PathBuf> = files.map(real).collect::<Result<_, _>>()?;
+    // A profile that is not there is refused when it is read.
+    protected.extend(profiles.filter_map(|profile| profile.canonicalize().ok()));
+    Ok(protected)
 }
 
 /// The variables of `--env`, passed through where only a name was written.

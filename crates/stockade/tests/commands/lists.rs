@@ -155,6 +155,14 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
         install(&root, program);
     }
     std::os::unix::fs::symlink("usr/bin", root.join("bin")).unwrap();
+    // As an unpacked image has them.
+    for folder in ["etc", "dev", "proc", "tmp", "workspace"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for file in ["etc/passwd", "etc/hosts", "dev/null", "dev/stdout"] {
+        std::fs::write(root.join(file), "the image's own\n").unwrap();
+    }
+    std::os::unix::fs::symlink("/nowhere", root.join("etc/resolv.conf")).unwrap();
     let shell = "/bin/true && echo started || echo refused";
     let start = |policy: &str| {
         let root = root.to_str().unwrap();
@@ -167,6 +175,8 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
     held.assert_names("/bin/true");
     let both = start(&tools.plain_policy("command_allowlist: [sh, \"true\"]\n"));
     assert_eq!((both.text("stdout"), both.targets().len()), ("started\n", 0));
+    let kept = std::fs::read_to_string(root.join("etc/passwd")).unwrap();
+    assert_eq!(kept, "the image's own\n", "the directory itself is not changed");
 }
 
 /// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.

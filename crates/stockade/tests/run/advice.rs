@@ -24,10 +24,12 @@ fn path_that_is_only_on_the_host_names_the_flag_that_shows_it() {
     // Every host has it, and no sandbox.
     let path = "/etc/fstab";
     assert!(std::path::Path::new(path).exists(), "{path} is on the host");
-    let (code, report) = report(&["--", "python3", "-c", "import sys; open(sys.argv[1])", path]);
-    assert_eq!(code, 1);
-    let hints = report["hints"].to_string();
-    assert!(hints.contains(&format!("--mount {path}:{path}")), "{hints}");
+    let words = ["--", "python3", "-c", "import sys; open(sys.argv[1])", path];
+    let run = stockade(&words);
+    assert!(run.stderr.contains(&format!("--mount {path}:{path}")), "{}", run.stderr);
+    // A report may reach whoever wrote the code, and must not tell what the host has.
+    let (code, report) = report(&words);
+    assert_eq!((code, report["hints"].as_array().map(Vec::len)), (1, Some(0)));
     let scratch = Scratch::new();
     let open = format!("open('{}/nowhere')", scratch.text());
     let run = stockade(&["--", "python3", "-c", &open]);

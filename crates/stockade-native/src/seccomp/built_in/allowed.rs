@@ -24,7 +24,7 @@ const START: &str = "
     execve exit exit_group
     prctl seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
     capget capset getrandom uname sysinfo getcpu umask
-    getrlimit setrlimit prlimit64 getrusage times
+    getrlimit setrlimit getrusage times
 ";
 
 /// Its own address space.
@@ -71,10 +71,9 @@ const TIME: &str = "
 /// Descriptors that are already open. `vmsplice` is missing: it lends pages of memory to a pipe.
 const OPEN_FILES: &str = "
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek
-    close close_range dup dup2 dup3 fcntl flock pipe pipe2
+    close close_range dup dup2 dup3 flock pipe pipe2
     fsync fdatasync sync syncfs sync_file_range fallocate ftruncate fadvise64 readahead cachestat
     sendfile splice tee copy_file_range
-    io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents
 ";
 
 /// Names in directories.

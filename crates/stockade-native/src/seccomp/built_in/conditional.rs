@@ -35,6 +35,10 @@ const ARCH_SET_CPUID: u64 = 0x1012;
 const MFD_NOEXEC_SEAL: u64 = 0x8;
 const MFD_EXEC: u64 = 0x10;
 
+/// `F_SETLEASE` lets a reader hold up whoever opens the file for writing on the host, and `F_NOTIFY`
+/// watches a directory that others use too.
+const FOREIGN_FILES: [u64; 2] = [1024, 1026];
+
 /// `S_ISUID` and `S_ISGID`. A file with them in a writable mount belongs to the caller on the host,
 /// and whoever starts it there becomes the caller.
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
@@ -57,6 +61,9 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         ("clone", vec![when(Action::Allow, [low(0, without(NEW_NAMESPACES))])]),
         ("unshare", vec![when(Action::Allow, [whole(0, without(!UNSHARED_FREELY))])]),
         ("socket", socket()),
+        // The guest has the same user id: only a process's own limits are its to change.
+        ("prlimit64", vec![when(Action::Allow, [low(0, Comparison::Equal(0))])]),
+        ("fcntl", fcntl()),
         (
             "socketpair",
             vec![
@@ -87,6 +94,11 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         }
     }
     rules
+}
+
+fn fcntl() -> Vec<Rule> {
+    let refused = FOREIGN_FILES.map(|command| when(EPERM, [low(1, Comparison::Equal(command))]));
+    refused.into_iter().chain([Rule::always(Action::Allow)]).collect()
 }
 
 fn socket() -> Vec<Rule> {
