@@ -62,6 +62,7 @@ impl Engine {
             root: request.root,
             entry: entry(program),
             surroundings: request.surroundings,
+            protected: request.protected,
         };
         let mut cancel = pin!(cancel);
         let sandbox = tokio::select! {

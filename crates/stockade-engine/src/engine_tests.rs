@@ -16,6 +16,7 @@ fn request(policy: &str) -> RunRequest {
         provider: None,
         root: Root::Standard,
         surroundings: Surroundings::from_variables(|_| None, PathBuf::from("/"), 0),
+        protected: Vec::new(),
         program: Program::Command { argv: vec!["prog".to_owned()] },
         environment: Vec::new(),
         context: Context::default(),

@@ -1,6 +1,6 @@
 //! What one execution is given.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stockade_policy::{Context, Policy};
@@ -18,6 +18,8 @@ pub struct RunRequest {
     pub root: Root,
     /// What decides which interpreter of the host is meant.
     pub surroundings: Surroundings,
+    /// Host files that nothing inside may change, such as the policy's own text.
+    pub protected: Vec<PathBuf>,
     /// What to start.
     pub program: Program,
     /// The caller's variables, beside those of the policy.

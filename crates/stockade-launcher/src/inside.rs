@@ -152,6 +152,7 @@ impl Building {
             Step::Terminals => files::terminals(self.root()?),
             Step::Mask { path } => covers::mask(self.root()?, path),
             Step::Cover { path, content } => covers::cover(self.root()?, path, content),
+            Step::Pin { path } => covers::pin(self.root()?, path),
             Step::ReadOnly { path } => covers::read_only(self.root()?, path),
             Step::ForbidUserNamespaces => files::forbid_user_namespaces(self.root()?),
             Step::Pivot => {
@@ -221,6 +222,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::AttachScratch { path, .. }
         | Step::Mask { path }
         | Step::Cover { path, .. }
+        | Step::Pin { path }
         | Step::ReadOnly { path }
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),

@@ -194,6 +194,11 @@ pub enum Step {
         /// What is read there.
         content: String,
     },
+    /// A directory can no longer be renamed or removed from inside, as no place of a mount can.
+    Pin {
+        /// Its path inside.
+        path: PathBuf,
+    },
     /// A part of the new root becomes read-only.
     ReadOnly {
         /// Its path inside.
@@ -352,6 +357,7 @@ impl Step {
             Step::Terminals => "terminals",
             Step::Mask { .. } => "mask",
             Step::Cover { .. } => "cover",
+            Step::Pin { .. } => "pin",
             Step::ReadOnly { .. } => "read_only",
             Step::ForbidUserNamespaces => "forbid_user_namespaces",
             Step::Pivot => "pivot",

@@ -50,6 +50,37 @@ pub(crate) struct HostFiles {
     pub(crate) shown: Vec<Shown>,
     /// Set where the policy lists what may be started.
     pub(crate) commands: Option<Commands>,
+    /// Files in writable places that nothing inside may change.
+    pub(crate) protected: Vec<Protected>,
+}
+
+/// A file in a writable place that nothing inside may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Protected {
+    /// Where it is inside.
+    pub(crate) file: PathBuf,
+    /// The directories between it and the mount it is in, outermost first.
+    pub(crate) above: Vec<PathBuf>,
+}
+
+/// Where protected host files can be reached through what is shown writable.
+pub(crate) fn protected(files: &[PathBuf], shown: &[Shown]) -> Vec<Protected> {
+    let mut found = Vec::new();
+    for mount in shown.iter().filter(|mount| mount.mode == Mode::Write) {
+        for below in files.iter().filter_map(|file| file.strip_prefix(&mount.host).ok()) {
+            // Joining an empty rest would add a slash: the mount is the file itself.
+            let file = match below.as_os_str().is_empty() {
+                true => mount.guest.clone(),
+                false => mount.guest.join(below),
+            };
+            let inside = |place: &&Path| *place != mount.guest && place.starts_with(&mount.guest);
+            let mut above: Vec<PathBuf> =
+                file.ancestors().skip(1).take_while(inside).map(Path::to_owned).collect();
+            above.reverse();
+            found.push(Protected { file, above });
+        }
+    }
+    found
 }
 
 /// Looks at each host path of a policy.

@@ -71,8 +71,9 @@ fn landlock() -> u32 {
     }
 }
 
-/// Zero where the kernel does not say: no rule for a later kernel then applies.
-fn kernel() -> (u32, u32) {
+/// The first two numbers of the kernel's version; zero where it does not say, and then nothing that
+/// needs a later kernel applies.
+pub(crate) fn kernel() -> (u32, u32) {
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use stockade_carrier::Link;
@@ -30,6 +30,18 @@ pub(crate) struct Watched {
     pub(crate) cpu_held: bool,
     /// What was seen before a kill: the launcher removes the groups with their counts soon after.
     pub(crate) before_kill: OnceLock<Observation>,
+    /// What only a look in time sees.
+    pub(crate) seen: Mutex<Seen>,
+}
+
+/// The most that was seen so far of what nobody counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Limits of the scratch space that left nothing.
+    full: BTreeSet<Limit>,
+    /// Where no cgroup counts them: the most memory and tasks.
+    memory_bytes: Option<u64>,
+    tasks: Option<u64>,
 }
 
 impl Watched {
@@ -47,7 +59,6 @@ impl Watched {
     fn look(&self) -> Observation {
         let mut observation = Observation::default();
         if let Some(group) = &self.group {
-            observation.cpu_time = group.cpu_time().ok();
             observation.memory_peak_bytes = group.memory_peak().ok();
             observation.tasks_peak = group.pids_peak().ok();
             observation.oom_kills = group.oom_kills().unwrap_or(0);
@@ -58,39 +69,51 @@ impl Watched {
                 observation.limits_hit.insert(Limit::Memory);
             }
         }
-        observation.limits_hit.extend(self.full());
+        let measured = self.measure();
+        let seen = self.see(measured.as_ref());
+        observation.cpu_time = self.cpu_time(measured.as_ref());
+        observation.memory_peak_bytes = observation.memory_peak_bytes.or(seen.memory_bytes);
+        observation.tasks_peak = observation.tasks_peak.or(seen.tasks);
+        let most = self.policy.limits.value(Limit::Pids).unwrap_or(u64::MAX);
+        // The guest is one of them.
+        if seen.tasks.is_some_and(|tasks| tasks > most) {
+            observation.limits_hit.insert(Limit::Pids);
+        }
+        observation.limits_hit.extend(seen.full);
         observation.denials.extend(self.programs.iter().flat_map(Programs::denials));
         observation
     }
 
-    /// Limits of the scratch space that leave nothing.
-    fn full(&self) -> BTreeSet<Limit> {
-        let mut full = BTreeSet::new();
-        let Some(scratch) = &self.scratch else { return full };
-        if let Ok(space) = rustix::fs::fstatvfs(scratch) {
+    /// Adds a look to what was seen before.
+    fn see(&self, measured: Option<&Measurement>) -> Seen {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(space) = self.scratch.as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok()) {
             if space.f_bfree == 0 {
-                full.insert(Limit::Disk);
+                seen.full.insert(Limit::Disk);
             }
             if space.f_ffree == 0 {
-                full.insert(Limit::Inodes);
+                seen.full.insert(Limit::Inodes);
             }
         }
-        full
+        if let Some(measured) = measured {
+            let memory = measured.memory_bytes + self.scratch_bytes();
+            seen.memory_bytes = seen.memory_bytes.max(Some(memory));
+            seen.tasks = seen.tasks.max(Some(measured.tasks));
+        }
+        seen.clone()
     }
 
     /// Resolves when a limit is passed that the kernel does not hold.
     pub(crate) async fn exceeded(&self, link: &Link) -> Limit {
         let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
         let mut ration = self.ration();
-        if cpu_time.is_none() && self.memory_held && ration.is_none() {
-            return std::future::pending().await;
-        }
         let mut paused = false;
         let mut above_before = false;
         let mut pause = INTERVAL;
         loop {
             tokio::time::sleep(pause).await;
             let measured = self.measure();
+            self.see(measured.as_ref());
             if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(measured.as_ref()))
                 && used >= most
             {
@@ -131,7 +154,8 @@ impl Watched {
         if self.memory_held && self.cpu_held {
             return None;
         }
-        let tasks = self.policy.limits.value(Limit::Pids).unwrap_or(u64::MAX);
+        // The guest is one more.
+        let tasks = self.policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1);
         let bounds = Bounds { tasks, memory_bytes: self.memory_bytes() };
         measure(self.first.process, bounds).ok()
     }

@@ -23,7 +23,12 @@ fn machine(user: u32) -> Machine {
 fn files(shown: Vec<Shown>) -> HostFiles {
     let usr = Bind { host: PathBuf::from("/usr"), guest: PathBuf::from("/usr") };
     let binds = vec![(usr, TreeKind::Directory)];
-    HostFiles { base: Base::System { binds, links: Vec::new() }, shown, commands: None }
+    HostFiles {
+        base: Base::System { binds, links: Vec::new() },
+        shown,
+        commands: None,
+        protected: Vec::new(),
+    }
 }
 
 fn show(guest: &str, mode: Mode) -> Shown {

@@ -16,7 +16,7 @@ use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, Unfinished, sw
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
-use crate::host_files::{Base, HostFiles, look, shown};
+use crate::host_files::{Base, HostFiles, look, protected, shown};
 use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
@@ -226,6 +226,7 @@ fn host_files(
 ) -> Result<HostFiles, StartError> {
     let policy = &*request.policy;
     let shown = shown(policy)?;
+    let protected = protected(&request.protected, &shown);
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;
@@ -238,7 +239,8 @@ fn host_files(
             }
             None => None,
         };
-        return Ok(HostFiles { base: Base::Directory(directory.clone()), shown, commands });
+        let base = Base::Directory(directory.clone());
+        return Ok(HostFiles { base, shown, commands, protected });
     }
     let (binds, links) = match interpreter {
         Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
@@ -250,12 +252,14 @@ fn host_files(
         kinds.push((bind, kind));
     }
     if policy.commands.is_none() {
-        return Ok(HostFiles { base: Base::System { binds: kinds, links }, shown, commands: None });
+        let base = Base::System { binds: kinds, links };
+        return Ok(HostFiles { base, shown, commands: None, protected });
     }
     let commands = Commands::on_host(names, interpreter)?;
     commands.check(Path::new("/"), &shown)?;
     let (binds, links) = commands.narrow(kinds, links)?;
-    Ok(HostFiles { base: Base::System { binds, links }, shown, commands: Some(commands) })
+    let base = Base::System { binds, links };
+    Ok(HostFiles { base, shown, commands: Some(commands), protected })
 }
 
 /// What may be started, for whoever watches that.

@@ -9,7 +9,7 @@
 //! dropping this value is enough, and so is the death of this process.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
@@ -66,9 +66,17 @@ impl NativeSandbox {
         });
         let programs = programs.transpose()?;
         let link = Link::open(stream)?;
-        let before_kill = OnceLock::new();
-        let watched =
-            Watched { first, scratch, programs, group, policy, memory_held, cpu_held, before_kill };
+        let watched = Watched {
+            first,
+            scratch,
+            programs,
+            group,
+            policy,
+            memory_held,
+            cpu_held,
+            before_kill: OnceLock::new(),
+            seen: Mutex::default(),
+        };
         Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched, user })
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn build(provider: &NativeProvider) -> Result<(), StartError> {
         root: Root::Standard,
         entry: Entry::Program("true".to_owned()),
         surroundings: Surroundings::default(),
+        protected: Vec::new(),
     };
     let build = || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -53,6 +53,9 @@ pub struct SandboxRequest {
     pub entry: Entry,
     /// What decides which interpreter of the host is meant.
     pub surroundings: Surroundings,
+    /// Host files that nothing inside may change or replace, whatever the policy makes writable:
+    /// the policy's own text.
+    pub protected: Vec<PathBuf>,
 }
 
 /// The files a sandbox starts from.

@@ -44,6 +44,14 @@ pub(super) fn read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Mounts a directory over itself, as it is.
+pub(super) fn pin(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    match place(root, path)? {
+        Some(place) => move_onto(&clone_tree(&place)?, &place),
+        None => Ok(()),
+    }
+}
+
 fn place(root: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
     match below(root, path, OFlags::PATH) {
         Ok(place) => Ok(Some(place)),
@@ -62,6 +70,10 @@ fn attach_file(root: &OwnedFd, place: &OwnedFd, content: &str) -> io::Result<()>
 
 fn attach_over(cover: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
     stockade_sys::set_tree_attributes(cover.as_fd(), flags_of(READ_ONLY), None)?;
+    move_onto(cover, place)
+}
+
+fn move_onto(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(cover, "", place, "", flags)?)
+    Ok(rustix::mount::move_mount(tree, "", place, "", flags)?)
 }

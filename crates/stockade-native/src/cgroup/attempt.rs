@@ -81,11 +81,7 @@ fn may_write(parent: &Path) -> Result<(), Refusal> {
 
 /// Whether groups have a `cgroup.kill`: since Linux 5.14.
 fn kernel_kills() -> bool {
-    let system = rustix::system::uname();
-    let release = system.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let version = (numbers.next(), numbers.next());
-    matches!(version, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 14))
+    crate::machine::kernel() >= (5, 14)
 }
 
 fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {

@@ -41,7 +41,11 @@ impl Group {
         let freezer = |it: &&Directory| it.version == Version::V1 && it.has(Controller::Kill);
         if let Some(directory) = self.directories.iter().find(unified) {
             set(directory, "cgroup.kill", "1")?;
-            // Who is in the v1 groups but never entered v2: a launcher that cloned the guest.
+            // What a v1 freezer holds does not die.
+            if let Some(directory) = self.directories.iter().find(freezer) {
+                set(directory, "freezer.state", "THAWED")?;
+            }
+            // Whoever is in the v1 groups and never entered v2.
             return self.signal_listed();
         }
         let Some(directory) = self.directories.iter().find(freezer) else {

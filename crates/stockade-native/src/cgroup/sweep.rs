@@ -65,9 +65,19 @@ pub fn sweep_parents(layout: &Layout) {
     }
     for (name, directories) in found {
         if name.owner.life(here) == Life::Dead {
-            let _ = end(directories);
+            begin_to_end(directories);
         }
     }
+}
+
+/// Kills what is inside and removes what is empty, without waiting: a start is not held up by what
+/// dies slowly.
+fn begin_to_end(directories: Vec<Directory>) {
+    let mut group = Group { directories, removed: false };
+    let _ = group.kill_all(Instant::now());
+    let _ = group.remove_directories(Instant::now());
+    // Dropping must not try the same again.
+    group.removed = true;
 }
 
 /// Our groups in all hierarchies, whoever owns them.

@@ -218,6 +218,10 @@ impl Visible {
         });
         steps.extend(own_proc(inputs));
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
+        for protected in &inputs.site.files.protected {
+            steps.extend(protected.above.iter().map(|path| Step::Pin { path: path.clone() }));
+            steps.push(Step::ReadOnly { path: protected.file.clone() });
+        }
         steps.extend(
             policy.hide.iter().map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
         );

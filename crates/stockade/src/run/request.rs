@@ -44,12 +44,20 @@ pub(crate) fn request(args: &RunArgs, target: Target<'_>) -> anyhow::Result<RunR
         provider: args.provider.clone(),
         root: root.unwrap_or(Root::Standard),
         surroundings,
+        protected: protected(&args.policy),
         program,
         environment,
         context,
         advice,
         host_file: Some(Path::exists),
     })
+}
+
+/// The policy files by their real paths: code that could change them would decide about its next
+/// run.
+fn protected(policies: &[PathBuf]) -> Vec<PathBuf> {
+    // What cannot be resolved was not read from a file.
+    policies.iter().filter_map(|file| file.canonicalize().ok()).collect()
 }
 
 /// The variables of `--env`, passed through where only a name was written.

@@ -65,6 +65,7 @@ fn request(argv: &[&str]) -> RunRequest {
         provider: Some("native".to_owned()),
         root: Root::Standard,
         surroundings: Surroundings::default(),
+        protected: Vec::new(),
         program: Program::Command { argv: argv.iter().map(|word| (*word).to_owned()).collect() },
         environment: Vec::new(),
         context: Context::default(),
@@ -132,6 +133,7 @@ fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
         root: Root::Standard,
         entry: Entry::Program("true".to_owned()),
         surroundings: Surroundings::default(),
+        protected: Vec::new(),
     };
     leaves_nothing(rounds(), async |round| {
         let sandbox = provider.create(&wanted).await.unwrap();

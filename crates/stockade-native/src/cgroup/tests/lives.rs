@@ -131,7 +131,7 @@ fn sweep_leaves_the_living_and_removes_what_the_dead_left() {
 }
 
 fn left(layout: &Layout, name: &GroupName) -> usize {
-    let path = |parent: &std::path::Path| parent.join("stockade").join(name.to_string());
+    let path = |parent: &std::path::Path| parent.join(name.to_string());
     layout.hierarchies().iter().filter(|it| path(&it.parent).exists()).count()
 }
 
