@@ -174,7 +174,7 @@ fn nothing_anywhere_says_where_it_looked() {
 fn link_planted_in_an_environment_shows_nothing_elsewhere() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
-    let environment = home.environment("project/.venv", &prefix);
+    let environment = home.environment("project/.venv", &prefix.join("bin"));
     let surroundings = home.with_path(&[environment.join("bin")]);
     found(&surroundings);
     // Something beside an environment's own parts, so that it is not shown as a whole.

@@ -30,13 +30,24 @@ fn closed_terminal_ends_the_run_and_leaves_nothing() {
     let inner = || OpenOptions::new().read(true).write(true).open(path).unwrap();
     // The program would rather stay.
     let script = "trap '' HUP; (setsid sleep 60 &); echo ran; sleep 60";
-    let mut child = Command::new("setsid")
-        .args(["--ctty", env!("CARGO_BIN_EXE_stockade"), "run", "--", "sh", "-c", script])
+    // Whoever runs the tests may ignore the signal, and that is handed down.
+    let mut child = Command::new("env")
+        .args([
+            "--default-signal",
+            "setsid",
+            "--ctty",
+            env!("CARGO_BIN_EXE_stockade"),
+            "run",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
         .stdin(inner())
         .stdout(inner())
         .stderr(inner())
         .spawn()
-        .expect("setsid starts");
+        .expect("env starts");
     let mut terminal = File::from(terminal);
     terminal.read_exact(&mut [0; 3]).unwrap();
     drop(terminal);

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, alone, command, outside, processes, report, stockade, walls_can_be_built, within,
+    Conversation, alone, binary, command, outside, processes, report, stockade, walls_can_be_built,
+    within,
 };
 
 #[test]
@@ -108,7 +109,11 @@ fn signals_to_stockade_cancel_and_leave_nothing() {
         [(Signal::INT, "98701"), (Signal::TERM, "98702"), (Signal::HUP, "98703")]
     {
         let script = format!("sleep {seconds} & echo ready; exec sleep {seconds}");
-        let mut run = Conversation::start(command(&["--quiet", "--", "sh", "-c", &script]));
+        // Whoever runs the tests may ignore a signal, and that is handed down.
+        let mut stockade = Command::new("env");
+        stockade.arg("--default-signal").arg(binary());
+        stockade.args(["run", "--quiet", "--", "sh", "-c", &script]);
+        let mut run = Conversation::start(stockade);
         assert_eq!(run.hear(), "ready");
         let pid = Pid::from_child(&run.0);
         kill_process(pid, signal).unwrap();
