@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::canaries::{Canaries, LOOK, PLANT};
 use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, alone, command, finish, processes, stockade, walls_can_be_built, within,
+    Conversation, alone, command, finish, outside, processes, stockade, walls_can_be_built, within,
 };
 
 #[test]
@@ -109,4 +109,34 @@ fn writes_of_one_sandbox_to_its_workspace_are_not_seen_in_another() {
     assert_eq!(first.end(), 0);
     let left = || processes().iter().any(|line| line.contains("echo changed > shared"));
     assert!(within(Duration::from_secs(2), || !left()));
+}
+
+/// Tries what would hold up or use up something of the whole host.
+const SHARED: &str = "import ctypes, fcntl, os, resource, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+context = ctypes.c_ulong(0)
+print('aio', libc.syscall(206, 8, ctypes.byref(context)) == 0)
+def works(name, act):
+    try: act(); print(name, True)
+    except OSError: print(name, False)
+with tempfile.NamedTemporaryFile() as file:
+    reader = os.open(file.name, os.O_RDONLY)
+    file.close()
+    works('lease', lambda: fcntl.fcntl(reader, 1024, 0))
+works('limits of another', lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE))
+count = 0
+while count < 64 and libc.inotify_init1(0) >= 0: count += 1
+print('watches', count >= 64)";
+
+#[test]
+fn nothing_that_the_whole_host_shares_can_be_used_up_or_held() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let told = |answer: &str| {
+        let names = ["aio", "lease", "limits of another", "watches"];
+        names.map(|name| format!("{name} {answer}\n")).concat()
+    };
+    assert_eq!(outside(&["python3", "-c", SHARED]).text(), told("True"));
+    assert_eq!(stockade(&["--", "python3", "-c", SHARED]).text(), told("False"));
 }
