@@ -34,6 +34,7 @@ struct Building {
     trees: BTreeMap<String, OwnedFd>,
     /// The top of the new root, before it is the root.
     root: Option<OwnedFd>,
+    apart: Option<overlay::Apart>,
     /// The top of the writable file system.
     scratch: Option<OwnedFd>,
     /// How many directories of it are in use, which names the next.
@@ -94,7 +95,15 @@ fn carry_out(
 
 impl Building {
     fn new(trees: BTreeMap<String, OwnedFd>, lifeline: OwnedFd) -> Building {
-        Building { trees, root: None, scratch: None, scratch_count: 0, programs: None, lifeline }
+        Building {
+            trees,
+            root: None,
+            apart: None,
+            scratch: None,
+            scratch_count: 0,
+            programs: None,
+            lifeline,
+        }
     }
 
     /// Tells the host that the wall is ready, and hands over what it watches from outside.
@@ -110,7 +119,10 @@ impl Building {
         match step {
             Step::EnterCgroup { file } => write_once(file, "0"),
             Step::OwnCgroups => stockade_sys::own_cgroups(),
-            Step::PrivateMounts => files::private_mounts(),
+            Step::PrivateMounts => {
+                overlay::stand_among_descriptors()?;
+                files::private_mounts()
+            }
             Step::TakeTree { name, path, attributes, kind } => {
                 let tree = files::take_tree(path, *attributes, *kind, None)?;
                 self.trees.insert(name.clone(), tree);
@@ -118,7 +130,9 @@ impl Building {
             }
             Step::BecomeUser { user, group } => privileges::become_user(*user, *group),
             Step::MakeRoot(memory) => {
-                self.root = Some(files::make_root(*memory)?);
+                let root = files::make_root(*memory)?;
+                self.apart = Some(overlay::Apart::new(&root)?);
+                self.root = Some(root);
                 Ok(())
             }
             Step::OverlayRoot { name } => {
@@ -127,15 +141,25 @@ impl Building {
                 Ok(())
             }
             Step::MakeScratch(memory) => {
-                self.scratch = Some(files::memory_file_system(*memory)?);
+                self.scratch = Some(files::make_scratch(*memory)?);
                 Ok(())
             }
             Step::Directory { path, mode } => files::directory(self.root()?, path, *mode),
             Step::Link { path, target } => files::link(self.root()?, path, target),
-            Step::File { path, content } => files::file(self.root()?, path, content),
+            Step::File { path, content } => files::file(self.root()?, path, content.as_bytes()),
+            Step::CopyFile { path } => files::copy(self.root()?, path),
             Step::AttachTree { name, path } => {
                 let tree = self.take(name)?;
                 files::attach(&tree, self.root()?, path)
+            }
+            Step::AttachApart { name, part, path, executable } => {
+                let tree = self.take(name)?;
+                let layered = overlay::Layered { tree: &tree, executable: *executable };
+                let apart = self.apart.as_ref().ok_or_else(|| wrong("there is no new root"))?;
+                match part {
+                    Some(part) => apart.attach_part(layered, part, self.root()?, path),
+                    None => apart.attach(layered, self.root()?, path),
+                }
             }
             Step::AttachOverlay { name, path, executable } => {
                 let tree = self.take(name)?;
@@ -157,6 +181,7 @@ impl Building {
             Step::ForbidUserNamespaces => files::forbid_user_namespaces(self.root()?),
             Step::Pivot => {
                 let root = self.root.take().ok_or_else(|| wrong("there is no new root"))?;
+                self.apart = None;
                 files::pivot(&root)
             }
             Step::SealRoot => files::seal_root(),
@@ -217,7 +242,9 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::Directory { path, .. }
         | Step::Link { path, .. }
         | Step::File { path, .. }
+        | Step::CopyFile { path }
         | Step::AttachTree { path, .. }
+        | Step::AttachApart { path, .. }
         | Step::AttachOverlay { path, .. }
         | Step::AttachScratch { path, .. }
         | Step::Mask { path }

@@ -21,7 +21,7 @@ mod supervise;
 pub use message::{Receiver, receive, send};
 pub use outside::{Launched, launch, refuse};
 pub use plan::{
-    AfterStep, Attributes, Beginning, Birth, FileMode, IdMap, LandlockRule, Memory, OutsideStep,
-    Plan, Resource, Step, TreeKind,
+    AfterStep, Attributes, Beginning, Birth, FileMode, IdMap, LandlockRule, MOST_COPIED, Memory,
+    OutsideStep, Plan, Resource, Step, TreeKind,
 };
 pub use report::{Ending, Phase, Refusal, Report};

@@ -130,6 +130,7 @@ pub enum Step {
         name: String,
     },
     /// A second file system in memory for everything writable, so that one limit holds for all.
+    /// Before the new root, which covers it.
     MakeScratch(Memory),
     /// A directory in the new root.
     Directory {
@@ -152,12 +153,29 @@ pub enum Step {
         /// What it holds.
         content: String,
     },
+    /// A read-only copy of a small public file of the host, at the same path in the new root.
+    CopyFile {
+        /// Its path, without links in it.
+        path: PathBuf,
+    },
     /// Attaches a tree that was taken; the place is made if it is not there.
     AttachTree {
         /// The tree's name.
         name: String,
         /// Its path inside.
         path: PathBuf,
+    },
+    /// Attaches a directory that was taken, or one file of it, read-only and through a file system
+    /// of the sandbox's own: locks and watches on its files are nobody else's.
+    AttachApart {
+        /// The tree's name.
+        name: String,
+        /// The one file, by its name in the directory.
+        part: Option<PathBuf>,
+        /// Its path inside.
+        path: PathBuf,
+        /// Whether files in it can be executed.
+        executable: bool,
     },
     /// Attaches a tree under a private layer of the scratch file system, which takes all changes.
     AttachOverlay {
@@ -335,6 +353,9 @@ pub struct LandlockRule {
     pub executable: bool,
 }
 
+/// The most bytes of a file that is copied.
+pub const MOST_COPIED: u64 = 1 << 18;
+
 impl Step {
     /// The step's name, as reports and tests use it.
     pub fn name(&self) -> &'static str {
@@ -350,7 +371,9 @@ impl Step {
             Step::Directory { .. } => "directory",
             Step::Link { .. } => "link",
             Step::File { .. } => "file",
+            Step::CopyFile { .. } => "copy_file",
             Step::AttachTree { .. } => "attach_tree",
+            Step::AttachApart { .. } => "attach_apart",
             Step::AttachOverlay { .. } => "attach_overlay",
             Step::AttachScratch { .. } => "attach_scratch",
             Step::Proc { .. } => "proc",

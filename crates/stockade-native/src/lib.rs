@@ -18,6 +18,7 @@ mod interpreter;
 mod launch;
 mod launcher;
 mod machine;
+mod mounts;
 mod observe;
 mod obstacles;
 mod plan;

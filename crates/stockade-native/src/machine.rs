@@ -1,11 +1,14 @@
 //! What this machine is, found by looking: rights, kernel features, and the files of its system.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
 
 use crate::interpreter::{Bind, Link, system};
+use crate::mounts::Mounts;
 
 /// The first version of Landlock that refuses truncating a file: without it a read-only file could
 /// be emptied.
@@ -28,6 +31,7 @@ pub(crate) struct Machine {
     pub(crate) links: Vec<Link>,
     /// Public files below `/etc` that programs need.
     pub(crate) settings: Vec<Setting>,
+    pub(crate) mounts: Mounts,
     /// The most open files a process may be given.
     pub(crate) open_files: u64,
 }
@@ -35,8 +39,10 @@ pub(crate) struct Machine {
 /// One public file or directory below `/etc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// Shown as it is.
-    Shown { path: PathBuf, directory: bool },
+    /// A directory, shown as it is.
+    Shown(PathBuf),
+    /// A small file, copied.
+    Copied(PathBuf),
     /// A link that leads into the system's directories.
     Link(Link),
 }
@@ -53,6 +59,7 @@ impl Machine {
             system,
             links,
             settings: settings(),
+            mounts: Mounts::look(),
             open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile)
                 .maximum
                 .unwrap_or(u64::MAX),
@@ -61,6 +68,13 @@ impl Machine {
 
     pub(crate) fn is_root(&self) -> bool {
         self.user == 0
+    }
+
+    /// Whether a directory can be shown through a file system of the sandbox's own. Overlays take
+    /// layers whose owners are mapped from Linux 5.19 on, and root's are.
+    pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
+        let layers = !self.is_root() || self.kernel >= (5, 19);
+        layers && self.mounts.can_stand_apart(directory)
     }
 }
 
@@ -97,7 +111,8 @@ fn settings() -> Vec<Setting> {
     SETTINGS.iter().filter(|path| !MADE.contains(path)).filter_map(|path| setting(path)).collect()
 }
 
-/// A setting as it can be shown; one that leads outside the system's directories is left out.
+/// A setting as it can be shown; one that leads outside the system's directories is left out, and
+/// so is a file that not everybody may read or that is too large to copy.
 fn setting(path: &str) -> Option<Setting> {
     let path = Path::new(path);
     let found = fs::symlink_metadata(path).ok()?;
@@ -106,6 +121,12 @@ fn setting(path: &str) -> Option<Setting> {
         let link = Link { at: path.to_owned(), target: target.clone() };
         return target.starts_with("/usr").then_some(Setting::Link(link));
     }
-    (found.is_file() || found.is_dir())
-        .then(|| Setting::Shown { path: path.to_owned(), directory: found.is_dir() })
+    let readable = found.mode() & 0o004 != 0;
+    match (found.is_dir(), found.is_file()) {
+        (true, _) => Some(Setting::Shown(path.to_owned())),
+        (_, true) if readable && found.len() <= MOST_COPIED => {
+            Some(Setting::Copied(path.to_owned()))
+        }
+        _ => None,
+    }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::commands::Commands;
 use crate::host_files::{Base, Mode, Shown};
 use crate::interpreter::Bind;
+use crate::mounts::Mounts;
 
 fn machine(user: u32) -> Machine {
     Machine {
@@ -16,6 +17,7 @@ fn machine(user: u32) -> Machine {
         system: Vec::new(),
         links: Vec::new(),
         settings: Vec::new(),
+        mounts: Mounts::default(),
         open_files: 4096,
     }
 }
@@ -70,8 +72,8 @@ fn order_keeps_every_step_safe() {
             index(&plan, "private_mounts"),
             last(&plan, "take_tree"),
             index(&plan, "become_user"),
-            index(&plan, "make_root"),
             index(&plan, "make_scratch"),
+            index(&plan, "make_root"),
             index(&plan, "proc"),
             index(&plan, "forbid_user_namespaces"),
             index(&plan, "read_only"),
@@ -114,6 +116,32 @@ fn ordinary_user_maps_its_own_id_alone_and_takes_everything_inside() {
     assert_eq!(plan.beginning.birth.users, IdMap { inside: USER, outside: 501, count: 1 });
     assert!(plan.beginning.outside.is_empty());
 }
+
+#[test]
+fn what_can_only_be_read_stands_apart_and_what_can_be_written_does_not() {
+    let on = |kernel| Machine { mounts: Mounts::of(MOUNTINFO), kernel, ..machine(0) };
+    let single = Shown { kind: TreeKind::File, ..show("/one", Mode::Read) };
+    let files = files(vec![show("/data", Mode::Read), single, show("/out", Mode::Write)]);
+    let apart = |kernel| -> Vec<(PathBuf, Option<PathBuf>)> {
+        let plan = planned("{}", &on(kernel), &files, true);
+        let apart = |step: &Step| match step {
+            Step::AttachApart { path, part, .. } => Some((path.clone(), part.clone())),
+            _ => None,
+        };
+        plan.inside.iter().filter_map(apart).collect()
+    };
+    let path = PathBuf::from;
+    assert_eq!(
+        apart((5, 19)),
+        [(path("/usr"), None), (path("/data"), None), (path("/one"), Some(path("one")))]
+    );
+    assert_eq!(apart((5, 15)), [], "layers with mapped owners are too new for it");
+    let plan = planned("{}", &on((6, 1)), &files, true);
+    let taken = plan.beginning.outside.iter().map(|OutsideStep::TakeOwnedTree { path, .. }| path);
+    assert_eq!(taken.collect::<Vec<_>>(), ["/srv/data", "/srv", "/srv/out"].map(Path::new));
+}
+
+const MOUNTINFO: &str = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n";
 
 #[test]
 fn without_a_cgroup_rlimits_stand_in() {

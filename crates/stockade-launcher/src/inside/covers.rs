@@ -63,7 +63,7 @@ fn place(root: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
 /// A file of the root that no name leads to any more is still there where it is attached.
 fn attach_file(root: &OwnedFd, place: &OwnedFd, content: &str) -> io::Result<()> {
     let aside = Path::new(ASIDE);
-    file(root, aside, content)?;
+    file(root, aside, content.as_bytes())?;
     attach_over(&subtree(root, aside)?, place)?;
     Ok(rustix::fs::unlinkat(root, aside, AtFlags::empty())?)
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -15,7 +15,7 @@ use rustix::mount::{
     OpenTreeFlags, UnmountFlags,
 };
 
-use crate::plan::{Attributes, FileMode, Memory, TreeKind};
+use crate::plan::{Attributes, FileMode, MOST_COPIED, Memory, TreeKind};
 
 use super::wrong;
 
@@ -24,6 +24,8 @@ use super::wrong;
 pub(super) const STAGE: &str = "/proc";
 
 pub(super) fn private_mounts() -> io::Result<()> {
+    // Modes are those of the plan; the guest sets the usual mask for what it starts.
+    rustix::process::umask(Mode::empty());
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", flags)?)
 }
@@ -75,7 +77,7 @@ pub(super) fn flags_of(attributes: Attributes) -> MountAttrFlags {
 }
 
 /// A file system in memory, not attached anywhere.
-pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
+fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: String| rustix::mount::fsconfig_set_string(&context, key, value);
     set("source", "stockade".to_owned())?;
@@ -88,9 +90,15 @@ pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(&context, flags, flags_of(attributes))?)
 }
 
+/// A file system in memory whose directories are attached one by one. Up to Linux 6.14 only what
+/// is attached itself can be cloned from, so it stands where the new root will cover it.
+pub(super) fn make_scratch(memory: Memory) -> io::Result<OwnedFd> {
+    let scratch = memory_file_system(memory)?;
+    move_to(&scratch, CWD, STAGE)?;
+    Ok(scratch)
+}
+
 pub(super) fn make_root(memory: Memory) -> io::Result<OwnedFd> {
-    // Modes are those of the plan; the guest sets the usual mask for what it starts.
-    rustix::process::umask(Mode::empty());
     let root = memory_file_system(memory)?;
     move_to(&root, CWD, STAGE)?;
     Ok(root)
@@ -140,13 +148,29 @@ fn make_way(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-pub(super) fn file(root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
+pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
     make_way(&parent, name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let made = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?;
-    File::from(made).write_all(content.as_bytes())
+    File::from(made).write_all(content)
+}
+
+/// Copies a file of the host, which is still reached by its path until the new root is the root.
+pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let source = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) != FileType::RegularFile {
+        return Err(wrong("it is not a regular file any more"));
+    }
+    let mut content = Vec::new();
+    File::from(source).take(MOST_COPIED + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST_COPIED {
+        return Err(wrong("it has become too large to copy"));
+    }
+    file(root, path, &content)
 }
 
 /// Attaches a tree at a place of the same kind, which is made if it is missing.
@@ -156,7 +180,7 @@ pub(super) fn attach(tree: &OwnedFd, root: &OwnedFd, path: &Path) -> io::Result<
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match is_directory(tree)? {
                 true => directory(root, path, FileMode(0o755))?,
-                false => file(root, path, "")?,
+                false => file(root, path, b"")?,
             }
             below(root, path, OFlags::PATH)?
         }

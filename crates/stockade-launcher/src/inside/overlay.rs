@@ -1,18 +1,19 @@
-//! A tree of the host under a layer that takes all changes.
+//! A tree of the host under a layer that takes all changes, or under none.
 //!
-//! The kernel wants the layers by their paths in this mount namespace, so they are attached for
-//! the moment and let go afterwards; the overlay keeps its own references.
+//! The kernel wants layers that are attached in this mount namespace, so they are for the moment
+//! and let go afterwards; the overlay keeps its own references.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags};
 
-use crate::plan::FileMode;
+use crate::plan::{Attributes, FileMode};
 
-use super::files::{STAGE, attach, below, directory, move_to};
+use super::files::{STAGE, attach, below, directory, flags_of, move_to, subtree};
+use super::wrong;
 
 const LOWER: &str = "lower";
 const UPPER: &str = "upper";
@@ -54,7 +55,7 @@ pub(super) fn attach_over_tree(
     attach(layered.tree, root, path)?;
     let lower = inside_stage(path);
     let aside = PathBuf::from("/.layers");
-    let writable = super::files::subtree(scratch, layers)?;
+    let writable = subtree(scratch, layers)?;
     attach(&writable, root, &aside)?;
     let above = inside_stage(&aside);
     let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -65,10 +66,75 @@ pub(super) fn attach_over_tree(
     let overlay = mount(&lower, &above.join(UPPER), &above.join(WORK), flags)?;
     rustix::mount::unmount(&above, UnmountFlags::DETACH)?;
     rustix::fs::unlinkat(root, Path::new(".layers"), AtFlags::REMOVEDIR)?;
-    let place = below(root, path, OFlags::PATH)?;
-    let flags = rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH
-        | rustix::mount::MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(&overlay, "", &place, "", flags)?)
+    attach(&overlay, root, path)
+}
+
+/// Makes the host's `/proc/self/fd` the working directory until the pivot. From there layers are
+/// named by the numbers of descriptors: nobody can put something else in their place.
+pub(super) fn stand_among_descriptors() -> io::Result<()> {
+    Ok(rustix::process::chdir("/proc/self/fd")?)
+}
+
+/// What an overlay without a layer of its own is made with.
+pub(super) struct Apart {
+    /// The kernel takes no overlay of one layer alone.
+    empty: OwnedFd,
+}
+
+impl Apart {
+    /// In the new root while it is empty. What is mounted at the place later does not lie in the
+    /// directory that is kept.
+    pub(super) fn new(root: &OwnedFd) -> io::Result<Apart> {
+        let place = Path::new("proc");
+        directory(root, place, FileMode(0o555))?;
+        Ok(Apart { empty: below(root, place, OFlags::PATH | OFlags::DIRECTORY)? })
+    }
+
+    /// Attaches a directory read-only, with files that are nobody else's to lock or watch.
+    pub(super) fn attach(
+        &self,
+        layered: Layered<'_>,
+        root: &OwnedFd,
+        path: &Path,
+    ) -> io::Result<()> {
+        // The tree first, and the overlay covers it.
+        attach(layered.tree, root, path)?;
+        attach(&self.over(layered)?, root, path)
+    }
+
+    /// Attaches one file of a directory in the same way.
+    pub(super) fn attach_part(
+        &self,
+        layered: Layered<'_>,
+        name: &Path,
+        root: &OwnedFd,
+        path: &Path,
+    ) -> io::Result<()> {
+        let aside = Path::new("/.apart");
+        self.attach(layered, root, aside)?;
+        let part = subtree(root, &aside.join(name))?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&part)?.st_mode) != FileType::RegularFile {
+            return Err(wrong("it is not a regular file any more"));
+        }
+        for _ in ["the overlay", "the tree"] {
+            rustix::mount::unmount(inside_stage(aside), UnmountFlags::DETACH)?;
+        }
+        rustix::fs::unlinkat(root, ".apart", AtFlags::REMOVEDIR)?;
+        attach(&part, root, path)
+    }
+
+    fn over(&self, layered: Layered<'_>) -> io::Result<OwnedFd> {
+        let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        let layers = format!("{}:{}", layered.tree.as_raw_fd(), self.empty.as_raw_fd());
+        rustix::mount::fsconfig_set_string(&context, "source", "stockade")?;
+        rustix::mount::fsconfig_set_string(&context, "lowerdir", layers)?;
+        rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
+        rustix::mount::fsconfig_create(&context)?;
+        let attributes =
+            Attributes { writable: false, executable: layered.executable, devices: false };
+        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+        Ok(rustix::mount::fsmount(&context, flags, flags_of(attributes))?)
+    }
 }
 
 fn inside_stage(path: &Path) -> PathBuf {

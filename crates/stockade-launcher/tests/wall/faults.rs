@@ -49,6 +49,18 @@ fn each_failing_step_is_named_and_nothing_runs() {
         ),
         ("become_user", Step::BecomeUser { user: 4_000_000, group: 4_000_000 }),
         ("attach_tree", Step::AttachTree { name: "unknown".to_owned(), path: PathBuf::from("/x") }),
+        (
+            "attach_tree",
+            Step::AttachApart {
+                name: "/usr".to_owned(),
+                part: Some(PathBuf::from("no-such-file")),
+                path: PathBuf::from("/x"),
+                executable: false,
+            },
+        ),
+        ("file", Step::CopyFile { path: nowhere() }),
+        // Not a regular file.
+        ("file", Step::CopyFile { path: PathBuf::from("/dev/null") }),
         ("link", Step::Link { path: PathBuf::from("/"), target: nowhere() }),
         ("file", Step::File { path: PathBuf::from("/usr/x"), content: String::new() }),
         ("limit", Step::Limit { resource: Resource::OpenFiles, amount: u64::MAX - 1 }),

@@ -62,8 +62,8 @@ pub(crate) fn plan(script: &str) -> Plan {
         kind,
     }));
     inside.push(Step::BecomeUser { user: USER, group: USER });
-    inside.push(Step::MakeRoot(Memory { bytes: 1 << 20, inodes: 512, executable: true }));
     inside.push(Step::MakeScratch(Memory { bytes: 8 << 20, inodes: 200, executable: true }));
+    inside.push(Step::MakeRoot(Memory { bytes: 1 << 20, inodes: 512, executable: true }));
     inside.extend(layout());
     inside.extend([
         Step::Pivot,

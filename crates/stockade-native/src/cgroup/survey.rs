@@ -1,8 +1,8 @@
 //! Where the hierarchies are mounted and where this process is in them. Pure.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+
+use crate::mounts::unescape;
 
 use super::{Controller, Version};
 
@@ -112,27 +112,6 @@ fn own_group(mount: &Mount, membership: &str) -> Option<PathBuf> {
         };
         here.then(|| PathBuf::from(path))
     })
-}
-
-/// Undoes the octal escapes for space, tab, newline and backslash.
-fn unescape(field: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| first == b'\\');
-        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ struct Tree {
     /// Whether the caller's files appear as the sandbox's own.
     owned: bool,
     layered: bool,
+    /// Whether it gets a file system of its own, so that its files are nobody else's to lock.
+    apart: bool,
 }
 
 impl Tree {
@@ -50,12 +52,36 @@ impl Tree {
     fn name(&self) -> String {
         self.guest.display().to_string()
     }
+
+    /// What is taken of the host: of a single file that stands apart, the directory it is in.
+    fn source(&self) -> (PathBuf, TreeKind) {
+        match (self.apart, self.kind, self.host.parent()) {
+            (true, TreeKind::File, Some(parent)) => (parent.to_owned(), TreeKind::Directory),
+            _ => (self.host.clone(), self.kind),
+        }
+    }
+
+    fn part(&self) -> Option<PathBuf> {
+        let file = self.apart && self.kind == TreeKind::File;
+        self.host.file_name().filter(|_| file).map(PathBuf::from)
+    }
+
+    /// Gives it a file system of its own where this machine can.
+    fn set_apart(mut self, site: &Site<'_>) -> Tree {
+        let directory = match self.kind {
+            TreeKind::Directory => Some(self.host.as_path()),
+            TreeKind::File => self.host.parent(),
+        };
+        self.apart = directory.is_some_and(|directory| site.machine.can_stand_apart(directory));
+        self
+    }
 }
 
 /// What a sandbox sees.
 pub(crate) struct Visible {
     trees: Vec<Tree>,
     links: Vec<Link>,
+    copies: Vec<PathBuf>,
     base: Option<PathBuf>,
     owners: Option<(IdMap, IdMap)>,
 }
@@ -65,6 +91,7 @@ impl Visible {
         let mut visible = Visible {
             trees: Vec::new(),
             links: Vec::new(),
+            copies: Vec::new(),
             base: None,
             owners: site.first_id.map(|first| {
                 let map = |own| IdMap { inside: own, outside: first + USER, count: 1 };
@@ -74,7 +101,7 @@ impl Visible {
         match &site.files.base {
             Base::System { binds, links } => {
                 for (bind, kind) in binds {
-                    visible.read_only(&bind.host, &bind.guest, *kind);
+                    visible.read_only(&bind.host, &bind.guest, *kind, site);
                 }
                 visible.links.clone_from(links);
                 visible.settings(site);
@@ -90,29 +117,37 @@ impl Visible {
                 attributes,
                 owned: false,
                 layered: false,
+                apart: false,
             });
         }
         let any_program = site.policy.commands.is_none();
         for shown in &site.files.shown {
-            visible.trees.push(tree_of(shown, any_program));
+            let tree = tree_of(shown, any_program);
+            visible.trees.push(match shown.mode {
+                Mode::Read => tree.set_apart(site),
+                Mode::Write | Mode::Overlay => tree,
+            });
         }
         visible
     }
 
-    fn read_only(&mut self, host: &Path, guest: &Path, kind: TreeKind) {
+    fn read_only(&mut self, host: &Path, guest: &Path, kind: TreeKind, site: &Site<'_>) {
         let attributes = Attributes { writable: false, executable: true, devices: false };
         let (host, guest) = (host.to_owned(), guest.to_owned());
-        self.trees.push(Tree { host, guest, kind, attributes, owned: false, layered: false });
+        let (owned, layered, apart) = (false, false, false);
+        let tree = Tree { host, guest, kind, attributes, owned, layered, apart };
+        self.trees.push(match kind {
+            TreeKind::Directory => tree.set_apart(site),
+            TreeKind::File => tree,
+        });
     }
 
     fn settings(&mut self, site: &Site<'_>) {
         for setting in &site.machine.settings {
             match setting {
                 Setting::Link(link) => self.links.push(link.clone()),
-                Setting::Shown { path, directory } => {
-                    let kind = if *directory { TreeKind::Directory } else { TreeKind::File };
-                    self.read_only(path, path, kind);
-                }
+                Setting::Shown(path) => self.read_only(path, path, TreeKind::Directory, site),
+                Setting::Copied(path) => self.copies.push(path.clone()),
             }
         }
     }
@@ -126,11 +161,12 @@ impl Visible {
         let mut steps = Vec::new();
         for tree in &self.trees {
             if let Some((users, groups)) = self.owners(tree) {
+                let (path, kind) = tree.source();
                 steps.push(OutsideStep::TakeOwnedTree {
                     name: tree.name(),
-                    path: tree.host.clone(),
+                    path,
                     attributes: tree.attributes,
-                    kind: tree.kind,
+                    kind,
                     users,
                     groups,
                 });
@@ -157,11 +193,9 @@ impl Visible {
             .trees
             .iter()
             .filter(|tree| self.owners(tree).is_none())
-            .map(|tree| Step::TakeTree {
-                name: tree.name(),
-                path: tree.host.clone(),
-                attributes: tree.attributes,
-                kind: tree.kind,
+            .map(|tree| {
+                let (path, kind) = tree.source();
+                Step::TakeTree { name: tree.name(), path, attributes: tree.attributes, kind }
             })
             .collect();
         if let (Some(base), None) = (&self.base, self.owners) {
@@ -185,11 +219,10 @@ impl Visible {
             inodes: limit(policy, Limit::Inodes) + SCRATCH.len() as u64 + 8,
             executable: any_program,
         };
-        let mut steps = vec![Step::MakeRoot(ROOT)];
+        let mut steps = vec![Step::MakeScratch(scratch), Step::MakeRoot(ROOT)];
         if self.base.is_some() {
             steps.push(Step::OverlayRoot { name: BASE.to_owned() });
         }
-        steps.push(Step::MakeScratch(scratch));
         let own = |path: &Path| path.starts_with("/dev") || path.starts_with("/etc");
         let system = || self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest));
         // Outer places first, and the wall's own before what the policy puts below them.
@@ -198,6 +231,7 @@ impl Visible {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
         }));
+        steps.extend(self.copies.iter().map(|path| Step::CopyFile { path: path.clone() }));
         let link = |link: &Link| Step::Link { path: link.at.clone(), target: link.target.clone() };
         steps.extend(self.links.iter().filter(|link| !in_scratch(&link.at)).map(link));
         steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
@@ -250,14 +284,17 @@ fn tree_of(shown: &Shown, any_program: bool) -> Tree {
         attributes: Attributes { writable, executable, devices: false },
         owned: true,
         layered: shown.mode == Mode::Overlay,
+        apart: false,
     }
 }
 
 fn attach(tree: &Tree) -> Step {
     let (name, path) = (tree.name(), tree.guest.clone());
-    match tree.layered {
-        true => Step::AttachOverlay { name, path, executable: tree.attributes.executable },
-        false => Step::AttachTree { name, path },
+    let executable = tree.attributes.executable;
+    match (tree.layered, tree.apart) {
+        (true, _) => Step::AttachOverlay { name, path, executable },
+        (false, true) => Step::AttachApart { name, part: tree.part(), path, executable },
+        (false, false) => Step::AttachTree { name, path },
     }
 }
 

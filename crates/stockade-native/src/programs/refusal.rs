@@ -1,9 +1,9 @@
 //! Whether what was tried is refused, and how that is said.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stockade_policy::{Control, Denial, Printable, SEARCH_PATH};
@@ -70,7 +70,7 @@ impl Judge<'_> {
             return None;
         }
         let is_hosts = self.listed.hidden == Hidden::HostPrograms
-            && host_program(&opened.path).is_some_and(|id| opened.id().is_ok_and(|own| own == id));
+            && host_program(&opened.path).is_some_and(|found| opened.is_like(&found));
         let way = match is_hosts || self.listed.hidden == Hidden::Nothing && !is_memory {
             true => Way::List(
                 entry(tried)
@@ -130,10 +130,9 @@ fn entry(path: &Path) -> Option<&str> {
 }
 
 /// Which file of the host has this path, if it can be started there.
-fn host_program(path: &Path) -> Option<FileId> {
-    let found = fs::metadata(path).ok()?;
-    let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
-    is_program.then(|| (found.dev(), found.ino()))
+fn host_program(path: &Path) -> Option<Metadata> {
+    let is_program = |found: &Metadata| found.is_file() && found.permissions().mode() & 0o111 != 0;
+    fs::metadata(path).ok().filter(is_program)
 }
 
 /// Whether the kernel calls it a file of memory. No mount has a file of that name at its top.

@@ -5,9 +5,11 @@
 //! file; such a file is only looked at, never read or written.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
@@ -148,6 +150,16 @@ impl Opened {
     pub(super) fn is_executable(&self) -> bool {
         let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         self.stat().is_ok_and(|stat| regular(&stat) && stat.st_mode & 0o111 != 0)
+    }
+
+    /// Whether it is a file of the host, seen through a file system of the sandbox's own, which
+    /// keeps numbers and times but not the device.
+    pub(super) fn is_like(&self, host: &Metadata) -> bool {
+        let same = |stat: &Stat| {
+            (stat.st_ino, stat.st_size as u64) == (host.ino(), host.len())
+                && (stat.st_mtime, stat.st_mtime_nsec as i64) == (host.mtime(), host.mtime_nsec())
+        };
+        self.stat().is_ok_and(|stat| same(&stat))
     }
 
     /// A way to open it for reading. Only for files that are known to be the host's own.

@@ -8,6 +8,7 @@ mod examples;
 mod interpreters;
 mod leftovers;
 mod limits;
+mod locks;
 mod memory;
 mod mounts;
 mod neighbours;

@@ -1,0 +1,108 @@
+//! Where file systems are mounted, as far as it decides how a directory can be shown. Pure but for
+//! [`Mounts::look`].
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Kinds of file systems that an overlay can be laid over. Others name their files in ways that it
+/// does not take, those without upper and lower case for instance.
+const LAYERED: [&str; 11] = [
+    "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "squashfs", "tmpfs", "xfs",
+    "zfs",
+];
+
+/// Mount points and the kinds of what is mounted there, in the order they were mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mounts(Vec<(PathBuf, String)>);
+
+impl Mounts {
+    /// Those of this process. Where they cannot be read, none: everything is then shown plainly.
+    pub(crate) fn look() -> Mounts {
+        std::fs::read_to_string("/proc/self/mountinfo")
+            .map_or_else(|_| Mounts::default(), |text| Mounts::of(&text))
+    }
+
+    /// Reads the lines of proc_pid_mountinfo(5).
+    pub(crate) fn of(mountinfo: &str) -> Mounts {
+        let mount = |line: &str| {
+            let (before, after) = line.split_once(" - ")?;
+            let (point, kind) = (before.split(' ').nth(4)?, after.split(' ').next()?);
+            Some((unescape(point), kind.to_owned()))
+        };
+        Mounts(mountinfo.lines().filter_map(mount).collect())
+    }
+
+    /// Whether a directory can be shown through a file system of the sandbox's own. Not where
+    /// something is mounted below it: the kernel does not let anybody look under that.
+    pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
+        let above = |(point, _): &&(PathBuf, String)| directory.starts_with(point);
+        // Of several at one place the last is seen.
+        let nearest =
+            self.0.iter().filter(above).max_by_key(|(point, _)| point.components().count());
+        let below =
+            |(point, _): &(PathBuf, String)| point != directory && point.starts_with(directory);
+        nearest.is_some_and(|(_, kind)| LAYERED.contains(&kind.as_str()))
+            && !self.0.iter().any(below)
+    }
+}
+
+/// Undoes the octal escapes for space, tab, newline and backslash.
+pub(crate) fn unescape(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| first == b'\\');
+        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounts(lines: &[(&str, &str)]) -> Mounts {
+        let line =
+            |(point, kind): &(&str, &str)| format!("1 1 0:1 / {point} rw - {kind} none rw\n");
+        Mounts::of(&lines.iter().map(line).collect::<String>())
+    }
+
+    #[test]
+    fn directories_of_ordinary_file_systems_stand_apart() {
+        let mounts = mounts(&[("/", "ext4"), ("/home", "xfs"), ("/media/a\\040stick", "vfat")]);
+        for (directory, apart) in
+            [("/usr", true), ("/home", true), ("/home/me", true), ("/media/a stick/x", false)]
+        {
+            assert_eq!(mounts.can_stand_apart(Path::new(directory)), apart, "{directory}");
+        }
+    }
+
+    #[test]
+    fn nothing_with_a_mount_below_it_stands_apart() {
+        let mounts =
+            mounts(&[("/", "overlay"), ("/usr/lib/driver.so", "ext4"), ("/etcetera", "ext4")]);
+        for (directory, apart) in
+            [("/usr", false), ("/usr/lib", false), ("/usr/share", true), ("/etc", true)]
+        {
+            assert_eq!(mounts.can_stand_apart(Path::new(directory)), apart, "{directory}");
+        }
+    }
+
+    #[test]
+    fn of_two_mounts_at_one_place_the_later_counts() {
+        let mounts = mounts(&[("/", "ext4"), ("/data", "ext4"), ("/data", "vfat")]);
+        assert!(!mounts.can_stand_apart(Path::new("/data/x")));
+        assert!(!Mounts::default().can_stand_apart(Path::new("/usr")));
+    }
+}
