@@ -150,6 +150,7 @@ fn denied_calls_answer_as_the_profile_says() {
             ("a packet socket", "socket", "17, 3, 0", -97),
             ("another netlink protocol", "socket", "16, 3, 9", -97),
             ("a raw socket", "socket", "2, 3, 0", -1),
+            ("a stream of many paths", "socket", "2, 1, 262", -93),
             ("a pair of other sockets", "socketpair", "2, 1, 0, 0", -97),
             ("TIOCSTI", "ioctl", "-1, 0x5412, 0", -1),
             ("TIOCSTI with the high half filled", "ioctl", "-1, 0x7fffffff00005412, 0", -1),

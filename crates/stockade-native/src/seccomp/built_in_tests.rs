@@ -141,6 +141,15 @@ fn only_ordinary_sockets_are_made() {
     for protocol in 1..32 {
         assert_eq!(with("socket", [16, 3, protocol]), EAFNOSUPPORT, "netlink {protocol}");
     }
+    for family in [2, 10] {
+        for protocol in [0, 1, 6, 17, 33, 58, 132, 136, 262] {
+            let answer = match protocol {
+                0 | 6 | 17 => Action::Allow,
+                _ => Action::Errno(93),
+            };
+            assert_eq!(with("socket", [family, 1, protocol]), answer, "{family}, {protocol}");
+        }
+    }
 }
 
 #[test]

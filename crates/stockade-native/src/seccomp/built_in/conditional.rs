@@ -7,6 +7,7 @@ use super::{EPERM, ExecutableMemfd};
 use crate::seccomp::{Action, Comparison, Condition, Rule, Width};
 
 const EAFNOSUPPORT: Action = Action::Errno(97);
+const EPROTONOSUPPORT: Action = Action::Errno(93);
 
 /// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`. `NEWTIME` has
 /// the place of the exit signal in clone(2) and cannot be asked for there.
@@ -23,6 +24,10 @@ const NETLINK_ROUTE: u64 = 0;
 const SOCKET_TYPE: u64 = 0xf;
 const SOCK_RAW: u64 = 3;
 const SOCK_PACKET: u64 = 10;
+
+/// What the type of the socket says by itself, `IPPROTO_TCP` and `IPPROTO_UDP`. Others, like MPTCP
+/// and SCTP, are more of the kernel to attack, and nothing carries them.
+const PROTOCOLS: [u64; 3] = [0, 6, 17];
 
 /// `TIOCSTI` types into a terminal, `TIOCLINUX` into a console, `TIOCCONS` takes the console's
 /// output, and `TIOCSETD` loads line disciplines of the kernel.
@@ -110,7 +115,12 @@ fn socket() -> Vec<Rule> {
     for allowed in [AF_INET, AF_INET6, AF_UNIX] {
         rules.push(when(EPERM, [family(allowed), kind(SOCK_RAW)]));
         rules.push(when(EPERM, [family(allowed), kind(SOCK_PACKET)]));
-        rules.push(when(Action::Allow, [family(allowed)]));
+    }
+    rules.push(when(Action::Allow, [family(AF_UNIX)]));
+    for internet in [AF_INET, AF_INET6] {
+        let protocol = |it| low(2, Comparison::Equal(it));
+        rules.extend(PROTOCOLS.map(|it| when(Action::Allow, [family(internet), protocol(it)])));
+        rules.push(when(EPROTONOSUPPORT, [family(internet)]));
     }
     rules.push(Rule::always(EAFNOSUPPORT));
     rules
