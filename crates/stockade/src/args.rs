@@ -1,5 +1,6 @@
 //! Arguments of the command line.
 
+mod bench;
 mod run;
 mod why;
 
@@ -12,6 +13,7 @@ use stockade_policy::Preset;
 
 use crate::render::Output;
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use run::{PolicyFlags, RunArgs, Target};
 pub(crate) use why::WhyArgs;
 
@@ -53,6 +55,9 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
+    /// Measure what a sandbox costs, beside what else this machine has.
+    #[command(after_help = bench::HELP)]
+    Bench(BenchArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page, or write all of them to a directory.

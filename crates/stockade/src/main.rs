@@ -1,6 +1,7 @@
 //! The command line of Stockade.
 
 mod args;
+mod bench;
 mod clock;
 mod load;
 mod pages;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(&args, output, ahead),
+        Command::Bench(args) => bench::run(&args, output),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Completions(args) => pages::completions(args.shell, output),
         Command::Man(args) => pages::man(args.dir.as_deref(), output),

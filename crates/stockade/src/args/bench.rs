@@ -1,0 +1,50 @@
+//! Arguments of `stockade bench`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::bench::{PEERS, ROW_NAMES};
+
+pub(super) const HELP: &str = "\
+Rows:
+  run          `stockade run -- /bin/true` beside each peer around /bin/true
+  python-cli   a new sandbox to its first Python result, through this command line
+  python-api   the same through the Rust interface
+  destroy      ending a sandbox, as its caller sees it
+  idle-memory  what a sandbox costs that does nothing
+  rounds       1000 runs, 10 at a time, and what is left of them
+
+Every side of a row is measured in turns, by one clock: once back to back, and once 300 ms apart,
+because a quiet kernel is slower. Each round's exit code and output are checked.";
+
+#[derive(Args)]
+pub(crate) struct BenchArgs {
+    /// The rows to measure; all when unsaid.
+    #[arg(
+        long,
+        value_name = "ROW,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(ROW_NAMES),
+        hide_possible_values = true
+    )]
+    pub(crate) rows: Vec<String>,
+    /// The peers to measure beside; all that are on this machine when unsaid.
+    #[arg(
+        long,
+        value_name = "PEER,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(PEERS)
+    )]
+    pub(crate) against: Vec<String>,
+    /// How often each side is measured.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub(crate) rounds: u32,
+    /// The local image that the peer docker runs; the first that is found when unsaid.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Write a page with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}

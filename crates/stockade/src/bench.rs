@@ -1,0 +1,52 @@
+//! `stockade bench`: what a sandbox costs, beside what else the machine has.
+
+mod html;
+mod leftovers;
+mod peers;
+mod programs;
+mod report;
+mod rows;
+mod samples;
+mod sandboxes;
+mod table;
+
+use std::path::Path;
+
+use crate::Problem;
+use crate::args::BenchArgs;
+use crate::render::{self, Output};
+
+pub(crate) use peers::PEERS;
+pub(crate) use rows::ROW_NAMES;
+
+pub(crate) fn run(args: &BenchArgs, output: Output) -> anyhow::Result<u8> {
+    if let Some(file) = &args.html {
+        // Before minutes of measuring: a page that cannot be written is known at once.
+        write(file, "")?;
+    }
+    let report = rows::measure(args)?;
+    if let Some(file) = &args.html {
+        write(file, &html::page(&report))?;
+    }
+    match output {
+        Output::Json => render::json(&report)?,
+        Output::Text => render::text(&table::text(&report))?,
+    }
+    Ok(if report.sound() { 0 } else { crate::ERROR })
+}
+
+fn write(file: &Path, page: &str) -> Result<(), Problem> {
+    std::fs::write(file, page).map_err(|error| {
+        let message = format!("cannot write the page to {}: {error}", file.display());
+        Problem::new(message, "name a file in a directory that you may write to")
+    })
+}
+
+/// Says how far it is, while a person watches.
+pub(crate) fn progress(text: &str) {
+    use std::io::{IsTerminal, Write, stderr};
+    if stderr().is_terminal() {
+        // Nobody is left to be told when standard error is closed.
+        let _ = write!(stderr(), "\r\u{1b}[K{text}");
+    }
+}

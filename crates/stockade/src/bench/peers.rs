@@ -1,0 +1,224 @@
+//! What else on this machine runs a program behind a wall.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::programs::{Timed, output};
+
+/// Every peer that is known.
+pub(crate) const PEERS: [&str; 4] = ["bwrap", "bwrap-lean", "firejail", "docker"];
+
+/// A peer that could not be measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Absent {
+    pub(super) peer: &'static str,
+    pub(super) reason: String,
+    pub(super) remedy: String,
+}
+
+/// The peers around `/bin/true`, and those that are not to be had here.
+pub(super) fn around_true(
+    asked: &[String],
+    image: Option<&str>,
+    stockade: &Path,
+) -> (Vec<Timed>, Vec<Absent>) {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for peer in PEERS {
+        if !asked.is_empty() && !asked.iter().any(|name| name == peer) {
+            continue;
+        }
+        match words(peer, image, stockade) {
+            Ok(argv) => found.push(Timed::new(peer, argv, "")),
+            Err((reason, remedy)) => {
+                absent.push(Absent { peer, reason: format!("{reason:#}"), remedy });
+            }
+        }
+    }
+    (found, absent)
+}
+
+type Refused = (anyhow::Error, String);
+
+fn words(peer: &str, image: Option<&str>, stockade: &Path) -> Result<Vec<OsString>, Refused> {
+    let program = |name: &str, package: &str| {
+        on_path(name).ok_or_else(|| {
+            (anyhow::anyhow!("{name} is not installed"), format!("install the package {package}"))
+        })
+    };
+    match peer {
+        "bwrap" => {
+            let bwrap = program("bwrap", "bubblewrap")?;
+            let mounts = mounts_inside(stockade)
+                .map_err(|error| (error, "see that `stockade run -- true` works".to_owned()))?;
+            Ok(bubblewrap(bwrap, &mounts))
+        }
+        "bwrap-lean" => Ok(lean(program("bwrap", "bubblewrap")?)),
+        "firejail" => {
+            let words = ["--quiet", "--noprofile", "--net=none", "--private", "--seccomp"];
+            Ok(line(program("firejail", "firejail")?, &words))
+        }
+        _ => {
+            let docker = program("docker", "docker.io")?;
+            let image = match image {
+                Some(image) => image.to_owned(),
+                None => first_image(&docker).map_err(|error| {
+                    let remedy = "start the engine, and name a local image with --image";
+                    (error, remedy.to_owned())
+                })?,
+            };
+            let words = ["run", "--rm", "--network=none", "--pull=never", "--", &image];
+            Ok(line(docker, &words))
+        }
+    }
+}
+
+fn line(program: PathBuf, words: &[&str]) -> Vec<OsString> {
+    let mut line = vec![program.into_os_string()];
+    line.extend(words.iter().map(OsString::from));
+    line.push("/bin/true".into());
+    line
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+fn first_image(docker: &Path) -> anyhow::Result<String> {
+    let words = ["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"];
+    let mut argv = vec![docker.as_os_str().to_owned()];
+    argv.extend(words.map(OsString::from));
+    let output = output(&argv)?;
+    if !output.status.success() {
+        bail!("the engine does not answer: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let images = String::from_utf8_lossy(&output.stdout).into_owned();
+    let first = images.lines().find(|line| !line.contains("<none>"));
+    Ok(first.context("the engine has no image")?.to_owned())
+}
+
+/// A mount of our own sandbox: where it is, and the kind of file system.
+struct Mount {
+    place: String,
+    kind: String,
+    directory: bool,
+}
+
+/// What stands where inside one of ours.
+fn mounts_inside(stockade: &Path) -> anyhow::Result<Vec<Mount>> {
+    let script = "while read -r _ _ _ _ place rest; do
+  if [ -d \"$place\" ]; then kind=d; else kind=f; fi
+  echo \"$kind $place ${rest##* - }\"
+done < /proc/self/mountinfo";
+    let words = ["run", "--quiet", "--", "sh", "-c", script];
+    let mut argv = vec![stockade.as_os_str().to_owned()];
+    argv.extend(words.map(OsString::from));
+    let output = output(&argv)?;
+    if !output.status.success() {
+        bail!("no sandbox could be started: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let mount = |line: &str| {
+        let mut words = line.split(' ');
+        let directory = words.next()? == "d";
+        Some(Mount { place: words.next()?.to_owned(), kind: words.next()?.to_owned(), directory })
+    };
+    Ok(text.lines().filter_map(mount).collect())
+}
+
+/// bubblewrap with as many mounts, in the same places.
+fn bubblewrap(bwrap: PathBuf, mounts: &[Mount]) -> Vec<OsString> {
+    let mut words: Vec<String> =
+        ["--unshare-all", "--die-with-parent", "--clearenv"].map(str::to_owned).to_vec();
+    let mut seen = BTreeSet::new();
+    let mut late = Vec::new();
+    let mount = |words: &mut Vec<String>, parts: &[&str]| {
+        words.extend(parts.iter().map(|part| (*part).to_owned()));
+    };
+    for Mount { place, kind, directory } in mounts {
+        let place = place.as_str();
+        if !seen.insert(place) {
+            continue;
+        }
+        match (place, kind.as_str()) {
+            // Its root is a file system in memory too.
+            ("/", _) => {}
+            ("/proc", _) => mount(&mut words, &["--proc", "/proc"]),
+            // These nodes and terminals are what its own /dev consists of.
+            ("/dev/pts", _) => mount(&mut words, &["--dev", "/dev"]),
+            (_, _) if place.starts_with("/dev/") && place != "/dev/shm" => {}
+            (_, "tmpfs") if place.starts_with("/proc/") => match directory {
+                true => mount(&mut late, &["--tmpfs", place]),
+                false => mount(&mut late, &["--ro-bind", "/dev/null", place]),
+            },
+            (_, "proc") => mount(&mut late, &["--ro-bind", place, place]),
+            (_, "tmpfs") => mount(&mut late, &["--tmpfs", place]),
+            _ => mount(&mut words, &["--ro-bind", place, place]),
+        }
+    }
+    words.extend(late);
+    words.extend(links());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    line(bwrap, &words)
+}
+
+/// bubblewrap with the fewest mounts that let a program start.
+fn lean(bwrap: PathBuf) -> Vec<OsString> {
+    let words = ["--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr"];
+    let mut words = words.map(str::to_owned).to_vec();
+    words.extend(links());
+    words.extend(["--proc", "/proc", "--dev", "/dev"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    line(bwrap, &words)
+}
+
+/// The top directories that lead into `/usr`, as they are here.
+fn links() -> Vec<String> {
+    let mut words = Vec::new();
+    for place in ["/bin", "/sbin", "/lib", "/lib64"] {
+        match std::fs::read_link(place) {
+            Ok(target) => {
+                let target = target.display().to_string();
+                words.extend(["--symlink".to_owned(), target, place.to_owned()]);
+            }
+            Err(_) if Path::new(place).is_dir() => {
+                words.extend(["--ro-bind", place, place].map(str::to_owned));
+            }
+            Err(_) => {}
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(place: &str, kind: &str, directory: bool) -> Mount {
+        Mount { place: place.to_owned(), kind: kind.to_owned(), directory }
+    }
+
+    #[test]
+    fn every_mount_of_ours_has_one_of_bubblewraps() {
+        let mounts = [
+            mount("/usr", "ext4", true),
+            mount("/dev/null", "devtmpfs", false),
+            mount("/", "tmpfs", true),
+            mount("/usr", "overlay", true),
+            mount("/tmp", "tmpfs", true),
+            mount("/proc", "proc", true),
+            mount("/dev/pts", "devpts", true),
+            mount("/proc/meminfo", "tmpfs", false),
+            mount("/proc/irq", "tmpfs", true),
+            mount("/proc/sys", "proc", true),
+        ];
+        let words = bubblewrap(PathBuf::from("bwrap"), &mounts);
+        let text = super::super::programs::shown(&words);
+        assert!(text.starts_with("bwrap --unshare-all --die-with-parent --clearenv --ro-bind /usr /usr --proc /proc --dev /dev --tmpfs /tmp --ro-bind /dev/null /proc/meminfo --tmpfs /proc/irq --ro-bind /proc/sys /proc/sys"), "{text}");
+        assert!(text.ends_with(" /bin/true"), "{text}");
+    }
+}

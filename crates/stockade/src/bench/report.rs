@@ -1,0 +1,131 @@
+//! What was measured, as data.
+
+use serde::Serialize;
+
+use super::peers::Absent;
+use super::samples::Samples;
+
+/// A whole run of the benchmark.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) version: &'static str,
+    pub(super) machine: Machine,
+    pub(super) rounds: u32,
+    pub(super) rows: Vec<Row>,
+    pub(super) not_measured: Vec<NotMeasured>,
+    pub(super) absent_peers: Vec<Absent>,
+}
+
+impl Report {
+    /// Whether everything that was asked for could be measured.
+    pub(super) fn sound(&self) -> bool {
+        self.not_measured.is_empty()
+    }
+}
+
+/// What it was measured on.
+#[derive(Serialize)]
+pub(super) struct Machine {
+    pub(super) kernel: String,
+    pub(super) architecture: &'static str,
+    pub(super) processors: usize,
+    /// How busy it was at the beginning; above the number of processors figures mean little.
+    pub(super) load: f64,
+    pub(super) user: u32,
+}
+
+/// One row.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) row: &'static str,
+    pub(super) what: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) bound: Bound,
+    pub(super) within: Option<bool>,
+    pub(super) passes: Vec<Pass>,
+}
+
+/// The sides of a row, measured in turns.
+#[derive(Serialize)]
+pub(super) struct Pass {
+    /// How long each round waited before it.
+    pub(super) apart_ms: u128,
+    /// Ours first.
+    pub(super) sides: Vec<Samples>,
+}
+
+/// What a row should not pass.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Bound {
+    /// Our median divided by that of one peer.
+    Ratio { against: &'static str, most: f64 },
+    /// Our median.
+    Median { most: f64 },
+}
+
+/// A row for which something is missing here.
+#[derive(Serialize)]
+pub(super) struct NotMeasured {
+    pub(super) row: &'static str,
+    pub(super) reason: String,
+    pub(super) remedy: &'static str,
+}
+
+impl Row {
+    pub(super) fn new(
+        (row, what): (&'static str, &'static str),
+        unit: &'static str,
+        bound: Bound,
+        passes: Vec<Pass>,
+    ) -> Row {
+        let within = passes
+            .iter()
+            .map(|pass| bound.holds(pass))
+            .try_fold(true, |all, one| one.map(|one| all && one));
+        Row { row, what, unit, bound, within, passes }
+    }
+}
+
+impl Bound {
+    /// Whether a pass stays within; nothing where the peer was not measured.
+    fn holds(self, pass: &Pass) -> Option<bool> {
+        match self {
+            Bound::Ratio { against, most } => {
+                let peer = pass.sides.iter().find(|side| side.name == against)?;
+                Some(peer.ratio? <= most)
+            }
+            Bound::Median { most } => Some(pass.sides.first()?.median <= most),
+        }
+    }
+
+    pub(super) fn text(self, unit: &str) -> String {
+        match self {
+            Bound::Ratio { against, most } => format!("at most {most} × {against}"),
+            Bound::Median { most } => format!("at most {most} {unit}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(ours: f64, theirs: f64) -> Pass {
+        let samples = |name: &str, one| Samples::new(name.into(), String::new(), vec![one; 3]);
+        let mut sides = vec![samples("stockade", ours), samples("bwrap", theirs)];
+        sides[1].ratio = Some(ours / theirs);
+        Pass { apart_ms: 0, sides }
+    }
+
+    #[test]
+    fn row_is_within_its_bound_only_when_every_pass_is() {
+        let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
+        let within = |passes| Row::new(("run", ""), "ms", bound, passes).within;
+        assert_eq!(within(vec![pass(10.0, 10.0), pass(10.9, 10.0)]), Some(true));
+        assert_eq!(within(vec![pass(10.0, 10.0), pass(12.0, 10.0)]), Some(false));
+        let other = Bound::Ratio { against: "firejail", most: 1.1 };
+        let row = Row::new(("run", ""), "ms", other, vec![pass(1.0, 1.0)]);
+        assert_eq!(row.within, None, "a peer that was not measured says nothing");
+    }
+}

@@ -1,0 +1,227 @@
+//! The rows, and how each is measured.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::leftovers::Count;
+use super::peers::{self, Absent};
+use super::programs::{Timed, output, shown};
+use super::progress;
+use super::report::{Bound, Machine, NotMeasured, Pass, Report, Row};
+use super::samples::{APART, Samples, Side, in_turns};
+use super::sandboxes::Interface;
+use crate::args::BenchArgs;
+
+pub(crate) const ROW_NAMES: [&str; 6] =
+    ["run", "python-cli", "python-api", "destroy", "idle-memory", "rounds"];
+
+/// Rounds of the row of that name, and how many at a time.
+const MANY: usize = 1000;
+const AT_ONCE: usize = 10;
+
+/// Code with a result, without the modules of whoever starts it.
+const CODE: [&str; 4] = ["-I", "-S", "-c", "print(1)"];
+const RESULT: &str = "1\n";
+
+pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
+    let stockade = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine(),
+        rounds: args.rounds,
+        rows: Vec::new(),
+        not_measured: Vec::new(),
+        absent_peers: Vec::new(),
+    };
+    for row in ROW_NAMES {
+        if !args.rows.is_empty() && !args.rows.iter().any(|asked| asked == row) {
+            continue;
+        }
+        progress(&format!("{row} …"));
+        let measured = one(row, args, &stockade, &mut report.absent_peers);
+        progress("");
+        match measured {
+            Ok(measured) => report.rows.push(measured),
+            Err(error) => report.not_measured.push(NotMeasured {
+                row,
+                reason: format!("{error:#}"),
+                remedy: remedy(row),
+            }),
+        }
+    }
+    Ok(report)
+}
+
+fn remedy(row: &str) -> &'static str {
+    match row {
+        "idle-memory" => "run it as root: only root may read the memory of a sandbox's processes",
+        "python-cli" | "python-api" => "see that `stockade run -- python3 -c 'print(1)'` works",
+        _ => "see that `stockade run -- /bin/true` works",
+    }
+}
+
+fn one(
+    row: &'static str,
+    args: &BenchArgs,
+    stockade: &Path,
+    absent: &mut Vec<Absent>,
+) -> anyhow::Result<Row> {
+    match row {
+        "run" => run(args, stockade, absent),
+        "python-cli" => python_cli(args, stockade),
+        "python-api" => python_api(args, stockade),
+        "destroy" => destroy(args),
+        "idle-memory" => idle_memory(args),
+        _ => rounds(stockade),
+    }
+}
+
+fn run(args: &BenchArgs, stockade: &Path, absent: &mut Vec<Absent>) -> anyhow::Result<Row> {
+    let (found, missing) = peers::around_true(&args.against, args.image.as_deref(), stockade);
+    absent.extend(missing);
+    let ours = ours(stockade, &["/bin/true"]);
+    let mut sides = vec![Timed::new("stockade", ours, "").side()];
+    sides.extend(found.into_iter().map(Timed::side));
+    let what = "`stockade run -- /bin/true`; bwrap has the same mounts, bwrap-lean the fewest";
+    let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
+    Ok(Row::new(("run", what), "ms", bound, passes("run", &mut sides, args)?))
+}
+
+fn python_cli(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
+    let python = interpreter(stockade)?;
+    let words = python_words(&python);
+    let ours = ours(stockade, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut sides =
+        vec![Timed::new("stockade", ours, RESULT).side(), Timed::new("bare", words, RESULT).side()];
+    let what = "a new sandbox to its first Python result, through the command line";
+    let bound = Bound::Ratio { against: "bare", most: 1.7 };
+    Ok(Row::new(("python-cli", what), "ms", bound, passes("python-cli", &mut sides, args)?))
+}
+
+fn python_api(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
+    let python = interpreter(stockade)?;
+    let interface = Interface::new(Some(&python))?;
+    let words = python_words(Path::new("python3"));
+    let ours = Side {
+        name: "stockade".to_owned(),
+        command: format!("Engine::run({words:?})"),
+        round: Box::new(|| interface.run(&words, RESULT)),
+    };
+    let mut sides = vec![ours, Timed::new("bare", python_words(&python), RESULT).side()];
+    let what = "a new sandbox to its first Python result, through the Rust interface";
+    let bound = Bound::Ratio { against: "bare", most: 1.5 };
+    let passes = passes("python-api", &mut sides, args)?;
+    drop(sides);
+    Ok(Row::new(("python-api", what), "ms", bound, passes))
+}
+
+fn destroy(args: &BenchArgs) -> anyhow::Result<Row> {
+    let interface = Interface::new(None)?;
+    let side = |name: &str, command: &str, round| Side {
+        name: name.to_owned(),
+        command: command.to_owned(),
+        round,
+    };
+    let mut sides = vec![
+        side("stockade", "drop(sandbox)", Box::new(|| interface.destroy())),
+        side("until nothing is left", "sandbox.end().await", Box::new(|| interface.end())),
+    ];
+    let passes = passes("destroy", &mut sides, args)?;
+    drop(sides);
+    let what = "ending a sandbox, as its caller sees it";
+    Ok(Row::new(("destroy", what), "ms", Bound::Median { most: 5.0 }, passes))
+}
+
+fn idle_memory(args: &BenchArgs) -> anyhow::Result<Row> {
+    let interface = Interface::new(None)?;
+    let side = Side {
+        name: "stockade".to_owned(),
+        command: "Pss of supervisor and first process".to_owned(),
+        round: Box::new(|| interface.memory()),
+    };
+    let sides = in_turns(&mut [side], args.rounds, Duration::ZERO, |_| {})?;
+    let passes = vec![Pass { apart_ms: 0, sides }];
+    let what = "memory of a sandbox in which nothing runs";
+    Ok(Row::new(("idle-memory", what), "MB", Bound::Median { most: 4.0 }, passes))
+}
+
+fn rounds(stockade: &Path) -> anyhow::Result<Row> {
+    let argv = ours(stockade, &["/bin/true"]);
+    let before = Count::now();
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let failed = std::thread::scope(|scope| {
+        let worker = || {
+            use std::sync::atomic::Ordering::Relaxed;
+            while done.fetch_add(1, Relaxed) < MANY {
+                let output = output(&argv)?;
+                if !output.status.success() {
+                    bail!("a run ended with {}", output.status);
+                }
+                progress(&format!("rounds {} of {MANY}", done.load(Relaxed).min(MANY)));
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(worker)).collect();
+        let results =
+            workers.into_iter().map(|it| it.join().unwrap_or_else(|_| bail!("a thread panicked")));
+        results.collect::<anyhow::Result<Vec<()>>>()
+    });
+    failed?;
+    let left = Count::more_since(&before, Duration::from_secs(2));
+    let command = format!("{} # {MANY} times, {AT_ONCE} at a time", shown(&argv));
+    let samples = Samples::new("stockade".to_owned(), command, vec![left as f64]);
+    let what =
+        "1000 runs, 10 at a time: processes, cgroups, mounts, descriptors, threads and files left";
+    let passes = vec![Pass { apart_ms: 0, sides: vec![samples] }];
+    Ok(Row::new(("rounds", what), "left", Bound::Median { most: 0.0 }, passes))
+}
+
+/// Both passes over the same sides.
+fn passes(row: &str, sides: &mut [Side<'_>], args: &BenchArgs) -> anyhow::Result<Vec<Pass>> {
+    let mut passes = Vec::new();
+    for pause in [Duration::ZERO, APART] {
+        let tell = |round| {
+            progress(&format!("{row}, {} ms apart: {round} of {}", pause.as_millis(), args.rounds))
+        };
+        let sides = in_turns(sides, args.rounds, pause, tell)?;
+        passes.push(Pass { apart_ms: pause.as_millis(), sides });
+    }
+    Ok(passes)
+}
+
+fn ours(stockade: &Path, words: &[&str]) -> Vec<OsString> {
+    let mut argv = vec![stockade.as_os_str().to_owned()];
+    argv.extend(["run", "--quiet", "--"].map(OsString::from));
+    argv.extend(words.iter().map(OsString::from));
+    argv
+}
+
+fn python_words(python: &Path) -> Vec<String> {
+    let mut words = vec![python.display().to_string()];
+    words.extend(CODE.map(str::to_owned));
+    words
+}
+
+/// The interpreter that `python3` is in a sandbox; it has the same path on the host.
+fn interpreter(stockade: &Path) -> anyhow::Result<PathBuf> {
+    let code = "import os, sys; print(os.path.realpath(sys.executable))";
+    let output = output(&ours(stockade, &["python3", "-I", "-S", "-c", code]))?;
+    if !output.status.success() {
+        bail!("no Python starts inside: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
+fn machine() -> Machine {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    Machine {
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        architecture: std::env::consts::ARCH,
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        load: load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default(),
+        user: rustix::process::getuid().as_raw(),
+    }
+}

@@ -1,0 +1,143 @@
+//! Measuring several sides in turns.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// How long the sides of a quiet pass wait before each round.
+pub(super) const APART: Duration = Duration::from_millis(300);
+
+/// One thing that is measured: gives a number per round, or says what went wrong in it.
+pub(super) struct Side<'s> {
+    pub(super) name: String,
+    /// What is run, for people to run themselves.
+    pub(super) command: String,
+    pub(super) round: Box<dyn FnMut() -> anyhow::Result<f64> + 's>,
+}
+
+/// The numbers of one side, and what they come to.
+#[derive(Debug, Serialize)]
+pub(super) struct Samples {
+    pub(super) name: String,
+    pub(super) command: String,
+    pub(super) median: f64,
+    pub(super) first_quartile: f64,
+    pub(super) third_quartile: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+    /// Our median divided by this one; on our own side nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio: Option<f64>,
+    /// Every number, in the order they were measured.
+    pub(super) samples: Vec<f64>,
+}
+
+impl Samples {
+    pub(super) fn new(name: String, command: String, samples: Vec<f64>) -> Samples {
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| quantile(&sorted, share);
+        Samples {
+            name,
+            command,
+            median: at(0.5),
+            first_quartile: at(0.25),
+            third_quartile: at(0.75),
+            least: at(0.0),
+            most: at(1.0),
+            ratio: None,
+            samples,
+        }
+    }
+}
+
+/// Between the two nearest where none lies exactly there.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let place = share * last as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * place.fract()
+}
+
+/// Measures every side once per round. The order turns around from round to round, so that what a
+/// side leaves to its successor falls on all.
+pub(super) fn in_turns(
+    sides: &mut [Side<'_>],
+    rounds: u32,
+    pause: Duration,
+    tell: impl Fn(u32),
+) -> anyhow::Result<Vec<Samples>> {
+    let mut measured = vec![Vec::new(); sides.len()];
+    // Warms what a first round would pay for all.
+    for side in sides.iter_mut() {
+        (side.round)()?;
+    }
+    for round in 0..rounds {
+        tell(round);
+        let mut order: Vec<usize> = (0..sides.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            std::thread::sleep(pause);
+            measured[index].push((sides[index].round)()?);
+        }
+    }
+    let mut all: Vec<Samples> = sides
+        .iter()
+        .zip(measured)
+        .map(|(side, samples)| Samples::new(side.name.clone(), side.command.clone(), samples))
+        .collect();
+    let ours = all.first().map(|first| first.median);
+    for other in all.iter_mut().skip(1) {
+        other.ratio = ours.map(|ours| ours / other.median);
+    }
+    Ok(all)
+}
+
+/// How long something takes, in milliseconds.
+pub(super) fn timed<T>(act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
+    let before = Instant::now();
+    let result = act()?;
+    Ok((before.elapsed().as_secs_f64() * 1000.0, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_the_nearest_numbers() {
+        let samples = Samples::new("x".into(), String::new(), vec![4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((samples.median, samples.least, samples.most), (2.5, 1.0, 4.0));
+        assert_eq!((samples.first_quartile, samples.third_quartile), (1.75, 3.25));
+        assert_eq!(samples.samples, [4.0, 1.0, 3.0, 2.0], "as they were measured");
+    }
+
+    #[test]
+    fn sides_take_turns_and_are_compared_with_the_first() {
+        let order = std::cell::RefCell::new(String::new());
+        let side = |name: &'static str, number: f64| Side {
+            name: name.into(),
+            command: String::new(),
+            round: Box::new({
+                let order = &order;
+                move || {
+                    order.borrow_mut().push_str(name);
+                    Ok(number)
+                }
+            }),
+        };
+        let mut sides = [side("a", 3.0), side("b", 2.0)];
+        let samples = in_turns(&mut sides, 3, Duration::ZERO, |_| {}).unwrap();
+        assert_eq!(order.borrow().as_str(), "ababbaab");
+        assert_eq!((samples[0].ratio, samples[1].ratio), (None, Some(1.5)));
+    }
+
+    #[test]
+    fn round_that_goes_wrong_ends_the_measuring() {
+        let round = Box::new(|| anyhow::bail!("it printed nothing"));
+        let side = Side { name: "x".into(), command: String::new(), round };
+        assert!(in_turns(&mut [side], 3, Duration::ZERO, |_| {}).is_err());
+    }
+}

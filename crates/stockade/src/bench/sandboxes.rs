@@ -1,0 +1,140 @@
+//! Sandboxes made through the Rust interface, in this process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use stockade_backends::User;
+use stockade_engine::{Advice, Engine, RunRequest, Streams};
+use stockade_policy::{Context, Policy};
+use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest, Surroundings};
+use tokio::runtime::{Builder, Runtime};
+
+use super::samples::timed;
+use crate::load;
+
+/// An engine that stays, as a program that uses the crate has one.
+pub(super) struct Interface {
+    runtime: Runtime,
+    engine: Engine,
+    provider: Arc<dyn Provider>,
+    policy: Arc<Policy>,
+    surroundings: Surroundings,
+}
+
+impl Interface {
+    /// `python` is the interpreter that `python3` means inside.
+    pub(super) fn new(python: Option<&Path>) -> anyhow::Result<Interface> {
+        let here = load::here()?;
+        let policy = Policy::parse_str("bench", "name: bench", &here)
+            .map_err(|errors| crate::Problem::refused(&errors))?;
+        let user = rustix::process::getuid().as_raw();
+        let variable = |name: &str| std::env::var_os(name);
+        let mut surroundings = Surroundings::from_variables(variable, here, user);
+        surroundings.explicit_python = python.map(Path::to_owned);
+        let providers = stockade_backends::providers(User::Stays);
+        Ok(Interface {
+            runtime: Builder::new_current_thread().enable_all().build()?,
+            provider: Arc::clone(providers.first().context("no wall is built in")?),
+            engine: Engine::new(providers),
+            policy: Arc::new(policy),
+            surroundings,
+        })
+    }
+
+    /// A new sandbox to the result of a program in it, in milliseconds.
+    pub(super) fn run(&self, argv: &[String], prints: &str) -> anyhow::Result<f64> {
+        let request = RunRequest {
+            policy: Arc::clone(&self.policy),
+            provider: None,
+            root: Root::Standard,
+            surroundings: self.surroundings.clone(),
+            protected: Vec::new(),
+            program: Program::Command { argv: argv.to_vec() },
+            environment: Vec::new(),
+            context: Context::default(),
+            advice: Advice::Flags,
+            host_file: None,
+        };
+        let streams = Streams { capture: true, ..Streams::default() };
+        let (took, report) = timed(|| {
+            let never = std::future::pending();
+            Ok(self.runtime.block_on(self.engine.run(request, streams, never))?)
+        })?;
+        let told = serde_json::to_value(&report)?;
+        if told["exit_code"] != 0 || told["stdout"] != prints {
+            bail!("the sandbox ended otherwise than it should: {told}");
+        }
+        Ok(took)
+    }
+
+    /// A sandbox in which nothing runs.
+    pub(super) fn idle(&self) -> anyhow::Result<Box<dyn Sandbox>> {
+        let request = SandboxRequest {
+            policy: Arc::clone(&self.policy),
+            root: Root::Standard,
+            entry: Entry::Program("true".to_owned()),
+            surroundings: self.surroundings.clone(),
+            protected: Vec::new(),
+        };
+        Ok(self.runtime.block_on(self.provider.create(&request))?)
+    }
+
+    /// Ends a sandbox: how long its caller waits, in milliseconds.
+    pub(super) fn destroy(&self) -> anyhow::Result<f64> {
+        let sandbox = self.idle()?;
+        let _inside = self.runtime.enter();
+        let destroy = || {
+            drop(sandbox);
+            Ok(())
+        };
+        Ok(timed(destroy)?.0)
+    }
+
+    /// Ends a sandbox and waits until nothing of it is left, in milliseconds.
+    pub(super) fn end(&self) -> anyhow::Result<f64> {
+        let sandbox = self.idle()?;
+        Ok(timed(|| Ok(self.runtime.block_on(sandbox.end())?))?.0)
+    }
+
+    /// The memory of an idle sandbox, shared pages divided among their users, in megabytes.
+    pub(super) fn memory(&self) -> anyhow::Result<f64> {
+        let before = descendants(std::process::id());
+        let sandbox = self.idle()?;
+        let new: Vec<u32> = descendants(std::process::id()).difference(&before).copied().collect();
+        if new.len() < 2 {
+            bail!("an idle sandbox has a supervisor and a first process, not {new:?}");
+        }
+        let mut bytes = 0;
+        for process in new {
+            bytes += proportional(process)?;
+        }
+        self.runtime.block_on(sandbox.end())?;
+        Ok(bytes as f64 / f64::from(1 << 20))
+    }
+}
+
+/// Every process below one.
+fn descendants(process: u32) -> BTreeSet<u32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
+    let text: String = tasks.filter_map(children).collect::<Vec<_>>().join(" ");
+    let mut all = BTreeSet::new();
+    for child in text.split_whitespace().filter_map(|word| word.parse().ok()) {
+        all.insert(child);
+        all.extend(descendants(child));
+    }
+    all
+}
+
+fn proportional(process: u32) -> anyhow::Result<u64> {
+    let file = format!("/proc/{process}/smaps_rollup");
+    let text =
+        fs::read_to_string(Path::new(&file)).with_context(|| format!("cannot read {file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|rest| rest.trim().split(' ').next());
+    let kilobytes: u64 = kilobytes.context("the kernel does not say")?.parse()?;
+    Ok(kilobytes << 10)
+}
