@@ -26,7 +26,7 @@ fn scripts_sizes_and_walls_that_are_none_are_refused() {
     let folder = scratch.directory("folder.py");
     is_refusal(&stockade(&["/nonexistent.py"]), "/nonexistent.py", "check the path");
     is_refusal(&stockade(&[&folder]), "is a directory", "name a file in it");
-    is_refusal(&stockade(&["--memory", "lots", "--", "true"]), "lots", "--help");
+    is_refusal(&stockade(&["--memory", "lots", "--", "true"]), "--memory lots", "--memory 512m");
     is_refusal(&stockade(&["--provider", "magic", "--", "true"]), "magic", "native");
     is_refusal(&stockade(&["--isolation", "vm", "--", "true"]), "", "  = ");
 }
