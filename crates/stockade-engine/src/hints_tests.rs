@@ -105,6 +105,9 @@ fn file_of_the_working_directory_names_the_workspace() {
         "cat: data.csv: No such file or directory\n",
         "/run/code/a.sh: line 2: data.csv: No such file or directory\n",
         "Error: ENOENT: no such file or directory, open 'data.csv'\n",
+        "sh: 1: cannot open data.csv: No such file\n",
+        "python3: can't open file '/workspace/data.csv': [Errno 2] No such file or directory\n",
+        "Error: Cannot find module '/workspace/data.csv'\n",
     ] {
         assert_eq!(ask(line, "{}"), [expected], "{line}");
     }

@@ -12,6 +12,9 @@ use crate::request::Advice;
 /// Where the code of a script stands inside.
 const CODE: &str = "/run/code/";
 
+/// Where programs start.
+const WORKSPACE: &str = "/workspace/";
+
 /// A word as a shell takes it.
 pub fn shell_word(word: &str) -> String {
     let is_plain =
@@ -111,17 +114,23 @@ fn can_be_workspace(directory: &Path) -> bool {
     Policy::parse_str("a hint", text, directory).is_ok()
 }
 
-/// Relative paths in a message: in quotes, or right before what is said of them.
+/// Relative paths in a message: in the workspace, in quotes, or right before what is said of them.
 fn relative_paths(line: &str) -> Vec<&str> {
-    if !super::is_missing(line) {
-        return Vec::new();
+    let (is_missing, is_module) = (super::is_missing(line), line.contains("Cannot find module "));
+    let mut words = Vec::new();
+    if is_missing || is_module {
+        let paths = super::absolute_paths(line).into_iter();
+        words.extend(paths.filter_map(|path| path.strip_prefix(WORKSPACE)));
     }
-    let quoted = |quote: char| line.split(quote).skip(1).step_by(2);
-    let mut words: Vec<&str> = quoted('\'').chain(quoted('"')).collect();
-    if words.is_empty() {
+    if is_missing {
+        let quoted = |quote: char| line.split(quote).skip(1).step_by(2);
+        words.extend(quoted('\'').chain(quoted('"')));
+    }
+    if is_missing && words.is_empty() {
         let lower = line.to_ascii_lowercase();
         let end = lower.find(": no such file");
-        words.extend(end.and_then(|end| line[..end].rsplit(": ").next()));
+        let named = end.and_then(|end| line[..end].rsplit(": ").next());
+        words.extend(named.map(|named| named.trim_start_matches("cannot open ")));
     }
     words.retain(|word| is_plain_relative(word));
     words

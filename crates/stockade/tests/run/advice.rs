@@ -66,6 +66,8 @@ fn script_or_program_of_the_host_after_two_hyphens_names_what_runs_it() {
     assert_eq!(run.code, 127);
     assert!(run.stderr.contains("--workspace . shows"), "{}", run.stderr);
     assert_eq!(stockade_in(here, &["--workspace", ".", "--", "./prog"]).text(), "ran\n");
+    let run = stockade_in(here, &["--", "python3", "a.py"]);
+    assert!(run.stderr.contains("a.py is here on the host"), "{}", run.stderr);
     let run = stockade_in(here, &["--", "./nowhere"]);
     assert!(run.code == 127 && !run.stderr.contains("hint"), "{}", run.stderr);
 }
