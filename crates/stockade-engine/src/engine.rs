@@ -19,8 +19,9 @@ use std::time::Instant;
 
 use stockade_provider::{Entry, Execution, Program, Provider, SandboxRequest};
 
+use crate::hints::{self, Asked};
 use crate::{
-    Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate, hints,
+    Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
 };
 
 /// Runs programs behind the walls it was given.
@@ -54,6 +55,7 @@ impl Engine {
             Ok(audit) => audit,
             Err(denial) => return Ok(RunReport::unstarted(Outcome::Denied { denial }, None)),
         };
+        let advised = Asked::of(&request);
         let environment = environment::merged(policy, request.environment)?;
         let (provider, plan) =
             choose::choose(&self.providers, request.provider.as_deref(), policy)?;
@@ -73,9 +75,7 @@ impl Engine {
         let execution = Execution { program: request.program, environment };
         let (mut report, tail) =
             execute::execute(sandbox, execution, policy, streams, cancel, asked).await?;
-        if matches!(report.outcome, Outcome::Exited { code } if code != 0) {
-            report.hints = hints::hints(&tail, policy, request.advice, request.host_file);
-        }
+        report.hints = hints::hints(&report.outcome, &tail, &advised);
         report.audits.extend(audit);
         report.plan = Some(plan);
         Ok(report)

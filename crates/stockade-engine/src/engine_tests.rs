@@ -21,6 +21,7 @@ fn request(policy: &str) -> RunRequest {
         environment: Vec::new(),
         context: Context::default(),
         advice: Advice::Flags,
+        script: None,
         host_file: Some(|_| true),
     }
 }

@@ -1,10 +1,17 @@
 //! Advice after a failure, read from what a program printed. Nothing is decided by it.
 
-use std::path::Path;
+mod beside;
 
-use stockade_policy::{Access, GuestPath, Policy, is_harmless};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::request::Advice;
+use stockade_policy::{Access, GuestPath, Limit, Policy, is_harmless};
+use stockade_provider::{Language, Program};
+
+use crate::Outcome;
+use crate::request::{Advice, RunRequest};
+
+pub use beside::shell_word;
 
 /// The most lines of advice.
 const MAX_HINTS: usize = 3;
@@ -18,28 +25,110 @@ const MISSING: [&str; 3] = ["no such file or directory", "enoent", "cannot open"
 const REFUSED: [&str; 5] =
     ["permission denied", "eacces", "read-only file system", "erofs", "operation not permitted"];
 
-/// Advice for the end of a program's errors. `host_file` says whether a file is on the host.
-pub(crate) fn hints(
-    tail: &[u8],
-    policy: &Policy,
+/// What advice depends on.
+pub(crate) struct Asked {
+    policy: Arc<Policy>,
     advice: Advice,
     host_file: Option<fn(&Path) -> bool>,
-) -> Vec<String> {
+    /// Where the person is.
+    here: PathBuf,
+    script: Option<PathBuf>,
+    language: Option<Language>,
+    /// The words of a command.
+    argv: Vec<String>,
+}
+
+impl Asked {
+    pub(crate) fn of(request: &RunRequest) -> Asked {
+        let (language, argv) = match &request.program {
+            Program::Code { language, .. } => (Some(*language), Vec::new()),
+            Program::Command { argv } => (None, argv.clone()),
+        };
+        Asked {
+            policy: Arc::clone(&request.policy),
+            advice: request.advice,
+            host_file: request.host_file,
+            here: request.surroundings.working_directory.clone(),
+            script: request.script.clone(),
+            language,
+            argv,
+        }
+    }
+
+    /// The directory of the script: by its whole path, and as the person would write it.
+    fn script_directory(&self) -> Option<(PathBuf, PathBuf)> {
+        let written = self.script.as_deref()?.parent()?;
+        let written = if written.as_os_str().is_empty() { Path::new(".") } else { written };
+        Some((self.here.join(written), written.to_owned()))
+    }
+}
+
+/// Advice for how a program ended, and for the end of its errors.
+pub(crate) fn hints(outcome: &Outcome, tail: &[u8], asked: &Asked) -> Vec<String> {
+    match outcome {
+        Outcome::Exited { code } if *code != 0 => after_failure(tail, asked),
+        Outcome::NotStarted { errno, .. } => not_started(*errno, asked).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn after_failure(tail: &[u8], asked: &Asked) -> Vec<String> {
     let text = String::from_utf8_lossy(tail);
     let mut found = Vec::new();
     for line in text.lines().rev().filter(|line| !is_frame(line)).take(MAX_LINES) {
-        if found.len() == MAX_HINTS {
-            break;
-        }
-        let line_hints = [python_module(line), node_module(line)].into_iter().flatten();
-        let paths = host_file.map(|exists| hidden_paths(line, policy, advice, exists));
-        for hint in line_hints.chain(paths.into_iter().flatten()) {
+        for hint in hints_of(line, asked) {
             if !found.contains(&hint) && found.len() < MAX_HINTS {
                 found.push(hint);
             }
         }
     }
     found
+}
+
+fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
+    if let Some(exists) = asked.host_file {
+        let beside = beside::sibling(line, asked, exists)
+            .or_else(|| beside::missing_file(line, asked, exists));
+        if let Some(hint) = beside {
+            return vec![hint];
+        }
+    }
+    let modules = [python_module(line), node_module(line)].into_iter().flatten();
+    let paths = asked.host_file.map(|exists| hidden_paths(line, asked, exists));
+    modules.chain(paths.into_iter().flatten()).collect()
+}
+
+/// Advice for a program that could not be started.
+fn not_started(errno: i32, asked: &Asked) -> Option<String> {
+    const ENOENT: i32 = 2;
+    const ENOSPC: i32 = 28;
+    if errno == ENOSPC && asked.language.is_some() {
+        let disk = asked.policy.limits.value(Limit::Disk).unwrap_or(0);
+        let way = match asked.advice {
+            Advice::Flags => "raise --disk, and --memory where it is less",
+            Advice::Clauses => "raise limits.max_disk_mb of the policy",
+        };
+        return Some(format!(
+            "the code does not fit into the {disk} MiB that files may take; {way}"
+        ));
+    }
+    let (name, exists) = (asked.argv.first()?, asked.host_file?);
+    if errno != ENOENT {
+        return None;
+    }
+    if name.starts_with('/') {
+        return hidden_path(name, false, asked, exists);
+    }
+    let is_script = Language::of_script(Path::new(name)).is_some();
+    if is_script && !name.contains('/') && exists(&asked.here.join(name)) {
+        let words: Vec<String> = asked.argv.iter().map(|word| shell_word(word)).collect();
+        return Some(format!(
+            "{name} is a file here, and after -- stands a program that is inside; `stockade run \
+             {}` runs a script",
+            words.join(" ")
+        ));
+    }
+    name.contains('/').then(|| beside::relative_file(name, asked, exists)).flatten()
 }
 
 /// Lines of a traceback name files of the interpreter, which are visible.
@@ -71,41 +160,53 @@ fn quoted_after<'l>(line: &'l str, words: &str) -> Option<&'l str> {
     (!name.is_empty() && name.len() <= 200 && name.chars().all(is_plain)).then_some(name)
 }
 
+/// Whether a line says that a file is not there.
+fn is_missing(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    MISSING.iter().any(|words| lower.contains(words))
+}
+
 /// Paths in a refusal that are on the host, are not to be had inside, and could be mounted.
-fn hidden_paths(
-    line: &str,
-    policy: &Policy,
-    advice: Advice,
-    exists: fn(&Path) -> bool,
-) -> Vec<String> {
+fn hidden_paths(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Vec<String> {
     let lower = line.to_lowercase();
     let is_refused = REFUSED.iter().any(|words| lower.contains(words));
-    if !is_refused && !MISSING.iter().any(|words| lower.contains(words)) {
+    if !is_refused && !is_missing(line) {
         return Vec::new();
     }
-    let allows = |path: &str, access| {
-        GuestPath::parse(path).is_ok_and(|guest| policy.judge_path(&guest, access).allows())
-    };
-    let hint = |path: &str| {
-        let (access, state) = if !allows(path, Access::Read) {
-            (Access::Read, "is not visible inside")
-        } else if is_refused && !allows(path, Access::Write) {
-            (Access::Write, "is read-only inside")
-        } else {
-            return None;
-        };
-        (can_be_mounted(path, access) && exists(Path::new(path))).then(|| {
-            format!("{path} exists on the host and {state}; {}", way(path, access, advice))
-        })
-    };
+    let hint = |path| hidden_path(path, is_refused, asked, exists);
     absolute_paths(line).into_iter().take(MAX_PATHS).filter_map(hint).collect()
+}
+
+fn hidden_path(
+    path: &str,
+    is_refused: bool,
+    asked: &Asked,
+    exists: fn(&Path) -> bool,
+) -> Option<String> {
+    let allows = |access| {
+        GuestPath::parse(path).is_ok_and(|guest| asked.policy.judge_path(&guest, access).allows())
+    };
+    let (access, state) = if !allows(Access::Read) {
+        (Access::Read, "is not visible inside")
+    } else if is_refused && !allows(Access::Write) {
+        (Access::Write, "is read-only inside")
+    } else {
+        return None;
+    };
+    (can_be_mounted(path, access) && exists(Path::new(path))).then(|| {
+        format!("{path} exists on the host and {state}; {}", way(path, access, asked.advice))
+    })
 }
 
 /// What would show a path inside.
 fn way(path: &str, access: Access, advice: Advice) -> String {
     match (advice, access) {
-        (Advice::Flags, Access::Read) => format!("--mount {path}:{path} shows it read-only"),
-        (Advice::Flags, Access::Write) => format!("--mount {path}:{path}:rw makes it writable"),
+        (Advice::Flags, Access::Read) => {
+            format!("--mount {} shows it read-only", shell_word(&format!("{path}:{path}")))
+        }
+        (Advice::Flags, Access::Write) => {
+            format!("--mount {} makes it writable", shell_word(&format!("{path}:{path}:rw")))
+        }
         (Advice::Clauses, Access::Read) => {
             "naming it in filesystem.read of the policy shows it read-only".to_owned()
         }
@@ -141,80 +242,5 @@ fn absolute_paths(line: &str) -> Vec<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ask(text: &str, policy: &str) -> Vec<String> {
-        let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
-        hints(text.as_bytes(), &policy, Advice::Flags, Some(|_| true))
-    }
-
-    const MISSING_FILE: &str =
-        "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data.csv'\n";
-
-    #[test]
-    fn missing_module_names_the_flag_that_chooses_a_python() {
-        let found = ask("ModuleNotFoundError: No module named 'numpy'\n", "{}");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].contains("`numpy`") && found[0].contains("--python PATH"), "{found:?}");
-        let found = ask("Error: Cannot find module 'left-pad'\n", "{}");
-        assert!(found[0].contains("`left-pad`") && found[0].contains("--workspace"), "{found:?}");
-    }
-
-    #[test]
-    fn host_file_that_is_not_visible_names_the_flag_that_shows_it() {
-        let expected = "/home/me/data.csv exists on the host and is not visible inside; \
-                        --mount /home/me/data.csv:/home/me/data.csv shows it read-only";
-        assert_eq!(ask(MISSING_FILE, "{}"), [expected]);
-        let shell = "cat: /home/me/data.csv: No such file or directory\n";
-        assert_eq!(ask(shell, "{}"), [expected]);
-        let node = "Error: ENOENT: no such file or directory, open '/home/me/data.csv'\n";
-        assert_eq!(ask(node, "{}"), [expected]);
-    }
-
-    #[test]
-    fn policy_file_is_pointed_to_where_flags_do_not_help() {
-        let policy = Policy::parse_str("p", "{}", Path::new("/srv")).unwrap();
-        let found = hints(MISSING_FILE.as_bytes(), &policy, Advice::Clauses, Some(|_| true));
-        assert!(found[0].contains("filesystem.read") && !found[0].contains("--mount"), "{found:?}");
-    }
-
-    #[test]
-    fn file_that_is_read_only_inside_names_the_writable_mount() {
-        let text = "PermissionError: [Errno 30] Read-only file system: '/data/out.txt'\n";
-        let found = ask(text, "filesystem: {read: [/data]}");
-        assert_eq!(
-            found,
-            ["/data/out.txt exists on the host and is read-only inside; \
-              --mount /data/out.txt:/data/out.txt:rw makes it writable"]
-        );
-    }
-
-    #[test]
-    fn nothing_is_said_of_keys_system_files_scratch_space_or_what_is_not_there() {
-        for path in ["/etc/shadow", "/home/me/.ssh/id_rsa", "/tmp/x", "/proc/1/mem", "/", "//x"] {
-            let text = format!("No such file or directory: '{path}'");
-            assert_eq!(ask(&text, "{}"), [""; 0], "{path}");
-        }
-        let policy = Policy::parse_str("p", "{}", Path::new("/srv")).unwrap();
-        let bytes = MISSING_FILE.as_bytes();
-        assert_eq!(hints(bytes, &policy, Advice::Flags, Some(|_| false)), [""; 0]);
-        assert_eq!(hints(bytes, &policy, Advice::Flags, None), [""; 0]);
-    }
-
-    #[test]
-    fn traceback_lines_and_words_without_a_refusal_give_no_hint() {
-        let text = "  File \"/home/me/venv/a.py\", line 1, No such file or directory\n\
-                    see /home/me/readme.txt\n";
-        assert_eq!(ask(text, "{}"), [""; 0]);
-    }
-
-    #[test]
-    fn hostile_text_gives_few_hints_and_none_that_drive_a_terminal() {
-        let lines: String =
-            (0..50).map(|n| format!("No such file or directory: '/home/{n}/x'\n")).collect();
-        assert_eq!(ask(&lines, "{}").len(), MAX_HINTS);
-        let foul = "No such file or directory: '/home/me/\u{1b}[2J'\nNo module named '\u{1b}'\n";
-        assert_eq!(ask(foul, "{}"), [""; 0]);
-    }
-}
+#[path = "hints_tests.rs"]
+mod tests;

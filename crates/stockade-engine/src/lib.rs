@@ -23,6 +23,7 @@ mod scripted;
 pub use engine::Engine;
 pub use error::RunError;
 pub use gate::Audit;
+pub use hints::shell_word;
 pub use outcome::Outcome;
 pub use output::{OutputStream, StreamOutput};
 pub use report::{RunReport, Usage};

@@ -28,6 +28,8 @@ pub struct RunRequest {
     pub context: Context,
     /// What hints tell the caller to change.
     pub advice: Advice,
+    /// Where the script was read, as the caller wrote it; only hints look at it.
+    pub script: Option<PathBuf>,
     /// Says whether a file is on the host, for hints about paths that are not visible inside. A
     /// caller whose results reach the author of the code passes `None`: the answer tells them.
     pub host_file: Option<fn(&Path) -> bool>,

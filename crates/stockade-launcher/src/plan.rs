@@ -279,7 +279,7 @@ pub enum Step {
     },
 }
 
-/// What a tree may be used for inside. Set-user-id bits and devices never work.
+/// What a tree may be used for inside. Set-user-id bits never work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attributes {

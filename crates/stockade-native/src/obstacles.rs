@@ -33,6 +33,12 @@ pub(crate) fn of_birth(errno: Option<i32>) -> String {
 /// What to do when a step inside failed.
 pub(crate) fn of_step(step: &str, errno: Option<i32>) -> String {
     const EROFS: i32 = 30;
+    const OTHER_KIND: [i32; 3] = [20, 21, 22]; // ENOTDIR, EISDIR, EINVAL: move_mount(2)
+    if step.starts_with("attach_") && errno.is_some_and(|errno| OTHER_KIND.contains(&errno)) {
+        return "a directory cannot stand where the sandbox has a file, nor a file in the place of a \
+                directory; choose another place inside, such as one below /opt"
+            .to_owned();
+    }
     if errno == Some(EROFS) {
         return "it is below something read-only in which it does not exist; choose another place \
                 inside, such as one below /opt"

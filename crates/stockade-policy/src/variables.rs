@@ -1,57 +1,127 @@
 //! Which environment variables may be set inside.
 
-/// Variables that change what the loader or an interpreter runs before the program does.
-pub const LOADER_VARIABLES: [&str; 32] = [
-    "BASHOPTS",
-    "DOTNET_STARTUP_HOOKS",
-    "GIT_SSH_COMMAND",
-    "JDK_JAVA_OPTIONS",
-    "LUA_INIT",
-    "PERL5DB",
-    "PYTHONBREAKPOINT",
-    "PYTHONUSERBASE",
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-    "LD_AUDIT",
-    "LD_DEBUG",
-    "LD_PROFILE",
-    "LD_SHOW_AUXV",
-    "LD_DYNAMIC_WEAK",
-    "GLIBC_TUNABLES",
+/// Variables that change what the loader or an interpreter runs before the program does. Beside
+/// these all that begin with `LD_`, and `NODE_…OPTIONS`.
+pub const LOADER_VARIABLES: &[&str] = &[
+    // The C library.
     "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "LOCPATH",
+    // Shells.
+    "BASHOPTS",
     "BASH_ENV",
     "ENV",
+    "PROMPT_COMMAND",
+    "PS4",
     "SHELLOPTS",
-    "PYTHONSTARTUP",
-    "PYTHONPATH",
+    "ZDOTDIR",
+    // Python.
+    "PYTHONBREAKPOINT",
+    "PYTHONEXECUTABLE",
     "PYTHONHOME",
     "PYTHONINSPECT",
-    "NODE_OPTIONS",
+    "PYTHONPATH",
+    "PYTHONPLATLIBDIR",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONWARNINGS",
+    "PYTHON_PRESITE",
+    // Others.
+    "BUNDLE_GEMFILE",
+    "CLASSPATH",
+    "CORECLR_PROFILER_PATH",
+    "COR_PROFILER_PATH",
+    "DOTNET_STARTUP_HOOKS",
+    "GEM_HOME",
+    "GEM_PATH",
+    "GIT_EXEC_PATH",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "LUA_PATH",
     "NODE_PATH",
-    "RUBYOPT",
-    "RUBYLIB",
+    "NODE_REPL_EXTERNAL_MODULE",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    "PERL5DB",
     "PERL5LIB",
     "PERL5OPT",
-    "JAVA_TOOL_OPTIONS",
+    "PERLLIB",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "RUBYLIB",
+    "RUBYOPT",
+    "R_ENVIRON",
+    "R_PROFILE",
     "_JAVA_OPTIONS",
 ];
 
 /// Parts of names that secrets usually have.
-const CREDENTIAL_PARTS: [&str; 13] = [
-    "DATABASE_URL",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
+const CREDENTIAL_PARTS: &[&str] = &[
+    "ACCESS_KEY",
     "APIKEY",
     "API_KEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "CREDENTIAL",
     "AUTH_SOCK",
     "CONNECTION_STRING",
+    "CREDENTIAL",
+    "DATABASE_URL",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PRIVATE_KEY",
+    "SECRET",
+    "TOKEN",
 ];
+
+/// Last words of such names, after a `_` or alone.
+const CREDENTIAL_ENDINGS: &[&str] = &[
+    "AUTH",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "COOKIES",
+    "CREDS",
+    "DSN",
+    "JWT",
+    "KEY",
+    "PASS",
+    "PASSCODE",
+    "PASSFILE",
+    "PAT",
+    "WEBHOOK",
+    "WEBHOOK_URL",
+];
+
+/// Services whose addresses usually hold a password: a name with one of these words that ends in
+/// `_URL` or `_URI`.
+const CREDENTIAL_SERVICES: &[&str] = &[
+    "AMQP",
+    "BROKER",
+    "CLOUDAMQP",
+    "DATABASE",
+    "DB",
+    "MARIADB",
+    "MONGO",
+    "MONGODB",
+    "MYSQL",
+    "POSTGRES",
+    "POSTGRESQL",
+    "RABBITMQ",
+    "REDIS",
+    "SMTP",
+];
+
+/// Other names that lead to a secret.
+const CREDENTIAL_NAMES: &[&str] =
+    &["DOCKER_AUTH_CONFIG", "GIT_ASKPASS", "KUBECONFIG", "PGPASSFILE", "SSH_ASKPASS"];
+
+/// Names that look like credentials and are none.
+const ORDINARY_NAMES: &[&str] = &["MAX_TOKENS", "TOKENIZERS_PARALLELISM"];
 
 /// Variables the network gate sets itself.
 const GATE_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
@@ -117,7 +187,7 @@ pub fn check_secret_name(name: &str) -> Result<(), VariableError> {
     check_name(name)?;
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
-    if LOADER_VARIABLES.contains(&upper.as_str()) || upper.starts_with("LD_") {
+    if is_loader_variable(&upper) {
         return Err(VariableError::Loader { name });
     }
     if GATE_VARIABLES.contains(&upper.as_str()) {
@@ -131,16 +201,33 @@ pub fn check_variable(name: &str) -> Result<(), VariableError> {
     check_secret_name(name)?;
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
-    let part = CREDENTIAL_PARTS.iter().any(|part| upper.contains(part));
-    if part
-        || upper == "KEY"
-        || upper.ends_with("_KEY")
-        || upper.ends_with("_PAT")
-        || upper.ends_with("_PWD")
-    {
+    if looks_like_a_credential(&upper) {
         return Err(VariableError::Credential { name });
     }
     Ok(())
+}
+
+fn is_loader_variable(upper: &str) -> bool {
+    LOADER_VARIABLES.contains(&upper)
+        || upper.starts_with("LD_")
+        || (upper.starts_with("NODE_") && upper.ends_with("OPTIONS"))
+}
+
+fn looks_like_a_credential(upper: &str) -> bool {
+    if ORDINARY_NAMES.contains(&upper) {
+        return false;
+    }
+    let ends_in = |word: &str| {
+        let before = upper.strip_suffix(word);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('_'))
+    };
+    let is_address = upper.ends_with("_URL") || upper.ends_with("_URI");
+    CREDENTIAL_NAMES.contains(&upper)
+        || CREDENTIAL_PARTS.iter().any(|part| upper.contains(part))
+        || CREDENTIAL_ENDINGS.iter().any(|word| ends_in(word))
+        // The shell's own PWD and OLDPWD are directories.
+        || upper.ends_with("_PWD")
+        || (is_address && upper.split('_').any(|word| CREDENTIAL_SERVICES.contains(&word)))
 }
 
 #[cfg(test)]
@@ -163,18 +250,91 @@ mod tests {
     }
 
     #[test]
+    fn every_loader_variable_is_refused() {
+        let further = ["NODE_OPTIONS", "NODE_TLS_OPTIONS", "LD_BIND_NOW"];
+        for name in LOADER_VARIABLES.iter().chain(&further) {
+            assert!(matches!(check_variable(name), Err(VariableError::Loader { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn reference_names_every_variable_and_word_that_is_refused() {
+        let reference = include_str!("../../../docs/policy.md");
+        let tables = [
+            LOADER_VARIABLES,
+            CREDENTIAL_PARTS,
+            CREDENTIAL_ENDINGS,
+            CREDENTIAL_SERVICES,
+            CREDENTIAL_NAMES,
+            ORDINARY_NAMES,
+        ];
+        let is_missing = |name: &&&str| !reference.contains(&format!("`{name}`"));
+        let missing: Vec<_> = tables.into_iter().flatten().filter(is_missing).collect();
+        assert_eq!(missing, [&""; 0], "docs/policy.md does not name them");
+    }
+
+    #[test]
     fn credentials_are_pointed_to_secrets() {
-        for name in
-            ["OPENAI_API_KEY", "GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWORD", "X_PAT"]
-        {
+        for name in [
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "aws_secret_access_key",
+            "DB_PASSWORD",
+            "X_PAT",
+            "PASS",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "JWT",
+            "SESSION_COOKIE",
+            "COOKIE",
+            "BASIC_AUTH",
+            "KUBECONFIG",
+            "PGPASSFILE",
+            "PGPASSWORD",
+            "SLACK_WEBHOOK_URL",
+            "MONGODB_URI",
+            "REDIS_URL",
+            "DATABASE_URL",
+            "CELERY_BROKER_URL",
+            "SQLALCHEMY_DATABASE_URI",
+            "SENTRY_DSN",
+            "DSN",
+        ] {
             let error = check_variable(name).unwrap_err();
+            assert!(matches!(error, VariableError::Credential { .. }), "{name}: {error}");
             assert!(error.remedy().contains("secrets"), "{name}");
         }
     }
 
     #[test]
     fn ordinary_names_pass_and_strange_ones_do_not() {
-        for name in ["LANG", "TZ", "HOME", "MY_VAR1", "_x", "KEYBOARD", "PATH"] {
+        for name in [
+            "LANG",
+            "TZ",
+            "HOME",
+            "MY_VAR1",
+            "_x",
+            "PATH",
+            "PWD",
+            "OLDPWD",
+            "KEYBOARD",
+            "MONKEY",
+            "PASSENGER",
+            "COMPASS",
+            "BYPASS",
+            "AUTHOR",
+            "GIT_AUTHOR_NAME",
+            "PATTERN",
+            "BASE_URL",
+            "DB_HOST",
+            "REDIS_PORT",
+            "ENVIRONMENT",
+            "NODE_ENV",
+            "PYTHONUNBUFFERED",
+            "PYTHONHASHSEED",
+            "MAX_TOKENS",
+            "TOKENIZERS_PARALLELISM",
+        ] {
             assert_eq!(check_variable(name), Ok(()), "{name}");
         }
         for name in ["", "1X", "A=B", "A B", "Ä", "A\0"] {

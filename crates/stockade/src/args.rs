@@ -26,7 +26,7 @@ Exit codes:
 
 /// Run code written by AI agents behind a wall it cannot cross.
 #[derive(Parser)]
-#[command(name = "stockade", version, after_help = EXIT_CODES, propagate_version = false)]
+#[command(name = "stockade", version, after_help = EXIT_CODES, propagate_version = false, max_term_width = 80)]
 pub(crate) struct Cli {
     /// Print one JSON object or array on standard output.
     #[arg(long, global = true)]
@@ -51,7 +51,7 @@ impl Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a script or a command in a sandbox.
-    #[command(override_usage = run::USAGE, after_help = run::EXIT_CODES)]
+    #[command(override_usage = run::USAGE, after_help = run::AFTER, after_long_help = run::AFTER_LONG)]
     Run(Box<RunArgs>),
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),

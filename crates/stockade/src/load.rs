@@ -1,9 +1,11 @@
 //! Reading policy files and code, never more of them than can be used.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
 
 use crate::Problem;
@@ -68,10 +70,6 @@ pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
 
 /// Reads code that is to run.
 pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
-    if !is_standard_input(file) && file.is_dir() {
-        let message = format!("{} is a directory, not a script", file.display());
-        return Err(Problem::new(message, "name a file in it").into());
-    }
     let bytes = bytes(file, "the code", MAX_CODE_BYTES + 1)?;
     if u64::try_from(bytes.len())? > MAX_CODE_BYTES {
         let message =
@@ -81,8 +79,16 @@ pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether this is our standard input, by any of its names.
 pub(crate) fn is_standard_input(file: &Path) -> bool {
-    file.as_os_str() == "-"
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| file == Path::new(name))
+}
+
+/// Whether this is something that our caller has open, as a shell's `<(…)` is.
+pub(crate) fn is_descriptor(file: &Path) -> bool {
+    let number = ["/dev/fd", "/proc/self/fd"].iter().find_map(|of| file.strip_prefix(of).ok());
+    let digits = number.and_then(Path::to_str).unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn bytes(file: &Path, what: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
@@ -90,13 +96,60 @@ fn bytes(file: &Path, what: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
     let read = if is_standard_input(file) {
         std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
     } else {
-        File::open(file).and_then(|open| open.take(limit).read_to_end(&mut bytes))
+        match open(file) {
+            Ok(Ok(open)) => open.take(limit).read_to_end(&mut bytes),
+            Ok(Err(problem)) => return Err(problem.into()),
+            Err(error) => Err(error),
+        }
     };
     match read {
         Ok(_) => Ok(bytes),
         Err(error) => {
             let message = format!("cannot read {what} from {}: {error}", file.display());
             Err(Problem::new(message, "check the path and its permissions").into())
+        }
+    }
+}
+
+/// Opens a file without waiting for whoever may write to it: a named pipe would hold us for as long
+/// as nobody does.
+fn open(file: &Path) -> std::io::Result<Result<File, Problem>> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("flags of open(2) are an int");
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
+    let kind = open.metadata()?.file_type();
+    let shown = file.display();
+    let (is, remedy) = if kind.is_file() || (is_descriptor(file) && !kind.is_dir()) {
+        // Whoever writes to a pipe of our caller's is waited for.
+        fcntl_setfl(&open, fcntl_getfl(&open)? - OFlags::NONBLOCK)?;
+        return Ok(Ok(open));
+    } else if kind.is_dir() {
+        ("a directory", "name a file in it".to_owned())
+    } else if kind.is_fifo() {
+        ("a named pipe", format!("pass it as standard input: - < {shown}"))
+    } else {
+        ("a device", "name a file".to_owned())
+    };
+    Ok(Err(Problem::new(format!("{shown} is {is}, not a file"), remedy)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_and_standard_input_are_known_by_their_names() {
+        for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+            assert!(is_standard_input(Path::new(name)), "{name}");
+        }
+        for (name, is) in [
+            ("/dev/fd/63", true),
+            ("/proc/self/fd/3", true),
+            ("/dev/fd/", false),
+            ("/dev/fd/x", false),
+            ("/dev/fd/3/x", false),
+            ("/tmp/3", false),
+        ] {
+            assert_eq!(is_descriptor(Path::new(name)), is, "{name}");
         }
     }
 }

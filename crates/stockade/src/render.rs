@@ -3,13 +3,16 @@
 mod harmless;
 pub(crate) mod live;
 
+use std::error::Error as _;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 use stockade_policy::is_harmless;
 
+use crate::run::amount::AmountError;
 use crate::{ERROR, Problem};
 
 /// How results are printed.
@@ -99,7 +102,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let as_json = std::env::args_os().any(|argument| argument == "--json");
-    if as_json {
+    let output = if as_json { Output::Json } else { Output::Text };
+    if let Some(problem) = amount(error) {
+        failure(output, &problem.into());
+    } else if as_json {
         let whole = error.render().to_string();
         let first = whole.lines().next().unwrap_or_default();
         let message = first.trim_start_matches("error: ");
@@ -109,6 +115,19 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     ExitCode::from(ERROR)
+}
+
+/// What to say of an amount that is none.
+fn amount(error: &clap::Error) -> Option<Problem> {
+    let said = error.source()?.downcast_ref::<AmountError>()?;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    // The argument is named with what it takes.
+    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
+    let message = format!("{flag} {}: {said}", text(ContextKind::InvalidValue)?);
+    Some(Problem::new(message, format!("write it such as {flag} {}", said.example)))
 }
 
 /// The text with everything escaped that moves, hides or reorders what stands on a terminal.

@@ -8,6 +8,7 @@ mod request;
 mod script;
 mod summary;
 mod trouble;
+mod words;
 
 use std::path::Path;
 
@@ -49,14 +50,15 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     };
     load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
     let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
-    let request = request::request(args, target, output)?;
+    let request = request::request(args, target, args.options(&argv), output)?;
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
     let is_input_used =
         args.policy.iter().map(|file| file.as_path()).chain(script).any(load::is_standard_input);
+    let is_empty = args.no_input || is_input_used;
     let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
     let streams = Streams {
-        stdin: if is_input_used { None } else { Some(Box::new(Input::stdin())) },
+        stdin: if is_empty { None } else { Some(Box::new(Input::stdin())) },
         live: match output {
             Output::Json => None,
             Output::Text => {

@@ -223,7 +223,7 @@ pub(super) fn terminals(root: &OwnedFd) -> io::Result<()> {
 /// See namespaces(7).
 pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     let setting = Path::new("/proc/sys/user/max_user_namespaces");
-    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0")?;
+    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0\n")?;
     // What is watched counts against whoever started the sandbox: a share, not all of it.
     for (setting, most) in
         [("max_inotify_instances", &b"32"[..]), ("max_inotify_watches", &b"8192"[..])]

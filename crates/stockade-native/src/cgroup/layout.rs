@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 use super::survey::{Mount, survey};
 use super::{Controller, Version};
 
-/// The usable cgroups of this host, from trying them.
+/// The usable cgroups of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     hierarchies: Vec<Hierarchy>,

@@ -120,6 +120,10 @@ impl Visible {
                 apart: false,
             });
         }
+        // What the policy puts in the place of something of the wall's own replaces it.
+        let is_replaced = |at: &Path| site.files.shown.iter().any(|shown| shown.guest == at);
+        visible.trees.retain(|tree| !is_replaced(&tree.guest));
+        visible.links.retain(|link| !is_replaced(&link.at));
         let any_program = site.policy.commands.is_none();
         for shown in &site.files.shown {
             let tree = tree_of(shown, any_program);
@@ -227,7 +231,9 @@ impl Visible {
         let system = || self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest));
         // Outer places first, and the wall's own before what the policy puts below them.
         steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
-        steps.extend(etc::FILES.iter().map(|(path, content)| Step::File {
+        let is_shown = |path: &str| self.trees.iter().any(|tree| tree.guest == Path::new(path));
+        let settings = etc::FILES.iter().filter(|(path, _)| !is_shown(path));
+        steps.extend(settings.map(|(path, content)| Step::File {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
         }));
@@ -238,7 +244,8 @@ impl Visible {
             path: PathBuf::from(path),
             target: PathBuf::from(target),
         }));
-        steps.extend(self.trees.iter().filter(|tree| own(&tree.guest)).map(attach));
+        let own_trees = self.trees.iter().filter(|tree| !tree.owned && own(&tree.guest));
+        steps.extend(own_trees.map(attach));
         steps.extend(SCRATCH.iter().map(|path| scratch_at(path, 0o1777)));
         // An interpreter can live in the host's /tmp; the sandbox's own would cover it.
         steps.extend(system().filter(|tree| in_scratch(&tree.guest)).map(attach));

@@ -234,6 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn path_with_more_names_than_are_followed_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = |count: usize| "d/".repeat(count);
+        fs::create_dir_all(directory.path().join(names(MOST_NAMES))).unwrap();
+        for count in [MOST_NAMES - 1, MOST_NAMES] {
+            fs::write(directory.path().join(names(count)).join("program"), "").unwrap();
+        }
+        let root = root(directory.path());
+        let deepest = format!("/{}program", names(MOST_NAMES - 1));
+        assert_eq!(end(&root, &deepest), Some(PathBuf::from(&deepest)));
+        let deeper = format!("/{}program", names(MOST_NAMES));
+        assert!(matches!(root.walk(Path::new(&deeper)), End::Unknown));
+        // Names that are left again do not count.
+        let back = format!("/{}{}d", names(MOST_NAMES), "../".repeat(MOST_NAMES));
+        assert_eq!(end(&root, &back), Some(PathBuf::from("/d")));
+    }
+
+    #[test]
     fn links_of_proc_are_read_as_the_thread_would_and_open_files_are_found() {
         let top = rustix::fs::open("/", OFlags::PATH, Mode::empty()).unwrap();
         let (process, thread) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero());

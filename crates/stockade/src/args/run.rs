@@ -1,5 +1,6 @@
 //! Arguments of `stockade run`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -14,47 +15,94 @@ stockade run [OPTIONS] <SCRIPT> [ARGUMENTS]...
        stockade run [OPTIONS] - [ARGUMENTS]...
        stockade run [OPTIONS] -- <COMMAND> [ARGUMENTS]...";
 
-pub(super) const EXIT_CODES: &str = "\
+/// What `-h` ends with.
+pub(super) const AFTER: &str = "\
+`--help` has examples, exit codes and more about each option.";
+
+/// What `--help` ends with.
+pub(super) const AFTER_LONG: &str = "\
+Examples:
+  stockade run script.py --its-own-option
+  stockade run --memory 256m --timeout 10s -- python3 -c 'print(1)'
+  echo 'print(1)' | stockade run --language python -
+  stockade run --workspace . -- python3 tests.py
+  stockade run --mount ./data:/data --mount ./out:/out:rw script.py
+  while read -r name; do stockade run --no-input a.py \"$name\"; done < names
+  stockade run --policy policy.yaml --json script.py
+
 Exit codes:
   0…    the program's own; 128 + number when it died of a signal
   122   a limit ended it, such as max_cpu_seconds
   124   it ran longer than it may
-  125   Stockade could not: bad usage, an invalid policy, something that cannot be enforced
+  125   Stockade could not: bad usage, an invalid policy, something that
+        cannot be enforced
   126   the policy refused it before the start
   127   the program could not be started
   130   it was cancelled
   137   it ran out of memory";
 
+const LIMITS: &str = "Limits";
+const FILES: &str = "Files and variables";
+const PROGRAM: &str = "Program and output";
+const WALL: &str = "Policy and wall";
+
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// A policy file; several are combined, which only narrows. The preset `default` when unsaid.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: Vec<PathBuf>,
-    /// The wall; unsaid, the fastest that holds the policy.
-    #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(provider_names()))]
-    pub(crate) provider: Option<String>,
     #[command(flatten)]
     pub(crate) flags: PolicyFlags,
-    /// A variable to set inside, or the name of one to pass through. May be repeated.
-    #[arg(long, value_name = "NAME[=VALUE]")]
+    /// Set a variable inside, or pass one through.
+    ///
+    /// Names that look like credentials are refused, and so are those that change what a loader
+    /// or an interpreter runs. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = FILES)]
     pub(crate) env: Vec<String>,
-    /// The Python to use: an executable, or the directory of an environment.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) python: Option<PathBuf>,
-    /// An unpacked image or another directory to stand at `/`, read-only.
-    #[arg(long, value_name = "DIR")]
+    /// Stand a directory at `/`, read-only.
+    ///
+    /// An unpacked image will do. Its own programs run instead of the host's.
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) root: Option<PathBuf>,
-    /// The language of the script; by its ending or its first line when unsaid.
-    #[arg(long, value_name = "LANGUAGE")]
+    /// The Python: an executable or an environment.
+    ///
+    /// An activated environment is used by itself.
+    #[arg(long, value_name = "PATH", help_heading = PROGRAM)]
+    pub(crate) python: Option<PathBuf>,
+    /// The language of the script.
+    ///
+    /// One of python, bash and javascript. Unsaid, its ending tells, or its first line.
+    #[arg(long, value_name = "LANGUAGE", help_heading = PROGRAM)]
     pub(crate) language: Option<String>,
-    /// Say nothing about the run beside what the program prints.
-    #[arg(long, short)]
+    /// Give the program an empty input.
+    ///
+    /// Without it the program may read what was meant for others: in a loop such as
+    /// `while read` the first run would take the rest of the list.
+    #[arg(long, help_heading = PROGRAM)]
+    pub(crate) no_input: bool,
+    /// Say nothing beside what the program prints.
+    #[arg(long, short, help_heading = PROGRAM)]
     pub(crate) quiet: bool,
-    /// Let the program's escape sequences through to a terminal.
-    #[arg(long)]
+    /// Let escape sequences through to a terminal.
+    #[arg(long, help_heading = PROGRAM)]
     pub(crate) raw: bool,
-    /// The script, or `-` for standard input, and what it sees as its arguments. After `--`: a
-    /// command.
+    /// What is allowed; the preset `default` when unsaid.
+    ///
+    /// `-` is standard input. May be repeated: several policies are combined, which only narrows.
+    /// Beside a policy other options only tighten it.
+    #[arg(long, value_name = "FILE", help_heading = WALL)]
+    pub(crate) policy: Vec<PathBuf>,
+    /// The wall; unsaid, the fastest that holds the policy.
+    ///
+    /// This version has native.
+    #[arg(
+        long,
+        value_name = "PROVIDER",
+        help_heading = WALL,
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(provider_names())
+    )]
+    pub(crate) provider: Option<String>,
+    /// A script and what it sees as its arguments.
+    ///
+    /// `-` is a script from standard input. After `--`: a command that is looked for inside.
     #[arg(trailing_var_arg = true, value_name = "SCRIPT")]
     words: Vec<String>,
 }
@@ -62,34 +110,48 @@ pub(crate) struct RunArgs {
 /// What the command line adds to the preset, or tightens in the policies.
 #[derive(Args, Default)]
 pub(crate) struct PolicyFlags {
-    /// The weakest wall that does.
-    #[arg(long, value_name = "FLOOR", value_parser = PossibleValuesParser::new(Isolation::ALL.map(Isolation::as_str)))]
-    pub(crate) isolation: Option<String>,
-    /// Memory, files included, such as 512m.
-    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    /// Memory, files included [default: 512m].
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) memory: Option<Amount>,
-    /// Processors, such as 0.5.
-    #[arg(long, value_name = "NUMBER", value_parser = amount::cpus)]
-    pub(crate) cpus: Option<Amount>,
-    /// Wall-clock time, such as 30s.
-    #[arg(long, value_name = "TIME", value_parser = amount::time)]
-    pub(crate) timeout: Option<Amount>,
-    /// Processes and threads at once.
-    #[arg(long, value_name = "NUMBER", value_parser = amount::count)]
-    pub(crate) pids: Option<Amount>,
-    /// Files in writable places, such as 64m; half of the memory when unsaid.
-    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    /// Writable files [default: half of the memory].
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) disk: Option<Amount>,
-    /// Output that is kept, such as 1m; the rest is counted and dropped.
-    #[arg(long, value_name = "SIZE", value_parser = amount::size)]
+    /// Processors [default: 1].
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::cpus)]
+    pub(crate) cpus: Option<Amount>,
+    /// Wall-clock time, with ms, s, m or h [default: 60s].
+    #[arg(long, value_name = "TIME", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::time)]
+    pub(crate) timeout: Option<Amount>,
+    /// Processes and threads at once [default: 256].
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::count)]
+    pub(crate) pids: Option<Amount>,
+    /// Output that is kept [default: 1m].
+    ///
+    /// The rest is counted and dropped.
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) max_output: Option<Amount>,
-    /// A file or directory of the host to show inside, read-only unless `rw`. May be repeated.
-    #[arg(long, value_name = "HOST:GUEST[:rw]")]
+    /// Show a file or directory inside.
+    ///
+    /// Read-only unless `:rw` is added. May be repeated.
+    #[arg(long, value_name = "HOST:GUEST[:rw]", help_heading = FILES)]
     pub(crate) mount: Vec<String>,
-    /// A directory of the host to stand at /workspace: overlay keeps changes private, read allows
-    /// none, write makes them on the host.
-    #[arg(long, value_name = "DIR[:overlay|read|write]")]
+    /// Show a directory at /workspace, where programs start.
+    ///
+    /// Modes are overlay, the default, which keeps changes in the sandbox; read, which allows
+    /// none; and write, which makes them on the host.
+    #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
+    /// The weakest wall that does [default: process].
+    ///
+    /// One of process, container, user-kernel and vm.
+    #[arg(
+        long,
+        value_name = "FLOOR",
+        help_heading = WALL,
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(Isolation::ALL.map(Isolation::as_str))
+    )]
+    pub(crate) isolation: Option<String>,
 }
 
 /// What is to run.
@@ -102,9 +164,17 @@ pub(crate) enum Target<'a> {
 }
 
 impl RunArgs {
+    /// The words between `run` and the target, without the `--` of a command.
+    pub(crate) fn options<'a>(&self, argv: &'a [OsString]) -> &'a [OsString] {
+        let end = argv.len().saturating_sub(self.words.len());
+        let start = argv.iter().position(|word| word == "run").map_or(end, |at| at + 1);
+        let options = argv.get(start..end).unwrap_or_default();
+        options.strip_suffix(&[OsString::from("--")]).unwrap_or(options)
+    }
+
     /// What is to run, if anything was said. `argv` are all words of the command line: those of
     /// the target are its last, and a command has `--` before it.
-    pub(crate) fn target(&self, argv: &[std::ffi::OsString]) -> Option<Target<'_>> {
+    pub(crate) fn target(&self, argv: &[OsString]) -> Option<Target<'_>> {
         let (first, rest) = self.words.split_first()?;
         let before = argv.len().checked_sub(self.words.len() + 1).and_then(|at| argv.get(at));
         let is_command = before.is_some_and(|word| word == "--");
@@ -119,9 +189,8 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    fn parsed(words: &[&str]) -> (RunArgs, Vec<std::ffi::OsString>, bool) {
-        let argv: Vec<std::ffi::OsString> =
-            ["stockade", "run"].iter().chain(words).map(Into::into).collect();
+    fn parsed(words: &[&str]) -> (RunArgs, Vec<OsString>, bool) {
+        let argv: Vec<OsString> = ["stockade", "run"].iter().chain(words).map(Into::into).collect();
         let cli = Cli::try_parse_from(&argv).unwrap();
         let as_json = cli.json;
         let Command::Run(args) = cli.command else { panic!("run was said") };
@@ -150,5 +219,38 @@ mod tests {
         assert_eq!(args.target(&argv), Some(Target::Script("-", &owned(&["a"]))));
         let (args, argv, _) = parsed(&["--quiet"]);
         assert_eq!(args.target(&argv), None);
+    }
+
+    #[test]
+    fn options_are_the_words_before_the_target() {
+        for words in [
+            &["--quiet", "--memory", "1g", "a.py", "run"][..],
+            &["--quiet", "--memory", "1g", "--", "ls"],
+        ] {
+            let (args, argv, _) = parsed(words);
+            assert_eq!(args.options(&argv), ["--quiet", "--memory", "1g"], "{words:?}");
+        }
+    }
+
+    #[test]
+    fn help_tells_the_default_of_each_limit() {
+        use stockade_policy::{Limit, Policy};
+        let default = Policy::parse_str("p", "{}", std::path::Path::new("/")).unwrap();
+        let held = |limit| default.limits.value(limit).unwrap();
+        let told = |text: &str, parse: fn(&str) -> Result<Amount, amount::AmountError>| {
+            parse(text).unwrap().value
+        };
+        assert_eq!(held(Limit::Memory) << 20, told("512m", amount::size));
+        assert_eq!(held(Limit::Disk), held(Limit::Memory) / 2);
+        assert_eq!(held(Limit::Cpu), told("1", amount::cpus));
+        assert_eq!(held(Limit::Timeout), told("60s", amount::time));
+        assert_eq!(held(Limit::Pids), told("256", amount::count));
+        assert_eq!(held(Limit::Output), told("1m", amount::size));
+        let mut command = <Cli as clap::CommandFactory>::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let help = run.render_long_help().to_string();
+        for default in ["512m", "half of the memory", "1", "60s", "256", "1m", "process"] {
+            assert!(help.contains(&format!("[default: {default}]")), "{default}: {help}");
+        }
     }
 }

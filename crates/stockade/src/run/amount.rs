@@ -9,39 +9,59 @@ pub(crate) struct Amount {
     pub(crate) value: u64,
 }
 
+/// A text that is no amount: what one is, and an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AmountError {
+    what: &'static str,
+    /// One that would do.
+    pub(crate) example: &'static str,
+}
+
+impl std::fmt::Display for AmountError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl std::error::Error for AmountError {}
+
 /// Reads a size in bytes: a number with k, m or g, in powers of 1024.
-pub(crate) fn size(text: &str) -> Result<Amount, String> {
+pub(crate) fn size(text: &str) -> Result<Amount, AmountError> {
     let units = [("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
     let lower = text.to_ascii_lowercase();
     let bare = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
     let scaled = units.iter().find_map(|(unit, scale)| Some((bare.strip_suffix(unit)?, *scale)));
     let value = scaled.and_then(|(number, scale)| decimal(number, scale));
-    amount(text, value, "a size is a number with k, m or g, such as 512m")
+    amount(text, value, "a size is a number with k, m or g", "512m")
 }
 
 /// Reads a time in milliseconds: a number with ms, s, m or h.
-pub(crate) fn time(text: &str) -> Result<Amount, String> {
+pub(crate) fn time(text: &str) -> Result<Amount, AmountError> {
     let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
     let scaled = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
     let value = scaled.and_then(|(number, scale)| decimal(number, scale));
-    amount(text, value, "a time is a number with ms, s, m or h, such as 30s")
+    amount(text, value, "a time is a number with ms, s, m or h", "30s")
 }
 
 /// Reads a number of cpus in thousandths.
-pub(crate) fn cpus(text: &str) -> Result<Amount, String> {
-    let example = "cpus are a number with at most three decimals, such as 0.5";
-    amount(text, decimal(text, 1000), example)
+pub(crate) fn cpus(text: &str) -> Result<Amount, AmountError> {
+    amount(text, decimal(text, 1000), "this is a number with at most three decimals", "0.5")
 }
 
 /// Reads a number of things.
-pub(crate) fn count(text: &str) -> Result<Amount, String> {
-    amount(text, decimal(text, 1), "this is a whole number, such as 64")
+pub(crate) fn count(text: &str) -> Result<Amount, AmountError> {
+    amount(text, decimal(text, 1), "this is a whole number", "64")
 }
 
-fn amount(text: &str, value: Option<u64>, example: &str) -> Result<Amount, String> {
+fn amount(
+    text: &str,
+    value: Option<u64>,
+    what: &'static str,
+    example: &'static str,
+) -> Result<Amount, AmountError> {
     match value {
         Some(value) => Ok(Amount { written: text.to_owned(), value }),
-        None => Err(example.to_owned()),
+        None => Err(AmountError { what, example }),
     }
 }
 
@@ -79,7 +99,7 @@ mod tests {
         for text in
             ["512", "", "m", "-1m", "1e3m", "1 m", "1mm", "0.0001k", "99999999999g", "b", "1b"]
         {
-            assert!(bytes(text).unwrap_err().contains("such as 512m"), "{text}");
+            assert_eq!(bytes(text).unwrap_err().example, "512m", "{text}");
         }
     }
 
@@ -92,7 +112,7 @@ mod tests {
             assert_eq!(milliseconds(text), Ok(value), "{text}");
         }
         for text in ["30", "s", "0.5ms", "-1s", "1d", "1s ", "１s"] {
-            assert!(milliseconds(text).unwrap_err().contains("such as 30s"), "{text}");
+            assert_eq!(milliseconds(text).unwrap_err().example, "30s", "{text}");
         }
     }
 

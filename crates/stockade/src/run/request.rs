@@ -1,5 +1,6 @@
 //! From arguments to a request.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use crate::{Problem, clock, load};
 
 use super::{flags, script, trouble};
 
-/// What the engine is asked for. Everything that can be wrong with the arguments is found here.
+/// What the engine is asked for; `options` are the words before the target. Everything that can be wrong with the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
     target: Target<'_>,
+    options: &[OsString],
     output: Output,
 ) -> anyhow::Result<RunRequest> {
     let here = load::here()?;
@@ -30,7 +32,7 @@ pub(crate) fn request(
     let root = args.root.as_deref().map(|directory| root(directory, &here)).transpose()?;
     let program = match target {
         Target::Script(script, arguments) => {
-            script::program(script, args.language.as_deref(), arguments)?
+            script::program(script, args.language.as_deref(), arguments, options)?
         }
         Target::Command(_) if args.language.is_some() => {
             let remedy = "leave it out, or name a script";
@@ -62,6 +64,12 @@ pub(crate) fn request(
         environment,
         context,
         advice,
+        script: match target {
+            Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
+                Some(PathBuf::from(script))
+            }
+            Target::Script(..) | Target::Command(_) => None,
+        },
         // What a program may have written decides what is looked for, and JSON reaches its author.
         host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
     })
@@ -70,7 +78,8 @@ pub(crate) fn request(
 /// The policy's files by their real paths: code that could change them would decide about its next
 /// run.
 fn protected(files: &[PathBuf], policy: &Policy) -> Result<Vec<PathBuf>, Problem> {
-    let files = files.iter().map(PathBuf::as_path).filter(|file| !load::is_standard_input(file));
+    let is_file = |file: &&Path| !load::is_standard_input(file) && !load::is_descriptor(file);
+    let files = files.iter().map(PathBuf::as_path).filter(is_file);
     let profiles = policy.seccomp.iter().map(|profile| profile.value.as_path());
     let real = |file: &Path| {
         file.canonicalize().map_err(|error| {
@@ -87,7 +96,7 @@ fn protected(files: &[PathBuf], policy: &Policy) -> Result<Vec<PathBuf>, Problem
 /// The variables of `--env`, passed through where only a name was written.
 fn environment(
     said: &[String],
-    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+    variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(String, String)>, Problem> {
     let mut environment = Vec::new();
     for said in said {

@@ -1,24 +1,30 @@
 //! The code of a script, read once: what is judged is what runs.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use stockade_provider::{Language, Program};
 
 use crate::{Problem, load};
 
+use super::words;
+
 const LANGUAGES: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
-/// Reads a script, or standard input for `-`.
+/// Reads a script, or standard input for `-`. `options` are the words that stood before it.
 pub(crate) fn program(
     script: &str,
     language: Option<&str>,
     arguments: &[String],
+    options: &[OsString],
 ) -> anyhow::Result<Program> {
     let said = language.map(said_language).transpose()?;
     let path = Path::new(script);
+    words::refuse_program(script, arguments, options)?;
     let code = load::script(path)?;
-    let is_input = script == "-";
-    let by_name = if is_input { None } else { Language::of_script(path) };
+    let is_input = load::is_standard_input(path);
+    let is_file = !is_input && !load::is_descriptor(path);
+    let by_name = if is_file { Language::of_script(path) } else { None };
     let language = said.or(by_name).or_else(|| by_first_line(&code)).ok_or_else(|| {
         let what = if is_input {
             "nothing says the language of standard input".to_owned()
@@ -30,8 +36,9 @@ pub(crate) fn program(
         Problem::new(what, remedy)
     })?;
     let name = match path.file_name().and_then(|name| name.to_str()) {
-        Some(name) if !is_input => name.to_owned(),
-        _ => format!("stdin.{}", ending(language)),
+        Some(name) if is_file => name.to_owned(),
+        _ if is_input => format!("stdin.{}", ending(language)),
+        _ => format!("code.{}", ending(language)),
     };
     Ok(Program::Code { language, name, code, arguments: arguments.to_vec() })
 }

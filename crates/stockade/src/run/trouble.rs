@@ -8,6 +8,10 @@ use stockade_policy::VariableError;
 use crate::Problem;
 use crate::policy::refusals;
 
+/// What shows the whole of a host, for a wall that does not say more.
+const SEE_PLAN: &str =
+    "see what this host can hold: `stockade policy init | stockade policy plan -`";
+
 /// One sentence and what to do about it.
 pub(crate) fn problem(error: &RunError) -> Problem {
     let message = error.to_string();
@@ -30,7 +34,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
         }
         RunError::VariableValue { .. } => Problem::new(message, "pass large values as a file"),
         RunError::Wall(error) => {
-            let remedy = error.remedy().unwrap_or("see `stockade policy plan` for this host");
+            let remedy = error.remedy().unwrap_or(SEE_PLAN);
             Problem::new(chain(message, error.source()), remedy)
         }
         RunError::Output { source, .. } => {
@@ -52,4 +56,19 @@ fn chain(message: String, mut source: Option<&(dyn std::error::Error + 'static)>
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use stockade_provider::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn wall_without_a_remedy_is_answered_with_a_command_that_can_be_pasted() {
+        let error = RunError::Wall(Error::new(ErrorKind::Internal, "a reason"));
+        assert_eq!(problem(&error).remedy, SEE_PLAN);
+        let error = Error::new(ErrorKind::Internal, "a reason").with_remedy("do this");
+        assert_eq!(problem(&RunError::Wall(error)).remedy, "do this");
+    }
 }

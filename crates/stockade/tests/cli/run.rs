@@ -35,7 +35,7 @@ fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
     let huge = scratch.path().join("huge.py");
     std::fs::File::create(&huge).unwrap().set_len((64 << 20) + 1).unwrap();
     refused(&["/nonexistent.py"], "cannot read the code from /nonexistent.py", "check the path");
-    refused(&[directory], "is a directory, not a script", "name a file in it");
+    refused(&[directory], "is a directory, not a file", "name a file in it");
     refused(&[&unknown], "says its language", "python, bash, javascript");
     refused(&[huge.to_str().unwrap()], "is larger than", "check that this is the right file");
     refused(&["--language", "cobol", &unknown], "no language is called `cobol`", "python, bash");
@@ -50,10 +50,20 @@ fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
 
 #[test]
 fn amount_that_is_none_names_the_flag_and_an_example() {
-    refused(&["--memory", "lots", "--", "ls"], "'lots' for '--memory <SIZE>'", "--help");
-    refused(&["--memory", "512", "--", "ls"], "such as 512m", "--help");
-    refused(&["--timeout", "30", "--", "ls"], "such as 30s", "--help");
-    refused(&["--cpus", "x", "--", "ls"], "such as 0.5", "--help");
+    let such_as = |flag: &str, value: &str, example: &str| {
+        let (message, remedy) = (format!("{flag} {value}: "), format!("such as {flag} {example}"));
+        refused(&[flag, value, "--", "ls"], &message, &remedy);
+    };
+    for value in ["lots", "512", "-1m", "-1", "--cpus"] {
+        such_as("--memory", value, "512m");
+    }
+    such_as("--disk", "-1m", "512m");
+    such_as("--max-output", "-1k", "512m");
+    such_as("--timeout", "30", "30s");
+    such_as("--timeout", "-5s", "30s");
+    such_as("--cpus", "x", "0.5");
+    such_as("--cpus", "-1", "0.5");
+    such_as("--pids", "-1", "64");
     refused(&["--memory", "1m", "--", "ls"], "--memory 1m: ", "4 to");
     refused(&["--memory", "64m", "--disk", "512m", "--", "ls"], "more than --memory 64m", "raise");
 }
@@ -82,6 +92,8 @@ fn variable_that_must_stay_outside_is_refused_with_what_to_do_instead() {
     refused(&["--env", "GITHUB_TOKEN", "--", "env"], "looks like a credential", "`secrets`");
     refused(&["--env", "LD_PRELOAD=/x.so", "--", "env"], "the loader or interpreter", "remove it");
     refused(&["--env", "PYTHONPATH=/x", "--", "env"], "the loader or interpreter", "remove it");
+    refused(&["--env", "DB_PASS=x", "--", "env"], "looks like a credential", "`secrets`");
+    refused(&["--env", "PYTHONWARNINGS=x", "--", "env"], "the loader or interpreter", "remove it");
     refused(&["--env", "SURELY_UNSET_HERE", "--", "env"], "is not set here", "=VALUE");
 }
 
@@ -129,4 +141,59 @@ fn code_that_is_not_text_is_denied_where_rules_would_judge_it() {
     let run = stockade(&["run", "--json", "--policy", policy.to_str().unwrap(), &script]);
     let report = denied(&run);
     assert!(report["denials"][0]["why"].as_str().unwrap().contains("UTF-8"), "{report}");
+}
+
+#[test]
+fn program_in_place_of_a_script_is_answered_with_the_command_to_write() {
+    refused(&["ls", "-l"], "there is no script `ls` here", "`stockade run -- ls -l`");
+    refused(
+        &["--memory", "64m", "sh", "-c", "a b"],
+        "there is no script `sh` here",
+        "`stockade run --memory 64m -- sh -c 'a b'`",
+    );
+    // A script of that name is a script all the same.
+    let scratch = Scratch::new("run-named");
+    let script = scratch.file("ls", "hello");
+    refused(&[&script], "says its language", "--language");
+}
+
+#[test]
+fn pipe_device_or_socket_is_no_script_and_holds_nobody() {
+    let scratch = Scratch::new("run-kinds");
+    let pipe = scratch.path().join("pipe.py");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let pipe = pipe.to_str().unwrap();
+    refused(&[pipe], "is a named pipe, not a file", &format!("- < {pipe}"));
+    refused(&["--policy", pipe, "--", "ls"], "is a named pipe, not a file", "standard input");
+    refused(&["--language", "python", "/dev/zero"], "is a device, not a file", "name a file");
+    let socket = scratch.path().join("socket.py");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    refused(&[socket.to_str().unwrap()], "cannot read the code", "check the path");
+}
+
+#[test]
+fn remedy_for_a_wall_that_says_no_more_works_as_it_is_written() {
+    let init = stockade(&["policy", "init"]);
+    let run = stockade_with_input(&["policy", "plan", "-"], &init.stdout);
+    assert!(run.stdout.contains("max_memory_mb"), "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn help_fits_eighty_columns_and_has_examples_defaults_and_groups() {
+    let (short, long) = (stockade(&["run", "-h"]), stockade(&["run", "--help"]));
+    for help in [&short, &long] {
+        assert_eq!((help.code, help.stderr.as_str()), (0, ""));
+        for group in ["Limits:", "Files and variables:", "Program and output:", "Policy and wall:"]
+        {
+            assert!(help.stdout.lines().any(|line| line == group), "{group}: {}", help.stdout);
+        }
+        for line in help.stdout.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+    assert!(short.stdout.lines().count() <= 48, "{}", short.stdout);
+    for words in ["Examples:", "Exit codes:", "[default: 512m]", "--no-input", "while read"] {
+        assert!(long.stdout.contains(words), "{words}: {}", long.stdout);
+    }
 }

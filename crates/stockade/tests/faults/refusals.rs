@@ -2,8 +2,8 @@
 
 use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
 
-use crate::leftovers::{Host, skipped, walls_can_be_built};
-use crate::refusing::{Marked, Refused, finish, finish_refusing};
+use crate::leftovers::{Host, not_run, walls_can_be_built};
+use crate::refusing::{Marked, Refused, finish, finish_refusing, upper};
 
 /// Who makes the call at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,14 @@ const AMBIENT: &[(u32, u32, u32)] = &[(0, ALL, 47)];
 const NO_SUID: u32 = 2;
 const NO_DEVICES: u32 = 4;
 const NO_EXECUTION: u32 = 8;
+
+/// Whoever the guest's executable runs in is not loaded at a random place: what its pointers lead
+/// to lies in the lower four gigabytes, and what everybody else's lead to does not.
+const OF_THE_GUEST_1: (u32, u32, u32) = (upper(1), ALL, 0);
+const OF_THE_GUEST_2: (u32, u32, u32) = (upper(2), ALL, 0);
+
+/// The guest's first write of two bytes is a `0` to max_user_namespaces.
+const NO_MORE: &[(u32, u32, u32)] = &[OF_THE_GUEST_1, (2, ALL, 2)];
 
 /// Every step of a start, in order.
 const CASES: &[Case] = &[
@@ -131,6 +139,14 @@ const CASES: &[Case] = &[
         &[(2, ALL, NO_SUID | NO_EXECUTION)],
         EPERM,
         "terminals",
+    ),
+    case(
+        "no more user namespaces",
+        By::Anybody,
+        libc::SYS_write,
+        NO_MORE,
+        EPERM,
+        "forbid_user_namespaces",
     ),
     case("the pivot", By::Anybody, libc::SYS_pivot_root, &[], EPERM, "pivot"),
     case("going to the new root", By::Anybody, libc::SYS_fchdir, &[], EPERM, "pivot"),
@@ -217,6 +233,9 @@ const CLONES: [Refused; 2] = [
     Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
 ];
 
+/// The start of the program itself, which the guest makes.
+const PROGRAM: Refused = Refused { call: libc::SYS_execve, when: &[OF_THE_GUEST_2], errno: EPERM };
+
 /// Writes to files of the kernel, told apart by their length: the limit of memory, and a map of a
 /// range of ids.
 const MEMORY_LIMIT: Refused = refused_write(&[(2, ALL, 9)], EINVAL);
@@ -266,7 +285,7 @@ fn each_refused_call_is_named_with_a_remedy_and_nothing_runs_or_stays() {
     let mut wrong = Vec::new();
     for case in CASES {
         if case.by == By::Root && !is_root() {
-            skipped(&format!("{}: only root does this", case.what));
+            not_run(&format!("{}: only root does this", case.what));
             continue;
         }
         let found = wrongs(&host, &marked, &[case.refused], case.says);
@@ -292,12 +311,26 @@ fn refused_writes_to_cgroups_and_id_maps_are_named_and_nothing_runs_or_stays() {
         return;
     }
     if !is_root() {
-        skipped("only root has cgroups and a range of ids for certain");
-        return;
+        return not_run("only root has cgroups and a range of ids for certain");
     }
     let host = Host::alone();
     let marked = Marked::new("writes");
     runs_without_a_fault(&marked);
     assert_eq!(wrongs(&host, &marked, &[MEMORY_LIMIT], "cgroup: write \"104857600\""), [""; 0]);
     assert_eq!(wrongs(&host, &marked, &[ID_MAP], "maps"), [""; 0]);
+}
+
+#[test]
+fn refused_start_of_the_program_is_told_and_nothing_stays() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let host = Host::alone();
+    let marked = Marked::new("program");
+    runs_without_a_fault(&marked);
+    let run = finish_refusing(marked.command(), &[PROGRAM]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(127), ""), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot start") && run.stderr.contains("not permitted"), "{run:?}");
+    assert!(!marked.is_marked(), "the program ran");
+    host.is_as_before(&[run.pid]).unwrap();
 }

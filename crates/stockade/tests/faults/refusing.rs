@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use stockade_sys::{Instruction, ends_within, install_filter, set_no_new_privs};
 
+use crate::leftovers::binary;
+
 /// The longest that a refused start may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -13,10 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) call: libc::c_long,
-    /// Which argument, which of its lower bits, and what they must be.
+    /// Which argument, which of its lower bits, and what they must be; `upper` means the others.
     pub(crate) when: &'static [(u32, u32, u32)],
     pub(crate) errno: i32,
 }
+
+/// The upper half of an argument.
+pub(crate) const fn upper(argument: u32) -> u32 {
+    argument | UPPER
+}
+
+const UPPER: u32 = 0x80;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -59,7 +68,7 @@ impl Marked {
 
     /// `stockade run` of a shell script, with the folder at `/out`.
     pub(crate) fn command_of(&self, script: &str, flags: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+        let mut command = Command::new(binary());
         command
             .args(["run", "--memory", "100m", "--mount"])
             .arg(format!("{}:/out:rw", self.0.display()))
@@ -119,9 +128,10 @@ fn program(refused: &Refused) -> Vec<Instruction> {
     const ERRNO: u32 = 0x0005_0000;
     // Of struct seccomp_data: the number at 0, the arguments from 16 on, lower halves first.
     let mut tests = vec![(0, u32::MAX, u32::try_from(refused.call).expect("numbers are small"))];
-    tests.extend(
-        refused.when.iter().map(|(argument, mask, value)| (16 + 8 * argument, *mask, *value)),
-    );
+    tests.extend(refused.when.iter().map(|(argument, mask, value)| {
+        let half = if argument & UPPER == 0 { 0 } else { 4 };
+        (16 + 8 * (argument & !UPPER) + half, *mask, *value)
+    }));
     let mut program = Vec::new();
     for (at, (offset, mask, value)) in tests.iter().enumerate() {
         let after = 3 * (tests.len() - at - 1) + 1;

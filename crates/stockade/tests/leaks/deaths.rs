@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::leftovers::{Host, descendants, kill, walls_can_be_built};
+use crate::leftovers::{Host, binary, descendants, kill, walls_can_be_built};
 use crate::rounds::{is_long, nothing_runs_within};
 
 /// How long anything may still run after Stockade is dead.
@@ -40,7 +40,7 @@ fn start() -> Child {
 }
 
 fn stockade(argv: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+    let mut command = Command::new(binary());
     command.args(["run", "--"]).args(argv).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null());
     command

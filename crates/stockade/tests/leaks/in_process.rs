@@ -70,6 +70,7 @@ fn request(argv: &[&str]) -> RunRequest {
         environment: Vec::new(),
         context: Context::default(),
         advice: Advice::Clauses,
+        script: None,
         host_file: None,
     }
 }

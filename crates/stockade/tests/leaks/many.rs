@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::leftovers::{Host, walls_can_be_built};
+use crate::leftovers::{Host, binary, walls_can_be_built};
 use crate::rounds::is_long;
 
 /// How many runs go on at a time.
@@ -16,7 +16,7 @@ fn runs() -> usize {
 /// One run, which leaves something at every place inside where it can. Returns its process id.
 fn run() -> u32 {
     let script = "echo x > /tmp/x; echo x > /dev/shm/x; (sleep 60 &); echo ran";
-    let child = Command::new(env!("CARGO_BIN_EXE_stockade"))
+    let child = Command::new(binary())
         .args(["run", "--", "sh", "-c", script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::leftovers::{Host, skipped, walls_can_be_built};
+use crate::leftovers::{Host, binary, skipped, walls_can_be_built};
 use crate::rounds::nothing_runs_within;
 
 #[test]
@@ -19,8 +19,7 @@ fn closed_terminal_ends_the_run_and_leaves_nothing() {
     }
     let Ok(terminal) = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
     else {
-        skipped("no terminal can be made here");
-        return;
+        return skipped("terminals", "no terminal can be made here");
     };
     let host = Host::alone();
     grantpt(&terminal).unwrap();
@@ -32,17 +31,9 @@ fn closed_terminal_ends_the_run_and_leaves_nothing() {
     let script = "trap '' HUP; (setsid sleep 60 &); echo ran; sleep 60";
     // Whoever runs the tests may ignore the signal, and that is handed down.
     let mut child = Command::new("env")
-        .args([
-            "--default-signal",
-            "setsid",
-            "--ctty",
-            env!("CARGO_BIN_EXE_stockade"),
-            "run",
-            "--",
-            "sh",
-            "-c",
-            script,
-        ])
+        .args(["--default-signal", "setsid", "--ctty"])
+        .arg(binary())
+        .args(["run", "--", "sh", "-c", script])
         .stdin(inner())
         .stdout(inner())
         .stderr(inner())

@@ -1,7 +1,92 @@
 //! Hints after a failure, and output on a terminal.
 
-use crate::scratch::Scratch;
-use crate::support::{binary, outside, report, stockade, walls_can_be_built};
+use std::path::Path;
+
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{Run, binary, command, finish, outside, report, stockade, walls_can_be_built};
+
+/// Runs `stockade run` in a directory.
+fn stockade_in(directory: &Path, words: &[&str]) -> Run {
+    let mut command = command(words);
+    command.current_dir(directory);
+    finish(command, b"")
+}
+
+/// What is between the first two backquotes of the hint, as words after `stockade run`.
+fn advised(run: &Run) -> Vec<String> {
+    let hint = run.stderr.lines().find(|line| line.starts_with("stockade: hint: "));
+    let hint = hint.unwrap_or_else(|| panic!("no hint: {}", run.stderr));
+    let command = hint.split('`').nth(1).unwrap_or_else(|| panic!("no command: {hint}"));
+    let words = command.strip_prefix("stockade run ").expect("it is a run");
+    words.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn file_or_module_beside_a_script_names_the_workspace_and_that_helps() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let here = scratch.path();
+    scratch.file("data.csv", "1,2\n");
+    scratch.file("helper.py", "word = 'helped'\n");
+    scratch.file("reads.py", "print(open('data.csv').read())\n");
+    scratch.file("imports.py", "import helper; print(helper.word)\n");
+    let run = stockade_in(here, &["reads.py"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("data.csv is here on the host"), "{}", run.stderr);
+    assert!(run.stderr.contains("--workspace . shows"), "{}", run.stderr);
+    assert_eq!(stockade_in(here, &["--workspace", ".", "reads.py"]).text(), "1,2\n\n");
+    let run = stockade_in(here, &["imports.py"]);
+    assert!(run.stderr.contains("helper stands beside the script"), "{}", run.stderr);
+    let words = advised(&run);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(words, ["--workspace", ".", "--", "python3", "imports.py"]);
+    assert_eq!(stockade_in(here, &words).text(), "helped\n");
+    // A report may reach whoever wrote the code, and must not tell what the host has.
+    let run = stockade_in(here, &["--json", "reads.py"]);
+    assert_eq!(run.json()["hints"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn script_or_program_of_the_host_after_two_hyphens_names_what_runs_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let here = scratch.path();
+    scratch.file("a.py", "print('ran')\n");
+    let program = scratch.file("prog", "#!/bin/sh\necho ran\n");
+    set_mode(Path::new(&program), 0o755);
+    let run = stockade_in(here, &["--", "a.py"]);
+    assert_eq!(run.code, 127);
+    assert_eq!(advised(&run), ["a.py"]);
+    assert_eq!(stockade_in(here, &["a.py"]).text(), "ran\n");
+    let run = stockade_in(here, &["--", "./prog"]);
+    assert_eq!(run.code, 127);
+    assert!(run.stderr.contains("--workspace . shows"), "{}", run.stderr);
+    assert_eq!(stockade_in(here, &["--workspace", ".", "--", "./prog"]).text(), "ran\n");
+    let run = stockade_in(here, &["--", "python3", "a.py"]);
+    assert!(run.stderr.contains("a.py is here on the host"), "{}", run.stderr);
+    let run = stockade_in(here, &["--", "./nowhere"]);
+    assert!(run.code == 127 && !run.stderr.contains("hint"), "{}", run.stderr);
+}
+
+#[test]
+fn code_that_is_larger_than_the_disk_names_the_flag() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = scratch.file("large.py", format!("print('ran')\n#{}\n", "x".repeat(10 << 20)));
+    let run = stockade(&["--disk", "4m", &script]);
+    assert_eq!((run.code, run.stdout.as_str()), (127, ""));
+    assert!(run.stderr.contains("hint: the code does not fit into the 4 MiB"), "{}", run.stderr);
+    assert!(run.stderr.contains("raise --disk"), "{}", run.stderr);
+    assert_eq!(stockade(&["--disk", "16m", &script]).text(), "ran\n");
+    let (_, report) = report(&["--disk", "4m", &script]);
+    assert!(report["hints"][0].as_str().unwrap().contains("--disk"), "{report}");
+}
 
 #[test]
 fn missing_module_names_the_flag_that_chooses_a_python() {

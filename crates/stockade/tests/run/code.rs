@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, command, finish, outside, report, skipped, stockade, walls_can_be_built,
+    Conversation, binary, command, finish, outside, report, skipped, stockade, walls_can_be_built,
 };
 
 #[test]
@@ -35,6 +35,46 @@ fn code_from_standard_input_runs_without_input_of_its_own() {
     assert_eq!(run.text(), "['a'] ''\n");
     let run = finish(command(&["-"]), b"#!/usr/bin/env bash\necho ${BASH_VERSION%%.*}\n");
     assert!(run.text().trim().parse::<u32>().unwrap() >= 3);
+}
+
+#[test]
+fn code_comes_through_what_the_caller_has_open() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let stockade = binary();
+    let stockade = stockade.to_str().expect("paths are text");
+    let shell = |line: &str| outside(&["bash", "-c", line, "bash", stockade]);
+    let code = "printf 'import sys; print(repr(sys.stdin.read()))\\n'";
+    let run = shell(&format!("echo rest | \"$1\" run --language python <({code})"));
+    assert_eq!(run.text(), "'rest\\n'\n");
+    // A pipe that is written to later is waited for.
+    let run = shell(&format!("\"$1\" run --no-input --language python <(sleep 0.2; {code})"));
+    assert_eq!(run.text(), "''\n");
+    for name in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let run = shell(&format!("{code} | \"$1\" run --language python {name}"));
+        assert_eq!(run.text(), "''\n", "{name}");
+    }
+    let run = shell("\"$1\" run --policy <(echo 'limits: {max_pids: 9}') -- echo ran");
+    assert_eq!(run.text(), "ran\n");
+}
+
+#[test]
+fn list_that_a_loop_reads_is_left_alone_without_input() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let list = scratch.file("list", "one\ntwo\nthree\n");
+    let stockade = binary();
+    let stockade = stockade.to_str().expect("paths are text");
+    let turns = |option: &str| {
+        let run = format!("\"$1\" run {option} -- sh -c 'cat >/dev/null; echo turn'");
+        let line = format!("while read -r name; do {run}; done < {list}");
+        outside(&["bash", "-c", &line, "bash", stockade]).text().to_owned()
+    };
+    assert_eq!(turns(""), "turn\n", "the first run takes the rest of the list");
+    assert_eq!(turns("--no-input"), "turn\nturn\nturn\n");
 }
 
 #[test]

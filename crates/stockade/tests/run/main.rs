@@ -14,6 +14,8 @@ mod mounts;
 mod neighbours;
 mod outcomes;
 mod output;
+mod permissions;
+mod profiles;
 mod refusals;
 mod scratch;
 mod support;

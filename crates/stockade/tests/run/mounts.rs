@@ -252,3 +252,54 @@ fn mount_below_a_system_directory_shows_the_callers_file() {
     let over = mount(&file, "/usr/bin/env");
     assert_eq!(stockade(&["--mount", &over, "--", "cat", "/usr/bin/env"]).text(), "mine\n");
 }
+
+#[test]
+fn mount_where_the_sandbox_has_a_setting_of_its_own_replaces_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("mine", "mine\n");
+    let folder = scratch.directory("folder");
+    for place in ["/etc/passwd", "/etc/hosts", "/etc/localtime", "/etc/ld.so.cache", "/etc/new"] {
+        let over = mount(&file, place);
+        assert_eq!(stockade(&["--mount", &over, "--", "cat", place]).text(), "mine\n", "{place}");
+        let over = mount(&folder, place);
+        let is_folder = ["--mount", &over, "--", "test", "-d", place];
+        assert_eq!(stockade(&is_folder).text(), "", "{place}");
+    }
+    assert!(stockade(&["--", "cat", "/etc/passwd"]).text().contains("agent"));
+}
+
+#[test]
+fn directory_in_the_place_of_a_file_is_refused_with_what_to_do() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.directory("folder");
+    let run = stockade(&["--mount", &mount(&folder, "/usr/bin/env"), "--", "true"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    let remedy = "a directory cannot stand where the sandbox has a file";
+    assert!(run.stderr.contains("/usr/bin/env") && run.stderr.contains(remedy), "{}", run.stderr);
+}
+
+#[test]
+fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    scratch.file("data/there", "canary");
+    let policy = scratch.file(
+        "policy.yaml",
+        "filesystem:\n  write: [{ host: ./data, guest: /data }]\n  hide: [/data/there, /data/later]\n",
+    );
+    // What is there stays covered whatever is done around it.
+    let act = "cat /data/there; mv /data/there /data/x; rm -f /data/there; echo y > /data/there; \
+               ln /data/there /data/z; cat /data/x /data/z; echo own > /data/later; cat /data/later";
+    let (_, report) = report(&["--policy", &policy, "--", "sh", "-c", act]);
+    assert_eq!(report["stdout"], json!("own\n"), "{report}");
+    assert_eq!(std::fs::read_to_string(format!("{data}/there")).unwrap(), "canary");
+}

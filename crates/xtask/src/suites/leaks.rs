@@ -8,7 +8,7 @@ use crate::program::{cargo, finish};
 use crate::suite::Outcome;
 
 /// What a test says that could not run here.
-const SKIPPED: &str = "skipped: ";
+const SKIPPED: &str = "run tests: skipped for want of ";
 
 /// The tests of leftovers with all their rounds; the suite `tests` runs them with fewer.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
@@ -33,8 +33,8 @@ mod tests {
 
     #[test]
     fn run_that_could_not_build_walls_is_a_skip_and_not_a_pass() {
-        let output = "running 8 tests\nskipped: error: no namespaces\ntest result: ok.";
-        assert_eq!(judge(true, output), Outcome::skipped("error: no namespaces"));
+        let output = "running 8 tests\nrun tests: skipped for want of namespaces: no right\ntest result: ok.";
+        assert_eq!(judge(true, output), Outcome::skipped("namespaces: no right"));
         assert_eq!(judge(false, output), Outcome::failed(output));
         assert!(matches!(judge(true, "test result: ok."), Outcome::Passed { .. }));
     }

@@ -1,4 +1,4 @@
-//! The tests of `stockade run` for a user without any rights.
+//! The tests of real walls for a user without any rights.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -18,6 +18,9 @@ use crate::suite::Outcome;
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65_534;
 
+/// The test targets of the command line that build walls.
+const TARGETS: [&str; 4] = ["run", "commands", "faults", "leaks"];
+
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
 
@@ -28,13 +31,13 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
         return Ok(Outcome::passed("the suite tests ran them as an ordinary user"));
     }
     let mut build = cargo(root);
-    build.args(["test", "--quiet", "--locked", "--package", "stockade", "--test", "run"]);
+    build.args(["test", "--quiet", "--locked", "--package", "stockade"]);
+    build.args(TARGETS.iter().flat_map(|target| ["--test", target]));
     build.args(["--no-run", "--message-format=json"]);
     let built = finish(build)?;
     ensure!(built.success, "the tests do not build\n{}", built.output);
     let scratch = Scratch::new("native")?;
     let place = scratch.path();
-    let tests = copy(&executable(&built.output, "run")?, &place.join("run"))?;
     let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
     let examples = place.join("examples");
     copy_folder(&root.join("examples"), &examples)?;
@@ -43,15 +46,21 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     chown(&home, Some(NOBODY), Some(NOBODY))?;
     fs::set_permissions(place, Permissions::from_mode(0o755))?;
 
-    let mut command = Command::new(tests);
-    command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
-    command.env("HOME", &home);
-    command.env("STOCKADE_UNDER_TEST", stockade).env("STOCKADE_EXAMPLES", examples);
-    for name in ["PATH", "STOCKADE_REQUIRE"] {
-        command.envs(env::var_os(name).map(|value| (name, value)));
+    let (mut success, mut output) = (true, String::new());
+    for target in TARGETS {
+        let tests = copy(&executable(&built.output, target)?, &place.join(target))?;
+        let mut command = Command::new(tests);
+        command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
+        command.env("HOME", &home);
+        command.env("STOCKADE_UNDER_TEST", &stockade).env("STOCKADE_EXAMPLES", &examples);
+        for name in ["PATH", "STOCKADE_REQUIRE"] {
+            command.envs(env::var_os(name).map(|value| (name, value)));
+        }
+        let finished = finish(command)?;
+        success &= finished.success;
+        output.push_str(&finished.output);
     }
-    let finished = finish(command)?;
-    Ok(judge(finished.success, &finished.output))
+    Ok(judge(success, &output))
 }
 
 fn judge(success: bool, output: &str) -> Outcome {

@@ -1,0 +1,147 @@
+//! Advice about files that stand where the person stands, or beside their script, and that are not
+//! inside.
+
+use std::path::{Component, Path, PathBuf};
+
+use stockade_policy::{Access, Policy, Workspace, is_harmless};
+use stockade_provider::Language;
+
+use super::{Asked, can_be_mounted};
+use crate::request::Advice;
+
+/// Where the code of a script stands inside.
+const CODE: &str = "/run/code/";
+
+/// Where programs start.
+const WORKSPACE: &str = "/workspace/";
+
+/// A word as a shell takes it.
+pub fn shell_word(word: &str) -> String {
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "_./-+@:,=%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A file that a message names by a relative path.
+pub(super) fn missing_file(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {
+    if asked.policy.workspace.value != Workspace::Scratch {
+        return None;
+    }
+    relative_paths(line).into_iter().find_map(|name| relative_file(name, asked, exists))
+}
+
+/// A file by its relative path: in the working directory, or beside the script.
+pub(super) fn relative_file(
+    name: &str,
+    asked: &Asked,
+    exists: fn(&Path) -> bool,
+) -> Option<String> {
+    let beside = asked.script_directory();
+    let places = [(asked.here.clone(), PathBuf::from("."))].into_iter().chain(beside);
+    let (directory, written) = places.into_iter().find(|(real, _)| exists(&real.join(name)))?;
+    let place = if written == Path::new(".") { "here" } else { "beside the script" };
+    let way = match asked.advice {
+        Advice::Clauses => "filesystem.workspace of the policy can show its directory".to_owned(),
+        Advice::Flags if can_be_workspace(&directory) => {
+            let word = shell_word(written.to_str()?);
+            format!("--workspace {word} shows that directory, at /workspace")
+        }
+        Advice::Flags => {
+            let file = directory.join(name);
+            let file = file.to_str().filter(|file| can_be_mounted(file, Access::Read))?;
+            let plain = name.trim_start_matches("./");
+            let mount = shell_word(&format!("{file}:/workspace/{plain}"));
+            format!("--mount {mount} shows it read-only")
+        }
+    };
+    Some(format!("{name} is {place} on the host and not inside; {way}"))
+}
+
+/// A module or file that stands beside the script: only the script itself is taken inside.
+pub(super) fn sibling(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {
+    let (directory, _) = asked.script_directory()?;
+    let found = |name: &str| exists(&directory.join(name));
+    let name = if let Some(module) = super::quoted_after(line, "No module named ") {
+        let top = module.split('.').next()?;
+        (found(&format!("{top}.py")) || found(top)).then_some(top)?
+    } else if let Some(module) = super::quoted_after(line, "Cannot find module ") {
+        let name = module.strip_prefix("./").or_else(|| module.strip_prefix(CODE))?;
+        let endings = ["", ".js", ".cjs", ".mjs", ".json"];
+        endings.iter().any(|ending| found(&format!("{name}{ending}"))).then_some(name)?
+    } else {
+        if !super::is_missing(line) {
+            return None;
+        }
+        let own = asked.script.as_deref()?.file_name()?;
+        let paths = line.split(['\'', '"', ' ']).filter_map(|word| word.strip_prefix(CODE));
+        let mut names = paths.map(|path| path.trim_end_matches(':'));
+        names.find(|name| *name != own && is_plain_relative(name) && found(name))?
+    };
+    let way = match asked.advice {
+        Advice::Flags => format!("`{}` shows both", as_command(asked)?),
+        Advice::Clauses => "filesystem.workspace of the policy can show both, and then the script \
+                            is run as a command, after --"
+            .to_owned(),
+    };
+    Some(format!("{name} stands beside the script, and only the script was taken inside; {way}"))
+}
+
+/// The script as a command in a workspace of its own directory, or of the working one.
+fn as_command(asked: &Asked) -> Option<String> {
+    let script = asked.script.as_deref()?;
+    let interpreter = match asked.language? {
+        Language::Python => "python3",
+        Language::Bash => "bash",
+        Language::JavaScript => "node",
+    };
+    let (directory, script) = match script.to_str().filter(|text| is_plain_relative(text)) {
+        Some(relative) if can_be_workspace(&asked.here) => (".", relative),
+        _ => (script.parent()?.to_str()?, script.file_name()?.to_str()?),
+    };
+    let directory = if directory.is_empty() { "." } else { directory };
+    can_be_workspace(&asked.here.join(directory)).then(|| {
+        let (directory, script) = (shell_word(directory), shell_word(script));
+        format!("stockade run --workspace {directory} -- {interpreter} {script}")
+    })
+}
+
+/// Whether a policy may show the directory as a workspace; never so for a whole home.
+fn can_be_workspace(directory: &Path) -> bool {
+    let text = "filesystem: { workspace: { host: ., mode: overlay } }";
+    Policy::parse_str("a hint", text, directory).is_ok()
+}
+
+/// Relative paths in a message: in the workspace, in quotes, or right before what is said of them.
+fn relative_paths(line: &str) -> Vec<&str> {
+    let (is_missing, is_module) = (super::is_missing(line), line.contains("Cannot find module "));
+    let mut words = Vec::new();
+    if is_missing || is_module {
+        let paths = super::absolute_paths(line).into_iter();
+        words.extend(paths.filter_map(|path| path.strip_prefix(WORKSPACE)));
+    }
+    if is_missing {
+        let quoted = |quote: char| line.split(quote).skip(1).step_by(2);
+        words.extend(quoted('\'').chain(quoted('"')));
+    }
+    if is_missing && words.is_empty() {
+        let lower = line.to_ascii_lowercase();
+        let end = lower.find(": no such file");
+        let named = end.and_then(|end| line[..end].rsplit(": ").next());
+        words.extend(named.map(|named| named.trim_start_matches("cannot open ")));
+    }
+    words.retain(|word| is_plain_relative(word));
+    words
+}
+
+/// Whether a text can only be a path below some directory.
+fn is_plain_relative(text: &str) -> bool {
+    let mut parts = Path::new(text).components();
+    let is_name = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    text.len() <= 200
+        && text.chars().all(is_harmless)
+        && Path::new(text).file_name().is_some()
+        && parts.all(is_name)
+}

@@ -1,0 +1,200 @@
+use super::*;
+
+/// A question whose host has every file.
+fn asked(policy: &str) -> Asked {
+    Asked {
+        policy: Arc::new(Policy::parse_str("p", policy, Path::new("/srv")).unwrap()),
+        advice: Advice::Flags,
+        host_file: Some(|_| true),
+        here: PathBuf::from("/srv/me"),
+        script: None,
+        language: None,
+        argv: Vec::new(),
+    }
+}
+
+fn of_script(script: &str, language: Language) -> Asked {
+    Asked { script: Some(script.into()), language: Some(language), ..asked("{}") }
+}
+
+fn failed(text: &str, asked: &Asked) -> Vec<String> {
+    hints(&Outcome::Exited { code: 1 }, text.as_bytes(), asked)
+}
+
+fn ask(text: &str, policy: &str) -> Vec<String> {
+    failed(text, &asked(policy))
+}
+
+const MISSING_FILE: &str =
+    "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data.csv'\n";
+
+#[test]
+fn missing_module_names_the_flag_that_chooses_a_python() {
+    let found = ask("ModuleNotFoundError: No module named 'numpy'\n", "{}");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("`numpy`") && found[0].contains("--python PATH"), "{found:?}");
+    let found = ask("Error: Cannot find module 'left-pad'\n", "{}");
+    assert!(found[0].contains("`left-pad`") && found[0].contains("--workspace"), "{found:?}");
+}
+
+#[test]
+fn host_file_that_is_not_visible_names_the_flag_that_shows_it() {
+    let expected = "/home/me/data.csv exists on the host and is not visible inside; \
+                    --mount /home/me/data.csv:/home/me/data.csv shows it read-only";
+    assert_eq!(ask(MISSING_FILE, "{}"), [expected]);
+    let shell = "cat: /home/me/data.csv: No such file or directory\n";
+    assert_eq!(ask(shell, "{}"), [expected]);
+    let node = "Error: ENOENT: no such file or directory, open '/home/me/data.csv'\n";
+    assert_eq!(ask(node, "{}"), [expected]);
+}
+
+#[test]
+fn policy_file_is_pointed_to_where_flags_do_not_help() {
+    let found = failed(MISSING_FILE, &Asked { advice: Advice::Clauses, ..asked("{}") });
+    assert!(found[0].contains("filesystem.read") && !found[0].contains("--mount"), "{found:?}");
+}
+
+#[test]
+fn file_that_is_read_only_inside_names_the_writable_mount() {
+    let text = "PermissionError: [Errno 30] Read-only file system: '/data/out.txt'\n";
+    let found = ask(text, "filesystem: {read: [/data]}");
+    assert_eq!(
+        found,
+        ["/data/out.txt exists on the host and is read-only inside; \
+          --mount /data/out.txt:/data/out.txt:rw makes it writable"]
+    );
+}
+
+#[test]
+fn nothing_is_said_of_keys_system_files_scratch_space_or_what_is_not_there() {
+    for path in ["/etc/shadow", "/home/me/.ssh/id_rsa", "/tmp/x", "/proc/1/mem", "/", "//x"] {
+        let text = format!("No such file or directory: '{path}'");
+        assert_eq!(ask(&text, "{}"), [""; 0], "{path}");
+    }
+    let empty = Asked { host_file: Some(|_| false), ..asked("{}") };
+    assert_eq!(failed(MISSING_FILE, &empty), [""; 0]);
+    assert_eq!(failed(MISSING_FILE, &Asked { host_file: None, ..asked("{}") }), [""; 0]);
+    let bytes = MISSING_FILE.as_bytes();
+    assert_eq!(hints(&Outcome::Exited { code: 0 }, bytes, &asked("{}")), [""; 0]);
+}
+
+#[test]
+fn traceback_lines_and_words_without_a_refusal_give_no_hint() {
+    let text = "  File \"/home/me/venv/a.py\", line 1, No such file or directory\n\
+                see /home/me/readme.txt\n";
+    assert_eq!(ask(text, "{}"), [""; 0]);
+}
+
+#[test]
+fn hostile_text_gives_few_hints_and_none_that_drive_a_terminal() {
+    let lines: String =
+        (0..50).map(|n| format!("No such file or directory: '/home/{n}/x'\n")).collect();
+    assert_eq!(ask(&lines, "{}").len(), MAX_HINTS);
+    let foul = "No such file or directory: '/home/me/\u{1b}[2J'\nNo module named '\u{1b}'\n";
+    assert_eq!(ask(foul, "{}"), [""; 0]);
+}
+
+const NO_DATA: &str = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'\n";
+
+#[test]
+fn file_of_the_working_directory_names_the_workspace() {
+    let expected = "data.csv is here on the host and not inside; --workspace . shows that \
+                    directory, at /workspace";
+    for line in [
+        NO_DATA,
+        "cat: data.csv: No such file or directory\n",
+        "/run/code/a.sh: line 2: data.csv: No such file or directory\n",
+        "Error: ENOENT: no such file or directory, open 'data.csv'\n",
+        "sh: 1: cannot open data.csv: No such file\n",
+        "python3: can't open file '/workspace/data.csv': [Errno 2] No such file or directory\n",
+        "Error: Cannot find module '/workspace/data.csv'\n",
+    ] {
+        assert_eq!(ask(line, "{}"), [expected], "{line}");
+    }
+    let found = failed(NO_DATA, &Asked { advice: Advice::Clauses, ..asked("{}") });
+    assert!(found[0].contains("filesystem.workspace of the policy"), "{found:?}");
+    // A whole home is never shown; a file in it can be.
+    let home = Asked { here: "/home/me".into(), ..asked("{}") };
+    let mount = "--mount /home/me/data.csv:/workspace/data.csv shows it read-only";
+    assert!(failed(NO_DATA, &home)[0].ends_with(mount), "{:?}", failed(NO_DATA, &home));
+}
+
+#[test]
+fn file_beside_the_script_names_its_directory() {
+    let beside = |path: &Path| path.starts_with("/srv/me/sub");
+    let asked = Asked { host_file: Some(beside), ..of_script("sub/a.py", Language::Python) };
+    let expected = "data.csv is beside the script on the host and not inside; --workspace sub \
+                    shows that directory, at /workspace";
+    assert_eq!(failed(NO_DATA, &asked), [expected]);
+}
+
+#[test]
+fn module_beside_the_script_names_the_command_that_shows_both() {
+    let way = |script: &str, language, line: &str| {
+        let found = failed(line, &of_script(script, language));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let (_, way) = found[0].split_once("; ").unwrap();
+        way.to_owned()
+    };
+    let python = "ModuleNotFoundError: No module named 'helper.deep'\n";
+    let shows = |command: &str| format!("`stockade run --workspace {command}` shows both");
+    assert_eq!(way("a.py", Language::Python, python), shows(". -- python3 a.py"));
+    assert_eq!(way("sub/a.py", Language::Python, python), shows(". -- python3 sub/a.py"));
+    assert_eq!(way("/srv/x y/a.py", Language::Python, python), shows("'/srv/x y' -- python3 a.py"));
+    let node = "Error: Cannot find module './helper'\n";
+    assert_eq!(way("a.js", Language::JavaScript, node), shows(". -- node a.js"));
+    let bash = "/run/code/a.sh: line 1: /run/code/more.sh: No such file or directory\n";
+    assert_eq!(way("a.sh", Language::Bash, bash), shows(". -- bash a.sh"));
+}
+
+#[test]
+fn nothing_is_said_of_relative_words_that_name_no_file_or_one_above() {
+    for line in [
+        "No such file or directory: '../secret'\n",
+        "No such file or directory: '..'\n",
+        "No such file or directory: ''\n",
+        "No such file or directory: 'a\u{1b}[2J'\n",
+        "could not read 'data.csv'\n",
+    ] {
+        assert_eq!(ask(line, "{}"), [""; 0], "{line:?}");
+    }
+    let shown = "filesystem: {workspace: {host: /srv/me, mode: read}}";
+    assert_eq!(ask(NO_DATA, shown), [""; 0]);
+}
+
+fn unstarted(errno: i32, argv: &[&str]) -> Vec<String> {
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    let outcome = Outcome::NotStarted { errno, program: String::new() };
+    hints(&outcome, b"", &Asked { argv, ..asked("{}") })
+}
+
+#[test]
+fn command_that_is_not_inside_names_what_would_run_it() {
+    let script = unstarted(2, &["a.py", "x y"]);
+    assert!(script[0].contains("`stockade run a.py 'x y'` runs a script"), "{script:?}");
+    let relative = unstarted(2, &["./prog"]);
+    assert!(relative[0].contains("./prog is here on the host"), "{relative:?}");
+    assert!(relative[0].contains("--workspace . shows"), "{relative:?}");
+    let absolute = unstarted(2, &["/opt/tool"]);
+    assert!(absolute[0].contains("--mount /opt/tool:/opt/tool shows"), "{absolute:?}");
+    assert_eq!(unstarted(2, &["prog"]), [""; 0]);
+    assert_eq!(unstarted(13, &["./prog"]), [""; 0]);
+}
+
+#[test]
+fn code_that_does_not_fit_names_the_limit_of_files() {
+    let outcome = Outcome::NotStarted { errno: 28, program: String::new() };
+    let code = of_script("a.py", Language::Python);
+    let expected = "the code does not fit into the 256 MiB that files may take; raise --disk, and \
+                    --memory where it is less";
+    assert_eq!(hints(&outcome, b"", &code), [expected]);
+    let clauses = Asked { advice: Advice::Clauses, ..code };
+    assert!(hints(&outcome, b"", &clauses)[0].contains("limits.max_disk_mb"));
+}
+
+#[test]
+fn words_are_quoted_as_a_shell_takes_them() {
+    for (word, quoted) in [("a-b.c", "a-b.c"), ("", "''"), ("a b", "'a b'"), ("a'b", r"'a'\''b'")] {
+        assert_eq!(shell_word(word), quoted);
+    }
+}
