@@ -57,6 +57,7 @@ impl Interface {
             context: Context::default(),
             advice: Advice::Flags,
             host_file: None,
+            script: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };
         let (took, report) = timed(|| {
