@@ -231,13 +231,14 @@ impl Visible {
         let system = || self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest));
         // Outer places first, and the wall's own before what the policy puts below them.
         steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
-        let is_shown = |path: &str| self.trees.iter().any(|tree| tree.guest == Path::new(path));
-        let settings = etc::FILES.iter().filter(|(path, _)| !is_shown(path));
+        let is_shown = |path: &Path| self.trees.iter().any(|tree| tree.guest == path);
+        let settings = etc::FILES.iter().filter(|(path, _)| !is_shown(Path::new(path)));
         steps.extend(settings.map(|(path, content)| Step::File {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
         }));
-        steps.extend(self.copies.iter().map(|path| Step::CopyFile { path: path.clone() }));
+        let copies = self.copies.iter().filter(|path| !is_shown(path));
+        steps.extend(copies.map(|path| Step::CopyFile { path: path.clone() }));
         let link = |link: &Link| Step::Link { path: link.at.clone(), target: link.target.clone() };
         steps.extend(self.links.iter().filter(|link| !in_scratch(&link.at)).map(link));
         steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
