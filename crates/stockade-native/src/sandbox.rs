@@ -163,7 +163,7 @@ impl Sandbox for NativeSandbox {
     fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>> {
         Box::pin(async {
             let command = self.command(execution)?;
-            self.link.execute(&command).await
+            self.link.execute(command).await
         })
     }
 
