@@ -151,16 +151,16 @@ impl Link {
     ///
     /// Returns when the request is on its way; whether the program could be started is what the
     /// end says.
-    pub async fn execute(&mut self, command: &Command) -> Result<Running, Error> {
+    pub async fn execute(&mut self, command: Command) -> Result<Running, Error> {
         self.executions += 1;
         let execution = self.executions;
-        let request = HostMessage::Execute(request(execution, command)?);
+        let request = HostMessage::Execute(request(execution, &command)?);
         let stdin = self.streams.stream(execution, Role::Input)?;
         let stdout = self.streams.stream(execution, Role::Output)?;
         let stderr = self.streams.stream(execution, Role::Error)?;
-        if let Some((_, bytes)) = &command.code {
+        if let Some((_, bytes)) = command.code {
             let stream = self.streams.stream(execution, Role::Code)?;
-            tokio::spawn(streams::upload(stream, bytes.clone()));
+            tokio::spawn(streams::upload(stream, bytes));
         }
         let end = self.conversation.expect(execution);
         self.say(&request).await?;

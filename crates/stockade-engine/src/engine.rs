@@ -5,24 +5,30 @@
 //!   │ judged
 //!   ├── no wall holds the policy ─────────────────────────► error
 //!   │ chosen
-//!   ├── the wall cannot be built ─────────────────────────► error
+//!   ├── the wall cannot be built, or not in 30 s ─────────► error
 //!   │ built ── cancelled ─────────────────────────────────► cancelled
 //!   │ started
 //!   ├── deadline, limit, cancel ── kill ── collect 100 ms ► timed_out, limit_exceeded, cancelled
-//!   └── ended ── output read to its end ──────────────────► by what the kernel said
+//!   └── ended ── output read ── sandbox dropped ── output passed on ──► by what the kernel said
 //! ```
-//! Whatever the way, the sandbox is dropped at the end of it, which kills what is left inside.
+//! Whatever the way, the sandbox is dropped before anybody else is waited for, which kills what is
+//! left inside.
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stockade_provider::{Entry, Execution, Program, Provider, SandboxRequest};
+use tokio::time::sleep;
 
 use crate::hints::{self, Asked};
 use crate::{
     Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
 };
+
+/// How long a wall may take to build a sandbox. A thousand times what it needs: only something that
+/// hangs, such as a file system whose server is gone, takes longer.
+const MOST_START: Duration = Duration::from_secs(30);
 
 /// Runs programs behind the walls it was given.
 pub struct Engine {
@@ -71,6 +77,8 @@ impl Engine {
             biased;
             () = &mut cancel => return Ok(RunReport::unstarted(Outcome::Cancelled, Some(plan))),
             sandbox = provider.create(&wanted) => sandbox?,
+            // Whatever was begun ends with the future that is dropped here.
+            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
         let execution = Execution { program: request.program, environment };
         let (mut report, tail) =

@@ -158,9 +158,10 @@ async fn memory_of_a_child_is_a_limit_that_was_hit_and_not_the_outcome() {
     let killed = Scripted::running(|_| async { Ok(ProcessEnd::Signaled { signal: 9 }) });
     let report = run(killed.observing(observed), "{}").await;
     assert_eq!(report.outcome, Outcome::OutOfMemory);
+    assert!(report.limits_hit.is_empty(), "{:?}", report.limits_hit);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn reader_that_goes_away_cancels_and_a_full_disk_is_an_error() {
     let engine = Engine::new(vec![Arc::new(stubborn())]);
     let live = |kind: std::io::ErrorKind| {
@@ -191,6 +192,117 @@ async fn reader_that_blocks_does_not_hold_the_deadline() {
     drop(held);
     assert_eq!(report.outcome, Outcome::TimedOut);
     assert_eq!(report.stdout.kept_bytes, 6);
+}
+
+/// Output to a reader and errors to nobody.
+fn read_by(reader: tokio::io::DuplexStream) -> Streams {
+    let live = Some((Box::new(reader) as Box<_>, Box::new(tokio::io::sink()) as Box<_>));
+    Streams { live, ..Streams::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_reader_is_waited_for_without_the_sandbox_and_gets_everything() {
+    const BYTES: usize = 60_000;
+    let wall = Scripted::running(|mut inside: Inside| async move {
+        inside.stdout.write_all(&[b'x'; BYTES]).await.unwrap();
+        Ok(ProcessEnd::Exited { code: 0 })
+    });
+    let mut ended = wall.ended();
+    let (live, mut seen) = tokio::io::duplex(16);
+    let reader = tokio::spawn(async move {
+        ended.wait_for(|ended| *ended).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let mut all = Vec::new();
+        seen.read_to_end(&mut all).await.unwrap();
+        all.len()
+    });
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let request = request("defaults: {timeout_seconds: 1}");
+    let report = engine.run(request, read_by(live), std::future::pending()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exited { code: 0 });
+    assert_eq!(report.stdout.kept_bytes, BYTES as u64);
+    assert!(report.duration < Duration::from_secs(1), "{:?}", report.duration);
+    assert_eq!(reader.await.unwrap(), BYTES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reader_that_never_reads_can_be_given_up_and_the_end_stands() {
+    let wall = Scripted::running(|mut inside: Inside| async move {
+        inside.stdout.write_all(b"unread").await.unwrap();
+        Ok(ProcessEnd::Exited { code: 3 })
+    });
+    let mut ended = wall.ended();
+    let cancel = async move {
+        ended.wait_for(|ended| *ended).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+    };
+    let (live, held) = tokio::io::duplex(1);
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let report = engine.run(request("{}"), read_by(live), cancel).await.unwrap();
+    drop(held);
+    assert_eq!(report.outcome, Outcome::Exited { code: 3 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_is_kept_when_the_reader_went_away_before_it() {
+    let wall = Scripted::running(|mut inside: Inside| async move {
+        while inside.stdout.write_all(b"more").await.is_ok() {}
+        Ok(ProcessEnd::Exited { code: 3 })
+    });
+    let (live, mut seen) = tokio::io::duplex(16);
+    let reader = tokio::spawn(async move { seen.read_u8().await.unwrap() });
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let report = engine.run(request("{}"), read_by(live), std::future::pending()).await.unwrap();
+    assert_eq!(reader.await.unwrap(), b'm');
+    assert_eq!(report.outcome, Outcome::Exited { code: 3 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_that_comes_long_after_the_end_is_not_waited_for() {
+    let wall = |pause: Option<Duration>| {
+        Scripted::running(move |mut inside: Inside| async move {
+            // Whoever holds the stream now is no program any more.
+            tokio::spawn(async move {
+                loop {
+                    match pause {
+                        Some(pause) => tokio::time::sleep(pause).await,
+                        None => std::future::pending().await,
+                    }
+                    if inside.stdout.write_all(b"x").await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(ProcessEnd::Exited { code: 0 })
+        })
+    };
+    for (pause, seconds) in [(None, 1), (Some(Duration::from_millis(300)), 10)] {
+        let began = tokio::time::Instant::now();
+        let report = run(wall(pause), "{}").await;
+        assert_eq!(report.outcome, Outcome::Exited { code: 0 });
+        let waited = began.elapsed().as_millis();
+        assert!((seconds * 1000..seconds * 1000 + 100).contains(&waited), "{pause:?}: {waited}");
+    }
+}
+
+#[tokio::test]
+async fn sandbox_that_is_lost_at_the_start_is_an_outcome() {
+    let report = run(Scripted::named("wall").losing(), "{}").await;
+    assert_eq!(report.outcome, Outcome::EngineLost);
+    assert!(report.plan.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn start_that_hangs_is_given_up_and_nothing_is_left() {
+    let wall = Scripted::named("wall").hanging();
+    let ended = wall.ended();
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let began = tokio::time::Instant::now();
+    let error = engine.run(request("{}"), captured(), std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, RunError::StartTooLong { .. }), "{error}");
+    let waited = began.elapsed();
+    assert!(waited >= MOST_START && waited < MOST_START * 2, "{waited:?}");
+    assert!(*ended.borrow());
 }
 
 /// A writer that always fails.

@@ -1,6 +1,7 @@
 //! Why there is no outcome.
 
 use std::io;
+use std::time::Duration;
 
 use stockade_policy::VariableError;
 use stockade_provider::{Obstacle, WallReport};
@@ -55,6 +56,12 @@ pub enum RunError {
     /// The wall failed.
     #[error(transparent)]
     Wall(#[from] stockade_provider::Error),
+    /// Building the sandbox did not come to an end.
+    #[error("gave up building the sandbox after {} seconds", limit.as_secs())]
+    StartTooLong {
+        /// How long it may take.
+        limit: Duration,
+    },
     /// What the program printed could not be passed on.
     #[error("cannot pass on what the program wrote to {stream}")]
     Output {

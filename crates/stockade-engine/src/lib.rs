@@ -16,6 +16,7 @@ mod output;
 mod report;
 mod request;
 mod signal;
+mod wait;
 
 #[cfg(test)]
 mod scripted;
@@ -27,5 +28,5 @@ pub use hints::shell_word;
 pub use outcome::Outcome;
 pub use output::{OutputStream, StreamOutput};
 pub use report::{RunReport, Usage};
-pub use request::{Advice, RunRequest, Streams};
+pub use request::{Advice, Live, RunRequest, Streams};
 pub use signal::signal_name;

@@ -6,6 +6,7 @@ use stockade_provider::{Error, ErrorKind, Observation, ProcessEnd};
 use crate::RunError;
 
 const SIGKILL: i32 = 9;
+const SIGPIPE: i32 = 13;
 
 /// How an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,23 +98,34 @@ impl Outcome {
     }
 }
 
+/// Whether whoever read the output is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Nobody went away.
+    Stayed,
+    /// Somebody did, and the program was told as by any pipe.
+    Left,
+}
+
 /// The outcome of a program that nobody stopped.
 pub(crate) fn of_end(
     end: Result<ProcessEnd, Error>,
     observed: &Observation,
+    reader: Reader,
 ) -> Result<Outcome, RunError> {
     let starved = observed.oom_kills > 0;
     Ok(match end {
         Ok(ProcessEnd::Exited { code }) => Outcome::Exited { code },
         Ok(ProcessEnd::Signaled { signal: SIGKILL }) if starved => Outcome::OutOfMemory,
+        // It ended because its reader had seen enough.
+        Ok(ProcessEnd::Signaled { signal: SIGPIPE }) if reader == Reader::Left => {
+            Outcome::Cancelled
+        }
         Ok(ProcessEnd::Signaled { signal }) => Outcome::Signaled { signal },
         Ok(ProcessEnd::NotStarted { errno, program }) => Outcome::NotStarted { errno, program },
-        Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) | None }) if starved => {
-            Outcome::OutOfMemory
-        }
+        Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) }) if starved => Outcome::OutOfMemory,
         Ok(ProcessEnd::SandboxEnded { .. }) => Outcome::EngineLost,
         Err(error) => match error.kind() {
-            ErrorKind::Lost if starved => Outcome::OutOfMemory,
             ErrorKind::Lost => Outcome::EngineLost,
             ErrorKind::Invalid
             | ErrorKind::Unenforceable
@@ -128,7 +140,8 @@ mod tests {
     use super::*;
 
     fn outcome(end: ProcessEnd, oom_kills: u64) -> Outcome {
-        of_end(Ok(end), &Observation { oom_kills, ..Observation::default() }).unwrap()
+        let observed = Observation { oom_kills, ..Observation::default() };
+        of_end(Ok(end), &observed, Reader::Stayed).unwrap()
     }
 
     #[test]
@@ -139,6 +152,8 @@ mod tests {
         let first = ProcessEnd::SandboxEnded { signal: Some(9) };
         assert_eq!(outcome(first.clone(), 1), Outcome::OutOfMemory);
         assert_eq!(outcome(first, 0), Outcome::EngineLost);
+        let by_itself = ProcessEnd::SandboxEnded { signal: None };
+        assert_eq!(outcome(by_itself, 1), Outcome::EngineLost);
         assert_eq!(
             outcome(ProcessEnd::Signaled { signal: 11 }, 1),
             Outcome::Signaled { signal: 11 }
@@ -153,8 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn program_that_dies_of_its_readers_absence_is_cancelled_and_one_that_exits_has_exited() {
+        let end = |end, reader| of_end(Ok(end), &Observation::default(), reader).unwrap();
+        let piped = ProcessEnd::Signaled { signal: 13 };
+        assert_eq!(end(piped.clone(), Reader::Left), Outcome::Cancelled);
+        assert_eq!(end(piped, Reader::Stayed), Outcome::Signaled { signal: 13 });
+        let exited = end(ProcessEnd::Exited { code: 3 }, Reader::Left);
+        assert_eq!(exited, Outcome::Exited { code: 3 });
+    }
+
+    #[test]
     fn lost_sandbox_is_an_outcome_and_another_failure_an_error() {
-        let end = |kind| of_end(Err(Error::new(kind, "gone")), &Observation::default());
+        let end = |kind| {
+            let error = Err(Error::new(kind, "gone"));
+            of_end(error, &Observation::default(), Reader::Stayed)
+        };
         assert_eq!(end(ErrorKind::Lost).unwrap(), Outcome::EngineLost);
         assert!(matches!(end(ErrorKind::Internal), Err(RunError::Wall(_))));
     }

@@ -44,13 +44,16 @@ pub enum Advice {
     Clauses,
 }
 
+/// Where a program's output and its errors go while it runs.
+pub type Live = (Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
 /// Where a program's streams lead.
 #[derive(Default)]
 pub struct Streams {
     /// What it reads; `None` is an empty input.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
     /// Where its output and its errors go while it runs; each is shut down at its end.
-    pub live: Option<(Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>)>,
+    pub live: Option<Live>,
     /// Whether the report holds the output.
     pub capture: bool,
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
-    Ability, Error, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd, Provider,
-    ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
+    Ability, Error, ErrorKind, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd,
+    Provider, ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -30,6 +30,7 @@ pub(crate) struct Scripted {
     unusable: Option<Obstacle>,
     asked: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
+    ended: watch::Sender<bool>,
     shared: Arc<Shared>,
 }
 
@@ -37,15 +38,24 @@ struct Shared {
     script: Script,
     observed: Observation,
     exceeds: Option<Limit>,
+    /// Where a sandbox fails to be created or to start something: how.
+    hangs: bool,
+    lost: bool,
 }
 
 impl Scripted {
     /// A wall that holds everything at process strength.
     pub(crate) fn named(name: &'static str) -> Scripted {
         let script: Script = Box::new(|_| Box::pin(async { Ok(ProcessEnd::Exited { code: 0 }) }));
-        let shared = Shared { script, observed: Observation::default(), exceeds: None };
-        let (asked, created) = (Arc::default(), Arc::default());
-        Scripted { name, unusable: None, asked, created, shared: Arc::new(shared) }
+        let shared = Shared {
+            script,
+            observed: Observation::default(),
+            exceeds: None,
+            hangs: false,
+            lost: false,
+        };
+        let (asked, created, ended) = (Arc::default(), Arc::default(), watch::Sender::new(false));
+        Scripted { name, unusable: None, asked, created, ended, shared: Arc::new(shared) }
     }
 
     /// A wall whose programs do this.
@@ -69,6 +79,21 @@ impl Scripted {
 
     pub(crate) fn exceeding(self, limit: Limit) -> Scripted {
         self.with(|shared| shared.exceeds = Some(limit))
+    }
+
+    /// A wall that never comes to the end of building a sandbox.
+    pub(crate) fn hanging(self) -> Scripted {
+        self.with(|shared| shared.hangs = true)
+    }
+
+    /// A wall whose sandbox is gone when something is to be started in it.
+    pub(crate) fn losing(self) -> Scripted {
+        self.with(|shared| shared.lost = true)
+    }
+
+    /// Turns true when a sandbox was dropped.
+    pub(crate) fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
     }
 
     pub(crate) fn times_asked(&self) -> Arc<AtomicUsize> {
@@ -105,19 +130,34 @@ impl Provider for Scripted {
         _: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         self.created.fetch_add(1, Ordering::SeqCst);
-        let sandbox =
-            ScriptedSandbox { shared: Arc::clone(&self.shared), killed: watch::Sender::new(false) };
-        Box::pin(async { Ok(Box::new(sandbox) as Box<dyn Sandbox>) })
+        let (shared, killed) = (Arc::clone(&self.shared), watch::Sender::new(false));
+        let sandbox = ScriptedSandbox { shared, killed, ended: self.ended.clone() };
+        Box::pin(async {
+            if sandbox.shared.hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
     }
 }
 
 struct ScriptedSandbox {
     shared: Arc<Shared>,
     killed: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
+}
+
+impl Drop for ScriptedSandbox {
+    fn drop(&mut self) {
+        self.ended.send_replace(true);
+    }
 }
 
 impl Sandbox for ScriptedSandbox {
     fn start<'a>(&'a mut self, _: Execution) -> BoxFuture<'a, Result<Running, Error>> {
+        if self.shared.lost {
+            return Box::pin(async { Err(Error::new(ErrorKind::Lost, "it is gone")) });
+        }
         let ((stdin, far_in), (stdout, far_out), (stderr, far_err)) =
             (duplex(1 << 16), duplex(1 << 16), duplex(1 << 16));
         let killed = self.killed.subscribe();

@@ -56,7 +56,6 @@ pub(crate) async fn converse(
         match message {
             HostMessage::Hello(_) => return GuestExit::OutOfPlace,
             HostMessage::Execute(request) => desk.execute(request),
-            HostMessage::Signal(signal) => desk.signal(signal),
             HostMessage::Pause => desk.around.processes.signal_all(Signal::STOP),
             HostMessage::Resume => desk.around.processes.signal_all(Signal::CONT),
         }
@@ -67,34 +66,29 @@ pub(crate) async fn converse(
 struct Desk {
     around: Surroundings,
     replies: Replies,
-    running: Rc<Cell<Option<u64>>>,
+    running: Rc<Cell<bool>>,
 }
 
 impl Desk {
     fn execute(&mut self, request: Execute) {
         let execution = request.execution;
-        if self.running.get().is_some() {
+        if self.running.get() {
             self.around.waiting.refuse(execution);
             let (errno, program) = (Errno::BUSY.raw_os_error(), request.program);
             let refusal = NotStarted { execution, errno, program };
             self.replies.send(GuestMessage::NotStarted(refusal));
             return;
         }
-        self.running.set(Some(execution));
+        self.running.set(true);
         let (around, replies, running) =
             (self.around.clone(), self.replies.clone(), Rc::clone(&self.running));
         self.around.reactor.spawn(async move {
-            execution::run(request, &around, &replies).await;
-            running.set(None);
+            let output = execution::run(request, &around, &replies).await;
+            running.set(false);
+            if let Some(output) = output {
+                output.await;
+            }
         });
-    }
-
-    fn signal(&self, asked: stockade_wire::Signal) {
-        if self.running.get() == Some(asked.execution)
-            && let Some(signal) = Signal::from_named_raw(asked.signal)
-        {
-            self.around.processes.signal_group(signal);
-        }
     }
 }
 

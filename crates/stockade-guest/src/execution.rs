@@ -1,16 +1,20 @@
 //! One execution, from its request to its end.
 //!
 //! ```text
-//! streams arrived ──▶ code written ──▶ started ──▶ ended, everybody killed and reaped
+//! streams arrived ──▶ code written ──▶ started ──▶ everybody killed and reaped ──▶ pipes drained
 //!                          │              │                     │
-//!                          └─ NotStarted ◀┘        pipes drained, then Ended
+//!                          └─ NotStarted ◀┘                   Ended
 //! ```
+//! The end is told before the pipes are drained: how long that takes is up to whoever reads.
 
+use std::future::poll_fn;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::{Either, join3, select};
+use futures_util::FutureExt;
+use futures_util::future::{FusedFuture, join};
 use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Status};
 use yamux::Stream;
 
@@ -29,8 +33,12 @@ pub(crate) struct Surroundings {
     pub(crate) waiting: Waiting,
 }
 
-/// Runs one execution and reports it.
-pub(crate) async fn run(request: Execute, around: &Surroundings, replies: &Replies) {
+/// Runs one execution and reports it. What is returned sends the rest of its output.
+pub(crate) async fn run(
+    request: Execute,
+    around: &Surroundings,
+    replies: &Replies,
+) -> Option<impl Future<Output = ()> + use<>> {
     let execution = request.execution;
     let stdin = around.waiting.take(execution, Role::Input).await;
     let stdout = around.waiting.take(execution, Role::Output).await;
@@ -42,11 +50,13 @@ pub(crate) async fn run(request: Execute, around: &Surroundings, replies: &Repli
     match started {
         Ok(running) => {
             replies.send(GuestMessage::Started(Started { execution }));
-            let status = running.finish([stdin, stdout, stderr], &around.processes).await;
+            let (status, rest) = running.finish([stdin, stdout, stderr], &around.processes).await;
             replies.send(GuestMessage::Ended(Ended { execution, status }));
+            rest
         }
         Err(StartFailure { errno, about: program }) => {
             replies.send(GuestMessage::NotStarted(NotStarted { execution, errno, program }));
+            None
         }
     }
 }
@@ -83,20 +93,28 @@ impl Running {
         })
     }
 
-    /// Moves bytes until the program has ended and all that was written has been sent.
-    async fn finish(self, streams: [Stream; 3], processes: &Processes) -> Status {
+    /// Moves bytes until the program and all others have ended. Returns what moves the rest, if
+    /// something may be left.
+    async fn finish(
+        self,
+        streams: [Stream; 3],
+        processes: &Processes,
+    ) -> (Status, Option<impl Future<Output = ()> + use<>>) {
         let [stdin, stdout, stderr] = streams;
-        let input = Box::pin(pump::input(stdin, self.stdin));
-        let rest = Box::pin(join3(
-            processes.end(),
-            pump::output(self.stdout, stdout),
-            pump::output(self.stderr, stderr),
-        ));
-        // Input that nobody reads any more must not keep the execution from ending.
-        let (status, (), ()) = match select(input, rest).await {
-            Either::Left(((), rest)) => rest.await,
-            Either::Right((finished, _)) => finished,
-        };
-        status
+        // Input that nobody reads any more is dropped with the end.
+        let mut input = pin!(pump::input(stdin, self.stdin).fuse());
+        let output = join(pump::output(self.stdout, stdout), pump::output(self.stderr, stderr));
+        let mut output = Box::pin(output.fuse());
+        let mut end = pin!(processes.end().fuse());
+        let status = poll_fn(|context| {
+            // The end first: it waits for nobody.
+            let ended = end.as_mut().poll(context);
+            let _ = input.as_mut().poll(context);
+            let _ = output.as_mut().poll(context);
+            ended
+        })
+        .await;
+        let rest = (!output.is_terminated()).then(|| output.map(|_| ()));
+        (status, rest)
     }
 }

@@ -66,14 +66,6 @@ impl Processes {
         }
     }
 
-    /// Signals the program and those of its group.
-    pub(crate) fn signal_group(&self, signal: Signal) {
-        if let Some(leader) = self.leader.get() {
-            // It fails when the group is gone, and then there is nobody to tell.
-            let _ = kill_process_group(leader, signal);
-        }
-    }
-
     /// Kills everybody in reach.
     pub(crate) fn kill(&self) {
         self.signal_all(Signal::KILL);

@@ -81,6 +81,9 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     match bear(&beginning.birth) {
         Ok(Side::Launcher { child, handle, mut lifeline }) => {
             drop(trees);
+            // The guest's stream is there, and must end with the guest. Both descriptors are open,
+            // so that this cannot fail.
+            let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
             let born = Report::Born { process: child.as_raw_nonzero().get() };
             // If the host is gone, the supervisor sees that and ends the child.
             let _ = message::send(&mut control, &born, &[handle.as_fd()]);

@@ -53,8 +53,8 @@ pub enum Report {
     },
     /// A step failed.
     Refused(Refusal),
-    /// Everything inside has ended. What the plan has for afterwards is done next, and then the
-    /// launcher ends.
+    /// Everything inside has ended. What the plan has for afterwards is done when the host has
+    /// closed its end, and then the launcher ends.
     Ended(Ending),
 }
 

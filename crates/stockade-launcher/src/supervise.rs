@@ -3,7 +3,7 @@
 //! ```text
 //!                  the host is gone              first process ended
 //! watching ───────────────────────────▶ kill ─────────────────────▶ told ──▶ after ──▶ done
-//!    └──────────────── first process ended ─────────────────────────▲
+//!    └─── first process ended ──▶ told ── the host is gone ──────────────────▲
 //! ```
 //! The host has its answer before any of this: what a kernel needs to end a pid namespace and to
 //! remove its cgroups takes longer than most programs run.
@@ -37,24 +37,33 @@ pub(crate) struct Sandbox {
 
 /// Waits for the end and carries out what comes after it. Returns the code to end with.
 pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
-    if wait_for_end(&sandbox.control, &sandbox.handle).is_err() {
-        // Whatever failed, nothing may stay; killing a process that has ended does nothing.
-    }
+    // Whatever failed, nothing may stay; killing a process that has ended does nothing.
+    let _ = wait_for_end(&sandbox.control, &sandbox.handle);
     kill(&sandbox);
     let ending = reap(&sandbox.handle);
     if let Ok(ending) = ending {
         // The host may have gone without waiting for this.
         let _ = message::send(&mut sandbox.control, &Report::Ended(ending), &[]);
     }
+    // What the groups have counted goes with them, and tells the host why the first process ended.
+    let _ = wait_for_host(&sandbox.control);
     let done = sandbox.after.iter().map(take_down).fold(ending.is_ok(), |all, one| all && one);
     u8::from(!done)
 }
 
+/// Returns when the host is gone or the first process has ended.
 fn wait_for_end(control: &UnixStream, handle: &OwnedFd) -> io::Result<()> {
+    wait_for(&mut [PollFd::new(control, PollFlags::RDHUP), PollFd::new(handle, PollFlags::IN)])
+}
+
+/// Returns when the host wants nothing more of the sandbox, or is gone.
+fn wait_for_host(control: &UnixStream) -> io::Result<()> {
+    wait_for(&mut [PollFd::new(control, PollFlags::RDHUP)])
+}
+
+fn wait_for(watched: &mut [PollFd<'_>]) -> io::Result<()> {
     loop {
-        let mut watched =
-            [PollFd::new(control, PollFlags::RDHUP), PollFd::new(handle, PollFlags::IN)];
-        match poll(&mut watched, None) {
+        match poll(watched, None) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -4,19 +4,23 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use stockade_launcher::{Receiver, Report, Step};
+use stockade_launcher::{Ending, Receiver, Report, Step};
 use tokio::io::Interest;
 
 /// How long the launcher may take to take a sandbox down before that is an error.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long the launcher may take to say how the first process ended.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The socket on which the launcher reports. Closing it, or shutting it down, ends the sandbox.
 pub(crate) struct Control {
     readiness: tokio::net::UnixStream,
     socket: UnixStream,
-    receiver: Receiver,
+    receiver: Mutex<Receiver>,
 }
 
 impl Control {
@@ -29,18 +33,35 @@ impl Control {
         }
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
-        Ok(Control { readiness, socket, receiver: Receiver::default() })
+        Ok(Control { readiness, socket, receiver: Mutex::default() })
     }
 
     /// The next report; `None` when the launcher has ended.
-    pub(crate) async fn report(&mut self) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
-        let Control { readiness, socket, receiver } = self;
-        readiness.async_io(Interest::READABLE, || receiver.receive(socket)).await
+    pub(crate) async fn report(&self) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
+        let receive = || {
+            let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            receiver.receive(&self.socket)
+        };
+        self.readiness.async_io(Interest::READABLE, receive).await
+    }
+
+    /// How the first process ended, if the launcher says so soon. It says it once.
+    pub(crate) async fn ending(&self) -> Option<Ending> {
+        let ending = async {
+            loop {
+                match self.report().await {
+                    Ok(Some((Report::Ended(ending), _))) => return Some(ending),
+                    Ok(Some(_)) => {}
+                    Ok(None) | Err(_) => return None,
+                }
+            }
+        };
+        tokio::time::timeout(SOON, ending).await.ok().flatten()
     }
 
     /// Ends everything and waits, without blocking the thread, until the launcher has taken it
     /// down: its end of the socket closes with it.
-    pub(crate) async fn ended(&mut self) -> io::Result<()> {
+    pub(crate) async fn ended(&self) -> io::Result<()> {
         self.end();
         let ended = async {
             while self.report().await?.is_some() {}

@@ -76,9 +76,9 @@ impl Begun {
     pub(crate) async fn build(self, inside: &[Step]) -> Result<Standing, StartError> {
         let Waiting { control, stream, launcher } = self.0;
         // From here on a failure leaves a launcher, which ends when its control socket does.
-        let mut control = Control::open(control, inside)
+        let control = Control::open(control, inside)
             .map_err(StartError::prepare("hand the plan to the launcher"))?;
-        match follow(&mut control).await {
+        match follow(&control).await {
             Ok((first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
             Err(error) => {
                 // Refused is refused, however taking down goes; what stays is the group's to remove.
@@ -109,7 +109,7 @@ fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
         .map_err(StartError::prepare("start the launcher"))
 }
 
-async fn follow(control: &mut Control) -> Result<(First, Handed), StartError> {
+async fn follow(control: &Control) -> Result<(First, Handed), StartError> {
     let mut first = None;
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {

@@ -65,9 +65,6 @@ impl Watched {
             if group.pids_hit().is_ok_and(|refused| refused > 0) {
                 observation.limits_hit.insert(Limit::Pids);
             }
-            if observation.oom_kills > 0 {
-                observation.limits_hit.insert(Limit::Memory);
-            }
         }
         let measured = self.measure();
         let seen = self.see(measured.as_ref());
@@ -110,6 +107,9 @@ impl Watched {
         let mut paused = false;
         let mut above_before = false;
         let mut pause = INTERVAL;
+        if !self.needs_looks() {
+            std::future::pending::<()>().await;
+        }
         loop {
             tokio::time::sleep(pause).await;
             let measured = self.measure();
@@ -138,6 +138,12 @@ impl Watched {
                 pause = decision.look_again.min(INTERVAL);
             }
         }
+    }
+
+    /// Whether something can happen that only a look in time sees.
+    fn needs_looks(&self) -> bool {
+        let counts_cpu_time = self.policy.limits.value(Limit::CpuTime).is_some();
+        counts_cpu_time || self.scratch.is_some() || !self.memory_held || !self.cpu_held
     }
 
     /// Shares out the processors where no cgroup does.

@@ -8,7 +8,7 @@ use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
     Entry, Error, Language, Obstacle, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
-    WallFacts,
+    WallFacts, chain,
 };
 
 use crate::abilities::abilities;
@@ -157,25 +157,13 @@ impl NativeProvider {
     fn try_out(&self) -> Option<Obstacle> {
         let built = crate::trial::build(self);
         let error = Error::from(built.err()?);
-        let chain = chain(&error);
         let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
-        Some(Obstacle { reason: chain, remedy })
+        Some(Obstacle { reason: chain(&error), remedy })
     }
 
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request).await?.finish().await
     }
-}
-
-/// An error with all its sources in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(next) = source {
-        text.push_str(&format!(": {next}"));
-        source = next.source();
-    }
-    text
 }
 
 fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {

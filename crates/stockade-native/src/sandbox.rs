@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
+use stockade_launcher::Ending;
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Language, Observation, Program, Running, Sandbox,
+    Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
 };
 
 use crate::cgroup::Group;
@@ -45,7 +46,7 @@ pub(crate) struct Parts {
 
 /// One running sandbox.
 pub(crate) struct NativeSandbox {
-    control: Control,
+    control: Arc<Control>,
     link: Link,
     launcher: Option<Launcher>,
     interpreter: Option<Interpreter>,
@@ -65,7 +66,7 @@ impl NativeSandbox {
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let link = Link::open(stream)?;
+        let (control, link) = (Arc::new(control), Link::open(stream)?);
         let watched = Watched {
             first,
             scratch,
@@ -151,6 +152,33 @@ impl NativeSandbox {
     }
 }
 
+/// An end with what the launcher knows of it, where the stream to the guest was lost.
+async fn explain(end: Result<ProcessEnd, Error>, control: &Control) -> Result<ProcessEnd, Error> {
+    let is_lost = match &end {
+        Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),
+        Err(error) => error.kind() == ErrorKind::Lost,
+    };
+    if !is_lost {
+        return end;
+    }
+    match control.ending().await {
+        Some(Ending { signal: Some(signal), .. }) => {
+            Ok(ProcessEnd::SandboxEnded { signal: Some(signal) })
+        }
+        _ => end,
+    }
+}
+
+/// What is left of a program in a sandbox that has ended before it.
+fn gone(end: ProcessEnd) -> Running {
+    Running {
+        stdin: Box::new(tokio::io::empty()),
+        stdout: Box::new(tokio::io::empty()),
+        stderr: Box::new(tokio::io::empty()),
+        end: Box::pin(std::future::ready(Ok(end))),
+    }
+}
+
 /// A file name and nothing else.
 fn plain(name: &str) -> Result<&str, Error> {
     match Path::new(name).file_name().and_then(|last| last.to_str()) {
@@ -163,7 +191,18 @@ impl Sandbox for NativeSandbox {
     fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>> {
         Box::pin(async {
             let command = self.command(execution)?;
-            self.link.execute(&command).await
+            let control = Arc::clone(&self.control);
+            match self.link.execute(command).await {
+                Ok(Running { stdin, stdout, stderr, end }) => {
+                    let end = Box::pin(async move { explain(end.await, &control).await });
+                    Ok(Running { stdin, stdout, stderr, end })
+                }
+                Err(error) if error.kind() == ErrorKind::Lost => {
+                    let end = explain(Err(error), &control).await?;
+                    Ok(gone(end))
+                }
+                Err(error) => Err(error),
+            }
         })
     }
 

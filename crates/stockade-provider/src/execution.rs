@@ -62,8 +62,8 @@ pub struct Running {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its standard error, up to its end.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// How it ended. Resolves when the program and everything it started are gone; whatever they
-    /// wrote can be read up to its end by then or soon after.
+    /// How it ended. Resolves when the program and everything it started are gone, whether or not
+    /// what they wrote is read; it can still be read up to its end.
     pub end: BoxFuture<'static, Result<ProcessEnd, Error>>,
 }
 
@@ -89,7 +89,7 @@ pub enum ProcessEnd {
     },
     /// The sandbox ended with it: its first process is gone, killed from outside or by the kernel.
     SandboxEnded {
-        /// The signal that ended the first process, where one did.
+        /// The signal that ended the first process, where the wall knows of one.
         signal: Option<i32>,
     },
 }

@@ -12,7 +12,7 @@ mod plan;
 mod sandbox;
 mod surroundings;
 
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, chain};
 pub use execution::{Execution, ProcessEnd, Program, Running};
 pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
 pub use language::{Language, UnknownLanguage};

@@ -107,7 +107,7 @@ pub struct Observation {
     pub tasks_peak: Option<u64>,
     /// Processes killed for want of memory.
     pub oom_kills: u64,
-    /// Limits that refused something.
+    /// Limits that refused something; memory is left to the count above.
     pub limits_hit: BTreeSet<Limit>,
     /// What the wall refused and can name.
     pub denials: Vec<Denial>,

@@ -27,6 +27,6 @@ pub use mount::{set_mount_attributes, set_tree_attributes};
 pub use questions::{Question, is_waiting, let_go_on, next_question};
 pub use random::random_bytes;
 pub use seccomp::{Instruction, install_asking_filter, install_filter, set_no_new_privs};
-pub use signals::{child_signals, ignore_signal, signal_everybody};
+pub use signals::{child_signals, default_signal, ignore_signal, signal_everybody};
 pub use spawn::{Spawn, spawn};
 pub use usage::{ChildrenUsage, children_usage};

@@ -44,6 +44,15 @@ pub fn ignore_signal(signal: Signal) -> io::Result<()> {
     }
 }
 
+/// Lets a signal do from now on what it does by default.
+pub fn default_signal(signal: Signal) -> io::Result<()> {
+    // SAFETY: SIG_DFL installs no handler, so no code of ours can run at a bad moment.
+    match unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Signals every process the caller may signal, but for itself and the namespace's first process.
 ///
 /// From the first process of a pid namespace these are all others in it. Returns `ESRCH` when

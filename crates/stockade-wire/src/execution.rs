@@ -34,16 +34,6 @@ pub struct CodeFile {
     pub bytes: u64,
 }
 
-/// Send a signal to a program and what it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Signal {
-    /// Which program.
-    pub execution: u64,
-    /// The signal's number.
-    pub signal: i32,
-}
-
 /// A program could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +54,8 @@ pub struct Started {
     pub execution: u64,
 }
 
-/// A program and everything it started are gone, and all they wrote has been sent.
+/// A program and everything it started are gone. What they wrote may still be on its way; its
+/// streams end after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ended {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     CodeFile, Ended, Execute, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage, Nonce,
-    NotStarted, Role, Signal, Started, Status, StreamHeader, Text,
+    NotStarted, Role, Started, Status, StreamHeader, Text,
 };
 
 fn frame(body: &[u8]) -> Vec<u8> {
@@ -173,9 +173,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             Execute { execution, program, arguments, environment, working_directory, code };
         HostMessage::Execute(execute)
     });
-    let signal = (any::<u64>(), any::<i32>())
-        .prop_map(|(execution, signal)| HostMessage::Signal(Signal { execution, signal }));
-    prop_oneof![hello, execute, signal, Just(HostMessage::Pause), Just(HostMessage::Resume)]
+    prop_oneof![hello, execute, Just(HostMessage::Pause), Just(HostMessage::Resume)]
 }
 
 fn any_guest_message() -> impl Strategy<Value = GuestMessage> {

@@ -17,9 +17,7 @@ mod handshake;
 mod message;
 mod text;
 
-pub use execution::{
-    CodeFile, Ended, Execute, NotStarted, Role, Signal, Started, Status, StreamHeader,
-};
+pub use execution::{CodeFile, Ended, Execute, NotStarted, Role, Started, Status, StreamHeader};
 pub use exit::GuestExit;
 pub use frame::{FrameError, MAX_FRAME_BYTES, encode, read_message, write_message};
 pub use handshake::{HandshakeError, answer, check_reply, greet};

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::execution::{Ended, Execute, NotStarted, Signal, Started};
+use crate::execution::{Ended, Execute, NotStarted, Started};
 
 /// The version of the conversation that follows the handshake.
 ///
 /// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
 /// of different age can say so instead of calling each other malformed.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// What the host says on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,8 +20,6 @@ pub enum HostMessage {
     Hello(Hello),
     /// Start a program.
     Execute(Execute),
-    /// Send a signal to a program and what it started.
-    Signal(Signal),
     /// Stop everything inside until [`HostMessage::Resume`].
     Pause,
     /// Let everything inside go on.

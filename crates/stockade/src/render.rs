@@ -6,14 +6,23 @@ pub(crate) mod live;
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::json;
 use stockade_policy::is_harmless;
 
 use crate::run::amount::AmountError;
 use crate::{ERROR, Problem};
+
+/// How long whoever reads standard error may make no room before they are not told more.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// What a pipe that has room takes at least.
+const PIPE_BYTES: usize = 4096;
 
 /// How results are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,9 +76,26 @@ pub(crate) fn talk(text: &str) {
     say(&without_escapes(text));
 }
 
+/// Writes a line to standard error, past the lock that a writer of the program's errors may hold.
 fn say(text: &str) {
-    // Nobody is left to be told when standard error is closed.
-    let _ = writeln!(stderr(), "{text}");
+    let line = format!("{text}\n");
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() && has_room(stderr().as_fd()) {
+        // What has room takes this much without waiting, pipe(7).
+        let piece = &rest[..rest.len().min(PIPE_BYTES)];
+        match rustix::io::write(stderr(), piece) {
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // Nobody is left to be told when standard error is closed.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether a stream takes something before our patience ends.
+fn has_room(stream: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(&stream, PollFlags::OUT)];
+    poll(&mut polled, Some(&PATIENCE)).is_ok_and(|ready| ready > 0)
 }
 
 /// Prints why the program failed.

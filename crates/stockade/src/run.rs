@@ -22,6 +22,7 @@ use crate::render::{self, Output};
 use crate::{Problem, load};
 
 use input::Input;
+use interrupt::Interrupts;
 
 /// Lets the first wall begin, if the words look like a run behind it. What was begun for nothing
 /// ends with this process.
@@ -71,8 +72,12 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     if output == Output::Json {
         render::json(&report)?;
     } else if !args.quiet {
-        for line in summary::lines(&report, &policy) {
-            render::talk(&format!("stockade: {line}"));
+        let lines: Vec<String> = summary::lines(&report, &policy)
+            .into_iter()
+            .map(|line| format!("stockade: {line}"))
+            .collect();
+        if !lines.is_empty() {
+            render::talk(&lines.join("\n"));
         }
     }
     Ok(report.outcome.cli_code())
@@ -86,10 +91,12 @@ fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Re
     };
     reserve_descriptors().map_err(cannot)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let interrupts = Interrupts::wanted();
     let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
-        let interrupted = interrupt::interrupted().map_err(cannot)?;
+        let interrupted = interrupts.come().map_err(cannot)?;
         Ok(engine.run(request, streams, interrupted).await)
     });
+    interrupts.let_go();
     // The process ends next: what still waits, for a stream or for the end of a launcher, need not.
     std::mem::forget(runtime);
     Ok(result?.map_err(|error| trouble::problem(&error))?)

@@ -29,6 +29,22 @@ async fn process_left_behind_that_holds_the_output_is_killed_and_the_end_comes()
 }
 
 #[tokio::test]
+async fn end_is_told_while_output_is_unread_and_all_of_it_can_be_read_after_that() {
+    const BYTES: usize = 300_000;
+    let (_guest, mut link) = Guest::linked();
+    let script = format!("head -c {BYTES} /dev/zero; exit 3");
+    let mut running = link.execute(shell(&script)).await.unwrap();
+    let end = timeout(LIMIT, running.end).await.expect("the end waits for no reader").unwrap();
+    assert_eq!(end, ProcessEnd::Exited { code: 3 });
+    // One program has ended, so the next can start although nobody has read.
+    let next = run(&mut link, &shell("echo next"), b"").await;
+    assert_eq!(next, Outcome::exited(0, "next\n", ""));
+    let mut output = Vec::new();
+    timeout(LIMIT, running.stdout.read_to_end(&mut output)).await.unwrap().unwrap();
+    assert_eq!(output.len(), BYTES);
+}
+
+#[tokio::test]
 async fn first_process_of_a_namespace_kills_even_those_that_left_the_session() {
     let Some((mut guest, mut link)) = Guest::linked_as_first_process() else { return };
     assert_eq!(link.hello().await.unwrap().pid, 1);
@@ -43,7 +59,7 @@ async fn first_process_of_a_namespace_kills_even_those_that_left_the_session() {
 #[tokio::test]
 async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
     let (mut guest, mut link) = Guest::linked();
-    let mut running = link.execute(&shell("echo $$; exec sleep 1000")).await.unwrap();
+    let mut running = link.execute(shell("echo $$; exec sleep 1000")).await.unwrap();
     let mut line = String::new();
     BufReader::new(&mut running.stdout).read_line(&mut line).await.unwrap();
     let program = PathBuf::from(format!("/proc/{}", line.trim()));
@@ -63,19 +79,19 @@ async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
 #[tokio::test]
 async fn death_of_the_guest_is_the_end_of_the_sandbox() {
     let (mut guest, mut link) = Guest::linked();
-    let mut running = link.execute(&shell("echo ready; exec cat")).await.unwrap();
+    let mut running = link.execute(shell("echo ready; exec cat")).await.unwrap();
     let mut ready = [0; 6];
     running.stdout.read_exact(&mut ready).await.unwrap();
     guest.process.kill().unwrap();
     let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
     assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
-    assert!(link.execute(&command(&["true"])).await.is_err());
+    assert!(link.execute(command(&["true"])).await.is_err());
 }
 
 #[tokio::test]
 async fn paused_program_stands_still_until_it_is_resumed() {
     let (_guest, mut link) = Guest::linked();
-    let mut running = link.execute(&shell("echo $$; exec cat /dev/zero")).await.unwrap();
+    let mut running = link.execute(shell("echo $$; exec cat /dev/zero")).await.unwrap();
     let mut pid = Vec::new();
     while pid.last() != Some(&b'\n') {
         pid.push(running.stdout.read_u8().await.unwrap());

@@ -40,7 +40,7 @@ fn message(json: &str) -> Vec<u8> {
 async fn asked_of_guest_saying(bytes: Vec<u8>) -> (Link, Running) {
     let (host, mut guest) = UnixStream::pair().unwrap();
     let mut link = Link::open(host).unwrap();
-    let running = link.execute(&command(&["true"])).await.unwrap();
+    let running = link.execute(command(&["true"])).await.unwrap();
     thread::spawn(move || {
         // The link may close before all of it is written.
         let _ = guest.write_all(&bytes);
@@ -97,7 +97,7 @@ async fn answers_nobody_asked_for_close_the_link() {
         let rest = format!("\"nonce\":{zeros},\"guest_version\":\"1\",\"pid\":1");
         message(&format!("{{\"hello_reply\":{{\"version\":{version},{rest}}}}}"))
     };
-    assert!(refusal(reply(2)).await.contains("another nonce"));
+    assert!(refusal(reply(stockade_wire::PROTOCOL_VERSION)).await.contains("another nonce"));
     assert!(refusal(reply(1)).await.contains("protocol version 1"));
     let early = message("{\"ended\":{\"execution\":1,\"status\":{\"exited\":0}}}");
     assert!(refusal(early).await.contains("hello_reply"));
@@ -109,7 +109,7 @@ async fn answers_nobody_asked_for_close_the_link() {
 async fn early_end_of_the_stream_is_the_end_of_the_sandbox() {
     let (host, guest) = UnixStream::pair().unwrap();
     let mut link = Link::open(host).unwrap();
-    let running = link.execute(&command(&["true"])).await.unwrap();
+    let running = link.execute(command(&["true"])).await.unwrap();
     drop(guest);
     let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
     assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });

@@ -53,8 +53,8 @@ async fn program_is_preferred_to_the_guest_when_memory_runs_out() {
 #[tokio::test]
 async fn second_program_while_one_runs_is_refused() {
     let (_guest, mut link) = Guest::linked();
-    let first = link.execute(&command(&["cat"])).await.unwrap();
-    let refused = link.execute(&command(&["true"])).await;
+    let first = link.execute(command(&["cat"])).await.unwrap();
+    let refused = link.execute(command(&["true"])).await;
     let second = finish(refused.unwrap(), b"").await;
     assert_eq!(second.end, not_started(EBUSY, "true"));
     assert_eq!(finish(first, b"one").await, Outcome::exited(0, "one", ""));
@@ -89,7 +89,7 @@ async fn what_no_program_can_be_given_is_refused_before_anything_is_sent() {
     let mut variable = command(&["true"]);
     variable.environment.push(("A=B".to_owned(), String::new()));
     for wrong in [command(&["tr\0ue"]), variable] {
-        let refused = timeout(LIMIT, link.execute(&wrong)).await.unwrap().map(|_| ());
+        let refused = timeout(LIMIT, link.execute(wrong)).await.unwrap().map(|_| ());
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     }
     assert_eq!(run(&mut link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));

@@ -27,7 +27,7 @@ async fn program_that_does_not_read_its_input_ends_all_the_same() {
 #[tokio::test]
 async fn output_that_nobody_wants_ends_its_writer() {
     let (_guest, mut link) = Guest::linked();
-    let mut running = link.execute(&command(&["yes"])).await.unwrap();
+    let mut running = link.execute(command(&["yes"])).await.unwrap();
     let mut first = [0; 2];
     running.stdout.read_exact(&mut first).await.unwrap();
     drop(running.stdout);
@@ -45,7 +45,7 @@ fn byte(index: usize) -> u8 {
 async fn sixty_four_megabytes_pass_through_intact_and_the_guest_stays_small() {
     const BYTES: usize = 64 << 20;
     let (guest, mut link) = Guest::linked();
-    let running = link.execute(&command(&["cat"])).await.unwrap();
+    let running = link.execute(command(&["cat"])).await.unwrap();
     let stockade_provider::Running { mut stdin, mut stdout, end, .. } = running;
     let feed = async {
         let mut piece = Vec::new();

@@ -110,7 +110,7 @@ pub(crate) fn shell(script: &str) -> Command {
 
 /// Runs a program to its end with `input` as all of its input.
 pub(crate) async fn run(link: &mut Link, command: &Command, input: &[u8]) -> Outcome {
-    let running = timeout(LIMIT, link.execute(command)).await.unwrap().unwrap();
+    let running = timeout(LIMIT, link.execute(command.clone())).await.unwrap().unwrap();
     finish(running, input).await
 }
 

@@ -1,6 +1,7 @@
 //! A plan for tests, and carrying it out.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -168,7 +169,10 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
         match report {
             Report::Born { .. } | Report::Ready { .. } => {}
             Report::Refused(first) => refusal = Some(first),
-            Report::Ended(how) => ending = Some(how),
+            Report::Ended(how) => {
+                ending = Some(how);
+                ours.shutdown(Shutdown::Write).expect("the launcher is still there");
+            }
         }
     }
     drop(ours);

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Input {
 impl Input {
     /// Our standard input.
     pub(crate) fn stdin() -> Input {
-        Input::new(Box::new(io::stdin()))
+        Input::new(Box::new(Stdin))
     }
 
     fn new(from: Box<dyn Read + Send>) -> Input {
@@ -51,6 +52,19 @@ impl Input {
             }
         })?;
         Ok(())
+    }
+}
+
+/// Our standard input, which does not stop us in the background.
+struct Stdin;
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // A terminal stops whoever reads it from the background, while the program's time goes on.
+        // Ignored, the signal becomes an error, and the input ends. It stays at its default until
+        // here, so that nothing we started inherits that.
+        stockade_sys::ignore_signal(Signal::TTIN)?;
+        io::stdin().read(buffer)
     }
 }
 

@@ -4,19 +4,39 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
+use stockade_sys::default_signal;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves when a person or the system wants the run to end. A signal that was ignored when we
+/// The signals by which a person or the system wants a run to end. One that was ignored when we
 /// started stays so, as `nohup` and shells with background jobs expect.
-pub(crate) fn interrupted() -> io::Result<impl Future<Output = ()> + Send> {
-    let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let wanted = kinds.into_iter().filter(|kind| !is_in(ignored, kind.as_raw_value()));
-    let mut signals: Vec<Signal> = wanted.map(signal).collect::<io::Result<_>>()?;
-    Ok(poll_fn(move |context| {
-        let came = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
-        if came { Poll::Ready(()) } else { Poll::Pending }
-    }))
+pub(crate) struct Interrupts(Vec<Signal>);
+
+impl Interrupts {
+    pub(crate) fn wanted() -> Interrupts {
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let mut wanted = vec![Signal::INT, Signal::TERM, Signal::HUP];
+        wanted.retain(|signal| !is_in(ignored, signal.as_raw()));
+        Interrupts(wanted)
+    }
+
+    /// Resolves when one of them comes.
+    pub(crate) fn come(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        let listen = |wanted: &Signal| signal(SignalKind::from_raw(wanted.as_raw()));
+        let mut signals: Vec<_> = self.0.iter().map(listen).collect::<io::Result<_>>()?;
+        Ok(poll_fn(move |context| {
+            let came = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
+    /// Lets them end this process again: nobody listens any more, and it may wait for a reader.
+    pub(crate) fn let_go(&self) {
+        for signal in &self.0 {
+            // It fails for numbers that are no signals.
+            let _ = default_signal(*signal);
+        }
+    }
 }
 
 /// The mask of ignored signals in the text of /proc/self/status; nothing where it does not say.

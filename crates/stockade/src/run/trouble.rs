@@ -1,9 +1,8 @@
 //! What a person is told when a run was not possible.
 
-use std::error::Error as _;
-
 use stockade_engine::RunError;
 use stockade_policy::VariableError;
+use stockade_provider::chain;
 
 use crate::Problem;
 use crate::policy::refusals;
@@ -33,29 +32,18 @@ pub(crate) fn problem(error: &RunError) -> Problem {
             Problem::new(message, "leave it out, or remove it from the policy")
         }
         RunError::VariableValue { .. } => Problem::new(message, "pass large values as a file"),
-        RunError::Wall(error) => {
-            let remedy = error.remedy().unwrap_or(SEE_PLAN);
-            Problem::new(chain(message, error.source()), remedy)
-        }
-        RunError::Output { source, .. } => {
-            Problem::new(chain(message, Some(source)), "check that its disk is not full")
-        }
+        RunError::Wall(error) => Problem::new(chain(error), error.remedy().unwrap_or(SEE_PLAN)),
+        RunError::StartTooLong { .. } => Problem::new(
+            message,
+            "see whether a file system that is shown inside answers, with `ls` on each",
+        ),
+        RunError::Output { .. } => Problem::new(chain(error), "check that its disk is not full"),
     }
 }
 
 /// A variable that may not be set inside.
 pub(crate) fn variable(error: &VariableError) -> Problem {
     Problem::new(format!("--env: {error}"), error.remedy())
-}
-
-/// A message with the reasons behind it.
-fn chain(message: String, mut source: Option<&(dyn std::error::Error + 'static)>) -> String {
-    let mut text = message;
-    while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

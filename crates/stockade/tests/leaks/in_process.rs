@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use stockade_engine::{Advice, Engine, Outcome, RunRequest, Streams};
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Entry, Program, Provider, Root, SandboxRequest, Surroundings};
+use stockade_provider::{
+    Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest, Surroundings,
+};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::leftovers::{Host, descendants, named, walls_can_be_built};
+use crate::leftovers::{Host, descendants, kill, named, walls_can_be_built};
 use crate::rounds::is_long;
 
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -82,6 +84,16 @@ fn provider() -> Arc<dyn Provider> {
         .expect("there is a wall")
 }
 
+fn wanted() -> SandboxRequest {
+    SandboxRequest {
+        policy: policy(),
+        root: Root::Standard,
+        entry: Entry::Program("true".to_owned()),
+        surroundings: Surroundings::default(),
+        protected: Vec::new(),
+    }
+}
+
 /// Runs `round` many times on one runtime; the first few may take what is kept for good.
 fn leaves_nothing(rounds: u32, mut round: impl AsyncFnMut(u32)) {
     let host = Host::alone();
@@ -128,14 +140,7 @@ fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
-    let provider = provider();
-    let wanted = SandboxRequest {
-        policy: policy(),
-        root: Root::Standard,
-        entry: Entry::Program("true".to_owned()),
-        surroundings: Surroundings::default(),
-        protected: Vec::new(),
-    };
+    let (provider, wanted) = (provider(), wanted());
     leaves_nothing(rounds(), async |round| {
         let sandbox = provider.create(&wanted).await.unwrap();
         match round % 2 {
@@ -143,4 +148,34 @@ fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
             _ => drop(sandbox),
         }
     });
+}
+
+#[test]
+fn start_after_the_death_of_the_first_process_says_how_it_ended() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let host = Host::alone();
+    let own = std::process::id();
+    let provider = provider();
+    runtime().block_on(async {
+        let mut sandbox = provider.create(&wanted()).await.unwrap();
+        let below = descendants();
+        let first = below.iter().find(|(_, it)| it.parent != own).expect("there is a guest").0;
+        kill(*first);
+        let mut ends = Vec::new();
+        // The first may still be sent, and the last finds the stream closed.
+        for _ in 0..2 {
+            let argv = vec!["true".to_owned()];
+            let (program, environment) = (Program::Command { argv }, Vec::new());
+            let started = sandbox.start(Execution { program, environment }).await;
+            match started {
+                Ok(running) => ends.push(running.end.await.unwrap()),
+                Err(error) => assert_eq!(ends.len(), 1, "{error}"),
+            }
+        }
+        assert_eq!(ends, [ProcessEnd::SandboxEnded { signal: Some(9) }]);
+        sandbox.end().await.unwrap();
+    });
+    host.is_as_before(&[own]).unwrap_or_else(|left| panic!("{left}"));
 }

@@ -3,6 +3,7 @@
 mod advice;
 mod canaries;
 mod code;
+mod ends;
 mod environment;
 mod examples;
 mod interpreters;
