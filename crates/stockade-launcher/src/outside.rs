@@ -87,9 +87,12 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             let born = Report::Born { process: child.as_raw_nonzero().get() };
             // If the host is gone, the supervisor sees that and ends the child.
             let _ = message::send(&mut control, &born, &[handle.as_fd()]);
-            // Only now: the child reports on the same socket, and is born before it is ready. One
-            // that is gone already is seen by the supervisor too.
-            let _ = lifeline.write_all(b"m");
+            // Only now: the child reports on the same socket, and is born before it is ready.
+            if lifeline.write_all(b"m").is_err() {
+                // It would wait for ever. One that is gone already needs no signal, and the
+                // supervisor sees its end either way.
+                let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
+            }
             let code = supervise(Sandbox { control, handle, after: beginning.after });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
