@@ -35,6 +35,7 @@ struct Building {
     /// The top of the new root, before it is the root.
     root: Option<OwnedFd>,
     apart: Option<overlay::Apart>,
+    covers: Option<covers::Covers>,
     /// The top of the writable file system.
     scratch: Option<OwnedFd>,
     /// How many directories of it are in use, which names the next.
@@ -99,6 +100,7 @@ impl Building {
             trees,
             root: None,
             apart: None,
+            covers: None,
             scratch: None,
             scratch_count: 0,
             programs: None,
@@ -131,7 +133,9 @@ impl Building {
             Step::BecomeUser { user, group } => privileges::become_user(*user, *group),
             Step::MakeRoot(memory) => {
                 let root = files::make_root(*memory)?;
-                self.apart = Some(overlay::Apart::new(&root)?);
+                let covers = covers::Covers::new(&root)?;
+                self.apart = Some(overlay::Apart::new(covers.no_files()?));
+                self.covers = Some(covers);
                 self.root = Some(root);
                 Ok(())
             }
@@ -155,7 +159,7 @@ impl Building {
             Step::AttachApart { name, part, path, executable } => {
                 let tree = self.take(name)?;
                 let layered = overlay::Layered { tree: &tree, executable: *executable };
-                let apart = self.apart.as_ref().ok_or_else(|| wrong("there is no new root"))?;
+                let apart = self.apart.as_ref().ok_or_else(no_root)?;
                 match part {
                     Some(part) => apart.attach_part(layered, part, self.root()?, path),
                     None => apart.attach(layered, self.root()?, path),
@@ -174,14 +178,20 @@ impl Building {
             }
             Step::Proc { pids_only } => files::proc(self.root()?, *pids_only),
             Step::Terminals => files::terminals(self.root()?),
-            Step::Mask { path } => covers::mask(self.root()?, path),
-            Step::Cover { path, content } => covers::cover(self.root()?, path, content),
+            Step::Mask { path } => {
+                let covers = self.covers.as_ref().ok_or_else(no_root)?;
+                covers.mask(self.root()?, path)
+            }
+            Step::Cover { path, content } => {
+                let covers = self.covers.as_mut().ok_or_else(no_root)?;
+                covers.cover(self.root.as_ref().ok_or_else(no_root)?, path, content)
+            }
             Step::Pin { path } => covers::pin(self.root()?, path),
             Step::ReadOnly { path } => covers::read_only(self.root()?, path),
             Step::ForbidUserNamespaces => files::forbid_user_namespaces(self.root()?),
             Step::Pivot => {
-                let root = self.root.take().ok_or_else(|| wrong("there is no new root"))?;
-                self.apart = None;
+                let root = self.root.take().ok_or_else(no_root)?;
+                (self.apart, self.covers) = (None, None);
                 files::pivot(&root)
             }
             Step::SealRoot => files::seal_root(),
@@ -225,13 +235,17 @@ impl Building {
     }
 
     fn root(&self) -> io::Result<&OwnedFd> {
-        self.root.as_ref().ok_or_else(|| wrong("there is no new root"))
+        self.root.as_ref().ok_or_else(no_root)
     }
 }
 
 /// A plan that contradicts itself.
 fn wrong(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+fn no_root() -> io::Error {
+    wrong("there is no new root")
 }
 
 /// The path a step is about, for reports.

@@ -1,45 +1,90 @@
 //! Putting something else in front of a path.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::MoveMountFlags;
 
 use crate::plan::{Attributes, FileMode};
 
-use super::files::{below, clone_tree, directory, file, flags_of, is_directory, subtree};
+use super::files::{below, clone_tree, directory, flags_of, is_directory};
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: false, devices: false };
 
-/// Where a cover stands in the new root until it is attached and its name is removed.
-const ASIDE: &str = ".cover";
+/// Where covers are kept: the terminals are attached there later and hide them.
+const STORE: &str = "/dev/pts";
 
-/// Covers a path with something empty. A path that is not there needs no cover.
-pub(super) fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
-    let Some(place) = place(root, path)? else { return Ok(()) };
-    if !is_directory(&place)? {
-        return attach_file(root, &place, "");
-    }
-    let aside = Path::new(ASIDE);
-    directory(root, aside, FileMode(0o555))?;
-    attach_over(&subtree(root, aside)?, &place)?;
-    Ok(rustix::fs::unlinkat(root, aside, AtFlags::REMOVEDIR)?)
+/// What is put in front of paths, each a copy of a part of one read-only mount.
+pub(super) struct Covers {
+    /// The directory itself, where covers are made.
+    store: OwnedFd,
+    /// The mount over it, from which they are copied with what it forbids.
+    read_only: OwnedFd,
+    made: usize,
 }
 
-/// Covers a file with another content. A path that is not there needs none.
-pub(super) fn cover(root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
-    match place(root, path)? {
-        Some(place) => attach_file(root, &place, content),
-        None => Ok(()),
+impl Covers {
+    /// In the new root while it is empty.
+    pub(super) fn new(root: &OwnedFd) -> io::Result<Covers> {
+        let place = Path::new(STORE);
+        directory(root, place, FileMode(0o755))?;
+        let store = below(root, place, OFlags::PATH | OFlags::DIRECTORY)?;
+        let read_only = clone_tree(&store)?;
+        stockade_sys::set_tree_attributes(read_only.as_fd(), flags_of(READ_ONLY), None)?;
+        rustix::fs::mkdirat(&store, NO_FILES, Mode::from_raw_mode(0o555))?;
+        let covers = Covers { store, read_only, made: 0 };
+        covers.make(NO_BYTES, "")?;
+        move_onto(&covers.read_only, &covers.store)?;
+        Ok(covers)
+    }
+
+    /// A directory with nothing in it.
+    pub(super) fn no_files(&self) -> io::Result<OwnedFd> {
+        below(&self.store, Path::new(NO_FILES), OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// Covers a path with something empty. A path that is not there needs no cover.
+    pub(super) fn mask(&self, root: &OwnedFd, path: &Path) -> io::Result<()> {
+        let Some(place) = place(root, path)? else { return Ok(()) };
+        let name = if is_directory(&place)? { NO_FILES } else { NO_BYTES };
+        move_onto(&self.copy(name)?, &place)
+    }
+
+    /// Covers a file with another content. A path that is not there needs none.
+    pub(super) fn cover(&mut self, root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
+        let Some(place) = place(root, path)? else { return Ok(()) };
+        let name = self.made.to_string();
+        self.made += 1;
+        self.make(&name, content)?;
+        move_onto(&self.copy(&name)?, &place)
+    }
+
+    fn make(&self, name: &str, content: &str) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(&self.store, name, flags, Mode::from_raw_mode(0o444))?;
+        File::from(made).write_all(content.as_bytes())
+    }
+
+    fn copy(&self, name: &str) -> io::Result<OwnedFd> {
+        clone_tree(&below(&self.read_only, Path::new(name), OFlags::PATH)?)
     }
 }
+
+/// Names of what is empty.
+const NO_FILES: &str = "no-files";
+const NO_BYTES: &str = "no-bytes";
 
 /// Makes a part of the new root read-only.
 pub(super) fn read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
     match place(root, path)? {
-        Some(place) => attach_over(&clone_tree(&place)?, &place),
+        Some(place) => {
+            let same = clone_tree(&place)?;
+            stockade_sys::set_tree_attributes(same.as_fd(), flags_of(READ_ONLY), None)?;
+            move_onto(&same, &place)
+        }
         None => Ok(()),
     }
 }
@@ -58,19 +103,6 @@ fn place(root: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// A file of the root that no name leads to any more is still there where it is attached.
-fn attach_file(root: &OwnedFd, place: &OwnedFd, content: &str) -> io::Result<()> {
-    let aside = Path::new(ASIDE);
-    file(root, aside, content.as_bytes())?;
-    attach_over(&subtree(root, aside)?, place)?;
-    Ok(rustix::fs::unlinkat(root, aside, AtFlags::empty())?)
-}
-
-fn attach_over(cover: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
-    stockade_sys::set_tree_attributes(cover.as_fd(), flags_of(READ_ONLY), None)?;
-    move_onto(cover, place)
 }
 
 fn move_onto(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {

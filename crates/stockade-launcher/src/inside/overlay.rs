@@ -7,12 +7,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags};
 
 use crate::plan::{Attributes, FileMode};
 
-use super::files::{STAGE, attach, below, directory, flags_of, move_to, subtree};
+use super::files::{STAGE, attach, directory, flags_of, move_to, subtree};
 use super::wrong;
 
 const LOWER: &str = "lower";
@@ -82,12 +82,8 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// In the new root while it is empty. What is mounted at the place later does not lie in the
-    /// directory that is kept.
-    pub(super) fn new(root: &OwnedFd) -> io::Result<Apart> {
-        let place = Path::new("proc");
-        directory(root, place, FileMode(0o555))?;
-        Ok(Apart { empty: below(root, place, OFlags::PATH | OFlags::DIRECTORY)? })
+    pub(super) fn new(empty: OwnedFd) -> Apart {
+        Apart { empty }
     }
 
     /// Attaches a directory read-only, with files that are nobody else's to lock or watch.

@@ -92,10 +92,13 @@ fn run(args: &BenchArgs, stockade: &Path, absent: &mut Vec<Absent>) -> anyhow::R
 
 fn python_cli(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
     let python = interpreter(stockade)?;
-    let words = python_words(&python);
-    let ours = ours(stockade, &words.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut sides =
-        vec![Timed::new("stockade", ours, RESULT).side(), Timed::new("bare", words, RESULT).side()];
+    let mut ours = vec![stockade.as_os_str().to_owned(), "run".into(), "--quiet".into()];
+    ours.extend(["--python".into(), python.clone().into_os_string(), "--".into()]);
+    ours.extend(python_words(Path::new("python3")).into_iter().map(OsString::from));
+    let mut sides = vec![
+        Timed::new("stockade", ours, RESULT).side(),
+        Timed::new("bare", python_words(&python), RESULT).side(),
+    ];
     let what = "a new sandbox to its first Python result, through the command line";
     let bound = Bound::Ratio { against: "bare", most: 1.7 };
     Ok(Row::new(("python-cli", what), "ms", bound, passes("python-cli", &mut sides, args)?))
