@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::lab::LabOptions;
 use crate::suites::fuzz::FuzzOptions;
 
 /// What `--help` says.
@@ -10,6 +11,12 @@ cargo xtask check                       every suite of an ordinary run
 cargo xtask test [--all]                the same; --all adds the slow suites
 cargo xtask guards                      the guards alone, in about a second
 cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 10 seconds each unless said
+cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with cgroup v2 alone
+    --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
+    --user agent    root unless said; agent is user 1000, and there is nobody
+    --delegate      a cgroup belongs to that user
+    --sysctl K=V    sets one; repeat it for more
+    --copy A:/B     copies a file or a folder in; repeat it for more
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
 
@@ -20,6 +27,7 @@ pub(crate) enum Task {
     Check,
     CheckAll,
     Guards,
+    Lab(LabOptions),
     Fuzz(FuzzOptions),
 }
 
@@ -31,6 +39,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
         ["check" | "test"] => Ok(Task::Check),
         ["test", "--all"] => Ok(Task::CheckAll),
         ["guards"] => Ok(Task::Guards),
+        ["lab", rest @ ..] => Ok(Task::Lab(LabOptions::parse(rest)?)),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
     }

@@ -3,6 +3,7 @@
 mod arguments;
 mod cache;
 mod guards;
+mod lab;
 mod metadata;
 mod program;
 mod progress;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            progress::say(&format!("error: {error:#}"));
+            progress::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -44,11 +45,18 @@ fn run() -> Result<ExitCode> {
         Task::Check => run_suites(&root, |suite| suite.when == When::Always),
         Task::CheckAll => run_suites(&root, |_| true),
         Task::Guards => run_suites(&root, |suite| suite.guard),
+        Task::Lab(options) => Ok(lab::run(&root, options).map_or_else(lab_failed, ExitCode::from)),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// An error of the lab's own ends as one of ssh's: with a code that few commands use.
+fn lab_failed(error: anyhow::Error) -> ExitCode {
+    progress::note(&format!("error: {error:#}"));
+    ExitCode::from(255)
 }
 
 /// Runs the chosen suites in order, tells how each went, and ends with the summary.
