@@ -127,7 +127,7 @@ impl Building {
                 Ok(())
             }
             Step::MakeScratch(memory) => {
-                self.scratch = Some(files::memory_file_system(*memory)?);
+                self.scratch = Some(files::make_scratch(*memory)?);
                 Ok(())
             }
             Step::Directory { path, mode } => files::directory(self.root()?, path, *mode),

@@ -23,6 +23,11 @@ use super::wrong;
 /// lies below it is not needed: trees were taken before.
 pub(super) const STAGE: &str = "/proc";
 
+/// Where the writable file system is attached until the old root goes away with everything on it.
+/// Like [`STAGE`], it exists on every system and is not needed any more. Before Linux 6.15 a part
+/// of a file system that is attached nowhere cannot be copied, see open_tree(2).
+const SCRATCH_STAGE: &str = "/dev";
+
 pub(super) fn private_mounts() -> io::Result<()> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", flags)?)
@@ -75,7 +80,7 @@ pub(super) fn flags_of(attributes: Attributes) -> MountAttrFlags {
 }
 
 /// A file system in memory, not attached anywhere.
-pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
+fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: String| rustix::mount::fsconfig_set_string(&context, key, value);
     set("source", "stockade".to_owned())?;
@@ -94,6 +99,12 @@ pub(super) fn make_root(memory: Memory) -> io::Result<OwnedFd> {
     let root = memory_file_system(memory)?;
     move_to(&root, CWD, STAGE)?;
     Ok(root)
+}
+
+pub(super) fn make_scratch(memory: Memory) -> io::Result<OwnedFd> {
+    let scratch = memory_file_system(memory)?;
+    move_to(&scratch, CWD, SCRATCH_STAGE)?;
+    Ok(scratch)
 }
 
 pub(super) fn move_to(
