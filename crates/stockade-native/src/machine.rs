@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Resource;
 use stockade_policy::SETTINGS;
 
 use crate::interpreter::{Bind, Link, system};
@@ -30,6 +31,10 @@ pub(crate) struct Machine {
     pub(crate) settings: Vec<Setting>,
     /// The most open files a process may be given.
     pub(crate) open_files: u64,
+    /// The most bytes in message queues, waiting signals and locked bytes it may be given.
+    pub(crate) queue_bytes: u64,
+    pub(crate) pending_signals: u64,
+    pub(crate) locked_bytes: u64,
 }
 
 /// One public file or directory below `/etc`.
@@ -53,15 +58,21 @@ impl Machine {
             system,
             links,
             settings: settings(),
-            open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile)
-                .maximum
-                .unwrap_or(u64::MAX),
+            open_files: most(Resource::Nofile),
+            queue_bytes: most(Resource::Msgqueue),
+            pending_signals: most(Resource::Sigpending),
+            locked_bytes: most(Resource::Memlock),
         }
     }
 
     pub(crate) fn is_root(&self) -> bool {
         self.user == 0
     }
+}
+
+/// What nobody inside a user namespace may raise a limit above.
+fn most(resource: Resource) -> u64 {
+    rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX)
 }
 
 fn landlock() -> u32 {
