@@ -20,6 +20,7 @@ use image::Image;
 use machine::{Output, boot};
 
 pub(crate) use job::Job;
+pub(crate) use machine::Size;
 pub(crate) use options::LabOptions;
 pub(crate) use packages::missing_programs;
 
@@ -48,8 +49,19 @@ pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
     boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)
 }
 
+/// Runs a job in a new machine; its exit code, and what it printed, errors last.
+pub(crate) fn capture(job: &Job, size: Size) -> Result<(u8, String)> {
+    let image = Image::current(progress::note)?;
+    let (parcel, mark) = job.pack()?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let output = Output { stdout: &mut stdout, stderr: &mut stderr };
+    let code = boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)?;
+    stdout.extend(stderr);
+    Ok((code, String::from_utf8_lossy(&stdout).into_owned()))
+}
+
 /// The command line, built for release, and the examples.
-fn ours(root: &Path) -> Result<Vec<(PathBuf, String)>> {
+pub(crate) fn ours(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut build = cargo(root);
     build.args(["build", "--quiet", "--locked", "--release", "--package", "stockade"]);
     build.args(["--message-format=json"]);

@@ -30,16 +30,20 @@ const MODULES: [&str; 7] = [
     "drivers/char/virtio_console",
 ];
 
-/// The machine's own users. `agent` is the ordinary one.
-const FILES: [(&str, &str); 3] = [
+/// Files that scripts of packages or an installer would have made, with their modes. `agent` is the
+/// ordinary user.
+const FILES: [(&str, u32, &str); 5] = [
     (
         "etc/passwd",
+        0o644,
         "root:x:0:0:root:/root:/bin/bash\n\
          agent:x:1000:1000::/home/agent:/bin/bash\n\
          nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     ),
-    ("etc/group", "root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n"),
-    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 lab\n"),
+    ("etc/group", 0o644, "root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n"),
+    ("etc/fstab", 0o644, "/dev/vda / ext4 defaults 0 1\n"),
+    ("etc/shadow", 0o600, "root:*:19000:0:99999:7:::\nagent:*:19000:0:99999:7:::\n"),
+    ("etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 lab\n"),
 ];
 
 /// What a machine boots from.
@@ -108,14 +112,14 @@ fn build(packages: &[String], cache: &Path, folder: &Path) -> Result<()> {
     index_modules(&tree, version)?;
     fs::rename(tree.join("boot").join(format!("vmlinuz-{version}")), folder.join("kernel"))?;
     write_initramfs(&tree, version, &folder.join("initramfs"))?;
-    for (path, text) in FILES {
-        fs::write(tree.join(path), text)?;
+    for folder in ["lab", "home/agent"] {
+        fs::create_dir_all(tree.join(folder))?;
     }
-    let init = tree.join("lab/init");
-    fs::create_dir_all(tree.join("lab"))?;
-    fs::create_dir_all(tree.join("home/agent"))?;
-    fs::write(&init, INIT)?;
-    fs::set_permissions(init, fs::Permissions::from_mode(0o755))?;
+    for (path, mode, text) in FILES.into_iter().chain([("lab/init", 0o755, INIT)]) {
+        let path = tree.join(path);
+        fs::write(&path, text)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
     make_disk(&tree, &folder.join("root.ext4"))?;
     fs::remove_dir_all(downloads)?;
     fs::remove_dir_all(tree)?;

@@ -30,6 +30,7 @@ mkdir -p /srv/lab /run/lab
 . /lab/job
 id "$user" >/dev/null 2>&1 || stop "there is no user $user here; root, agent and nobody exist"
 chown "$user:" /srv/lab
+chown agent: /home/agent
 
 echo "$sysctls" | while IFS='=' read -r name value; do
     [ -z "$name" ] || busybox sysctl -q -w "$name=$value" || exit 1
