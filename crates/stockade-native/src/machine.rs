@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Resource;
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
 
@@ -34,6 +35,10 @@ pub(crate) struct Machine {
     pub(crate) mounts: Mounts,
     /// The most open files a process may be given.
     pub(crate) open_files: u64,
+    /// The most bytes in message queues, waiting signals and locked bytes it may be given.
+    pub(crate) queue_bytes: u64,
+    pub(crate) pending_signals: u64,
+    pub(crate) locked_bytes: u64,
 }
 
 /// One public file or directory below `/etc`.
@@ -60,9 +65,10 @@ impl Machine {
             links,
             settings: settings(),
             mounts: Mounts::look(),
-            open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile)
-                .maximum
-                .unwrap_or(u64::MAX),
+            open_files: most(Resource::Nofile),
+            queue_bytes: most(Resource::Msgqueue),
+            pending_signals: most(Resource::Sigpending),
+            locked_bytes: most(Resource::Memlock),
         }
     }
 
@@ -76,6 +82,11 @@ impl Machine {
         let layers = !self.is_root() || self.kernel >= (5, 19);
         layers && self.mounts.can_stand_apart(directory)
     }
+}
+
+/// What nobody inside a user namespace may raise a limit above.
+fn most(resource: Resource) -> u64 {
+    rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX)
 }
 
 fn landlock() -> u32 {

@@ -19,6 +19,9 @@ fn machine(user: u32) -> Machine {
         settings: Vec::new(),
         mounts: Mounts::default(),
         open_files: 4096,
+        queue_bytes: 819_200,
+        pending_signals: 3845,
+        locked_bytes: u64::MAX,
     }
 }
 
@@ -156,6 +159,8 @@ fn without_a_cgroup_rlimits_stand_in() {
     assert!(limits(false).contains(&(Resource::Processes, 8)));
     assert!(limits(false).iter().any(|(resource, _)| *resource == Resource::Data));
     assert!(!limits(true).iter().any(|(resource, _)| *resource == Resource::Processes));
+    // Never more than the machine gives, which would be refused.
+    assert!(limits(true).contains(&(Resource::PendingSignals, 3845)));
 }
 
 #[test]

@@ -2,14 +2,23 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::lab::LabOptions;
+use crate::suite::SUITES;
 use crate::suites::fuzz::FuzzOptions;
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
 cargo xtask check                       every suite of an ordinary run
 cargo xtask test [--all]                the same; --all adds the slow suites
+cargo xtask suite NAME...               single suites, slow ones too
 cargo xtask guards                      the guards alone, in about a second
 cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 10 seconds each unless said
+cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with cgroup v2 alone
+    --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
+    --user agent    root unless said; agent is user 1000, and there is nobody
+    --delegate      a cgroup belongs to that user
+    --sysctl K=V    sets one; repeat it for more
+    --copy A:/B     copies a file or a folder in; repeat it for more
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
 
@@ -20,6 +29,8 @@ pub(crate) enum Task {
     Check,
     CheckAll,
     Guards,
+    Suites(Vec<String>),
+    Lab(LabOptions),
     Fuzz(FuzzOptions),
 }
 
@@ -31,6 +42,16 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
         ["check" | "test"] => Ok(Task::Check),
         ["test", "--all"] => Ok(Task::CheckAll),
         ["guards"] => Ok(Task::Guards),
+        ["suite", first, rest @ ..] => {
+            let names: Vec<String> =
+                [first].into_iter().chain(rest).map(|name| (*name).to_owned()).collect();
+            let known = |name: &String| SUITES.iter().any(|suite| suite.name == name.as_str());
+            match names.iter().find(|name| !known(name)) {
+                Some(unknown) => bail!("no such suite: {unknown}; docs/testing.md lists them"),
+                None => Ok(Task::Suites(names)),
+            }
+        }
+        ["lab", rest @ ..] => Ok(Task::Lab(LabOptions::parse(rest)?)),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
     }
@@ -68,6 +89,12 @@ mod tests {
     }
 
     #[test]
+    fn suites_are_chosen_by_name() {
+        let names = ["rows", "lab"].map(str::to_owned).to_vec();
+        assert_eq!(parsed("suite rows lab").unwrap(), Task::Suites(names));
+    }
+
+    #[test]
     fn fuzz_takes_a_target_and_a_time() {
         let options = FuzzOptions { target: Some("wire_frame".to_owned()), seconds: 60 };
         assert_eq!(parsed("fuzz --seconds 60 wire_frame").unwrap(), Task::Fuzz(options));
@@ -76,7 +103,15 @@ mod tests {
 
     #[test]
     fn unknown_word_is_an_error_rather_than_ignored() {
-        for line in ["chek", "test --al", "check extra", "fuzz a b", "fuzz --secs 3"] {
+        for line in [
+            "suite",
+            "suite lab nosuch",
+            "chek",
+            "test --al",
+            "check extra",
+            "fuzz a b",
+            "fuzz --secs 3",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -3,6 +3,7 @@
 mod arguments;
 mod cache;
 mod guards;
+mod lab;
 mod metadata;
 mod program;
 mod progress;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            progress::say(&format!("error: {error:#}"));
+            progress::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -44,6 +45,10 @@ fn run() -> Result<ExitCode> {
         Task::Check => run_suites(&root, |suite| suite.when == When::Always),
         Task::CheckAll => run_suites(&root, |_| true),
         Task::Guards => run_suites(&root, |suite| suite.guard),
+        Task::Suites(names) => {
+            run_suites(&root, |suite| names.iter().any(|name| name.as_str() == suite.name))
+        }
+        Task::Lab(options) => Ok(lab::run(&root, options).map_or_else(lab_failed, ExitCode::from)),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);
             Ok(ExitCode::SUCCESS)
@@ -51,8 +56,14 @@ fn run() -> Result<ExitCode> {
     }
 }
 
+/// An error of the lab's own ends as one of ssh's: with a code that few commands use.
+fn lab_failed(error: anyhow::Error) -> ExitCode {
+    progress::note(&format!("error: {error:#}"));
+    ExitCode::from(255)
+}
+
 /// Runs the chosen suites in order, tells how each went, and ends with the summary.
-fn run_suites(root: &Path, chosen: fn(&Suite) -> bool) -> Result<ExitCode> {
+fn run_suites(root: &Path, chosen: impl Fn(&Suite) -> bool) -> Result<ExitCode> {
     let asked = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
     let required = Requirement::parse(&asked, &SUITES.map(|suite| suite.name))?;
     let mut report = Report::default();

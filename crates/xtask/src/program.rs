@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 /// What a program left behind.
 pub(crate) struct Finished {
@@ -34,6 +35,17 @@ pub(crate) fn finish(mut command: Command) -> Result<Finished> {
     let status = child.wait()?;
     let output = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Finished { success: status.success(), output })
+}
+
+/// The executable of a target in what cargo says of a build.
+pub(crate) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
+    let found = messages.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_wanted = message["target"]["name"] == target;
+        let path = message["executable"].as_str().filter(|_| is_wanted)?;
+        Some(PathBuf::from(path))
+    });
+    found.with_context(|| format!("cargo names no executable of {target}"))
 }
 
 /// The first of these programs that `PATH` has.
@@ -67,5 +79,17 @@ mod tests {
         let found = on_path(&["no-such-program", "bash"]).unwrap();
         assert_eq!(found.file_name().unwrap(), "bash");
         assert_eq!(on_path(&["no-such-program"]), None);
+    }
+
+    #[test]
+    fn executable_is_that_of_the_target() {
+        let messages = "\
+warning: something
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":null}
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"stockade\"},\"executable\":\"/t/stockade\"}
+{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":\"/t/run-1\"}";
+        assert_eq!(executable(messages, "run").unwrap(), Path::new("/t/run-1"));
+        assert_eq!(executable(messages, "stockade").unwrap(), Path::new("/t/stockade"));
+        assert!(executable(messages, "other").is_err());
     }
 }

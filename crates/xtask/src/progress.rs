@@ -1,5 +1,9 @@
 //! What a person sees while suites run; the only printing in xtask.
-#![expect(clippy::print_stdout, reason = "xtask is a command line for the people of this project")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "xtask is a command line for the people of this project"
+)]
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -11,6 +15,11 @@ use crate::suite::Outcome;
 /// Prints one block of text.
 pub(crate) fn say(text: &str) {
     println!("{text}");
+}
+
+/// Prints one block of text beside the output.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Runs a suite, printing its name before and how it went after. An error is a failure.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::guards;
-use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, leaks, mutations, native};
+use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, lab, leaks, mutations, native};
 
 /// How a suite went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: [Suite; 17] = [
+pub(crate) const SUITES: [Suite; 18] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -68,6 +68,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     always("fuzz", fuzz::run),
     always("install", install::run),
     Suite { name: "leaks", when: When::All, guard: false, run: leaks::run },
+    Suite { name: "lab", when: When::All, guard: false, run: lab::run },
     Suite { name: "mutations", when: When::All, guard: false, run: mutations::run },
 ];
 

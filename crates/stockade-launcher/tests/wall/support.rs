@@ -19,6 +19,13 @@ const DEVICE: Attributes = Attributes { writable: true, executable: false, devic
 /// The user id inside.
 pub(crate) const USER: u32 = 1000;
 
+/// The version of Landlock that a wall needs, or it goes without.
+pub(crate) const LANDLOCK: u32 = 3;
+
+pub(crate) fn landlock_can_be_used() -> bool {
+    stockade_sys::landlock_version() >= LANDLOCK
+}
+
 /// What came of a plan.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -77,7 +84,11 @@ pub(crate) fn plan(script: &str) -> Plan {
         Step::WorkingDirectory(PathBuf::from("/workspace")),
         Step::SealPrivileges,
         Step::DieWithParent,
-        Step::Landlock { version: 3, rules: landlock() },
+    ]);
+    if landlock_can_be_used() {
+        inside.push(Step::Landlock { version: LANDLOCK, rules: landlock() });
+    }
+    inside.extend([
         Step::Seccomp { programs: Vec::new() },
         Step::Execute {
             program: PathBuf::from("/bin/sh"),

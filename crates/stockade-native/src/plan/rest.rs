@@ -10,7 +10,8 @@ use crate::cgroup::Removal;
 
 use super::{Inputs, etc, limit};
 
-/// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less.
+/// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less. A
+/// machine with little memory gives fewer signals, and then it is those.
 const QUEUE_BYTES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 4096;
 const LOCKED_BYTES: u64 = 8 << 20;
@@ -29,13 +30,13 @@ pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
 }
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
-    let policy = inputs.site.policy;
+    let (policy, machine) = (inputs.site.policy, inputs.site.machine);
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
-        (Resource::MessageQueues, QUEUE_BYTES),
-        (Resource::PendingSignals, PENDING_SIGNALS),
-        (Resource::LockedMemory, LOCKED_BYTES),
+        (Resource::MessageQueues, QUEUE_BYTES.min(machine.queue_bytes)),
+        (Resource::PendingSignals, PENDING_SIGNALS.min(machine.pending_signals)),
+        (Resource::LockedMemory, LOCKED_BYTES.min(machine.locked_bytes)),
     ];
     if !inputs.held_by_cgroup {
         // Counted per user namespace since Linux 5.14; the guest is one of them.

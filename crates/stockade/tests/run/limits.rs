@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::scratch::Scratch;
-use crate::support::{alone, command, finish, hits, outside, report, stockade, walls_can_be_built};
+use crate::support::{
+    alone, binary, command, finish, hits, outside, report, stockade, walls_can_be_built,
+};
 
 /// The longest of the host's forks while something runs, and how many there were.
 fn forks_during(act: impl FnOnce()) -> (Duration, u32) {
@@ -165,6 +167,26 @@ except OSError as error:
     assert_eq!(outside(&["python3", "-c", open]).text(), "all\n");
     let (code, report) = limited("max_open_files: 64", &["python3", "-c", open]);
     assert_eq!((code, &report["stdout"]), (0, &json!("24\n")), "{report}");
+}
+
+/// Small machines give every process a lower bound of signals than the wall does.
+#[test]
+fn lower_bound_of_the_caller_stays() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let signals = "import resource; print(*resource.getrlimit(resource.RLIMIT_SIGPENDING))";
+    let run = |bound: &str| {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.arg(format!("--sigpending={bound}:{bound}")).arg(binary());
+        prlimit.args(["run", "--", "python3", "-c", signals]);
+        finish(prlimit, b"")
+    };
+    assert_eq!(run("100").text(), "100 100\n");
+    let had = outside(&["python3", "-c", signals]);
+    let had: u64 = had.text().split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("one");
+    let own = had.min(4096);
+    assert_eq!(run(&had.to_string()).text(), format!("{own} {own}\n"));
 }
 
 #[test]

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::cargo::{count_tests, failed_tests};
-use crate::program::{cargo, finish};
+use crate::program::{cargo, executable, finish};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
 
@@ -76,17 +75,6 @@ fn judge(success: bool, output: &str) -> Outcome {
     }
 }
 
-/// The executable of a target in what cargo says of a build.
-fn executable(messages: &str, target: &str) -> Result<PathBuf> {
-    let found = messages.lines().find_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_wanted = message["target"]["name"] == target;
-        let path = message["executable"].as_str().filter(|_| is_wanted)?;
-        Some(PathBuf::from(path))
-    });
-    found.with_context(|| format!("cargo names no executable of {target}"))
-}
-
 fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     fs::set_permissions(to, Permissions::from_mode(0o755))?;
@@ -110,18 +98,6 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn executable_is_that_of_the_target() {
-        let messages = "\
-warning: something
-{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":null}
-{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"stockade\"},\"executable\":\"/t/stockade\"}
-{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":\"/t/run-1\"}";
-        assert_eq!(executable(messages, "run").unwrap(), Path::new("/t/run-1"));
-        assert_eq!(executable(messages, "stockade").unwrap(), Path::new("/t/stockade"));
-        assert!(executable(messages, "other").is_err());
-    }
 
     #[test]
     fn tests_without_walls_are_a_skip_with_their_reason() {

@@ -1,0 +1,75 @@
+//! The lab: a throw-away machine made from Debian packages, with cgroup v2 alone.
+
+mod accelerator;
+mod image;
+mod job;
+mod machine;
+mod options;
+mod packages;
+mod parcel;
+mod stream;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::program::{cargo, finish};
+use crate::progress;
+use image::Image;
+use machine::{Output, boot};
+
+pub(crate) use job::Job;
+pub(crate) use machine::Size;
+pub(crate) use options::LabOptions;
+pub(crate) use packages::missing_programs;
+
+/// Where commands start; the examples are in it.
+const PLACE: &str = "/srv/lab";
+
+/// Runs one command in a new machine, with its output on ours; the command's exit code.
+pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
+    if let Some(missing) = missing_programs() {
+        bail!(missing);
+    }
+    let size = options.size();
+    let mut files = ours(root)?;
+    files.extend(options.copies);
+    let job = Job {
+        user: options.user,
+        delegate: options.delegate,
+        sysctls: options.sysctls,
+        environment: Vec::new(),
+        files,
+        command: options.command,
+    };
+    let image = Image::current(progress::note)?;
+    let (parcel, mark) = job.pack()?;
+    let output = Output { stdout: &mut io::stdout(), stderr: &mut io::stderr() };
+    boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)
+}
+
+/// Runs a job in a new machine; its exit code, and what it printed, errors last.
+pub(crate) fn capture(job: &Job, size: Size) -> Result<(u8, String)> {
+    let image = Image::current(progress::note)?;
+    let (parcel, mark) = job.pack()?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let output = Output { stdout: &mut stdout, stderr: &mut stderr };
+    let code = boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)?;
+    stdout.extend(stderr);
+    Ok((code, String::from_utf8_lossy(&stdout).into_owned()))
+}
+
+/// The command line, built for release, and the examples.
+pub(crate) fn ours(root: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut build = cargo(root);
+    build.args(["build", "--quiet", "--locked", "--release", "--package", "stockade"]);
+    build.args(["--message-format=json"]);
+    let built = finish(build)?;
+    ensure!(built.success, "stockade does not build\n{}", built.output);
+    let stockade = crate::program::executable(&built.output, "stockade")?;
+    Ok(vec![
+        (stockade, "/usr/local/bin/stockade".to_owned()),
+        (root.join("examples"), format!("{PLACE}/examples")),
+    ])
+}

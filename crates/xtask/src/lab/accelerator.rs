@@ -1,0 +1,39 @@
+//! Whether the processor itself can run the lab. A `/dev/kvm` that can be opened is not enough, so
+//! a machine is tried once and the answer kept beside its image.
+
+use std::fs::{self, File};
+use std::io;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::image::Image;
+use super::job::Job;
+use super::machine::{Accelerator, Output, Size, boot};
+
+/// What the trial may take; where it works, it takes a second.
+const TRIAL: Size = Size { memory_mib: 512, cpus: 1, timeout: Duration::from_secs(20) };
+
+/// The quickest accelerator that works here.
+pub(crate) fn choose(image: &Image) -> Result<Accelerator> {
+    if File::options().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(Accelerator::Tcg);
+    }
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let answer = image.beside(&format!("kvm-{}", kernel.trim()));
+    let works = match fs::read_to_string(&answer) {
+        Ok(answer) => answer == "works\n",
+        Err(_) => {
+            let works = trial(image)?;
+            fs::write(answer, if works { "works\n" } else { "fails\n" })?;
+            works
+        }
+    };
+    Ok(if works { Accelerator::Kvm } else { Accelerator::Tcg })
+}
+
+fn trial(image: &Image) -> Result<bool> {
+    let (parcel, mark) = Job::of(&["true"]).pack()?;
+    let output = Output { stdout: &mut io::sink(), stderr: &mut io::sink() };
+    Ok(boot(image, Accelerator::Kvm, TRIAL, &parcel, &mark, output).is_ok_and(|code| code == 0))
+}

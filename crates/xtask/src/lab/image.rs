@@ -1,0 +1,216 @@
+//! The lab's kernel, first programs and root: made once from packages, and kept outside the clone.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::packages::{download, kernel_version, resolve};
+use super::parcel::Parcel;
+use crate::cache;
+use crate::program::finish;
+
+const INITRAMFS: &str = include_str!("initramfs.sh");
+const INIT: &str = include_str!("init.sh");
+
+/// Changes when the code below makes something else of the same packages.
+const RECIPE: u32 = 1;
+
+/// The modules of the disks and ports, in the order of their needs.
+const MODULES: [&str; 7] = [
+    "drivers/virtio/virtio",
+    "drivers/virtio/virtio_ring",
+    "drivers/virtio/virtio_pci_modern_dev",
+    "drivers/virtio/virtio_pci_legacy_dev",
+    "drivers/virtio/virtio_pci",
+    "drivers/block/virtio_blk",
+    "drivers/char/virtio_console",
+];
+
+/// Files that scripts of packages or an installer would have made, with their modes. `agent` is the
+/// ordinary user.
+const FILES: [(&str, u32, &str); 5] = [
+    (
+        "etc/passwd",
+        0o644,
+        "root:x:0:0:root:/root:/bin/bash\n\
+         agent:x:1000:1000::/home/agent:/bin/bash\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    ),
+    ("etc/group", 0o644, "root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n"),
+    ("etc/fstab", 0o644, "/dev/vda / ext4 defaults 0 1\n"),
+    ("etc/shadow", 0o600, "root:*:19000:0:99999:7:::\nagent:*:19000:0:99999:7:::\n"),
+    ("etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 lab\n"),
+];
+
+/// What a machine boots from.
+pub(crate) struct Image {
+    folder: PathBuf,
+}
+
+impl Image {
+    /// The image of what apt offers today, made if it is not there yet.
+    pub(crate) fn current(say: impl Fn(&str)) -> Result<Image> {
+        let cache = cache::folder()?.join("lab");
+        fs::create_dir_all(&cache)
+            .with_context(|| format!("cannot make the folder {}", cache.display()))?;
+        let packages = resolve(&cache)?;
+        let image = Image { folder: cache.join(name(&packages)) };
+        if image.folder.is_dir() {
+            return Ok(image);
+        }
+        // One builds and others wait; what a dead builder left is removed by the next.
+        let lock = File::create(cache.join("lock"))?;
+        lock.lock().context("cannot wait for another build of the lab")?;
+        if !image.folder.is_dir() {
+            say(&format!("making the lab from {} packages, once", packages.len()));
+            let building = cache.join("building");
+            if building.exists() {
+                fs::remove_dir_all(&building)?;
+            }
+            fs::create_dir(&building)?;
+            build(&packages, &cache, &building)?;
+            fs::rename(&building, &image.folder)?;
+        }
+        Ok(image)
+    }
+
+    /// A file about this image, kept with it.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn kernel(&self) -> PathBuf {
+        self.folder.join("kernel")
+    }
+
+    pub(crate) fn initramfs(&self) -> PathBuf {
+        self.folder.join("initramfs")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("root.ext4")
+    }
+}
+
+/// A folder's name for these packages and what is made of them.
+fn name(packages: &[String]) -> String {
+    let mut hasher = DefaultHasher::new();
+    (packages, RECIPE, MODULES, FILES, INITRAMFS, INIT).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn build(packages: &[String], cache: &Path, folder: &Path) -> Result<()> {
+    let (downloads, tree) = (folder.join("packages"), folder.join("tree"));
+    fs::create_dir(&downloads)?;
+    download(packages, cache, &downloads)?;
+    unpack(&downloads, &tree)?;
+    let version = kernel_version(packages)?;
+    index_modules(&tree, version)?;
+    fs::rename(tree.join("boot").join(format!("vmlinuz-{version}")), folder.join("kernel"))?;
+    write_initramfs(&tree, version, &folder.join("initramfs"))?;
+    for folder in ["lab", "home/agent"] {
+        fs::create_dir_all(tree.join(folder))?;
+    }
+    for (path, mode, text) in FILES.into_iter().chain([("lab/init", 0o755, INIT)]) {
+        let path = tree.join(path);
+        fs::write(&path, text)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    make_disk(&tree, &folder.join("root.ext4"))?;
+    fs::remove_dir_all(downloads)?;
+    fs::remove_dir_all(tree)?;
+    Ok(())
+}
+
+/// Unpacks every package without running its scripts; `/bin` and its like are links, as on every
+/// Debian of today.
+fn unpack(downloads: &Path, tree: &Path) -> Result<()> {
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        fs::create_dir_all(tree.join("usr").join(name))?;
+        symlink(format!("usr/{name}"), tree.join(name))?;
+    }
+    for entry in fs::read_dir(downloads)? {
+        let package = entry?.path();
+        let mut dpkg = Command::new("dpkg-deb");
+        dpkg.arg("--fsys-tarfile").arg(&package).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut dpkg = dpkg.spawn().context("cannot start dpkg-deb")?;
+        let mut tar = Command::new("tar");
+        tar.arg("-C").arg(tree).args(["-x", "--keep-directory-symlink", "--no-same-owner"]);
+        tar.args(["doc", "man", "locale"].map(|name| format!("--exclude=./usr/share/{name}")));
+        tar.stdin(dpkg.stdout.take().context("dpkg-deb has an output")?);
+        let unpacked = tar.output().context("cannot start tar")?;
+        ensure!(
+            dpkg.wait()?.success() && unpacked.status.success(),
+            "cannot unpack {}: {}",
+            package.display(),
+            String::from_utf8_lossy(&unpacked.stderr).trim()
+        );
+    }
+    Ok(())
+}
+
+/// Has the packages' own kmod index the modules; the host may have none.
+fn index_modules(tree: &Path, version: &str) -> Result<()> {
+    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
+    let mut depmod = Command::new(libraries.join("ld-linux-x86-64.so.2"));
+    depmod.arg("--library-path").arg(&libraries).args(["--argv0", "depmod"]);
+    depmod.arg(tree.join("usr/bin/kmod")).arg("-b").arg(tree).arg(version);
+    let said = finish(depmod)?;
+    ensure!(said.success, "depmod failed: {}", said.output.trim());
+    Ok(())
+}
+
+fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
+    let mut parcel = Parcel::new(Vec::new());
+    for name in ["dev", "new"] {
+        parcel.directory(Path::new(name))?;
+    }
+    parcel.file(Path::new("init"), 0o755, INITRAMFS.as_bytes())?;
+    parcel.host(&tree.join("usr/bin/busybox"), Path::new("bin/busybox"))?;
+    let modules = tree.join("usr/lib/modules").join(version).join("kernel");
+    let mut order = String::new();
+    for module in MODULES {
+        let module = format!("{module}.ko");
+        parcel.host(&modules.join(&module), &Path::new("modules").join(&module))?;
+        order.push_str(&module);
+        order.push('\n');
+    }
+    parcel.file(Path::new("modules/order"), 0o644, order.as_bytes())?;
+    Ok(fs::write(path, parcel.finish()?)?)
+}
+
+/// Writes the tree to a disk on which everything belongs to root, whoever makes it.
+fn make_disk(tree: &Path, disk: &Path) -> Result<()> {
+    let is_root = fs::metadata(tree)?.uid() == 0;
+    let mut make = match is_root {
+        true => Command::new("mke2fs"),
+        false => {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--map-root-user", "mke2fs"]);
+            unshare
+        }
+    };
+    // It lives where ordinary users do not look.
+    let path = std::env::var("PATH").unwrap_or_default();
+    make.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    make.args(["-q", "-t", "ext4", "-L", "lab", "-m", "0", "-d"]).arg(tree).arg(disk).arg("4G");
+    let said = finish(make)?;
+    ensure!(said.success, "cannot make the lab's disk: {}", said.output.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_of_a_package_is_another_image() {
+        let names = ["bash=1", "bash=2"].map(|package| name(&[package.to_owned()]));
+        assert_ne!(names[0], names[1]);
+        assert_eq!(names[0], name(&["bash=1".to_owned()]));
+    }
+}

@@ -1,0 +1,13 @@
+# A run works; with user namespaces forbidden it is refused and the error names the knob, for root
+# and for an ordinary user.
+as_agent="setpriv --reuid=agent --regid=agent --init-groups"
+for who in "" "$as_agent"; do
+    $who stockade run -- true || exit 1
+done
+busybox sysctl -q -w user.max_user_namespaces=0 || exit 1
+for who in "" "$as_agent"; do
+    $who stockade run -- true 2>/tmp/said
+    code=$?
+    cat /tmp/said
+    [ "$code" = 125 ] && grep -q user.max_user_namespaces /tmp/said || exit 1
+done
