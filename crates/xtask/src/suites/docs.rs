@@ -59,7 +59,10 @@ fn missing_tests(tree: &Tree) -> Result<Vec<String>> {
 }
 
 fn functions(source: &str) -> impl Iterator<Item = &str> {
-    let starts = source.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+    let starts = source.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
+    });
     starts.map(|rest| rest.split(['(', '<']).next().unwrap_or_default())
 }
 
