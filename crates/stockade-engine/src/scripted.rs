@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
-    Ability, Error, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd, Provider,
-    ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
+    Ability, Error, ErrorKind, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd,
+    Provider, ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -28,6 +28,9 @@ type Script = Box<dyn Fn(Inside) -> BoxFuture<'static, Result<ProcessEnd, Error>
 pub(crate) struct Scripted {
     name: &'static str,
     unusable: Option<Obstacle>,
+    isolation: Isolation,
+    /// What building a sandbox fails with.
+    fails: Option<ErrorKind>,
     asked: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
     shared: Arc<Shared>,
@@ -45,7 +48,9 @@ impl Scripted {
         let script: Script = Box::new(|_| Box::pin(async { Ok(ProcessEnd::Exited { code: 0 }) }));
         let shared = Shared { script, observed: Observation::default(), exceeds: None };
         let (asked, created) = (Arc::default(), Arc::default());
-        Scripted { name, unusable: None, asked, created, shared: Arc::new(shared) }
+        let isolation = Isolation::Process;
+        let (unusable, fails, shared) = (None, None, Arc::new(shared));
+        Scripted { name, unusable, isolation, fails, asked, created, shared }
     }
 
     /// A wall whose programs do this.
@@ -60,6 +65,17 @@ impl Scripted {
     pub(crate) fn unusable(mut self) -> Scripted {
         let (reason, remedy) = ("it is a test".to_owned(), "none".to_owned());
         self.unusable = Some(Obstacle { reason, remedy });
+        self
+    }
+
+    pub(crate) fn reduced(mut self) -> Scripted {
+        self.isolation = Isolation::Reduced;
+        self
+    }
+
+    /// A wall that looks as if it could be built, and cannot.
+    pub(crate) fn failing(mut self, kind: ErrorKind) -> Scripted {
+        self.fails = Some(kind);
         self
     }
 
@@ -97,7 +113,7 @@ impl Provider for Scripted {
         let abilities: BTreeMap<_, _> =
             Control::all().into_iter().map(|control| (control, ability.clone())).collect();
         let (provider, unusable) = (self.name(), self.unusable.clone());
-        WallFacts { provider, isolation: Isolation::Process, unusable, abilities }
+        WallFacts { provider, isolation: self.isolation, unusable, abilities }
     }
 
     fn create<'a>(
@@ -105,6 +121,9 @@ impl Provider for Scripted {
         _: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         self.created.fetch_add(1, Ordering::SeqCst);
+        if let Some(kind) = self.fails {
+            return Box::pin(async move { Err(Error::new(kind, self.name)) });
+        }
         let sandbox =
             ScriptedSandbox { shared: Arc::clone(&self.shared), killed: watch::Sender::new(false) };
         Box::pin(async { Ok(Box::new(sandbox) as Box<dyn Sandbox>) })
