@@ -6,7 +6,7 @@ use crate::suite::Outcome;
 
 /// Parts of the host that single tests ask for. The tests read the variable themselves and fail
 /// instead of skipping, so here they only have to be known.
-const HOST_PARTS: [&str; 3] = ["cgroup", "namespaces", "node"];
+const HOST_PARTS: [&str; 4] = ["cgroup", "landlock", "namespaces", "node"];
 
 /// Which suites are required.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod mounts;
 mod neighbours;
 mod outcomes;
 mod output;
+mod reduced;
 mod refusals;
 mod scratch;
 mod support;
