@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{can_be_built, command, reduced};
 use crate::scratch::{Scratch, set_mode};
-use crate::support::{Conversation, finish, processes, within};
+use crate::support::{Conversation, finish, is_root, not_run, processes, within};
 
 /// How long after the end somebody may still be there.
 const SOON: Duration = Duration::from_secs(1);
@@ -53,6 +53,29 @@ fn daemon_that_outlives_its_program_elsewhere_is_gone_here() {
     ] {
         let script = format!("{}; {rest}", daemon(own));
         reduced(&["--quiet", "--timeout", option, "--", "sh", "-c", &script]);
+        assert!(within(SOON, || !sleeps(own)), "`{rest}` leaves a daemon");
+    }
+}
+
+#[test]
+fn daemons_of_root_are_gone_where_no_cgroup_finds_them() {
+    if !can_be_built() {
+        return;
+    }
+    if !is_root() {
+        return not_run("without root no cgroup was used in the first place");
+    }
+    const WITHOUT: &str = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
+    for (own, rest) in [(number(9), "sleep 600"), (number(10), "sleep 0.2; kill -9 -1")] {
+        let script = format!("{}; {rest}", daemon(own));
+        let run = command(&["--json", "--timeout", "700ms", "--", "sh", "-c", &script]);
+        let mut without = Command::new("unshare");
+        without.args(["--mount", "sh", "-c", WITHOUT, "sh"]).arg(run.get_program());
+        without.args(run.get_args());
+        let report = finish(without, b"").json();
+        let controls = report["isolation"]["controls"].as_array().unwrap();
+        let cleanup = controls.iter().find(|it| it["control"] == "cleanup").unwrap();
+        assert!(!cleanup["mechanism"].to_string().contains("cgroup"), "{cleanup}");
         assert!(within(SOON, || !sleeps(own)), "`{rest}` leaves a daemon");
     }
 }
