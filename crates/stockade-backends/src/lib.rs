@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stockade_native::NativeProvider;
 pub use stockade_native::User;
+use stockade_native::{NativeProvider, ReducedProvider};
 use stockade_policy::Isolation;
 use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
 
 /// Every wall, fastest first, with its strength.
-const WALLS: [(&str, Isolation); 9] = [
+const WALLS: [(&str, Isolation); 10] = [
     ("native", Isolation::Process),
+    ("reduced", Isolation::Reduced),
     ("wasm", Isolation::Process),
     ("docker", Isolation::Container),
     ("kubernetes", Isolation::Container),
@@ -28,7 +29,7 @@ pub fn provider_names() -> Vec<&'static str> {
 
 /// The walls that are built in, fastest first.
 pub fn providers(user: User) -> Vec<Arc<dyn Provider>> {
-    vec![Arc::new(NativeProvider::new(user))]
+    vec![Arc::new(NativeProvider::new(user)), Arc::new(ReducedProvider::new(user))]
 }
 
 /// What each wall can do on this host, from probing it. One that is not built in says so.
@@ -63,7 +64,7 @@ mod tests {
         assert_eq!(facts.walls.len(), provider_names().len());
         let built_in: Vec<&str> =
             providers(User::Stays).iter().map(|it| it.name().as_str()).collect();
-        assert_eq!(built_in, ["native"]);
+        assert_eq!(built_in, ["native", "reduced"]);
         for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
             let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();
             assert!(unusable.reason.contains("not built into this version"), "{name}");

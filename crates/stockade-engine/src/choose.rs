@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use stockade_policy::Policy;
-use stockade_provider::{Obstacle, Plan, Probe, Provider, WallReport, plan};
+use stockade_provider::{Obstacle, Plan, Probe, Provider, ProviderName, WallReport, plan};
 
 use crate::RunError;
 
-/// The wall that was asked for, or the first that holds everything. A wall is asked only when
-/// those before it cannot.
+/// The wall that was asked for, or the first that holds everything; `passed_over` are those that
+/// turned out not to be there. A wall is asked only when those before it cannot.
 pub(crate) fn choose(
     providers: &[Arc<dyn Provider>],
     asked: Option<&str>,
     policy: &Policy,
+    passed_over: &[ProviderName],
 ) -> Result<(Arc<dyn Provider>, Plan), RunError> {
-    let is_candidate =
-        |provider: &&Arc<dyn Provider>| asked.is_none_or(|name| provider.name().as_str() == name);
+    let is_candidate = |provider: &&Arc<dyn Provider>| {
+        let name = provider.name();
+        asked.is_none_or(|asked| name.as_str() == asked) && !passed_over.contains(&name)
+    };
     let mut best: Option<Refusal> = None;
     for provider in providers.iter().filter(is_candidate) {
         let facts = provider.facts(Probe::Quick);
@@ -67,7 +70,7 @@ mod tests {
         policy: &str,
     ) -> Result<&'static str, RunError> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
-        choose(all, asked, &policy).map(|(provider, _)| provider.name().as_str())
+        choose(all, asked, &policy, &[]).map(|(provider, _)| provider.name().as_str())
     }
 
     #[test]

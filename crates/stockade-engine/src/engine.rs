@@ -5,6 +5,7 @@
 //!   │ judged
 //!   ├── no wall holds the policy ─────────────────────────► error
 //!   │ chosen
+//!   ├── the host does not let the wall be built ── chosen again, of the walls that are left
 //!   ├── the wall cannot be built, or not in 30 s ─────────► error
 //!   │ built ── cancelled ─────────────────────────────────► cancelled
 //!   │ started
@@ -18,7 +19,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_provider::{Entry, Execution, Program, Provider, SandboxRequest};
+use stockade_provider::{
+    Entry, ErrorKind, Execution, Plan, Program, Provider, Sandbox, SandboxRequest,
+};
 use tokio::time::sleep;
 
 use crate::hints::{self, Asked};
@@ -63,8 +66,6 @@ impl Engine {
         };
         let advised = Asked::of(&request);
         let environment = environment::merged(policy, request.environment)?;
-        let (provider, plan) =
-            choose::choose(&self.providers, request.provider.as_deref(), policy)?;
         let wanted = SandboxRequest {
             policy: Arc::clone(policy),
             root: request.root,
@@ -73,12 +74,16 @@ impl Engine {
             protected: request.protected,
         };
         let mut cancel = pin!(cancel);
-        let sandbox = tokio::select! {
+        let asked_for = request.provider.as_deref();
+        let created = tokio::select! {
             biased;
-            () = &mut cancel => return Ok(RunReport::unstarted(Outcome::Cancelled, Some(plan))),
-            sandbox = provider.create(&wanted) => sandbox?,
+            () = &mut cancel => None,
+            created = self.create(asked_for, &wanted) => Some(created?),
             // Whatever was begun ends with the future that is dropped here.
             () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
+        };
+        let Some((sandbox, plan)) = created else {
+            return Ok(RunReport::unstarted(Outcome::Cancelled, None));
         };
         let execution = Execution { program: request.program, environment };
         let (mut report, tail) =
@@ -87,6 +92,39 @@ impl Engine {
         report.audits.extend(audit);
         report.plan = Some(plan);
         Ok(report)
+    }
+}
+
+impl Engine {
+    /// Builds a sandbox behind the first wall that holds the policy and that the host lets be
+    /// built. No wall is below the policy's floor. What is said in the end is why the first could
+    /// not be built.
+    async fn create(
+        &self,
+        asked: Option<&str>,
+        wanted: &SandboxRequest,
+    ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
+        let mut passed_over = Vec::new();
+        let mut first_error = None;
+        loop {
+            let chosen = choose::choose(&self.providers, asked, &wanted.policy, &passed_over);
+            let (provider, plan) = match (chosen, first_error) {
+                (Ok(chosen), error) => {
+                    first_error = error;
+                    chosen
+                }
+                (Err(_), Some(error)) => return Err(error),
+                (Err(error), None) => return Err(error),
+            };
+            match provider.create(wanted).await {
+                Ok(sandbox) => return Ok((sandbox, plan)),
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    passed_over.push(provider.name());
+                    first_error = Some(first_error.unwrap_or_else(|| error.into()));
+                }
+                Err(error) => return Err(first_error.unwrap_or_else(|| error.into())),
+            }
+        }
     }
 }
 

@@ -331,3 +331,45 @@ impl tokio::io::AsyncWrite for Failing {
         std::task::Poll::Ready(Ok(()))
     }
 }
+
+/// What comes of a native wall that fails so, with a reduced one behind it.
+async fn with_a_reduced_wall(
+    kind: ErrorKind,
+    policy: &str,
+    asked: Option<&str>,
+) -> Result<&'static str, String> {
+    let native = Scripted::named("native").failing(kind);
+    let engine =
+        Engine::new(vec![Arc::new(native), Arc::new(Scripted::named("reduced").reduced())]);
+    let request = RunRequest { provider: asked.map(str::to_owned), ..request(policy) };
+    let run = engine.run(request, captured(), std::future::pending()).await;
+    run.map(|report| report.plan.unwrap().provider.as_str()).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn wall_that_the_host_does_not_let_be_built_is_passed_over_for_one_that_the_policy_accepts() {
+    let unavailable = ErrorKind::Unavailable;
+    let accepted = with_a_reduced_wall(unavailable, "isolation: reduced", None).await;
+    assert_eq!(accepted, Ok("reduced"));
+    let native = Err("native".to_owned());
+    // The floor when nothing is said, one that is said, and a wall that is asked for by name.
+    assert_eq!(with_a_reduced_wall(unavailable, "{}", None).await, native);
+    assert_eq!(with_a_reduced_wall(unavailable, "isolation: process", None).await, native);
+    let by_name = with_a_reduced_wall(unavailable, "isolation: reduced", Some("native")).await;
+    assert_eq!(by_name, native);
+    // Any other failure is the caller's to know of, not a reason to try elsewhere.
+    for kind in [ErrorKind::Invalid, ErrorKind::Internal, ErrorKind::Unenforceable] {
+        assert_eq!(with_a_reduced_wall(kind, "isolation: reduced", None).await, native);
+    }
+}
+
+#[tokio::test]
+async fn of_several_walls_that_cannot_be_built_the_first_says_why() {
+    let fails = |name| Scripted::named(name).failing(ErrorKind::Unavailable).reduced();
+    let (first, second) = (fails("first"), fails("second"));
+    let tried = second.times_created();
+    let engine = Engine::new(vec![Arc::new(first), Arc::new(second)]);
+    let run = engine.run(request("isolation: reduced"), captured(), std::future::pending()).await;
+    assert_eq!(run.unwrap_err().to_string(), "first");
+    assert_eq!(tried.load(Ordering::SeqCst), 1);
+}

@@ -28,6 +28,9 @@ type Script = Box<dyn Fn(Inside) -> BoxFuture<'static, Result<ProcessEnd, Error>
 pub(crate) struct Scripted {
     name: &'static str,
     unusable: Option<Obstacle>,
+    isolation: Isolation,
+    /// What building a sandbox fails with.
+    fails: Option<ErrorKind>,
     asked: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
     ended: watch::Sender<bool>,
@@ -55,7 +58,9 @@ impl Scripted {
             lost: false,
         };
         let (asked, created, ended) = (Arc::default(), Arc::default(), watch::Sender::new(false));
-        Scripted { name, unusable: None, asked, created, ended, shared: Arc::new(shared) }
+        let isolation = Isolation::Process;
+        let (unusable, fails, shared) = (None, None, Arc::new(shared));
+        Scripted { name, unusable, isolation, fails, asked, created, ended, shared }
     }
 
     /// A wall whose programs do this.
@@ -70,6 +75,17 @@ impl Scripted {
     pub(crate) fn unusable(mut self) -> Scripted {
         let (reason, remedy) = ("it is a test".to_owned(), "none".to_owned());
         self.unusable = Some(Obstacle { reason, remedy });
+        self
+    }
+
+    pub(crate) fn reduced(mut self) -> Scripted {
+        self.isolation = Isolation::Reduced;
+        self
+    }
+
+    /// A wall that looks as if it could be built, and cannot.
+    pub(crate) fn failing(mut self, kind: ErrorKind) -> Scripted {
+        self.fails = Some(kind);
         self
     }
 
@@ -122,7 +138,7 @@ impl Provider for Scripted {
         let abilities: BTreeMap<_, _> =
             Control::all().into_iter().map(|control| (control, ability.clone())).collect();
         let (provider, unusable) = (self.name(), self.unusable.clone());
-        WallFacts { provider, isolation: Isolation::Process, unusable, abilities }
+        WallFacts { provider, isolation: self.isolation, unusable, abilities }
     }
 
     fn create<'a>(
@@ -130,6 +146,9 @@ impl Provider for Scripted {
         _: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         self.created.fetch_add(1, Ordering::SeqCst);
+        if let Some(kind) = self.fails {
+            return Box::pin(async move { Err(Error::new(kind, self.name)) });
+        }
         let (shared, killed) = (Arc::clone(&self.shared), watch::Sender::new(false));
         let sandbox = ScriptedSandbox { shared, killed, ended: self.ended.clone() };
         Box::pin(async {

@@ -13,5 +13,5 @@ mod serve;
 mod socket;
 mod waiting;
 
-pub use serve::serve;
+pub use serve::{serve, serve_confined};
 pub use stockade_wire::GuestExit;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use rustix::fs::{CWD, Mode, OFlags};
-use stockade_guest::{GuestExit, serve};
+use stockade_guest::{GuestExit, serve, serve_confined};
 use stockade_launcher::{Launched, launch, refuse};
 
 fn main() -> ExitCode {
@@ -33,12 +33,19 @@ fn launch_and_serve() -> ExitCode {
     };
     match launch(control) {
         Launched::Done(code) => code.into(),
-        Launched::Inside => {
-            let stream = io::stdout().as_fd().try_clone_to_owned();
-            let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
-            serve_on(stream)
-        }
+        Launched::Inside => serve_on(take_stream()),
+        Launched::Confined { lifeline } => match take_stream() {
+            Ok(stream) => serve_confined(stream, lifeline).into(),
+            Err(_) => GuestExit::Stream.into(),
+        },
     }
+}
+
+/// The stream, no longer on standard output.
+fn take_stream() -> io::Result<OwnedFd> {
+    let stream = io::stdout().as_fd().try_clone_to_owned();
+    let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
+    stream
 }
 
 /// The control socket, no longer on standard input; whatever else the starter left open is closed.

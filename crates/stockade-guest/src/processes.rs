@@ -5,8 +5,8 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group, wait,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid,
+    kill_process_group, test_kill_process, wait, waitid,
 };
 use stockade_sys::{child_signals, signal_everybody};
 use stockade_wire::Status;
@@ -18,6 +18,8 @@ use crate::reactor::{Descriptor, Reactor};
 pub(crate) enum Reach {
     /// Everybody else in the pid namespace, of which the guest is the first process.
     WholeNamespace,
+    /// Everybody else in the sandbox, because no signal leaves it.
+    Sandbox,
     /// Only the group of the program that was started: the guest runs outside any wall.
     OwnChildren,
 }
@@ -30,11 +32,18 @@ impl Reach {
         }
     }
 
+    /// The reach of a guest that has no pid namespace, or none where a signal would leave the
+    /// sandbox: the launcher is outside, and must not be reached.
+    pub(crate) fn confined() -> Option<Reach> {
+        let launcher = getppid()?;
+        (test_kill_process(launcher) == Err(Errno::PERM)).then_some(Reach::Sandbox)
+    }
+
     /// Signals everybody in reach; `leader` is the program that was started.
     pub(crate) fn signal(self, leader: Pid, signal: Signal) {
         // Both fail only when nobody is left to signal.
         let _ = match self {
-            Reach::WholeNamespace => signal_everybody(signal),
+            Reach::WholeNamespace | Reach::Sandbox => signal_everybody(signal),
             Reach::OwnChildren => kill_process_group(leader, signal).map_err(io::Error::from),
         };
     }

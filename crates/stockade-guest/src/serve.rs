@@ -38,8 +38,27 @@ const SEND_BYTES: usize = 64 << 10;
 /// The process must have one thread. On return everything that was started has been killed, and
 /// the process shall end: as the first of its pid namespace it takes all others with it.
 pub fn serve(stream: OwnedFd) -> GuestExit {
+    serve_within(stream, Reach::of_this_process(), None)
+}
+
+/// The same where no pid namespace holds everybody together. The process is in a domain or has ids
+/// that its signals do not leave, and orphans below it become its children. `lifeline` ends with
+/// the launcher, and everybody with it.
+pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
+    match Reach::confined() {
+        Some(reach) => serve_within(stream, reach, Some(lifeline)),
+        None => GuestExit::Unprepared,
+    }
+}
+
+fn serve_within(stream: OwnedFd, reach: Reach, lifeline: Option<OwnedFd>) -> GuestExit {
     let reactor = Reactor::default();
-    let Ok((around, socket)) = prepare(stream, &reactor) else { return GuestExit::Unprepared };
+    let Ok((around, socket)) = prepare(stream, reach, &reactor) else {
+        return GuestExit::Unprepared;
+    };
+    let Ok(lifeline) = lifeline.map(|end| Descriptor::new(end, &reactor)).transpose() else {
+        return GuestExit::Unprepared;
+    };
     let mut config = Config::default();
     config
         .set_max_num_streams(MAX_STREAMS)
@@ -50,13 +69,14 @@ pub fn serve(stream: OwnedFd) -> GuestExit {
         control: None,
         greeted: Rc::default(),
         around,
+        lifeline,
     };
     let exit = reactor.run(poll_fn(|context| service.poll(context)));
     service.around.processes.kill();
     exit.unwrap_or(GuestExit::Stream)
 }
 
-fn prepare(stream: OwnedFd, reactor: &Reactor) -> io::Result<(Surroundings, Socket)> {
+fn prepare(stream: OwnedFd, reach: Reach, reactor: &Reactor) -> io::Result<(Surroundings, Socket)> {
     // A guest that can be traced or read through /proc would lend its place to a program inside.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
@@ -64,7 +84,7 @@ fn prepare(stream: OwnedFd, reactor: &Reactor) -> io::Result<(Surroundings, Sock
     }
     close_on_exec_from(3)?;
     umask(FileMode::WGRP | FileMode::WOTH);
-    let processes = Rc::new(Processes::new(Reach::of_this_process(), reactor)?);
+    let processes = Rc::new(Processes::new(reach, reactor)?);
     let socket = Socket::new(Descriptor::new(stream, reactor)?);
     Ok((Surroundings { reactor: reactor.clone(), processes, waiting: Waiting::default() }, socket))
 }
@@ -75,10 +95,17 @@ struct Service {
     control: Option<Pin<Box<dyn Future<Output = GuestExit>>>>,
     greeted: Rc<Cell<bool>>,
     around: Surroundings,
+    /// Nothing is ever written to it; it ends when the launcher does.
+    lifeline: Option<Descriptor>,
 }
 
 impl Service {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<GuestExit> {
+        if let Some(lifeline) = &self.lifeline
+            && lifeline.poll_read(context, &mut [0]).is_ready()
+        {
+            return Poll::Ready(self.exit_at_the_end());
+        }
         loop {
             match self.connection.poll_next_inbound(context) {
                 Poll::Ready(Some(Ok(stream))) => self.accept(stream),

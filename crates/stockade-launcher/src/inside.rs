@@ -66,7 +66,7 @@ fn carry_out(
     let Inherited { trees, lifeline } = inherited;
     let mut building = Building::new(trees, lifeline);
     for (index, step) in steps.iter().enumerate() {
-        if let Step::Serve = step
+        if let Step::Serve | Step::ServeConfined = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
         {
             return Err((
@@ -74,7 +74,7 @@ fn carry_out(
                 refusal(Phase::Inside, index, step.name(), String::new(), &error),
             ));
         }
-        if let Step::Serve | Step::Execute { .. } = step
+        if let Step::Serve | Step::ServeConfined | Step::Execute { .. } = step
             && building.report(&mut control).is_err()
         {
             // The host is gone, and with it the reason to run anything.
@@ -83,6 +83,9 @@ fn carry_out(
         if let Step::Serve = step {
             // Everything that is held from outside is closed with `building` and `control`.
             return Ok(Launched::Inside);
+        }
+        if let Step::ServeConfined = step {
+            return Ok(Launched::Confined { lifeline: building.lifeline });
         }
         if let Err(error) = building.carry_out(step) {
             let target =
@@ -205,13 +208,18 @@ impl Building {
             Step::WorkingDirectory(path) => Ok(rustix::process::chdir(path)?),
             Step::SealPrivileges => privileges::seal(),
             Step::Landlock { version, rules } => guard::landlock(*version, rules),
+            Step::LandlockNetwork { version } => guard::landlock_network(*version),
+            Step::AdoptOrphans => {
+                let own = rustix::process::getpid();
+                Ok(rustix::process::set_child_subreaper(Some(own))?)
+            }
             Step::WatchPrograms { program } => {
                 self.programs = Some(guard::watch(program)?);
                 Ok(())
             }
             Step::Seccomp { programs } => guard::seccomp(programs),
             Step::DieWithParent => privileges::die_with_parent(&self.lifeline),
-            Step::Serve => Ok(()),
+            Step::Serve | Step::ServeConfined => Ok(()),
             Step::Execute { program, arguments, environment } => {
                 Err(start::execute(program, arguments, environment))
             }
@@ -284,9 +292,12 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::NewSession
         | Step::SealPrivileges
         | Step::Landlock { .. }
+        | Step::LandlockNetwork { .. }
+        | Step::AdoptOrphans
         | Step::WatchPrograms { .. }
         | Step::Seccomp { .. }
         | Step::DieWithParent
-        | Step::Serve => None,
+        | Step::Serve
+        | Step::ServeConfined => None,
     }
 }

@@ -10,18 +10,21 @@
 //! first one that fails is reported with its number and errno. Nothing is executed after that. It
 //! outlives the host process for as long as it takes to end what is inside and to take it down.
 
+mod descendants;
 mod inside;
 mod message;
 mod outside;
 mod owners;
 mod plan;
+mod remove;
 mod report;
 mod supervise;
 
 pub use message::{Receiver, receive, send};
 pub use outside::{Launched, launch, refuse};
 pub use plan::{
-    AfterStep, Attributes, Beginning, Birth, FileMode, IdMap, LandlockRule, MOST_COPIED, Memory,
-    OutsideStep, Plan, Resource, Step, TreeKind,
+    AfterStep, Attributes, Beginning, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED,
+    Memory, OutsideStep, Plan, Reach, Resource, Step, TreeKind,
 };
+pub use remove::remove_tree;
 pub use report::{Ending, Phase, Refusal, Report};

@@ -12,20 +12,26 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use stockade_sys::{Cloned, Namespaces, clone_process};
 
+use crate::descendants;
 use crate::inside::{self, Inherited};
 use crate::message;
 use crate::owners::Owners;
-use crate::plan::{Beginning, Birth, IdMap, OutsideStep};
+use crate::plan::{Beginning, Birth, Family, IdMap, OutsideStep};
 use crate::report::{Phase, Refusal, Report};
 use crate::supervise::{self, Sandbox, supervise};
 
 /// Which process comes back from [`launch`], and what it does next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Launched {
     /// This process has nothing more to do and ends with this code.
     Done(u8),
     /// This process is the first inside a finished wall, and becomes the guest.
     Inside,
+    /// The same where no pid namespace holds everybody together: the guest must see to that.
+    Confined {
+        /// Ends when the launcher does.
+        lifeline: OwnedFd,
+    },
 }
 
 /// Receives a plan on the control socket and carries it out.
@@ -93,7 +99,12 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
                 // supervisor sees its end either way.
                 let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
             }
-            let code = supervise(Sandbox { control, handle, after: beginning.after });
+            let code = supervise(Sandbox {
+                control,
+                handle,
+                family: beginning.birth.family,
+                after: beginning.after,
+            });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
             Ok(Launched::Done(code))
@@ -168,8 +179,15 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         None => None,
     };
     let directory = cgroup.as_ref().map(|directory| directory.as_fd());
-    let cloned = clone_process(Namespaces::WALL, directory);
-    match cloned.map_err(|error| ("clone", error))? {
+    let (namespaces, step) = match birth.family {
+        Family::Namespaces { .. } => (Namespaces::WALL, "clone"),
+        Family::Descendants(reach) => {
+            descendants::prepare(reach)?;
+            (Namespaces::NONE, "fork")
+        }
+    };
+    let cloned = clone_process(namespaces, directory);
+    match cloned.map_err(|error| (step, error))? {
         Cloned::Child => {
             drop(theirs);
             let mut lifeline = File::from(ours);
@@ -180,7 +198,11 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         }
         Cloned::Original { child, handle } => {
             drop(ours);
-            match write_maps(child, birth.users, birth.groups) {
+            let mapped = match birth.family {
+                Family::Namespaces { users, groups } => write_maps(child, users, groups),
+                Family::Descendants(_) => Ok(()),
+            };
+            match mapped {
                 Ok(()) => Ok(Side::Launcher { child, handle, lifeline: File::from(theirs) }),
                 Err(error) => {
                     // Gone before anybody is told: its cgroups can then be removed.

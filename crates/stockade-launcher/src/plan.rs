@@ -58,6 +58,11 @@ pub enum AfterStep {
         /// Its `cgroup.kill`.
         file: PathBuf,
     },
+    /// Removes a directory with everything below it. Nobody uses it any more.
+    RemoveTree {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Removes a cgroup that has become empty.
     RemoveCgroup {
         /// Its directory.
@@ -69,12 +74,34 @@ pub enum AfterStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Birth {
-    /// User ids inside and outside.
-    pub users: IdMap,
-    /// Group ids inside and outside.
-    pub groups: IdMap,
+    /// What holds it and everybody it starts together.
+    pub family: Family,
     /// A version 2 cgroup to be born in.
     pub cgroup: Option<PathBuf>,
+}
+
+/// What holds the processes of a sandbox together, so that all of them end with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Family {
+    /// Namespaces of their own, of users, mounts, processes, network, ipc and host name.
+    Namespaces {
+        /// User ids inside and outside.
+        users: IdMap,
+        /// Group ids inside and outside.
+        groups: IdMap,
+    },
+    /// They descend from the launcher, which reaches all of them at once.
+    Descendants(Reach),
+}
+
+/// By what the launcher reaches everybody below it and nobody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// A Landlock domain that signals do not leave.
+    Domain,
+    /// A user id that nobody else has, with the next one.
+    User(u32),
 }
 
 /// Which ids inside stand for which outside.
@@ -252,6 +279,13 @@ pub enum Step {
         /// What is allowed.
         rules: Vec<LandlockRule>,
     },
+    /// Landlock over the network: no port can be bound or connected to.
+    LandlockNetwork {
+        /// The version of Landlock.
+        version: u32,
+    },
+    /// Whoever below it loses its parent becomes the first process's child.
+    AdoptOrphans,
     /// A filter that asks the host before a program is started. The listener goes to the host with
     /// the report that the wall is ready, and is closed inside.
     WatchPrograms {
@@ -268,6 +302,9 @@ pub enum Step {
     /// Becomes the guest: the launcher's caller goes on in this process. No descriptor from 3 on
     /// outlives the execution of a program.
     Serve,
+    /// The same where no pid namespace holds everybody together: the guest proves that its signals
+    /// do not leave the sandbox, and ends everybody when the launcher is gone.
+    ServeConfined,
     /// Starts the program in place of the first process. Descriptors from 3 on are closed.
     Execute {
         /// The executable, a path inside.
@@ -392,10 +429,13 @@ impl Step {
             Step::WorkingDirectory(_) => "working_directory",
             Step::SealPrivileges => "seal_privileges",
             Step::Landlock { .. } => "landlock",
+            Step::LandlockNetwork { .. } => "landlock_network",
+            Step::AdoptOrphans => "adopt_orphans",
             Step::WatchPrograms { .. } => "watch_programs",
             Step::Seccomp { .. } => "seccomp",
             Step::DieWithParent => "die_with_parent",
             Step::Serve => "serve",
+            Step::ServeConfined => "serve_confined",
             Step::Execute { .. } => "execute",
         }
     }

@@ -17,9 +17,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
+use crate::descendants;
 use crate::message;
 use crate::outside::write_once;
-use crate::plan::AfterStep;
+use crate::plan::{AfterStep, Family};
+use crate::remove::remove_tree;
 use crate::report::{Ending, Report};
 
 /// How long a cgroup may be called busy after its last process has ended.
@@ -32,6 +34,8 @@ pub(crate) struct Sandbox {
     pub(crate) control: UnixStream,
     /// The first process inside.
     pub(crate) handle: OwnedFd,
+    /// What ends everybody else with it.
+    pub(crate) family: Family,
     pub(crate) after: Vec<AfterStep>,
 }
 
@@ -41,13 +45,22 @@ pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
     let _ = wait_for_end(&sandbox.control, &sandbox.handle);
     kill(&sandbox);
     let ending = reap(&sandbox.handle);
+    let all_ended = match sandbox.family {
+        // The kernel has reaped everybody before the first process.
+        Family::Namespaces { .. } => true,
+        Family::Descendants(reach) => descendants::reap(reach, Instant::now() + PATIENCE),
+    };
     if let Ok(ending) = ending {
         // The host may have gone without waiting for this.
         let _ = message::send(&mut sandbox.control, &Report::Ended(ending), &[]);
     }
     // What the groups have counted goes with them, and tells the host why the first process ended.
     let _ = wait_for_host(&sandbox.control);
-    let done = sandbox.after.iter().map(take_down).fold(ending.is_ok(), |all, one| all && one);
+    let done = sandbox
+        .after
+        .iter()
+        .map(take_down)
+        .fold(ending.is_ok() && all_ended, |all, one| all && one);
     u8::from(!done)
 }
 
@@ -71,10 +84,14 @@ fn wait_for(watched: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// Kills the first process, and with it the whole pid namespace, and every group that can be.
+/// Kills the first process, and with it the whole pid namespace or everybody in reach, and every
+/// group that can be.
 fn kill(sandbox: &Sandbox) {
     // An error says that it has ended.
     let _ = rustix::process::pidfd_send_signal(&sandbox.handle, Signal::KILL);
+    if let Family::Descendants(reach) = sandbox.family {
+        descendants::kill(reach);
+    }
     for step in &sandbox.after {
         if let AfterStep::KillCgroup { file } = step {
             // A group that somebody has removed has nothing left to kill.
@@ -101,7 +118,7 @@ fn reap(handle: &OwnedFd) -> io::Result<Ending> {
     })
 }
 
-fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
+pub(crate) fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
     loop {
         match rustix::process::waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED) {
             Ok(Some(status)) => return Ok(status),
@@ -115,6 +132,7 @@ fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
 fn take_down(step: &AfterStep) -> bool {
     match step {
         AfterStep::KillCgroup { .. } => true,
+        AfterStep::RemoveTree { directory } => remove_tree(directory).is_ok(),
         AfterStep::RemoveCgroup { directory } => remove(directory, Instant::now() + PATIENCE),
     }
 }

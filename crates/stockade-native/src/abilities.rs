@@ -39,10 +39,12 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             true => "mounts that show the caller's files as the sandbox's own",
             false => "writable mounts",
         }),
+        Control::MovedPaths => exact("mounts at the paths that the policy names"),
         Control::HidePaths => exact("an empty read-only mount over each"),
         Control::Workspace => {
             exact("a mount at /workspace: scratch, read-only, overlay or writable")
         }
+        Control::WorkspaceLayer => exact("an overlay whose upper layer is the sandbox's own"),
         Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
         Control::NetworkBlock => exact("nothing leaves: a network namespace with only loopback"),
         Control::Commands => commands(machine),
@@ -81,7 +83,7 @@ fn commands(machine: &Machine) -> Ability {
     }
 }
 
-fn of_limit(limit: Limit, layout: &Layout) -> Ability {
+pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
     match limit {
         Limit::Cpu => {
             held(layout, Controller::Cpu, "cgroup cpu quota", "pausing everything inside in turns")
@@ -160,10 +162,10 @@ fn version_of(layout: &Layout, controller: Controller) -> Option<Version> {
     with.map(|hierarchy| hierarchy.version)
 }
 
-fn exact(mechanism: impl Into<String>) -> Ability {
+pub(crate) fn exact(mechanism: impl Into<String>) -> Ability {
     Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
 }
 
-fn missing(reason: &str, remedy: &str) -> Ability {
+pub(crate) fn missing(reason: &str, remedy: &str) -> Ability {
     Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
 }

@@ -34,6 +34,16 @@ pub enum StartError {
         /// The entry.
         name: String,
     },
+    /// Something was asked for that this wall has no part for.
+    #[error("cannot use {what} here: {reason}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not.
+        reason: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// The interpreter cannot be used.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),
@@ -144,6 +154,9 @@ impl From<StartError> for Error {
             StartError::NoCommand { .. } => {
                 (ErrorKind::Invalid, Some("install it, or remove it from the list".to_owned()))
             }
+            StartError::Unsupported { remedy, .. } => {
+                (ErrorKind::Unenforceable, Some((*remedy).to_owned()))
+            }
             StartError::Interpreter(problem) => {
                 (ErrorKind::Invalid, Some(problem.hint().to_owned()))
             }
@@ -249,9 +262,17 @@ fn scarcity(error: &io::Error) -> Option<String> {
     Some(remedy.to_owned())
 }
 
+const ENOSPC: i32 = 28;
+
 fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
     match refusal.phase {
-        Phase::Birth => (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno))),
+        Phase::Birth if matches!(refusal.step.as_str(), "clone" | "maps") => {
+            (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno)))
+        }
+        // Mapping owners takes a user namespace, and this is how the kernel says that there are none.
+        Phase::Outside if refusal.step == "take_owned_tree" && refusal.errno == Some(ENOSPC) => {
+            (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno)))
+        }
         Phase::Outside if refusal.step == "take_owned_tree" => (
             ErrorKind::Unenforceable,
             Some(
@@ -260,7 +281,7 @@ fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
                     .to_owned(),
             ),
         ),
-        Phase::Outside | Phase::Inside => {
+        Phase::Outside | Phase::Birth | Phase::Inside => {
             let error = refusal.errno.map(io::Error::from_raw_os_error);
             let remedy = error.as_ref().and_then(scarcity);
             let of_step = || Some(obstacles::of_step(&refusal.step, refusal.errno));

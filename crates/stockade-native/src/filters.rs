@@ -8,8 +8,8 @@ use stockade_policy::Policy;
 
 use crate::error::StartError;
 use crate::seccomp::{
-    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program,
-    Syscall, Tracing, built_in, ready, tighten,
+    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Ids, Options, Profile, Program,
+    Syscall, Tracing, built_in, compile, ready, reduced, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -36,6 +36,19 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
         programs.extend(tightened.compile(architecture)?.pop());
     }
     Ok(programs.iter().map(raw).collect())
+}
+
+/// The same and a further filter, which holds what namespaces hold elsewhere.
+pub(crate) fn reduced_filters(
+    policy: &Policy,
+    kernel: (u32, u32),
+    ids: Ids,
+) -> Result<Vec<RawFilter>, StartError> {
+    let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
+    // First: a profile of the policy may refuse to install another.
+    let mut programs = vec![raw(&compile(&reduced(ids), architecture)?)];
+    programs.extend(filters(policy, kernel)?);
+    Ok(programs)
 }
 
 /// A filter that asks before a program is started, and lets everything else pass. Calls in another

@@ -71,6 +71,16 @@ impl IdRange {
     /// How many ranges there are: up to 0x7ffe_0000, where systemd's range for foreign files begins.
     pub const RANGES: u32 = 4094;
 
+    /// Whether every range means something in this user namespace: in one that maps fewer ids, even
+    /// its root cannot give any of them to a process.
+    pub fn are_all_mapped() -> bool {
+        let first = u64::from(IdRange::LOWEST);
+        let end = first + u64::from(IdRange::RANGES) * u64::from(IdRange::COUNT);
+        ["/proc/self/uid_map", "/proc/self/gid_map"]
+            .iter()
+            .all(|path| std::fs::read_to_string(path).is_ok_and(|map| maps(&map, first, end)))
+    }
+
     /// Claims a free range. None is chosen that `/etc/subuid` and its like give to somebody.
     pub fn claim() -> Result<IdRange, IdRangeError> {
         let taken = Taken::read()?;
@@ -83,6 +93,14 @@ impl IdRange {
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
+}
+
+/// Whether one line of a map of ids has all of these, user_namespaces(7).
+fn maps(map: &str, first: u64, end: u64) -> bool {
+    map.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        matches!(numbers[..], [inside, _, count] if inside <= first && end <= inside + count)
+    })
 }
 
 fn claim_from(start: u32, taken: &Taken) -> Result<IdRange, IdRangeError> {
@@ -173,6 +191,16 @@ mod tests {
         });
         let different: BTreeSet<u32> = ranges.iter().map(|range| range.first).collect();
         assert_eq!(different.len(), 100);
+    }
+
+    #[test]
+    fn map_of_one_id_has_no_range_and_the_hosts_has_all() {
+        let (first, end) = (0x7000_0000, 0x7ffe_0000);
+        assert!(maps("         0          0 4294967295\n", first, end));
+        assert!(maps("0 1000 1\n1 100000 4294967294\n", first, end));
+        assert!(!maps("0 65534 1\n", first, end));
+        assert!(!maps("0 0 1879048192\n1879048192 5 5\n", first, end));
+        assert!(!maps("", first, end));
     }
 
     #[test]

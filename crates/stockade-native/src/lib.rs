@@ -1,4 +1,5 @@
-//! The native wall: namespaces, cgroups, Landlock and seccomp on the host's own kernel.
+//! Walls on the host's own kernel: the native one of namespaces, cgroups, Landlock and seccomp, and
+//! the reduced one for hosts that forbid namespaces.
 //!
 //! ```text
 //! policy ─┐
@@ -26,6 +27,7 @@ pub mod proc_files;
 mod proc_view;
 mod programs;
 mod provider;
+mod reduced;
 mod sandbox;
 pub mod seccomp;
 mod trial;
@@ -38,3 +40,4 @@ pub use interpreter::{
 };
 pub use launcher::User;
 pub use provider::NativeProvider;
+pub use reduced::ReducedProvider;

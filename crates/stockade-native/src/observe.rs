@@ -12,15 +12,22 @@ use stockade_provider::Observation;
 use crate::cgroup::Group;
 use crate::launch::First;
 use crate::programs::Programs;
+use crate::reduced::ScratchDirectory;
 use crate::watchdog::{Action, Bounds, Measurement, Ration, measure};
 
 /// How often a sandbox is looked at for what the kernel does not hold by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
 
+/// Each of how many looks also adds up a scratch directory, which takes longer.
+const DIRECTORY_LOOKS: u32 = 5;
+
 /// What is looked at.
 pub(crate) struct Watched {
     pub(crate) first: First,
+    /// The top of a file system in memory.
     pub(crate) scratch: Option<OwnedFd>,
+    /// A directory of the host in its place.
+    pub(crate) directory: Option<ScratchDirectory>,
     /// Set where the policy lists what may be started.
     pub(crate) programs: Option<Programs>,
     pub(crate) group: Option<Group>,
@@ -28,6 +35,8 @@ pub(crate) struct Watched {
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
+    /// Whether the kernel holds the number of processes.
+    pub(crate) pids_held: bool,
     /// What was seen before a kill: the launcher removes the groups with their counts soon after.
     pub(crate) before_kill: OnceLock<Observation>,
     /// What only a look in time sees.
@@ -110,8 +119,15 @@ impl Watched {
         if !self.needs_looks() {
             std::future::pending::<()>().await;
         }
+        let mut looks: u32 = 0;
         loop {
             tokio::time::sleep(pause).await;
+            if looks.is_multiple_of(DIRECTORY_LOOKS)
+                && let Some(limit) = self.directory.as_ref().and_then(|it| it.exceeds(&self.policy))
+            {
+                return limit;
+            }
+            looks = looks.wrapping_add(1);
             let measured = self.measure();
             self.see(measured.as_ref());
             if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(measured.as_ref()))
@@ -120,6 +136,9 @@ impl Watched {
                 return Limit::CpuTime;
             }
             let Some(measured) = measured else { continue };
+            if !self.pids_held && measured.tasks > self.most_tasks() {
+                return Limit::Pids;
+            }
             // One look above the limit may be wrong, two in a row are not; see `measure`.
             let above = !self.memory_held
                 && measured.memory_bytes + self.scratch_bytes() > self.memory_bytes();
@@ -143,7 +162,11 @@ impl Watched {
     /// Whether something can happen that only a look in time sees.
     fn needs_looks(&self) -> bool {
         let counts_cpu_time = self.policy.limits.value(Limit::CpuTime).is_some();
-        counts_cpu_time || self.scratch.is_some() || !self.memory_held || !self.cpu_held
+        counts_cpu_time
+            || self.scratch.is_some()
+            || self.directory.is_some()
+            || !self.memory_held
+            || !self.cpu_held
     }
 
     /// Shares out the processors where no cgroup does.
@@ -157,13 +180,16 @@ impl Watched {
 
     /// A look at the process tree, where that is needed.
     fn measure(&self) -> Option<Measurement> {
-        if self.memory_held && self.cpu_held {
+        if self.memory_held && self.cpu_held && self.pids_held {
             return None;
         }
-        // The guest is one more.
-        let tasks = self.policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1);
-        let bounds = Bounds { tasks, memory_bytes: self.memory_bytes() };
+        let bounds = Bounds { tasks: self.most_tasks(), memory_bytes: self.memory_bytes() };
         measure(self.first.process, bounds).ok()
+    }
+
+    /// The guest is one more.
+    fn most_tasks(&self) -> u64 {
+        self.policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1)
     }
 
     fn cpu_time(&self, measured: Option<&Measurement>) -> Option<Duration> {

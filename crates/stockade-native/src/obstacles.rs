@@ -5,6 +5,10 @@ use std::path::Path;
 
 /// What to do when the first process could not be born in its namespaces.
 pub(crate) fn of_birth(errno: Option<i32>) -> String {
+    format!("{}; or accept the reduced wall, by `isolation: reduced`", knob(errno))
+}
+
+fn knob(errno: Option<i32>) -> String {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     if number("/proc/sys/user/max_user_namespaces") == Some(0) {
         return "the sysctl user.max_user_namespaces is 0 here; set it to 1000 or more".to_owned();

@@ -8,7 +8,7 @@ mod rest;
 
 use std::path::PathBuf;
 
-use stockade_launcher::{Beginning, Birth, IdMap, Step};
+use stockade_launcher::{Beginning, Birth, Family, IdMap, Step};
 use stockade_policy::{Limit, Policy};
 
 use crate::cgroup::Removal;
@@ -17,6 +17,7 @@ use crate::host_files::HostFiles;
 use crate::machine::Machine;
 
 pub(crate) use files::{CODE_DIRECTORY, Visible};
+pub(crate) use rest::{after, kept_small};
 
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
@@ -57,7 +58,10 @@ pub(crate) fn beginning(site: &Site<'_>, seat: Option<PathBuf>, removal: &Remova
     let Machine { user, group, .. } = *site.machine;
     Beginning {
         outside: Visible::of(site).taken_outside(),
-        birth: Birth { users: map(user), groups: map(group), cgroup: seat },
+        birth: Birth {
+            family: Family::Namespaces { users: map(user), groups: map(group) },
+            cgroup: seat,
+        },
         after: rest::after(removal),
     }
 }
@@ -88,7 +92,7 @@ pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
 }
 
 /// A limit of the policy; every one that is asked for here has a value in every policy.
-fn limit(policy: &Policy, limit: Limit) -> u64 {
+pub(crate) fn limit(policy: &Policy, limit: Limit) -> u64 {
     policy.limits.value(limit).unwrap_or_else(|| limit.spec().min)
 }
 

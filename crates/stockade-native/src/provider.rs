@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::plan::{Inputs, Site, beginning, inside};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
-use crate::sandbox::{NativeSandbox, Parts};
+use crate::sandbox::{NativeSandbox, Parts, Places};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
@@ -112,8 +112,11 @@ impl NativeProvider {
             group,
             policy: request.policy.clone(),
             interpreter,
+            places: Places::of_root(),
+            scratch: None,
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
+            pids_held: true,
             user: self.user,
         })
     }
@@ -155,18 +158,21 @@ impl Provider for NativeProvider {
 impl NativeProvider {
     /// Builds a wall around nothing, to see whether this host lets it.
     fn try_out(&self) -> Option<Obstacle> {
-        let built = crate::trial::build(self);
-        let error = Error::from(built.err()?);
-        let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
-        Some(Obstacle { reason: chain(&error), remedy })
-    }
-
-    pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.start(request).await?.finish().await
+        let start = |request| -> BoxFuture<'_, Result<(), StartError>> {
+            Box::pin(async move { self.start(&request).await?.finish().await })
+        };
+        crate::trial::build("{}", start).err().map(obstacle)
     }
 }
 
-fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {
+/// An error of a trial as the reason why a wall cannot be used.
+pub(crate) fn obstacle(error: StartError) -> Obstacle {
+    let error = Error::from(error);
+    let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
+    Obstacle { reason: chain(&error), remedy }
+}
+
+pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {
     let asked = policy.limits.value(Limit::OpenFiles).unwrap_or(0);
     if asked > machine.open_files {
         let (key, most) = (Limit::OpenFiles.spec().key, machine.open_files);
@@ -176,7 +182,7 @@ fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError
 }
 
 /// The host's interpreter for what will be started, if it is one's.
-fn interpreter(request: &SandboxRequest) -> Result<Option<Interpreter>, StartError> {
+pub(crate) fn interpreter(request: &SandboxRequest) -> Result<Option<Interpreter>, StartError> {
     if request.root != Root::Standard {
         return Ok(None);
     }
@@ -261,7 +267,7 @@ fn listed(policy: &Policy, files: HostFiles) -> Option<Listed> {
 }
 
 /// What cgroups can hold of a policy here.
-fn cgroup_limits(policy: &Policy, layout: &Layout) -> Limits {
+pub(crate) fn cgroup_limits(policy: &Policy, layout: &Layout) -> Limits {
     let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
     Limits {
         memory_bytes: value(Limit::Memory, Controller::Memory).map(|mebibytes| mebibytes << 20),

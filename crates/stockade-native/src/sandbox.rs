@@ -29,6 +29,7 @@ use crate::launcher::{Launcher, User};
 use crate::observe::Watched;
 use crate::plan::CODE_DIRECTORY;
 use crate::programs::{Listed, Programs};
+use crate::reduced::ScratchDirectory;
 
 /// What a sandbox is made of.
 pub(crate) struct Parts {
@@ -38,10 +39,36 @@ pub(crate) struct Parts {
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interpreter: Option<Interpreter>,
+    pub(crate) places: Places,
+    /// The directory of the host that takes what is written, where no file system in memory does.
+    pub(crate) scratch: Option<ScratchDirectory>,
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
+    /// Whether the kernel holds the number of processes.
+    pub(crate) pids_held: bool,
     pub(crate) user: User,
+}
+
+/// Where a program finds what every sandbox has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) working_directory: String,
+    /// Its home, and where temporary files go.
+    pub(crate) home: String,
+    /// Where code that was handed in lies.
+    pub(crate) code: String,
+}
+
+impl Places {
+    /// Those of a root of the sandbox's own.
+    pub(crate) fn of_root() -> Places {
+        Places {
+            working_directory: WORKSPACE.to_owned(),
+            home: "/tmp".to_owned(),
+            code: CODE_DIRECTORY.to_owned(),
+        }
+    }
 }
 
 /// One running sandbox.
@@ -50,14 +77,14 @@ pub(crate) struct NativeSandbox {
     link: Link,
     launcher: Option<Launcher>,
     interpreter: Option<Interpreter>,
+    places: Places,
     watched: Watched,
     user: User,
 }
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, listed, group, policy, interpreter, memory_held, cpu_held, user } =
-            parts;
+        let Parts { standing, listed, group, policy, interpreter, places, user, .. } = parts;
         let Standing { control, stream, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
@@ -73,12 +100,15 @@ impl NativeSandbox {
             programs,
             group,
             policy,
-            memory_held,
-            cpu_held,
+            directory: parts.scratch,
+            memory_held: parts.memory_held,
+            cpu_held: parts.cpu_held,
+            pids_held: parts.pids_held,
             before_kill: OnceLock::new(),
             seen: Mutex::default(),
         };
-        Ok(NativeSandbox { control, link, launcher: Some(launcher), interpreter, watched, user })
+        let launcher = Some(launcher);
+        Ok(NativeSandbox { control, link, launcher, interpreter, places, watched, user })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -100,7 +130,7 @@ impl NativeSandbox {
         let environment = self.environment(&execution.environment);
         let (program, arguments, code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
-                let path = format!("{CODE_DIRECTORY}/{}", plain(&name)?);
+                let path = format!("{}/{}", self.places.code, plain(&name)?);
                 let program = self.interpreter_of(language);
                 let words = [program.clone(), path.clone()];
                 (program, words.into_iter().chain(arguments).collect(), Some((path, code)))
@@ -110,7 +140,7 @@ impl NativeSandbox {
                 (program, argv, None)
             }
         };
-        let working_directory = WORKSPACE.to_owned();
+        let working_directory = self.places.working_directory.clone();
         Ok(Command { program, arguments, environment, working_directory, code })
     }
 
@@ -141,8 +171,9 @@ impl NativeSandbox {
             }
         }
         variables.push(("PATH".to_owned(), path.join(":")));
+        let home = self.places.home.as_str();
         for (name, value) in
-            [("HOME", "/tmp"), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TMPDIR", "/tmp")]
+            [("HOME", home), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TMPDIR", home)]
         {
             variables.push((name.to_owned(), value.to_owned()));
         }

@@ -1,5 +1,7 @@
 //! The closed list of things a policy can ask a wall to enforce.
 
+use std::path::Path;
+
 use serde::{Serialize, Serializer};
 
 use crate::limits::{LIMITS, Limit};
@@ -20,10 +22,14 @@ pub enum Control {
     ReadPaths,
     /// Host files that can be changed.
     WritePaths,
+    /// Host files that stand inside under another path than outside.
+    MovedPaths,
     /// Places inside where nothing is visible.
     HidePaths,
     /// The working directory.
     Workspace,
+    /// Changes to a host directory that stay in the sandbox.
+    WorkspaceLayer,
     /// Nothing leaves but what the gate lets through.
     NetworkDeny,
     /// Hosts reached by name.
@@ -61,8 +67,10 @@ impl Control {
             Control::HiddenHost,
             Control::ReadPaths,
             Control::WritePaths,
+            Control::MovedPaths,
             Control::HidePaths,
             Control::Workspace,
+            Control::WorkspaceLayer,
             Control::NetworkDeny,
             Control::NetworkHosts,
             Control::NetworkPublic,
@@ -88,8 +96,10 @@ impl Control {
             Control::HiddenHost => "hidden_host",
             Control::ReadPaths => "read_paths",
             Control::WritePaths => "write_paths",
+            Control::MovedPaths => "moved_paths",
             Control::HidePaths => "hide_paths",
             Control::Workspace => "workspace",
+            Control::WorkspaceLayer => "workspace_layer",
             Control::NetworkDeny => "network_deny",
             Control::NetworkHosts => "network_hosts",
             Control::NetworkPublic => "network_public",
@@ -163,6 +173,10 @@ impl Policy {
             };
             let asks = format!("{} at {}", mount.host.display(), mount.guest);
             list.add(control, mount.clause, asks, &mount.basis);
+            if mount.host != Path::new(mount.guest.as_str()) {
+                let asks = format!("{} in the place of {}", mount.guest, mount.host.display());
+                list.add(Control::MovedPaths, mount.clause, asks, &mount.basis);
+            }
         }
         for hide in &self.hide {
             let asks = format!("nothing at {}", hide.value);
@@ -178,6 +192,11 @@ impl Policy {
             },
         };
         list.add(Control::Workspace, "filesystem.workspace", asks, &self.workspace.basis);
+        if let Workspace::Host { host, mode: WorkspaceMode::Overlay } = &self.workspace.value {
+            let asks = format!("changes to {} stay inside", host.display());
+            let basis = &self.workspace.basis;
+            list.add(Control::WorkspaceLayer, "filesystem.workspace", asks, basis);
+        }
     }
 
     fn network_requirements(&self, list: &mut Requirements) {

@@ -193,7 +193,7 @@ impl Decoder<'_, '_> {
     }
 
     fn isolation(&mut self, table: &Table<'_>) -> Sourced<Isolation> {
-        let unsaid = Sourced::built_in(Isolation::Process, "the weakest floor when unsaid");
+        let unsaid = Sourced::built_in(Isolation::Process, "the floor when unsaid");
         let Some(node) = table.get("isolation") else { return unsaid };
         let words = Isolation::ALL.map(|floor| (floor.as_str(), floor));
         match self.word(node, "isolation", &words) {

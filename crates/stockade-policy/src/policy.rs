@@ -18,6 +18,8 @@ pub(crate) const MAX_NAME_CHARS: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
+    /// Landlock, seccomp and rlimits without any namespace, for hosts that forbid them.
+    Reduced,
     /// Namespaces, Landlock and seccomp on the host's kernel.
     Process,
     /// A container of an engine.
@@ -30,12 +32,18 @@ pub enum Isolation {
 
 impl Isolation {
     /// Every floor, weakest first.
-    pub const ALL: [Isolation; 4] =
-        [Isolation::Process, Isolation::Container, Isolation::UserKernel, Isolation::Vm];
+    pub const ALL: [Isolation; 5] = [
+        Isolation::Reduced,
+        Isolation::Process,
+        Isolation::Container,
+        Isolation::UserKernel,
+        Isolation::Vm,
+    ];
 
     /// The word a policy writes.
     pub fn as_str(self) -> &'static str {
         match self {
+            Isolation::Reduced => "reduced",
             Isolation::Process => "process",
             Isolation::Container => "container",
             Isolation::UserKernel => "user-kernel",

@@ -125,7 +125,7 @@ fn hold(
                 "the {} wall gives {has} isolation and the policy wants {wants}",
                 wall.provider
             ),
-            remedy: format!("choose a wall with {wants} isolation"),
+            remedy: remedy_for(wall.isolation, wants),
         });
     }
     match wall.ability(requirement.control) {
@@ -137,6 +137,18 @@ fn hold(
             })
         }
         Ability::Enforced { mechanism, precision } => Ok((mechanism, precision)),
+    }
+}
+
+/// What to do about a floor that a wall does not reach.
+fn remedy_for(has: Isolation, wants: &str) -> String {
+    match has {
+        // Below the floor that counts when nothing is said, so somebody may not know the word.
+        Isolation::Reduced => format!(
+            "choose a wall with {wants} isolation, or accept this one by `isolation: reduced` in \
+             the policy (--isolation reduced where no policy is named)"
+        ),
+        _ => format!("choose a wall with {wants} isolation"),
     }
 }
 

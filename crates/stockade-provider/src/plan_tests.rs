@@ -43,7 +43,8 @@ fn a_wall_that_has_not_heard_of_a_control_refuses_it() {
         wall.abilities.remove(&forgotten);
         let asked = policy(
             "{limits: {max_cpu_seconds: 1, max_io_bytes_per_second: 4096, max_egress_bytes_per_second: 1024},
-              filesystem: {read: [/data], write: [{host: ./o, guest: /o}], hide: [/data/x]},
+              filesystem: {read: [/data], write: [{host: ./o, guest: /o}], hide: [/data/x],
+               workspace: {host: ./w, mode: overlay}},
               defaults: {action: allow, network_default: allow},
               network_allowlist: [{host: example.org, methods: [GET]}], network_blocklist: [example.com],
               secrets: [{name: X, from: 'env:X', hosts: [example.org]}], tool_allowlist: [t],

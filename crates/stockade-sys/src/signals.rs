@@ -55,8 +55,9 @@ pub fn default_signal(signal: Signal) -> io::Result<()> {
 
 /// Signals every process the caller may signal, but for itself and the namespace's first process.
 ///
-/// From the first process of a pid namespace these are all others in it. Returns `ESRCH` when
-/// there is none. See kill(2).
+/// From the first process of a pid namespace these are all others in it, and from one whose signals
+/// a Landlock domain or ids of its own hold back all others behind them: the caller sees to it that
+/// it is one of these. Returns `ESRCH` when there is none. See kill(2).
 pub fn signal_everybody(signal: Signal) -> io::Result<()> {
     // SAFETY: kill takes two integers by value and touches none of our memory.
     match unsafe { libc::kill(-1, signal.as_raw()) } {

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use stockade_sys::Instruction;
 
 use crate::plan::LandlockRule;
@@ -33,9 +35,14 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
         if rule.executable {
             access |= AccessFs::Execute;
         }
-        let path = PathFd::new(&rule.path).map_err(io::Error::other)?;
+        // What was looked at when the plan was made is meant, and nothing that a link put in its
+        // place meanwhile leads to.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        let path = openat2(CWD, &rule.path, flags, Mode::empty(), resolve)
+            .map_err(|error| unusable(&rule.path, error.into()))?;
         // A file takes only the rights that a file can have.
-        if !rule.path.is_dir() {
+        if FileType::from_raw_mode(fstat(&path)?.st_mode) != FileType::Directory {
             access &= AccessFs::from_file(version);
         }
         ruleset = ruleset.add_rule(PathBeneath::new(path, access)).map_err(io::Error::other)?;
@@ -44,6 +51,25 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
         _ => Err(super::wrong("Landlock does not enforce all of it")),
+    }
+}
+
+fn unusable(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot open {} for a rule: {error}", path.display()))
+}
+
+/// Refuses every bind and every connection that Landlock knows of.
+pub(super) fn landlock_network(version: u32) -> io::Result<()> {
+    let version = ABI::from(i32::try_from(version).map_err(io::Error::other)?);
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessNet::from_all(version))
+        .and_then(|ruleset| ruleset.create())
+        .and_then(|ruleset| ruleset.restrict_self())
+        .map_err(io::Error::other)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err(super::wrong("Landlock does not hold the network")),
     }
 }
 

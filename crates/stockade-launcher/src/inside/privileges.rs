@@ -64,10 +64,14 @@ pub(super) fn die_with_parent(lifeline: &OwnedFd) -> io::Result<()> {
 /// capability itself.
 pub(super) fn seal() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let has_any = !rustix::thread::capabilities(None)?.permitted.is_empty();
     for number in 0..MOST_CAPABILITIES {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
+            // Without any capability nothing can be dropped from what execve(2) may grant; but no
+            // new privileges, which comes last, lets it grant only what one has, capabilities(7).
+            Err(rustix::io::Errno::PERM) if !has_any => break,
             // The kernel knows no capability of this number, nor of a higher one; one that it knows
             // is still there.
             Err(rustix::io::Errno::INVAL) if !is_known(capability) => break,

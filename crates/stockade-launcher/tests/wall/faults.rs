@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use stockade_launcher::{
-    IdMap, LandlockRule, Phase, Plan, Refusal, Report, Resource, Step, TreeKind,
+    Family, IdMap, LandlockRule, Phase, Plan, Refusal, Report, Resource, Step, TreeKind,
 };
 
 use crate::support::{Ended, LANDLOCK, carry_out, landlock_can_be_used, plan, walls_can_be_built};
@@ -138,7 +138,8 @@ fn ids_that_cannot_be_mapped_are_refused() {
         return;
     }
     let mut plan = plan("echo ran");
-    plan.beginning.birth.users = IdMap { inside: 0, outside: 0, count: 0 };
+    let none = IdMap { inside: 0, outside: 0, count: 0 };
+    plan.beginning.birth.family = Family::Namespaces { users: none, groups: none };
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Birth, "maps"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use stockade_sys::random_bytes;
 
 use super::CgroupError;
-use super::owner::{Owner, Realm};
+use super::owner::{Life, Owner, Realm};
 
 /// How the name of each of our groups begins.
 const PREFIX: &str = "stockade-";
@@ -25,6 +25,12 @@ impl GroupName {
             .map_err(|source| CgroupError::Read { path: "/proc/self".into(), source })?;
         let random = random_bytes().map_err(|source| CgroupError::Random { source })?;
         Ok(GroupName { owner, random: u64::from_ne_bytes(random) })
+    }
+
+    /// Whether a path has the name of something of ours whose owner is certainly dead.
+    pub(crate) fn is_left_at(path: &Path) -> bool {
+        let Some(name) = GroupName::of(path) else { return false };
+        Realm::current().is_ok_and(|here| name.owner.life(here) == Life::Dead)
     }
 
     /// The name of a directory, if it is one of ours to the letter.

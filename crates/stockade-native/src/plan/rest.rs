@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use stockade_launcher::{AfterStep, Resource, Step};
-use stockade_policy::{Limit, WORKSPACE};
+use stockade_policy::{Limit, Policy, WORKSPACE};
 
 use crate::cgroup::Removal;
+use crate::machine::Machine;
 
 use super::{Inputs, etc, limit};
 
@@ -31,13 +32,7 @@ pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     let (policy, machine) = (inputs.site.policy, inputs.site.machine);
-    let mut limits = vec![
-        (Resource::Core, 0),
-        (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
-        (Resource::MessageQueues, QUEUE_BYTES.min(machine.queue_bytes)),
-        (Resource::PendingSignals, PENDING_SIGNALS.min(machine.pending_signals)),
-        (Resource::LockedMemory, LOCKED_BYTES.min(machine.locked_bytes)),
-    ];
+    let mut limits = kept_small(policy, machine);
     if !inputs.held_by_cgroup {
         // Counted per user namespace since Linux 5.14; the guest is one of them.
         limits.push((Resource::Processes, limit(policy, Limit::Pids) + 1));
@@ -49,8 +44,19 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     limits.into_iter().map(|(resource, amount)| Step::Limit { resource, amount }).collect()
 }
 
+/// Limits of every process, whatever else holds it.
+pub(crate) fn kept_small(policy: &Policy, machine: &Machine) -> Vec<(Resource, u64)> {
+    vec![
+        (Resource::Core, 0),
+        (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
+        (Resource::MessageQueues, QUEUE_BYTES.min(machine.queue_bytes)),
+        (Resource::PendingSignals, PENDING_SIGNALS.min(machine.pending_signals)),
+        (Resource::LockedMemory, LOCKED_BYTES.min(machine.locked_bytes)),
+    ]
+}
+
 /// What the launcher does when everything inside has ended.
-pub(super) fn after(removal: &Removal) -> Vec<AfterStep> {
+pub(crate) fn after(removal: &Removal) -> Vec<AfterStep> {
     let kill = removal.kill.iter().map(|file| AfterStep::KillCgroup { file: file.clone() });
     let remove = removal
         .directories

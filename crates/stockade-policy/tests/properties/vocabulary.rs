@@ -215,7 +215,7 @@ impl Question {
 /// A policy in the shape of the language.
 pub(crate) fn policies() -> impl Strategy<Value = Value> {
     let parts = (
-        option::of(select(vec!["process", "container", "user-kernel", "vm"])),
+        option::of(select(vec!["reduced", "process", "container", "user-kernel", "vm"])),
         defaults(),
         limits(),
         filesystem(),

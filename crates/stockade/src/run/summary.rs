@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use stockade_engine::{Outcome, RunReport, signal_name};
-use stockade_policy::{Denial, Limit, Policy};
+use stockade_policy::{Denial, Isolation, Limit, Policy};
 
-/// The lines for a person, without their prefix; none for a program that simply ended.
+/// The lines for a person, without their prefix; none for a program that simply ended behind an
+/// ordinary wall.
 pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
-    let mut lines: Vec<String> = outcome(report, policy).into_iter().collect();
+    let mut lines: Vec<String> = wall(report).into_iter().collect();
+    lines.extend(outcome(report, policy));
     for limit in &report.limits_hit {
         lines.push(limit_hit(*limit, report, policy));
     }
@@ -19,6 +21,12 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
     }
     lines.extend(report.hints.iter().map(|hint| format!("hint: {hint}")));
     lines
+}
+
+/// A wall below the ordinary is never used without saying so.
+fn wall(report: &RunReport) -> Option<String> {
+    let plan = report.plan.as_ref().filter(|plan| plan.isolation == Isolation::Reduced)?;
+    Some(format!("the {} wall was used: no namespaces, and less hidden of the host", plan.provider))
 }
 
 fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use stockade_engine::{Audit, StreamOutput, Usage};
+use stockade_provider::{Plan, ProviderName};
 
 use super::*;
 
@@ -32,6 +33,21 @@ fn program_that_ended_by_itself_is_not_talked_about() {
     for code in [0, 1, 137] {
         assert_eq!(said(&report(Outcome::Exited { code })), [""; 0]);
     }
+}
+
+#[test]
+fn reduced_wall_is_named_whatever_the_outcome() {
+    let mut ended = report(Outcome::Exited { code: 0 });
+    let plan = |provider, isolation| {
+        Some(Plan { provider: ProviderName::new(provider), isolation, controls: Vec::new() })
+    };
+    ended.plan = plan("native", Isolation::Process);
+    assert_eq!(said(&ended), [""; 0]);
+    ended.plan = plan("reduced", Isolation::Reduced);
+    let line = "the reduced wall was used: no namespaces, and less hidden of the host";
+    assert_eq!(said(&ended), [line]);
+    ended.outcome = Outcome::Cancelled;
+    assert_eq!(said(&ended), [line, "cancelled"]);
 }
 
 #[test]

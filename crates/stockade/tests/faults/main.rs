@@ -4,5 +4,6 @@
 mod deaths;
 #[path = "../leftovers/mod.rs"]
 mod leftovers;
+mod reduced;
 mod refusals;
 mod refusing;

@@ -1,5 +1,7 @@
 //! One system call of each step refused.
 
+use std::process::Command;
+
 use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
 
 use crate::leftovers::{Host, not_run, walls_can_be_built};
@@ -247,7 +249,18 @@ const fn refused_write(when: &'static [(u32, u32, u32)], errno: i32) -> Refused 
 
 /// A start under refused calls: what is wrong with how it ended.
 fn wrongs(host: &Host, marked: &Marked, refused: &[Refused], says: &str) -> Vec<String> {
-    let run = finish_refusing(marked.command(), refused);
+    wrongs_of(host, marked, marked.command(), refused, says)
+}
+
+/// The same of another command that leaves the mark.
+pub(crate) fn wrongs_of(
+    host: &Host,
+    marked: &Marked,
+    command: Command,
+    refused: &[Refused],
+    says: &str,
+) -> Vec<String> {
+    let run = finish_refusing(command, refused);
     let mut wrong = Vec::new();
     let remedy = run.stderr.lines().any(|line| line.starts_with("  = ") && line.len() > 12);
     let named = run.stderr.lines().next().is_some_and(|line| line.contains(says));
@@ -262,7 +275,7 @@ fn wrongs(host: &Host, marked: &Marked, refused: &[Refused], says: &str) -> Vec<
     wrong
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

@@ -57,6 +57,11 @@ impl Marked {
         let _ = std::fs::remove_file(self.mark());
     }
 
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     fn mark(&self) -> PathBuf {
         self.0.join("mark")
     }

@@ -17,6 +17,7 @@ mod outcomes;
 mod output;
 mod permissions;
 mod profiles;
+mod reduced;
 mod refusals;
 mod scratch;
 mod support;

@@ -29,14 +29,22 @@ def holds(pattern, *tokens):
 
 def connects(family, address):
     """Whether somebody listens at the address."""
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    try:
+        probe = socket.socket(family, socket.SOCK_STREAM)
+    except PermissionError:
+        return False
+    with probe:
         probe.settimeout(5)
         return probe.connect_ex(address) == 0
 
 
 def is_bound(address):
     """Whether the port of a datagram socket is taken."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    try:
+        probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    except PermissionError:
+        return False
+    with probe:
         try:
             probe.bind(address)
         except OSError:

@@ -1,0 +1,160 @@
+//! What the reduced wall says of each control. Pure.
+
+use std::collections::BTreeMap;
+
+use stockade_policy::{Control, Limit};
+use stockade_provider::{Ability, Obstacle, Precision};
+
+use crate::abilities::{exact, missing, of_limit};
+use crate::cgroup::{Controller, Layout};
+use crate::machine::{LANDLOCK_NEEDED, Machine};
+use crate::seccomp::Ids;
+
+/// The first version of Landlock that keeps signals inside.
+const LANDLOCK_HOLDS_SIGNALS: u32 = 6;
+
+/// Why this wall cannot be built here at all, if so.
+pub(super) fn unusable(machine: &Machine, ids: Ids) -> Option<Obstacle> {
+    let obstacle =
+        |reason: String, remedy: &str| Some(Obstacle { reason, remedy: remedy.to_owned() });
+    match (machine.landlock, ids) {
+        (0, _) => obstacle(
+            format!(
+                "only Landlock {LANDLOCK_NEEDED} or later can hold files without namespaces, and this \
+                 kernel has none"
+            ),
+            "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)",
+        ),
+        (version, Ids::Callers) if version < LANDLOCK_HOLDS_SIGNALS => obstacle(
+            format!(
+                "the sandbox would have the caller's user id, and only Landlock \
+                 {LANDLOCK_HOLDS_SIGNALS} keeps it from signalling the caller's other processes; \
+                 this kernel has Landlock {version}"
+            ),
+            "use Linux 6.12 or later, or run as root, which gives a sandbox a user id of its own",
+        ),
+        _ => None,
+    }
+}
+
+/// Every control with what holds it here.
+pub(super) fn abilities(
+    machine: &Machine,
+    layout: &Layout,
+    ids: Ids,
+) -> BTreeMap<Control, Ability> {
+    let ability = |control| (control, ability(control, machine, layout, ids));
+    Control::all().into_iter().map(ability).collect()
+}
+
+fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ability {
+    match control {
+        Control::Limit(limit) => limited(limit, layout, ids),
+        Control::Isolation => exact(format!(
+            "no namespaces: Landlock {}, seccomp, {}",
+            machine.landlock,
+            match ids {
+                Ids::Own => "a user id of its own",
+                Ids::Callers => "the caller's user id",
+            }
+        )),
+        Control::HiddenHost => exact(
+            "Landlock: other files cannot be opened and other directories not listed; that a name \
+             exists, its owner, size and times and where a link leads can be asked for by whoever \
+             guesses it",
+        ),
+        Control::ReadPaths => exact(match ids {
+            Ids::Own => "Landlock rules for reading, and the rights that files give to others",
+            Ids::Callers => "Landlock rules for reading, and seccomp over owners and modes",
+        }),
+        Control::WritePaths => exact("Landlock rules for writing"),
+        Control::MovedPaths => missing(
+            "without a mount namespace a host path is at its own place or nowhere",
+            "write the same path for host and guest, or use a host with namespaces",
+        ),
+        Control::HidePaths => missing(
+            "Landlock takes nothing away again below a directory that it allows",
+            "name what shall be seen instead of the whole, or use a host with namespaces",
+        ),
+        Control::Workspace => exact(
+            "the working directory is a directory of its own in the host's temporary directory, or \
+             the host's directory itself under its own name",
+        ),
+        Control::WorkspaceLayer => missing(
+            "without a mount namespace there is no layer to keep changes in",
+            "use mode read or write, or a host with namespaces",
+        ),
+        Control::NetworkDeny | Control::NetworkBlock => {
+            exact("nothing leaves: seccomp refuses every socket, and Landlock every TCP port")
+        }
+        Control::Commands => missing(
+            "the host's other programs can be read, and the loader starts whatever can be read",
+            "remove command_allowlist, or use a host with namespaces",
+        ),
+        Control::Environment => exact("an environment made from nothing"),
+        Control::SystemCalls => {
+            exact("two seccomp filters: what is not listed, and what would reach others")
+        }
+        Control::SeccompProfile => exact("a further seccomp filter; the kernel keeps the stricter"),
+        Control::CodeRules => exact("judged by the engine before anything is started"),
+        Control::Cleanup => exact(match (layout.has(Controller::Kill), ids) {
+            (true, _) => {
+                "one kill of everybody whom the sandbox could reach, cgroup kill, and a supervisor"
+            }
+            (false, Ids::Own) => {
+                "one kill of everybody with the sandbox's user id, and a supervisor"
+            }
+            (false, Ids::Callers) => {
+                "one kill of everybody in its Landlock domain, and a supervisor"
+            }
+        }),
+        Control::NetworkHosts
+        | Control::NetworkPublic
+        | Control::NetworkRequests
+        | Control::Secrets => missing(
+            "this wall has no network of its own to let connections out of",
+            "remove the clause, or use a host with namespaces",
+        ),
+        Control::Tools => missing(
+            "this version has no way to call tools from inside",
+            "remove tool_allowlist, or pass results in as files",
+        ),
+    }
+}
+
+fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
+    let approximate = |mechanism: &str| Ability::Enforced {
+        mechanism: mechanism.to_owned(),
+        precision: Precision::Approximate,
+    };
+    match limit {
+        Limit::Pids if !layout.has(Controller::Pids) => match ids {
+            Ids::Own => exact("RLIMIT_NPROC of a user id of its own"),
+            Ids::Callers => approximate("a watchdog that counts the process tree"),
+        },
+        Limit::Disk => approximate(
+            "RLIMIT_FSIZE for each file, and a watchdog that adds up the scratch directory",
+        ),
+        Limit::Inodes => approximate("a watchdog that counts the scratch directory"),
+        Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
+            exact("nothing leaves: seccomp refuses every socket")
+        }
+        other => of_limit(other, layout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(landlock: u32) -> Machine {
+        Machine { landlock, ..Machine::look() }
+    }
+
+    #[test]
+    fn wall_is_offered_only_where_its_parts_hold() {
+        let usable = |landlock, ids| unusable(&machine(landlock), ids).is_none();
+        assert_eq!([0, 3, 5, 6].map(|it| usable(it, Ids::Own)), [false, true, true, true]);
+        assert_eq!([0, 3, 5, 6].map(|it| usable(it, Ids::Callers)), [false, false, false, true]);
+    }
+}

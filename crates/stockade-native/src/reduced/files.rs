@@ -1,0 +1,163 @@
+//! What of the host a sandbox of the reduced wall can use, and under which rules.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use stockade_launcher::{LandlockRule, TreeKind};
+use stockade_policy::{Policy, Workspace};
+use stockade_provider::{Root, SandboxRequest};
+
+use crate::error::StartError;
+use crate::host_files::{Mode, Shown, protected, shown};
+use crate::interpreter::Interpreter;
+use crate::machine::{Machine, Setting};
+use crate::seccomp::Ids;
+
+use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};
+
+/// Device nodes that mean the same to everybody.
+const NODES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Public settings that programs give up on when they are there and cannot be read. In a root of the
+/// sandbox's own they are not there.
+const SETTINGS_OF_LIBRARIES: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"];
+
+/// What a sandbox may do to which of the host's files, and where it begins.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) rules: Vec<LandlockRule>,
+    pub(super) working_directory: PathBuf,
+}
+
+/// Looks at every path once. What cannot be held is refused.
+pub(super) fn files(
+    request: &SandboxRequest,
+    machine: &Machine,
+    interpreter: Option<&Interpreter>,
+    ids: Ids,
+    scratch: &ScratchDirectory,
+) -> Result<Files, StartError> {
+    if request.root != Root::Standard {
+        return Err(StartError::Unsupported {
+            what: "--root",
+            reason: "without a mount namespace no other directory can stand at /",
+            remedy: "leave it out, or use a host with namespaces",
+        });
+    }
+    let shown = shown(&request.policy)?;
+    check_writable(request, &shown)?;
+    let binds = interpreter.map_or(&machine.system, |found| &found.binds);
+    if ids == Ids::Own {
+        check_others(binds.iter().map(|bind| bind.host.as_path()), &shown, &scratch.path)?;
+    }
+    let mut rules: Vec<LandlockRule> =
+        binds.iter().map(|bind| rule(&bind.host, Mode::Read, true)).collect();
+    rules.extend(machine.settings.iter().filter_map(|setting| match setting {
+        Setting::Shown(path) | Setting::Copied(path) => Some(rule(path, Mode::Read, false)),
+        // It leads to where the rules above already are.
+        Setting::Link(_) => None,
+    }));
+    let public = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file());
+    let libraries = SETTINGS_OF_LIBRARIES.iter().map(Path::new).filter(public);
+    rules.extend(libraries.map(|path| rule(path, Mode::Read, false)));
+    rules.extend(NODES.map(|node| rule(Path::new(node), Mode::Write, false)));
+    rules.extend(shown.iter().map(|shown| rule(&shown.host, shown.mode, true)));
+    rules.extend([TEMPORARY, CODE].map(|part| rule(&scratch.part(part), Mode::Write, true)));
+    let (working_directory, own) = working_directory(&request.policy, scratch);
+    rules.extend(own);
+    Ok(Files { rules, working_directory })
+}
+
+fn rule(path: &Path, mode: Mode, executable: bool) -> LandlockRule {
+    LandlockRule { path: path.to_owned(), writable: mode == Mode::Write, executable }
+}
+
+/// Where a program begins, and the rule for it where it is the sandbox's own.
+fn working_directory(
+    policy: &Policy,
+    scratch: &ScratchDirectory,
+) -> (PathBuf, Option<LandlockRule>) {
+    let own = scratch.part(WORK);
+    match &policy.workspace.value {
+        Workspace::Host { host, .. } => (host.clone(), None),
+        Workspace::Scratch => (own.clone(), Some(rule(&own, Mode::Write, true))),
+        Workspace::Nothing => (own.clone(), Some(rule(&own, Mode::Read, false))),
+    }
+}
+
+/// Landlock only adds: below what can be written nothing is read-only.
+fn check_writable(request: &SandboxRequest, shown: &[Shown]) -> Result<(), StartError> {
+    let remedy = "keep it outside of what can be written, or use a host with namespaces";
+    if let Some(file) = protected(&request.protected, shown).first() {
+        let place = shown.iter().find(|place| file.file.starts_with(&place.guest));
+        let path = place.map_or(&file.file, |place| &place.host);
+        let reason = "the policy itself lies there and could be changed from inside";
+        return Err(wrong(path, reason, remedy));
+    }
+    for read in shown.iter().filter(|shown| shown.mode == Mode::Read) {
+        let above =
+            |other: &&Shown| other.mode == Mode::Write && read.host.starts_with(&other.host);
+        if shown.iter().any(|other| above(&other)) {
+            let reason = "it shall only be read, and lies below a directory that can be written";
+            return Err(wrong(&read.host, reason, remedy));
+        }
+    }
+    Ok(())
+}
+
+/// With a user id of its own a sandbox has the rights of others, which must do for what it is given.
+fn check_others<'p>(
+    system: impl Iterator<Item = &'p Path>,
+    shown: &[Shown],
+    scratch: &Path,
+) -> Result<(), StartError> {
+    let reason = |above: &Path| format!("others may not enter {}", above.display());
+    for path in system {
+        if let Some(above) = closed(path) {
+            let remedy = "use one that everybody may read, such as --python /usr/bin/python3, or \
+                          run Stockade as the ordinary user who owns it";
+            return Err(wrong(path, &reason(above), remedy));
+        }
+    }
+    if let Some(above) = closed(scratch) {
+        let remedy = "set TMPDIR to a directory that everybody may enter, such as /tmp";
+        return Err(wrong(scratch, &reason(above), remedy));
+    }
+    for Shown { host, kind, mode, .. } in shown {
+        let remedy = "give others that right, or run Stockade as the ordinary user who owns it";
+        if let Some(above) = closed(host) {
+            return Err(wrong(host, &reason(above), remedy));
+        }
+        let enter = if *kind == TreeKind::Directory { ENTER } else { 0 };
+        if lacks(host, READ | enter) {
+            return Err(wrong(host, "others may not read it", remedy));
+        }
+        if *mode == Mode::Write && lacks(host, CHANGE) {
+            return Err(wrong(host, "others may not change it", remedy));
+        }
+    }
+    Ok(())
+}
+
+const READ: u32 = 0o4;
+const CHANGE: u32 = 0o2;
+const ENTER: u32 = 0o1;
+
+/// Whether others have less than these rights.
+fn lacks(path: &Path, rights: u32) -> bool {
+    !fs::metadata(path).is_ok_and(|found| found.permissions().mode() & rights == rights)
+}
+
+/// A directory on the way to a path that others may not enter.
+fn closed(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|above| lacks(above, ENTER))
+}
+
+fn wrong(path: &Path, reason: &str, remedy: &str) -> StartError {
+    StartError::HostPath {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}

@@ -1,0 +1,179 @@
+//! The reduced wall as a provider.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use futures_core::future::BoxFuture;
+use stockade_policy::Isolation;
+use stockade_provider::{
+    Error, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, WallFacts,
+};
+
+use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
+use crate::error::StartError;
+use crate::filters::reduced_filters;
+use crate::id_range::IdRange;
+use crate::launch::Waiting;
+use crate::launcher::User;
+use crate::machine::Machine;
+use crate::plan::USER;
+use crate::provider::{cgroup_limits, check_open_files, interpreter, obstacle};
+use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::seccomp::Ids;
+
+use super::abilities::{abilities, unusable};
+use super::files::files;
+use super::plan::{Inputs, beginning, inside};
+use super::scratch::{CODE, ScratchDirectory, TEMPORARY, sweep};
+
+/// Landlock, seccomp and rlimits without any namespace.
+#[derive(Default)]
+pub struct ReducedProvider {
+    user: User,
+    machine: OnceLock<Machine>,
+    layout: OnceLock<Layout>,
+}
+
+impl ReducedProvider {
+    /// The wall's name.
+    pub const NAME: ProviderName = ProviderName::new("reduced");
+
+    /// Looks at nothing yet.
+    pub fn new(user: User) -> ReducedProvider {
+        ReducedProvider { user, ..ReducedProvider::default() }
+    }
+
+    fn machine(&self) -> &Machine {
+        self.machine.get_or_init(Machine::look)
+    }
+
+    fn layout(&self) -> &Layout {
+        self.layout.get_or_init(Layout::expect)
+    }
+
+    /// Whose ids a sandbox has: its own where root can give it some.
+    fn ids(&self) -> Ids {
+        match self.machine().is_root() && IdRange::are_all_mapped() {
+            true => Ids::Own,
+            false => Ids::Callers,
+        }
+    }
+
+    async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
+        let (machine, layout, ids) = (self.machine(), self.layout(), self.ids());
+        let policy = &*request.policy;
+        check_open_files(policy, machine)?;
+        // What a dead Stockade left; a failure here is no reason not to run.
+        sweep_parents(layout);
+        sweep();
+        let interpreter = interpreter(request)?;
+        let range = match ids {
+            Ids::Own => Some(IdRange::claim()?),
+            Ids::Callers => None,
+        };
+        let kept: Vec<_> = range.iter().map(IdRange::lock).collect();
+        let first_id = range.as_ref().map(|range| range.first);
+        let name = GroupName::new()?;
+        let mut scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
+        let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
+        let filters = reduced_filters(policy, machine.kernel, ids)?;
+        let limits = cgroup_limits(policy, layout);
+        let unfinished = match layout.has(Controller::Kill) {
+            true => Some(Unfinished::begin(layout, &name, &limits)?),
+            // Cgroups cannot hold anything here.
+            false => None,
+        };
+        let (seat, removal) = match &unfinished {
+            Some(group) => (group.seat(), group.removal()),
+            None => Default::default(),
+        };
+        let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
+        let begun = Waiting::start()?.begin(&beginning, &kept)?;
+        let mut group = unfinished.map(Unfinished::finish).transpose()?;
+        let pids_held = layout.has(Controller::Pids);
+        let inside = inside(&Inputs {
+            policy,
+            machine,
+            landlock: machine.landlock,
+            first_id,
+            other_tasks: other_tasks(machine.user),
+            rules: files.rules,
+            tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
+            memory_held: layout.has(Controller::Memory),
+            pids_held,
+            filters,
+        });
+        let standing = begun.build(&inside).await?;
+        // Only now: a start that fails or is given up takes both with it.
+        scratch.hand_over();
+        if let Some(group) = &mut group {
+            group.hand_over();
+        }
+        let text = |path: std::path::PathBuf| path.display().to_string();
+        let places = Places {
+            working_directory: text(files.working_directory),
+            home: text(scratch.part(TEMPORARY)),
+            code: text(scratch.part(CODE)),
+        };
+        NativeSandbox::new(Parts {
+            standing,
+            listed: None,
+            group,
+            policy: request.policy.clone(),
+            interpreter,
+            places,
+            scratch: Some(scratch),
+            memory_held: layout.has(Controller::Memory),
+            cpu_held: layout.has(Controller::Cpu),
+            pids_held: pids_held || ids == Ids::Own,
+            user: self.user,
+        })
+    }
+
+    /// Builds a wall around nothing, to see whether this host lets it.
+    fn try_out(&self) -> Option<Obstacle> {
+        let start = |request| -> BoxFuture<'_, Result<(), StartError>> {
+            Box::pin(async move { self.start(&request).await?.finish().await })
+        };
+        crate::trial::build("isolation: reduced", start).err().map(obstacle)
+    }
+}
+
+impl Provider for ReducedProvider {
+    fn name(&self) -> ProviderName {
+        ReducedProvider::NAME
+    }
+
+    fn facts(&self, probe: Probe) -> WallFacts {
+        let (machine, ids) = (self.machine(), self.ids());
+        let known = unusable(machine, ids);
+        let (abilities, unusable) = match probe {
+            Probe::Quick => (abilities(machine, self.layout(), ids), known),
+            Probe::Thorough => {
+                (abilities(machine, &Layout::detect(), ids), known.or_else(|| self.try_out()))
+            }
+        };
+        let isolation = Isolation::Reduced;
+        WallFacts { provider: ReducedProvider::NAME, isolation, unusable, abilities }
+    }
+
+    fn create<'a>(
+        &'a self,
+        request: &'a SandboxRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
+        Box::pin(async {
+            let sandbox = self.start(request).await.map_err(Error::from)?;
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+/// How many tasks a user has now, as far as they are seen.
+fn other_tasks(user: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let of_user = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|found| found.uid() == user);
+    let tasks = |entry: fs::DirEntry| fs::read_dir(entry.path().join("task")).ok();
+    let counts = processes.flatten().filter(of_user).filter_map(tasks);
+    counts.map(|tasks| tasks.count() as u64).sum()
+}

@@ -1,0 +1,79 @@
+//! A host that forbids namespaces, as one user namespace can be one: what is set in it counts for
+//! whoever is in it.
+
+use std::process::Command;
+
+use super::{PROGRAMS, can_be_built};
+use crate::scratch::Scratch;
+use crate::support::{Run, binary, finish, skipped, walls_can_be_built};
+
+/// Takes cgroups away, which belong to the host, then user namespaces, and goes on.
+const FORBID: &str = "test ! -d /sys/fs/cgroup || mount -t tmpfs none /sys/fs/cgroup || exit 99
+echo 0 > /proc/sys/user/max_user_namespaces || exit 99
+exec \"$@\"";
+
+/// Runs `stockade` where user namespaces are forbidden.
+fn there(words: &[&str]) -> Run {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", FORBID, "sh"]);
+    command.arg(binary()).args(words).env("PATH", PROGRAMS);
+    finish(command, b"")
+}
+
+/// Whether such a place can be made, and both walls work outside of it.
+fn can_be_tried() -> bool {
+    if !walls_can_be_built() || !can_be_built() {
+        return false;
+    }
+    let version = there(&["--version"]);
+    if version.code != 0 {
+        skipped("namespaces", version.stderr.trim());
+    }
+    version.code == 0
+}
+
+#[test]
+fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used() {
+    if !can_be_tried() {
+        return;
+    }
+    let run = there(&["run", "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("user.max_user_namespaces is 0"), "{}", run.stderr);
+    assert!(run.stderr.contains("isolation: reduced"), "{}", run.stderr);
+    let scratch = Scratch::new();
+    let policy = scratch.file("p.yaml", "name: p\n");
+    let plan = there(&["policy", "plan", &policy]);
+    assert_ne!(plan.code, 0);
+    assert!(plan.stdout.contains("user.max_user_namespaces is 0"), "{}", plan.stdout);
+}
+
+#[test]
+fn host_without_namespaces_runs_what_accepts_the_reduced_wall_and_says_so() {
+    if !can_be_tried() {
+        return;
+    }
+    let run =
+        there(&["run", "--isolation", "reduced", "--", "sh", "-c", "echo ran; cat /etc/passwd"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, "ran\n"), "{}", run.stderr);
+    assert!(run.stderr.contains("stockade: the reduced wall was used"), "{}", run.stderr);
+    let scratch = Scratch::new();
+    let policy = scratch.file("p.yaml", "isolation: reduced\n");
+    let json = there(&["run", "--json", "--policy", &policy, "--", "true"]).json();
+    assert_eq!((&json["provider"], &json["outcome"]), (&"reduced".into(), &"exited".into()));
+    let plan = there(&["policy", "plan", "--json", &policy]).json();
+    assert_eq!(
+        (&plan["provider"], &plan["enforceable"]),
+        (&"reduced".into(), &true.into()),
+        "{plan}"
+    );
+    // What needs namespaces all the same is refused with the reason why there are none.
+    let place = scratch.directory("place");
+    let text = format!(
+        "isolation: reduced\nfilesystem: {{ read: [{{ host: {place}, guest: /data }}] }}\n"
+    );
+    let policy = scratch.file("moved.yaml", text);
+    let run = there(&["run", "--policy", &policy, "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("user.max_user_namespaces is 0"), "{}", run.stderr);
+}
