@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
 use stockade_launcher::{Ending, Phase, Refusal};
-use stockade_provider::{Error, ErrorKind};
+use stockade_provider::{Error, ErrorKind, Obstacle};
 use stockade_sys::SealedFileError;
 
 use crate::cgroup::CgroupError;
 use crate::id_range::IdRangeError;
 use crate::interpreter::InterpreterError;
+use crate::knobs::Knobs;
 use crate::obstacles;
 use crate::seccomp::{CompileError, ProfileError, ResolveError, TightenError};
 
@@ -128,6 +129,20 @@ pub enum StartError {
     /// The launcher ended without a word.
     #[error("the launcher ended before the wall was built")]
     Silent,
+    /// A throw-away wall was not finished in time.
+    #[error("a throw-away wall was not built and taken down within {limit_ms} ms")]
+    Slow {
+        /// The time that it had.
+        limit_ms: u128,
+    },
+}
+
+/// A refusal with what stands behind it.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct Explained {
+    reason: String,
+    source: StartError,
 }
 
 impl StartError {
@@ -138,6 +153,10 @@ impl StartError {
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Error {
+        if let Some(Obstacle { reason, remedy }) = forbidden(&error) {
+            let explained = Explained { reason, source: error };
+            return Error::new(ErrorKind::Unavailable, explained).with_remedy(remedy);
+        }
         // No wildcard arm: a new variant must choose its kind.
         let (kind, remedy) = match &error {
             StartError::HostPath { remedy, .. } => (ErrorKind::Invalid, Some(remedy.clone())),
@@ -190,6 +209,10 @@ impl From<StartError> for Error {
             StartError::Died { .. } | StartError::Silent => {
                 (ErrorKind::Internal, Some("see whether the host is out of memory".to_owned()))
             }
+            StartError::Slow { .. } => (
+                ErrorKind::Unavailable,
+                Some("see whether the host is overloaded, and try again".to_owned()),
+            ),
         };
         let converted = Error::new(kind, error);
         match remedy {
@@ -249,22 +272,27 @@ fn scarcity(error: &io::Error) -> Option<String> {
     Some(remedy.to_owned())
 }
 
-fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
+/// What forbids namespaces here, where that is why a wall was refused.
+fn forbidden(error: &StartError) -> Option<Obstacle> {
+    let StartError::Refused(refusal) = error else { return None };
     match refusal.phase {
-        Phase::Birth => (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno))),
-        Phase::Outside if refusal.step == "take_owned_tree" => (
-            ErrorKind::Unenforceable,
-            Some(
-                "its file system cannot show files under another owner; run as an ordinary user, \
-                 or copy the files to one that can"
-                    .to_owned(),
-            ),
-        ),
-        Phase::Outside | Phase::Inside => {
-            let error = refusal.errno.map(io::Error::from_raw_os_error);
-            let remedy = error.as_ref().and_then(scarcity);
-            let of_step = || Some(obstacles::of_step(&refusal.step, refusal.errno));
-            (ErrorKind::Unavailable, remedy.or_else(of_step))
-        }
+        Phase::Birth => Some(obstacles::of_birth(&refusal.step, refusal.errno, &Knobs::look())),
+        // It makes a user namespace for the map of owners.
+        Phase::Outside if refusal.step == TAKE_OWNED_TREE => obstacles::forbidden(&Knobs::look()),
+        Phase::Outside | Phase::Inside => None,
     }
+}
+
+const TAKE_OWNED_TREE: &str = "take_owned_tree";
+
+fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
+    if refusal.step == TAKE_OWNED_TREE {
+        let remedy = "its file system cannot show files under another owner; run as an ordinary \
+                      user, or copy the files to one that can";
+        return (ErrorKind::Unenforceable, Some(remedy.to_owned()));
+    }
+    let error = refusal.errno.map(io::Error::from_raw_os_error);
+    let remedy = error.as_ref().and_then(scarcity);
+    let of_step = || obstacles::of_step(&refusal.step, refusal.errno, &Knobs::look());
+    (ErrorKind::Unavailable, Some(remedy.unwrap_or_else(of_step)))
 }

@@ -65,12 +65,14 @@ impl NativeProvider {
         }
     }
 
-    async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
-        let (machine, layout) = (self.machine(), self.layout());
+    async fn start(
+        &self,
+        request: &SandboxRequest,
+        layout: &Layout,
+    ) -> Result<NativeSandbox, StartError> {
+        let machine = self.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
-        // What a dead Stockade left; a failure here is no reason not to run.
-        sweep_parents(layout);
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         let ids = match machine.is_root() {
@@ -127,7 +129,7 @@ impl Provider for NativeProvider {
     fn facts(&self, probe: Probe) -> WallFacts {
         let (abilities, unusable) = match probe {
             Probe::Quick => (abilities(self.machine(), self.layout()), None),
-            Probe::Thorough => (abilities(self.machine(), &Layout::detect()), self.try_out()),
+            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), self.try_out()),
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
@@ -146,7 +148,10 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let sandbox = self.start(request).await.map_err(Error::from)?;
+            let layout = self.layout();
+            // What a dead Stockade left; a failure here is no reason not to run.
+            sweep_parents(layout);
+            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
@@ -158,17 +163,19 @@ impl NativeProvider {
         let built = crate::trial::build(self);
         let error = Error::from(built.err()?);
         let chain = chain(&error);
-        let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
+        let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
         Some(Obstacle { reason: chain, remedy })
     }
 
+    /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
+    /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.start(request).await?.finish().await
+        self.start(request, &Layout::as_it_is()).await?.finish().await
     }
 }
 
 /// An error with all its sources in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(next) = source {

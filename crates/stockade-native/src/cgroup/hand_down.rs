@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 use super::files;
 
 /// Whether something had to be done.
@@ -15,10 +17,25 @@ pub(super) enum Change {
 
 /// Lets the children of a v2 group use a controller.
 pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Result<Change> {
-    let file = group.join("cgroup.subtree_control");
-    let enabled = fs::read_to_string(&file)?;
-    match enabled.split_whitespace().any(|word| word == controller) {
+    match hands_down(group, controller)? {
         true => Ok(Change::AlreadySo),
-        false => files::put(&file, &format!("+{controller}")).map(|()| Change::Made),
+        false => files::put(&group.join(FILE), &format!("+{controller}")).map(|()| Change::Made),
     }
 }
+
+/// Whether the children of a v2 group can use a controller, or this process may let them. Nothing
+/// is changed.
+pub(super) fn may_hand_down(group: &Path, controller: &str) -> io::Result<Change> {
+    if !hands_down(group, controller)? {
+        accessat(CWD, group.join(FILE), Access::WRITE_OK, AtFlags::EACCESS)?;
+    }
+    Ok(Change::AlreadySo)
+}
+
+/// Whether the children of a v2 group can use a controller.
+pub(super) fn hands_down(group: &Path, controller: &str) -> io::Result<bool> {
+    let enabled = fs::read_to_string(group.join(FILE))?;
+    Ok(enabled.split_whitespace().any(|word| word == controller))
+}
+
+const FILE: &str = "cgroup.subtree_control";
