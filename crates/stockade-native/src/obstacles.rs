@@ -169,9 +169,10 @@ fn no_clone3(knobs: &Knobs) -> Obstacle {
 
 /// Root of a user namespace that has not the ids of a host.
 fn small_root(ids: u64) -> Obstacle {
+    let has = if ids == 1 { "one user id".to_owned() } else { format!("{ids} user ids") };
     let reason = format!(
-        "root has only {ids} user ids here, as in a rootless container, and gives each sandbox \
-         65536 of its own"
+        "root has only {has} here, as in a rootless container, and gives each sandbox 65536 of its \
+         own"
     );
     let remedy = match ids {
         0..=65_534 => "run Stockade outside of this user namespace",

@@ -39,3 +39,28 @@ pub(super) fn hands_down(group: &Path, controller: &str) -> io::Result<bool> {
 }
 
 const FILE: &str = "cgroup.subtree_control";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_hands_nothing_down_and_handing_down_does() {
+        let group = tempfile::tempdir().unwrap();
+        let file = group.path().join(FILE);
+        fs::write(&file, "cpu\n").unwrap();
+        for (controller, already) in [("cpu", true), ("memory", false)] {
+            assert_eq!(hands_down(group.path(), controller).unwrap(), already);
+            assert_eq!(may_hand_down(group.path(), controller).unwrap(), Change::AlreadySo);
+            assert_eq!(fs::read_to_string(&file).unwrap(), "cpu\n");
+        }
+        assert_eq!(hand_down_to_children(group.path(), "memory").unwrap(), Change::Made);
+        assert!(fs::read_to_string(&file).unwrap().contains("+memory"));
+    }
+
+    #[test]
+    fn group_that_cannot_be_read_is_an_error() {
+        let group = tempfile::tempdir().unwrap();
+        assert!(may_hand_down(group.path(), "cpu").is_err());
+    }
+}

@@ -9,8 +9,7 @@ use crate::Problem;
 use crate::policy::refusals;
 
 /// What shows the whole of a host, for a wall that does not say more.
-const SEE_PLAN: &str =
-    "see what this host can hold: `stockade policy init | stockade policy plan -`";
+const SEE_DOCTOR: &str = "see what this host can hold: `stockade doctor`";
 
 /// One sentence and what to do about it.
 pub(crate) fn problem(error: &RunError) -> Problem {
@@ -34,7 +33,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
         }
         RunError::VariableValue { .. } => Problem::new(message, "pass large values as a file"),
         RunError::Wall(error) => {
-            let remedy = error.remedy().unwrap_or(SEE_PLAN);
+            let remedy = error.remedy().unwrap_or(SEE_DOCTOR);
             Problem::new(chain(message, error.source()), remedy)
         }
         RunError::Output { source, .. } => {
@@ -67,7 +66,7 @@ mod tests {
     #[test]
     fn wall_without_a_remedy_is_answered_with_a_command_that_can_be_pasted() {
         let error = RunError::Wall(Error::new(ErrorKind::Internal, "a reason"));
-        assert_eq!(problem(&error).remedy, SEE_PLAN);
+        assert_eq!(problem(&error).remedy, SEE_DOCTOR);
         let error = Error::new(ErrorKind::Internal, "a reason").with_remedy("do this");
         assert_eq!(problem(&RunError::Wall(error)).remedy, "do this");
     }
