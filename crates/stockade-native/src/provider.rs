@@ -129,7 +129,7 @@ impl Provider for NativeProvider {
     fn facts(&self, probe: Probe) -> WallFacts {
         let (abilities, unusable) = match probe {
             Probe::Quick => (abilities(self.machine(), self.layout()), None),
-            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), self.try_out()),
+            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), try_out()),
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
@@ -158,20 +158,18 @@ impl Provider for NativeProvider {
 }
 
 impl NativeProvider {
-    /// Builds a wall around nothing, to see whether this host lets it.
-    fn try_out(&self) -> Option<Obstacle> {
-        let built = crate::trial::build(self);
-        let error = Error::from(built.err()?);
-        let chain = chain(&error);
-        let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
-        Some(Obstacle { reason: chain, remedy })
-    }
-
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request, &Layout::as_it_is()).await?.finish().await
     }
+}
+
+/// Builds a wall around nothing, to see whether this host lets it.
+fn try_out() -> Option<Obstacle> {
+    let error = Error::from(crate::trial::build().err()?);
+    let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
+    Some(Obstacle { reason: chain(&error), remedy })
 }
 
 /// An error with all its sources in one line.

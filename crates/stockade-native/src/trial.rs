@@ -2,20 +2,42 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use stockade_policy::Policy;
 use stockade_provider::{Entry, Root, SandboxRequest, Surroundings};
 
 use crate::error::StartError;
+use crate::launcher::User;
 use crate::provider::NativeProvider;
 
 /// How long a throw-away wall may take; it usually takes a hundredth of that.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(1200);
+
+/// How long taking down one that took too long is waited for; it goes on behind.
+const LONGER: Duration = Duration::from_millis(300);
 
 /// Builds and ends a sandbox of an empty policy, which takes every default. Blocks: it is asked for
 /// by commands that explain a host, never on the way to a run.
-pub(crate) fn build(provider: &NativeProvider) -> Result<(), StartError> {
+pub(crate) fn build() -> Result<(), StartError> {
+    let (said, heard) = mpsc::channel();
+    let build = move || {
+        // Whoever waited too long is gone.
+        let _ = said.send(build_here());
+    };
+    // On a thread of its own: the caller may be inside a runtime already, and waits no longer than
+    // it said.
+    let named = std::thread::Builder::new().name("stockade-trial".to_owned());
+    named.spawn(build).map_err(StartError::prepare("start the thread of a trial"))?;
+    match heard.recv_timeout(PATIENCE + LONGER) {
+        Ok(built) => built,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(slow()),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(StartError::Silent),
+    }
+}
+
+fn build_here() -> Result<(), StartError> {
     let policy = Policy::parse_str("trial", "{}", Path::new("/"))
         .expect("an empty policy takes every default");
     let request = SandboxRequest {
@@ -25,18 +47,17 @@ pub(crate) fn build(provider: &NativeProvider) -> Result<(), StartError> {
         surroundings: Surroundings::default(),
         protected: Vec::new(),
     };
-    let build = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartError::prepare("start the runtime of a trial"))?;
-        let trial = async {
-            let trial = provider.start_for_trial(&request);
-            let slow = StartError::Slow { limit_ms: PATIENCE.as_millis() };
-            tokio::time::timeout(PATIENCE, trial).await.unwrap_or(Err(slow))
-        };
-        runtime.block_on(trial)
-    };
-    // On a thread of its own: the caller may be inside a runtime already.
-    std::thread::scope(|scope| scope.spawn(build).join()).unwrap_or(Err(StartError::Silent))
+    let provider = NativeProvider::new(User::Stays);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::prepare("start the runtime of a trial"))?;
+    runtime.block_on(async {
+        let trial = tokio::time::timeout(PATIENCE, provider.start_for_trial(&request));
+        trial.await.unwrap_or_else(|_| Err(slow()))
+    })
+}
+
+fn slow() -> StartError {
+    StartError::Slow { limit_ms: PATIENCE.as_millis() }
 }
