@@ -12,11 +12,12 @@ use crate::error::StartError;
 use crate::launcher::User;
 use crate::provider::NativeProvider;
 
-/// How long a throw-away wall may take; it usually takes a hundredth of that.
-const PATIENCE: Duration = Duration::from_millis(1200);
+/// How long a throw-away wall may take; it usually takes a fiftieth of that, and `doctor`
+/// promises to end in two seconds.
+const PATIENCE: Duration = Duration::from_millis(1700);
 
 /// How long taking down one that took too long is waited for; it goes on behind.
-const LONGER: Duration = Duration::from_millis(300);
+const LONGER: Duration = Duration::from_millis(150);
 
 /// Builds and ends a sandbox of an empty policy, which takes every default. Blocks: it is asked for
 /// by commands that explain a host, never on the way to a run.

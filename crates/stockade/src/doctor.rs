@@ -26,12 +26,14 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let user = rustix::process::getuid().as_raw();
     let surroundings = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
-    // A device that hangs must not hold up the rest.
-    let (facts, kvm) = std::thread::scope(|scope| {
+    // Each part has a deadline of its own, and none waits for another.
+    let (facts, host, kvm) = std::thread::scope(|scope| {
         let kvm = scope.spawn(kvm::find_out);
-        (stockade_backends::host_facts(), kvm.join().unwrap_or(kvm::Kvm::Silent))
+        let facts = scope.spawn(stockade_backends::host_facts);
+        let host = HostLook::look(&surroundings);
+        (facts.join(), host, kvm.join().unwrap_or(kvm::Kvm::Silent))
     });
-    let host = HostLook::look(&surroundings);
+    let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
     match output {
