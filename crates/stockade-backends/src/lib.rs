@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use stockade_native::User;
+pub use stockade_native::{CgroupLook, HostLook, InterpreterLook, Knobs, Landlock, User};
 use stockade_native::{NativeProvider, ReducedProvider};
 use stockade_policy::Isolation;
 use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
@@ -40,6 +40,11 @@ pub fn host_facts() -> HostFacts {
         provider.map_or_else(|| absent(name, isolation), |found| found.facts(Probe::Thorough))
     };
     HostFacts { walls: WALLS.iter().map(facts).collect() }
+}
+
+/// Whether a wall is part of this version at all.
+pub fn is_built_in(name: &str) -> bool {
+    providers(User::Stays).iter().any(|provider| provider.name().as_str() == name)
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {

@@ -6,7 +6,7 @@ use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 
 use crate::cgroup::{Controller, Layout, Version};
-use crate::machine::Machine;
+use crate::machine::{LANDLOCK_NEEDED, Landlock, Machine};
 
 /// Every control that this wall knows, with what holds it here.
 pub(crate) fn abilities(machine: &Machine, layout: &Layout) -> BTreeMap<Control, Ability> {
@@ -59,11 +59,11 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
         Control::NetworkHosts
         | Control::NetworkPublic
         | Control::NetworkRequests
-        | Control::Secrets => missing(
+        | Control::Secrets => not_built_in(
             "this version has no gate to let connections out through",
             "remove the clause: the sandbox then runs without any network",
         ),
-        Control::Tools => missing(
+        Control::Tools => not_built_in(
             "this version has no way to call tools from inside",
             "remove tool_allowlist, or pass results in as files",
         ),
@@ -71,16 +71,33 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
 }
 
 fn commands(machine: &Machine) -> Ability {
-    match machine.landlock {
-        0 => missing(
-            "only Landlock can tell a listed program from another file, and this kernel has none",
-            "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)",
-        ),
-        version => exact(format!(
+    let version = machine.landlock;
+    if version > 0 {
+        return exact(format!(
             "Landlock {version} over executing, of the host's programs only those listed in the \
              root, and nothing writable can be executed"
-        )),
+        ));
     }
+    let (found, remedy) = match machine.landlock_found {
+        Landlock::Version(old) => (
+            format!("this kernel has version {old} of it, and {LANDLOCK_NEEDED} is needed"),
+            "use Linux 6.2 or later",
+        ),
+        Landlock::Missing => {
+            ("this kernel has none".to_owned(), "use Linux 6.2 or later with Landlock built in")
+        }
+        Landlock::SwitchedOff => (
+            "it is switched off in this kernel".to_owned(),
+            "start the kernel with `landlock` in lsm=, such as lsm=landlock,lockdown,yama",
+        ),
+        Landlock::Refused(_) => (
+            "a system-call filter refuses it".to_owned(),
+            "let the filter allow landlock_create_ruleset, landlock_add_rule and \
+             landlock_restrict_self; of a container, `--security-opt seccomp=unconfined` does",
+        ),
+    };
+    let reason = format!("only Landlock can tell a listed program from another file, and {found}");
+    missing(&reason, remedy)
 }
 
 pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
@@ -166,6 +183,15 @@ pub(crate) fn exact(mechanism: impl Into<String>) -> Ability {
     Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
 }
 
+/// What no host would help with.
+fn not_built_in(reason: &str, remedy: &str) -> Ability {
+    Ability::NotBuiltIn(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
+}
+
 pub(crate) fn missing(reason: &str, remedy: &str) -> Ability {
     Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
 }
+
+#[cfg(test)]
+#[path = "abilities_tests.rs"]
+mod tests;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
 use stockade_launcher::{Ending, Phase, Refusal};
-use stockade_provider::{Error, ErrorKind};
+use stockade_provider::{Error, ErrorKind, Obstacle};
 use stockade_sys::SealedFileError;
 
 use crate::cgroup::CgroupError;
 use crate::id_range::IdRangeError;
 use crate::interpreter::InterpreterError;
+use crate::knobs::Knobs;
 use crate::obstacles;
 use crate::seccomp::{CompileError, ProfileError, ResolveError, TightenError};
 
@@ -138,6 +139,20 @@ pub enum StartError {
     /// The launcher ended without a word.
     #[error("the launcher ended before the wall was built")]
     Silent,
+    /// A throw-away wall was not finished in time.
+    #[error("a throw-away wall was not built and taken down within {limit_ms} ms")]
+    Slow {
+        /// The time that it had.
+        limit_ms: u128,
+    },
+}
+
+/// A refusal with what stands behind it.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct Explained {
+    reason: String,
+    source: StartError,
 }
 
 impl StartError {
@@ -148,6 +163,10 @@ impl StartError {
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Error {
+        if let Some(Obstacle { reason, remedy }) = forbidden(&error) {
+            let explained = Explained { reason, source: error };
+            return Error::new(ErrorKind::Unavailable, explained).with_remedy(remedy);
+        }
         // No wildcard arm: a new variant must choose its kind.
         let (kind, remedy) = match &error {
             StartError::HostPath { remedy, .. } => (ErrorKind::Invalid, Some(remedy.clone())),
@@ -203,6 +222,10 @@ impl From<StartError> for Error {
             StartError::Died { .. } | StartError::Silent => {
                 (ErrorKind::Internal, Some("see whether the host is out of memory".to_owned()))
             }
+            StartError::Slow { .. } => (
+                ErrorKind::Unavailable,
+                Some("see whether the host is overloaded, and try again".to_owned()),
+            ),
         };
         let converted = Error::new(kind, error);
         match remedy {
@@ -262,30 +285,37 @@ fn scarcity(error: &io::Error) -> Option<String> {
     Some(remedy.to_owned())
 }
 
+/// What forbids namespaces here, where that is why a wall was refused.
+fn forbidden(error: &StartError) -> Option<Obstacle> {
+    let StartError::Refused(refusal) = error else { return None };
+    let (step, errno) = (refusal.step.as_str(), refusal.errno);
+    let found = match (refusal.phase, step) {
+        (Phase::Birth, "clone" | "maps") => Some(obstacles::of_birth(step, errno, &Knobs::look())),
+        // It makes a user namespace for the map of owners.
+        (Phase::Outside, TAKE_OWNED_TREE) if errno == Some(ENOSPC) => {
+            Some(obstacles::of_birth("clone", errno, &Knobs::look()))
+        }
+        (Phase::Outside, TAKE_OWNED_TREE) => obstacles::forbidden(&Knobs::look()),
+        _ => None,
+    };
+    found.map(|Obstacle { reason, remedy }| Obstacle {
+        reason,
+        remedy: format!("{remedy}; or accept the reduced wall, by `isolation: reduced`"),
+    })
+}
+
 const ENOSPC: i32 = 28;
 
+const TAKE_OWNED_TREE: &str = "take_owned_tree";
+
 fn of_refusal(refusal: &Refusal) -> (ErrorKind, Option<String>) {
-    match refusal.phase {
-        Phase::Birth if matches!(refusal.step.as_str(), "clone" | "maps") => {
-            (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno)))
-        }
-        // Mapping owners takes a user namespace, and this is how the kernel says that there are none.
-        Phase::Outside if refusal.step == "take_owned_tree" && refusal.errno == Some(ENOSPC) => {
-            (ErrorKind::Unavailable, Some(obstacles::of_birth(refusal.errno)))
-        }
-        Phase::Outside if refusal.step == "take_owned_tree" => (
-            ErrorKind::Unenforceable,
-            Some(
-                "its file system cannot show files under another owner; run as an ordinary user, \
-                 or copy the files to one that can"
-                    .to_owned(),
-            ),
-        ),
-        Phase::Outside | Phase::Birth | Phase::Inside => {
-            let error = refusal.errno.map(io::Error::from_raw_os_error);
-            let remedy = error.as_ref().and_then(scarcity);
-            let of_step = || Some(obstacles::of_step(&refusal.step, refusal.errno));
-            (ErrorKind::Unavailable, remedy.or_else(of_step))
-        }
+    if refusal.step == TAKE_OWNED_TREE {
+        let remedy = "its file system cannot show files under another owner; run as an ordinary \
+                      user, or copy the files to one that can";
+        return (ErrorKind::Unenforceable, Some(remedy.to_owned()));
     }
+    let error = refusal.errno.map(io::Error::from_raw_os_error);
+    let remedy = error.as_ref().and_then(scarcity);
+    let of_step = || obstacles::of_step(&refusal.step, refusal.errno, &Knobs::look());
+    (ErrorKind::Unavailable, Some(remedy.unwrap_or_else(of_step)))
 }

@@ -13,9 +13,11 @@ mod commands;
 mod control;
 mod error;
 mod filters;
+mod host;
 mod host_files;
 mod id_range;
 mod interpreter;
+mod knobs;
 mod launch;
 mod launcher;
 mod machine;
@@ -34,10 +36,13 @@ mod trial;
 mod watchdog;
 
 pub use error::StartError;
+pub use host::{CgroupLook, HostLook, InterpreterLook};
 pub use id_range::{IdRange, IdRangeError};
 pub use interpreter::{
     Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
 };
+pub use knobs::Knobs;
 pub use launcher::User;
+pub use machine::Landlock;
 pub use provider::NativeProvider;
 pub use reduced::ReducedProvider;

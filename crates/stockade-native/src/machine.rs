@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::Resource;
+use serde::Serialize;
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
 
@@ -25,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) group: u32,
     /// The version of Landlock that is used; 0 where there is none worth using.
     pub(crate) landlock: u32,
+    /// What the kernel says of Landlock.
+    pub(crate) landlock_found: Landlock,
     /// The first two numbers of the kernel's version.
     pub(crate) kernel: (u32, u32),
     /// Directories with programs and libraries, and the links between them.
@@ -39,6 +43,42 @@ pub(crate) struct Machine {
     pub(crate) queue_bytes: u64,
     pub(crate) pending_signals: u64,
     pub(crate) locked_bytes: u64,
+}
+
+/// What the kernel says of Landlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    /// It is there, in this version.
+    Version(u32),
+    /// The kernel was built without it, or is too old.
+    Missing,
+    /// It is built in and not switched on.
+    SwitchedOff,
+    /// A system-call filter refuses it with this error number.
+    Refused(i32),
+}
+
+impl Landlock {
+    /// Asks the kernel.
+    pub fn look() -> Landlock {
+        match stockade_sys::landlock_version() {
+            Ok(version) => Landlock::Version(version),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::OPNOTSUPP) => Landlock::SwitchedOff,
+                Some(Errno::NOSYS) | None => Landlock::Missing,
+                Some(errno) => Landlock::Refused(errno.raw_os_error()),
+            },
+        }
+    }
+
+    /// The version to use.
+    fn used(self) -> u32 {
+        match self {
+            Landlock::Version(version) if version >= LANDLOCK_NEEDED => version.min(LANDLOCK_KNOWN),
+            _ => 0,
+        }
+    }
 }
 
 /// One public file or directory below `/etc`.
@@ -56,10 +96,12 @@ impl Machine {
     /// Looks at the machine. Nothing is changed, and nothing is started.
     pub(crate) fn look() -> Machine {
         let (system, links) = system();
+        let landlock_found = Landlock::look();
         Machine {
             user: rustix::process::geteuid().as_raw(),
             group: rustix::process::getegid().as_raw(),
-            landlock: landlock(),
+            landlock: landlock_found.used(),
+            landlock_found,
             kernel: kernel(),
             system,
             links,
@@ -87,13 +129,6 @@ impl Machine {
 /// What nobody inside a user namespace may raise a limit above.
 fn most(resource: Resource) -> u64 {
     rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX)
-}
-
-fn landlock() -> u32 {
-    match stockade_sys::landlock_version() {
-        version if version < LANDLOCK_NEEDED => 0,
-        version => version.min(LANDLOCK_KNOWN),
-    }
 }
 
 /// The first two numbers of the kernel's version; zero where it does not say, and then nothing that

@@ -1,69 +1,204 @@
-//! What usually forbids a wall, and the knob for it.
+//! What forbids a wall, by which knob, and the remedy. Pure: what is known of the host is given.
 
-use std::fs;
-use std::path::Path;
+use rustix::io::Errno;
+use stockade_provider::Obstacle;
 
-/// What to do when the first process could not be born in its namespaces.
-pub(crate) fn of_birth(errno: Option<i32>) -> String {
-    format!("{}; or accept the reduced wall, by `isolation: reduced`", knob(errno))
-}
+use crate::knobs::Knobs;
 
-fn knob(errno: Option<i32>) -> String {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    if number("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return "the sysctl user.max_user_namespaces is 0 here; set it to 1000 or more".to_owned();
+/// The user ids of a host that is nobody's container.
+const ALL_IDS: u64 = 4_294_967_295;
+
+/// Why the first process could not be born in its namespaces: `step` is `clone` or `maps`.
+pub(crate) fn of_birth(step: &str, errno: Option<i32>, knobs: &Knobs) -> Obstacle {
+    if knobs.clone_refused.is_some() {
+        return filter(knobs);
     }
-    if number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
-        return "the sysctl kernel.unprivileged_userns_clone is 0 here; set it to 1, or run as root"
-            .to_owned();
+    let errno = errno.map(Errno::from_raw_os_error);
+    let known = match errno {
+        Some(Errno::NOSPC) => Some(used_up(knobs)),
+        Some(Errno::USERS) => Some(obstacle(
+            "user namespaces are nested too deep here",
+            "run Stockade in fewer containers within each other; the kernel allows 32",
+        )),
+        Some(Errno::NOSYS) if knobs.clone3_refused.is_some() => Some(no_clone3(knobs)),
+        Some(Errno::NOSYS | Errno::INVAL) if step == "clone" => Some(obstacle(
+            "this kernel has no user namespaces",
+            "use a kernel that is built with CONFIG_USER_NS",
+        )),
+        Some(Errno::AGAIN | Errno::NOMEM) => Some(obstacle(
+            "the host is short of processes or memory",
+            "end something else, or raise the limit of processes (ulimit -u)",
+        )),
+        Some(Errno::PERM | Errno::ACCESS) | None => forbidden(knobs),
+        Some(_) => None,
+    };
+    if let Some(known) = known {
+        return known;
     }
-    if number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        return "AppArmor forbids user namespaces to programs without a profile (the sysctl \
-                kernel.apparmor_restrict_unprivileged_userns); give Stockade a profile with `userns`"
-            .to_owned();
+    let few = knobs.user_ids.filter(|ids| knobs.is_root && *ids < ALL_IDS);
+    if let (Some(ids), "maps") = (few, step) {
+        return small_root(ids);
     }
-    if in_container() {
-        return "this container's seccomp profile or capabilities forbid namespaces; allow them, or \
-                run Stockade outside"
-            .to_owned();
-    }
-    match errno {
-        Some(28) => "too many namespaces: raise the sysctls user.max_*_namespaces".to_owned(),
-        Some(11 | 12) => "the host is short of processes or memory; end something else".to_owned(),
-        _ => "see whether this kernel allows user namespaces: `unshare -Ur true`".to_owned(),
+    match &knobs.container {
+        Some(_) => obstacle(
+            "this container may not make namespaces",
+            "start the container with `--security-opt seccomp=unconfined --security-opt \
+             apparmor=unconfined`, or run Stockade outside",
+        ),
+        None => obstacle(
+            "the kernel refuses new namespaces",
+            "see whether it allows them at all: `unshare -Ur true`; a process in a chroot may not",
+        ),
     }
 }
 
 /// What to do when a step inside failed.
-pub(crate) fn of_step(step: &str, errno: Option<i32>) -> String {
-    const EROFS: i32 = 30;
-    const OTHER_KIND: [i32; 3] = [20, 21, 22]; // ENOTDIR, EISDIR, EINVAL: move_mount(2)
-    if step.starts_with("attach_") && errno.is_some_and(|errno| OTHER_KIND.contains(&errno)) {
+pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
+    let errno = errno.map(Errno::from_raw_os_error);
+    let other_kind = matches!(errno, Some(Errno::NOTDIR | Errno::ISDIR | Errno::INVAL)); // move_mount(2)
+    if step.starts_with("attach_") && other_kind {
         return "a directory cannot stand where the sandbox has a file, nor a file in the place of a \
                 directory; choose another place inside, such as one below /opt"
             .to_owned();
     }
-    if errno == Some(EROFS) {
+    if errno == Some(Errno::ROFS) {
         return "it is below something read-only in which it does not exist; choose another place \
                 inside, such as one below /opt"
             .to_owned();
     }
-    let knob = "kernel.apparmor_restrict_unprivileged_userns";
-    let restricted = fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
-    if restricted.is_ok_and(|text| text.trim() == "1") {
+    if restricted_by_apparmor(knobs) {
         return format!(
-            "AppArmor takes the rights of unprivileged namespaces away (the sysctl {knob}); give \
-             Stockade a profile with `userns`"
+            "AppArmor takes the rights of unprivileged namespaces away (the sysctl {APPARMOR} is \
+             1); {}",
+            with_profile()
         );
     }
-    match step {
-        "proc" => "parts of /proc are covered here, as in containers, and then no other may be \
-                   mounted; run Stockade outside, or with /proc unmasked"
+    match (step, &knobs.container) {
+        ("proc", _) => "parts of /proc are covered here, as in containers, and then no other may \
+                        be mounted; start the container with `--security-opt \
+                        systempaths=unconfined`, or run Stockade outside"
             .to_owned(),
-        _ => format!("this kernel or container refuses `{step}`; full strength needs Linux 5.15"),
+        (_, Some(_)) => format!(
+            "this container or its kernel refuses `{step}`; start the container with \
+             `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`"
+        ),
+        (_, None) => {
+            format!(
+                "this kernel or a system-call filter refuses `{step}`; full strength needs Linux 5.15"
+            )
+        }
     }
 }
 
-fn in_container() -> bool {
-    Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists()
+/// A setting or a filter that forbids user namespaces to this process, if one is known to.
+pub(crate) fn forbidden(knobs: &Knobs) -> Option<Obstacle> {
+    if knobs.clone_refused.is_some() {
+        return Some(filter(knobs));
+    }
+    if knobs.unprivileged_userns_clone == Some(0) && !knobs.is_root {
+        let knob = "kernel.unprivileged_userns_clone";
+        return Some(by_sysctl(knob, 0, &format!("{}, or run Stockade as root", set(knob, 1))));
+    }
+    restricted_by_apparmor(knobs).then(|| by_sysctl(APPARMOR, 1, &with_profile()))
 }
+
+const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
+
+fn restricted_by_apparmor(knobs: &Knobs) -> bool {
+    knobs.apparmor_restrict_unprivileged_userns == Some(1) && !knobs.is_root
+}
+
+fn with_profile() -> String {
+    "give Stockade a profile: `stockade doctor --apparmor-profile | sudo tee \
+     /etc/apparmor.d/stockade`, then `sudo apparmor_parser -r /etc/apparmor.d/stockade`"
+        .to_owned()
+}
+
+fn used_up(knobs: &Knobs) -> Obstacle {
+    let user = "user.max_user_namespaces";
+    let zero = knobs.max_namespaces.iter().find(|(_, value)| **value == 0);
+    match zero {
+        Some((knob, _)) if knob == user => by_sysctl(user, 0, &set(user, 15_000)),
+        Some((knob, value)) => Obstacle {
+            reason: format!("namespaces are forbidden by the sysctl {knob}, which is {value}"),
+            remedy: set(knob, 15_000),
+        },
+        None => obstacle(
+            "no more namespaces can be made: one of the sysctls user.max_*_namespaces is reached",
+            "end other sandboxes or containers, or raise them: `sysctl user` shows their values",
+        ),
+    }
+}
+
+fn filter(knobs: &Knobs) -> Obstacle {
+    const CALLS: &str = "clone and unshare with namespaces, clone3, mount, umount2, pivot_root, \
+                         open_tree, move_mount, fsopen, fsconfig, fsmount, mount_setattr and \
+                         sethostname";
+    match &knobs.container {
+        Some(_) => Obstacle {
+            reason: "user namespaces are forbidden by a system-call filter, this container's \
+                     seccomp profile"
+                .to_owned(),
+            remedy: format!(
+                "start the container with `--security-opt seccomp=unconfined`, or with a profile \
+                 that also allows {CALLS}"
+            ),
+        },
+        None => Obstacle {
+            reason: "user namespaces are forbidden by a seccomp filter over the process that \
+                     started Stockade"
+                .to_owned(),
+            remedy: format!(
+                "start it from elsewhere, or let the filter (SystemCallFilter= or \
+                 RestrictNamespaces= of a service) allow {CALLS}"
+            ),
+        },
+    }
+}
+
+fn no_clone3(knobs: &Knobs) -> Obstacle {
+    let whose = match &knobs.container {
+        Some(_) => "this container's seccomp profile",
+        None => "a seccomp filter or an old kernel",
+    };
+    Obstacle {
+        reason: format!("clone3, by which a process is born in a cgroup, is refused by {whose}"),
+        remedy: "allow clone3; of a container, `--security-opt seccomp=unconfined` does".to_owned(),
+    }
+}
+
+/// Root of a user namespace that has not the ids of a host.
+fn small_root(ids: u64) -> Obstacle {
+    let has = if ids == 1 { "one user id".to_owned() } else { format!("{ids} user ids") };
+    let reason = format!(
+        "root has only {has} here, as in a rootless container, and gives each sandbox 65536 of its \
+         own"
+    );
+    let remedy = match ids {
+        0..=65_534 => "run Stockade outside of this user namespace",
+        _ => {
+            "run Stockade here as another user than root, such as by `setpriv --reuid 65534 \
+             --regid 65534 --clear-groups`"
+        }
+    };
+    Obstacle { reason, remedy: remedy.to_owned() }
+}
+
+fn by_sysctl(knob: &str, value: u64, remedy: &str) -> Obstacle {
+    Obstacle {
+        reason: format!("user namespaces are forbidden by the sysctl {knob}, which is {value}"),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn set(knob: &str, value: u64) -> String {
+    format!("allow them as root: `sysctl -w {knob}={value}`")
+}
+
+fn obstacle(reason: &str, remedy: &str) -> Obstacle {
+    Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+#[path = "obstacles_tests.rs"]
+mod tests;

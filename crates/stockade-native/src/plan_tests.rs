@@ -6,6 +6,7 @@ use super::*;
 use crate::commands::Commands;
 use crate::host_files::{Base, Mode, Shown};
 use crate::interpreter::Bind;
+use crate::machine::Landlock;
 use crate::mounts::Mounts;
 
 fn machine(user: u32) -> Machine {
@@ -13,6 +14,7 @@ fn machine(user: u32) -> Machine {
         user,
         group: user,
         landlock: 6,
+        landlock_found: Landlock::Version(6),
         kernel: (6, 1),
         system: Vec::new(),
         links: Vec::new(),

@@ -65,12 +65,14 @@ impl NativeProvider {
         }
     }
 
-    async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
-        let (machine, layout) = (self.machine(), self.layout());
+    async fn start(
+        &self,
+        request: &SandboxRequest,
+        layout: &Layout,
+    ) -> Result<NativeSandbox, StartError> {
+        let machine = self.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
-        // What a dead Stockade left; a failure here is no reason not to run.
-        sweep_parents(layout);
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         let ids = match machine.is_root() {
@@ -130,7 +132,7 @@ impl Provider for NativeProvider {
     fn facts(&self, probe: Probe) -> WallFacts {
         let (abilities, unusable) = match probe {
             Probe::Quick => (abilities(self.machine(), self.layout()), None),
-            Probe::Thorough => (abilities(self.machine(), &Layout::detect()), self.try_out()),
+            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), try_out()),
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
@@ -149,26 +151,36 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let sandbox = self.start(request).await.map_err(Error::from)?;
+            let layout = self.layout();
+            // What a dead Stockade left; a failure here is no reason not to run.
+            sweep_parents(layout);
+            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
 }
 
 impl NativeProvider {
-    /// Builds a wall around nothing, to see whether this host lets it.
-    fn try_out(&self) -> Option<Obstacle> {
-        let start = |request| -> BoxFuture<'_, Result<(), StartError>> {
-            Box::pin(async move { self.start(&request).await?.finish().await })
-        };
-        crate::trial::build("{}", start).err().map(obstacle)
+    /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
+    /// nothing that others left is removed.
+    async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
+        self.start(request, &Layout::as_it_is()).await?.finish().await
     }
+}
+
+/// Builds a wall around nothing, to see whether this host lets it.
+fn try_out() -> Option<Obstacle> {
+    let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
+        let provider = NativeProvider::new(User::Stays);
+        Box::pin(async move { provider.start_for_trial(&request).await })
+    };
+    crate::trial::build("{}", start).err().map(obstacle)
 }
 
 /// An error of a trial as the reason why a wall cannot be used.
 pub(crate) fn obstacle(error: StartError) -> Obstacle {
     let error = Error::from(error);
-    let remedy = error.remedy().unwrap_or("see `stockade policy plan --help`").to_owned();
+    let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
     Obstacle { reason: chain(&error), remedy }
 }
 

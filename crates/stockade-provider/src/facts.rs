@@ -61,6 +61,8 @@ pub enum Ability {
     },
     /// It cannot, on this host.
     Missing(Obstacle),
+    /// It cannot on any host, in this version.
+    NotBuiltIn(Obstacle),
 }
 
 /// What one wall can do on this host.

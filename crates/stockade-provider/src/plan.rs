@@ -129,7 +129,7 @@ fn hold(
         });
     }
     match wall.ability(requirement.control) {
-        Ability::Missing(obstacle) => Err(obstacle),
+        Ability::Missing(obstacle) | Ability::NotBuiltIn(obstacle) => Err(obstacle),
         Ability::Enforced { mechanism, precision: Precision::Approximate } if requirement.exact => {
             Err(Obstacle {
                 reason: format!("here it can only be approximated, by {mechanism}"),

@@ -1,6 +1,7 @@
 //! Arguments of the command line.
 
 mod bench;
+mod doctor;
 mod run;
 mod why;
 
@@ -14,6 +15,7 @@ use stockade_policy::Preset;
 use crate::render::Output;
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use run::{PolicyFlags, RunArgs, Target};
 pub(crate) use why::WhyArgs;
 
@@ -21,7 +23,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    policy diff --exit-code: the second policy is wider
-  125  Stockade could not: bad usage, an invalid policy, something that cannot be enforced
+  125  Stockade could not: bad usage, an invalid policy, something that cannot be enforced,
+       no wall that can be run
   126  policy why --exit-code: the answer is deny";
 
 /// Run code written by AI agents behind a wall it cannot cross.
@@ -55,6 +58,9 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
+    /// Say which walls can be run here, how strong, and what stands in the way.
+    #[command(after_help = doctor::HELP)]
+    Doctor(DoctorArgs),
     /// Measure what a sandbox costs, beside what else this machine has.
     #[command(after_help = bench::HELP)]
     Bench(BenchArgs),

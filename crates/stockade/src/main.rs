@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clock;
+mod doctor;
 mod load;
 mod pages;
 mod policy;
@@ -44,6 +45,7 @@ fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::
     match command {
         Command::Run(args) => run::run(&args, output, ahead),
         Command::Bench(args) => bench::run(&args, output),
+        Command::Doctor(args) => doctor::run(&args, output),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Completions(args) => pages::completions(args.shell, output),
         Command::Man(args) => pages::man(args.dir.as_deref(), output),

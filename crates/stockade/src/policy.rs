@@ -6,7 +6,7 @@ mod init;
 mod plan;
 mod why;
 
-pub(crate) use plan::refusals;
+pub(crate) use plan::{because, refusals};
 
 use crate::args::{Files, PolicyCommand};
 use crate::load;

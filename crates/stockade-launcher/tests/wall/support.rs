@@ -23,7 +23,7 @@ pub(crate) const USER: u32 = 1000;
 pub(crate) const LANDLOCK: u32 = 3;
 
 pub(crate) fn landlock_can_be_used() -> bool {
-    stockade_sys::landlock_version() >= LANDLOCK
+    stockade_sys::landlock_version().is_ok_and(|version| version >= LANDLOCK)
 }
 
 /// What came of a plan.

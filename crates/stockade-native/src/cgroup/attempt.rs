@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access as Wanted, AtFlags, CWD, accessat};
 
-use super::hand_down::{Change, hand_down_to_children};
+use super::hand_down::{Change, hand_down_to_children, hands_down, may_hand_down};
 use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Access, Mount};
@@ -26,6 +26,17 @@ pub(super) struct Offer {
     pub(super) refused: Vec<(Controller, Refusal)>,
     /// Whether controllers had to be handed down for this.
     pub(super) change: Change,
+}
+
+/// What is done about a controller that a v2 parent has and does not hand down yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handing {
+    /// It is handed down, which stays so.
+    Now,
+    /// It is taken to be possible where this process may; nothing is changed.
+    Later,
+    /// It is not used; nothing is changed.
+    Never,
 }
 
 /// How often the parents are tried at most. Each further time needs one of at most four
@@ -49,7 +60,7 @@ pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -
 
 /// What the parents of a hierarchy should offer, without making anything. A group that then cannot
 /// be made is an error of its own.
-pub(super) fn expectations(mount: &Mount, wanted: &[Controller]) -> Vec<Attempt> {
+pub(super) fn expectations(mount: &Mount, wanted: &[Controller], handing: Handing) -> Vec<Attempt> {
     let mut expected = Vec::new();
     for parent in &mount.parents {
         let outcome = match (mount.access, mount.version) {
@@ -60,7 +71,7 @@ pub(super) fn expectations(mount: &Mount, wanted: &[Controller]) -> Vec<Attempt>
                 change: Change::AlreadySo,
             }),
             (Access::Writable, Version::V2) => may_write(parent).and_then(|()| {
-                let mut offer = handed_down(parent, wanted)?;
+                let mut offer = handed_down(parent, wanted, handing)?;
                 offer.complete(wanted, kernel_kills());
                 Ok(offer)
             }),
@@ -108,14 +119,14 @@ fn try_v1(parent: &Path, controllers: &[Controller], name: &GroupName) -> Result
 }
 
 fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offer, Refusal> {
-    let mut offer = handed_down(parent, wanted)?;
+    let mut offer = handed_down(parent, wanted, Handing::Now)?;
     let can_kill = trial_group(parent, name, |group| group.join("cgroup.kill").exists())?;
     offer.complete(wanted, can_kill);
     Ok(offer)
 }
 
-/// The controllers that a v2 parent hands down to its children, now if not before.
-fn handed_down(parent: &Path, wanted: &[Controller]) -> Result<Offer, Refusal> {
+/// The controllers that a v2 parent hands down to its children, or could.
+fn handed_down(parent: &Path, wanted: &[Controller], handing: Handing) -> Result<Offer, Refusal> {
     // Whoever enters a group below must be allowed to write to the nearest common ancestor of the
     // group it leaves and the one it enters, cgroups(7); that ancestor is the parent.
     accessat(CWD, parent.join("cgroup.procs"), Wanted::WRITE_OK, AtFlags::EACCESS)
@@ -134,7 +145,18 @@ fn handed_down(parent: &Path, wanted: &[Controller]) -> Result<Offer, Refusal> {
             offer.refused.push((controller, Refusal::HoldsProcesses));
             continue;
         }
-        match hand_down_to_children(parent, word) {
+        let handed = match handing {
+            Handing::Now => hand_down_to_children(parent, word),
+            Handing::Later => may_hand_down(parent, word),
+            Handing::Never => match hands_down(parent, word).map_err(refused)? {
+                true => Ok(Change::AlreadySo),
+                false => {
+                    offer.refused.push((controller, Refusal::NotHandedDown));
+                    continue;
+                }
+            },
+        };
+        match handed {
             Ok(change) => {
                 offer.controllers.push(controller);
                 if change == Change::Made {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use stockade_provider::Obstacle;
 
-use super::attempt::{Attempt, Offer, attempts, expectations};
+use super::attempt::{Attempt, Handing, Offer, attempts, expectations};
 use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Mount, survey};
@@ -53,15 +53,30 @@ impl Layout {
     /// The layout that this process should find, from rights and files alone: no group is made.
     ///
     /// For a start, where making the group shows whether it was right: one that then cannot be made
-    /// is an error.
+    /// is an error. On v2 controllers are handed down, as by [`Layout::detect`].
     pub fn expect() -> Layout {
+        Layout::expected(Handing::Now)
+    }
+
+    /// The same, and nothing is handed down: what a start would find after doing so.
+    pub fn foresee() -> Layout {
+        Layout::expected(Handing::Later)
+    }
+
+    /// The same with only what is handed down already, so that groups can be made as it says and
+    /// nothing is changed.
+    pub fn as_it_is() -> Layout {
+        Layout::expected(Handing::Never)
+    }
+
+    fn expected(handing: Handing) -> Layout {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo");
         let membership = fs::read_to_string("/proc/self/cgroup");
         match (mountinfo, membership) {
             (Ok(mountinfo), Ok(membership)) => {
                 let mut mounts = survey(&mountinfo, &membership);
                 mounts.sort_by_key(|mount| mount.version);
-                layout(mounts, expectations)
+                layout(mounts, |mount, wanted| expectations(mount, wanted, handing))
             }
             _ => Layout::none(),
         }

@@ -59,13 +59,14 @@ impl ReducedProvider {
         }
     }
 
-    async fn start(&self, request: &SandboxRequest) -> Result<NativeSandbox, StartError> {
-        let (machine, layout, ids) = (self.machine(), self.layout(), self.ids());
+    async fn start(
+        &self,
+        request: &SandboxRequest,
+        layout: &Layout,
+    ) -> Result<NativeSandbox, StartError> {
+        let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
-        // What a dead Stockade left; a failure here is no reason not to run.
-        sweep_parents(layout);
-        sweep();
         let interpreter = interpreter(request)?;
         let range = match ids {
             Ids::Own => Some(IdRange::claim()?),
@@ -129,14 +130,16 @@ impl ReducedProvider {
             user: self.user,
         })
     }
+}
 
-    /// Builds a wall around nothing, to see whether this host lets it.
-    fn try_out(&self) -> Option<Obstacle> {
-        let start = |request| -> BoxFuture<'_, Result<(), StartError>> {
-            Box::pin(async move { self.start(&request).await?.finish().await })
-        };
-        crate::trial::build("isolation: reduced", start).err().map(obstacle)
-    }
+/// Builds a wall around nothing, to see whether this host lets it, and changes nothing: what others
+/// left is not removed.
+fn try_out() -> Option<Obstacle> {
+    let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
+        let provider = ReducedProvider::new(User::Stays);
+        Box::pin(async move { provider.start(&request, &Layout::as_it_is()).await?.finish().await })
+    };
+    crate::trial::build("isolation: reduced", start).err().map(obstacle)
 }
 
 impl Provider for ReducedProvider {
@@ -150,7 +153,7 @@ impl Provider for ReducedProvider {
         let (abilities, unusable) = match probe {
             Probe::Quick => (abilities(machine, self.layout(), ids), known),
             Probe::Thorough => {
-                (abilities(machine, &Layout::detect(), ids), known.or_else(|| self.try_out()))
+                (abilities(machine, &Layout::foresee(), ids), known.or_else(try_out))
             }
         };
         let isolation = Isolation::Reduced;
@@ -162,7 +165,11 @@ impl Provider for ReducedProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let sandbox = self.start(request).await.map_err(Error::from)?;
+            let layout = self.layout();
+            // What a dead Stockade left; a failure here is no reason not to run.
+            sweep_parents(layout);
+            sweep();
+            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }

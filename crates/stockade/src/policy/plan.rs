@@ -1,7 +1,9 @@
 //! `stockade policy plan`.
 
 use serde_json::json;
-use stockade_provider::{Finding, HostFacts, PlanReport, RefusedControl, WallReport, report};
+use stockade_provider::{
+    Finding, HostFacts, Obstacle, PlanReport, RefusedControl, WallReport, report,
+};
 
 use crate::args::PlanArgs;
 use crate::render::{self, Output};
@@ -28,6 +30,11 @@ pub(crate) fn refusals(wall: &WallReport) -> String {
     let mut text: String = refused(wall).map(refused_line).collect();
     reasons(wall, &mut text);
     text
+}
+
+/// Why something cannot be enforced, and what to do about it.
+pub(crate) fn because(obstacle: &Obstacle) -> String {
+    format!("  because {}\n        = {}\n", obstacle.reason, obstacle.remedy)
 }
 
 /// The walls to ask: the one that was named, or all.
@@ -87,8 +94,7 @@ fn reasons(wall: &WallReport, text: &mut String) {
     for refused in refused(wall) {
         if !seen.contains(&&refused.obstacle) {
             seen.push(&refused.obstacle);
-            text.push_str(&format!("  because {}\n", refused.obstacle.reason));
-            text.push_str(&format!("        = {}\n", refused.obstacle.remedy));
+            text.push_str(&because(&refused.obstacle));
         }
     }
 }

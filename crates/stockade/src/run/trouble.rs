@@ -8,8 +8,7 @@ use crate::Problem;
 use crate::policy::refusals;
 
 /// What shows the whole of a host, for a wall that does not say more.
-const SEE_PLAN: &str =
-    "see what this host can hold: `stockade policy init | stockade policy plan -`";
+const SEE_DOCTOR: &str = "see what this host can hold: `stockade doctor`";
 
 /// One sentence and what to do about it.
 pub(crate) fn problem(error: &RunError) -> Problem {
@@ -32,7 +31,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
             Problem::new(message, "leave it out, or remove it from the policy")
         }
         RunError::VariableValue { .. } => Problem::new(message, "pass large values as a file"),
-        RunError::Wall(error) => Problem::new(chain(error), error.remedy().unwrap_or(SEE_PLAN)),
+        RunError::Wall(error) => Problem::new(chain(error), error.remedy().unwrap_or(SEE_DOCTOR)),
         RunError::StartTooLong { .. } => Problem::new(
             message,
             "see whether a file system that is shown inside answers, with `ls` on each",
@@ -55,7 +54,7 @@ mod tests {
     #[test]
     fn wall_without_a_remedy_is_answered_with_a_command_that_can_be_pasted() {
         let error = RunError::Wall(Error::new(ErrorKind::Internal, "a reason"));
-        assert_eq!(problem(&error).remedy, SEE_PLAN);
+        assert_eq!(problem(&error).remedy, SEE_DOCTOR);
         let error = Error::new(ErrorKind::Internal, "a reason").with_remedy("do this");
         assert_eq!(problem(&RunError::Wall(error)).remedy, "do this");
     }

@@ -188,3 +188,11 @@ fn acts_as_nobody() {
 fn what_is_expected_is_what_trying_finds() {
     assert_eq!(Layout::expect(), Layout::detect());
 }
+
+#[test]
+fn what_is_foreseen_is_what_a_start_finds() {
+    let foreseen = Layout::foresee();
+    assert_eq!(foreseen, Layout::expect());
+    // Whatever was missing is handed down now.
+    assert_eq!(Layout::as_it_is(), foreseen);
+}

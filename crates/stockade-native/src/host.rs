@@ -1,0 +1,121 @@
+//! What this host has for walls, as a person is told it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stockade_provider::{Language, Obstacle, Surroundings};
+
+use crate::cgroup::{Controller, Layout, Version};
+use crate::interpreter::find;
+use crate::knobs::Knobs;
+use crate::machine::Landlock;
+
+/// A host, found by looking. Nothing is changed and nothing is started.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostLook {
+    /// The kernel's release, such as `6.1.0-18-amd64`.
+    pub kernel: String,
+    /// The user who looks.
+    pub user: u32,
+    /// What can forbid namespaces.
+    pub knobs: Knobs,
+    /// What the kernel says of Landlock.
+    pub landlock: Landlock,
+    /// The cgroups that a sandbox would be put into.
+    pub cgroups: Vec<CgroupLook>,
+    /// Why a controller cannot be used, for each that cannot.
+    pub missing_controllers: BTreeMap<String, Obstacle>,
+    /// The helper that gives ordinary users more user ids, where it is installed. Not needed.
+    pub newuidmap: Option<PathBuf>,
+    /// The interpreter of each language.
+    pub interpreters: Vec<InterpreterLook>,
+}
+
+/// One hierarchy of cgroups.
+#[derive(Clone, Debug, Serialize)]
+pub struct CgroupLook {
+    /// 1 or 2.
+    pub version: u8,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// The group below which sandboxes get theirs.
+    pub parent: PathBuf,
+    /// What groups there can do.
+    pub controllers: Vec<String>,
+}
+
+/// The interpreter that a script of a language would run with.
+#[derive(Clone, Debug, Serialize)]
+pub struct InterpreterLook {
+    /// The language, as `--language` takes it.
+    pub language: String,
+    /// The program, if there is one that may be used.
+    pub program: Option<PathBuf>,
+    /// Its version, as far as names tell it.
+    pub version: Option<String>,
+    /// Why there is none, if so.
+    pub missing: Option<Obstacle>,
+}
+
+impl HostLook {
+    /// Looks at the host as a person in these surroundings finds it.
+    pub fn look(surroundings: &Surroundings) -> HostLook {
+        let layout = Layout::foresee();
+        HostLook {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            user: rustix::process::geteuid().as_raw(),
+            knobs: Knobs::look(),
+            landlock: Landlock::look(),
+            cgroups: cgroups(&layout),
+            missing_controllers: missing_controllers(&layout),
+            newuidmap: newuidmap(surroundings),
+            interpreters: [Language::Python, Language::JavaScript, Language::Bash]
+                .map(|language| interpreter(language, surroundings))
+                .into(),
+        }
+    }
+}
+
+fn cgroups(layout: &Layout) -> Vec<CgroupLook> {
+    let look = |hierarchy: &crate::cgroup::Hierarchy| CgroupLook {
+        version: match hierarchy.version {
+            Version::V1 => 1,
+            Version::V2 => 2,
+        },
+        mount: hierarchy.mount.clone(),
+        parent: hierarchy.parent.clone(),
+        controllers: hierarchy.controllers.iter().map(ToString::to_string).collect(),
+    };
+    layout.hierarchies().iter().map(look).collect()
+}
+
+/// All but devices, which a sandbox needs no cgroup for.
+fn missing_controllers(layout: &Layout) -> BTreeMap<String, Obstacle> {
+    let missing = layout.obstacles().iter().filter(|(it, _)| **it != Controller::Devices);
+    missing.map(|(controller, obstacle)| (controller.to_string(), obstacle.clone())).collect()
+}
+
+fn newuidmap(surroundings: &Surroundings) -> Option<PathBuf> {
+    let path = surroundings.path.as_ref()?;
+    let candidates = std::env::split_paths(path).map(|directory| directory.join("newuidmap"));
+    candidates.into_iter().find(|candidate| candidate.is_absolute() && candidate.is_file())
+}
+
+fn interpreter(language: Language, surroundings: &Surroundings) -> InterpreterLook {
+    let found = find(language, surroundings);
+    let language = language.to_string();
+    match found {
+        Ok(found) => InterpreterLook {
+            language,
+            program: Some(found.program),
+            version: found.version,
+            missing: None,
+        },
+        Err(error) => {
+            let reason = stockade_provider::chain(&error);
+            let missing = Some(Obstacle { reason, remedy: error.hint().to_owned() });
+            InterpreterLook { language, program: None, version: None, missing }
+        }
+    }
+}

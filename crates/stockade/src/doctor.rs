@@ -1,0 +1,61 @@
+//! `stockade doctor`.
+
+mod answer;
+mod apparmor;
+mod kvm;
+mod machine;
+mod text;
+mod walls;
+
+use serde_json::json;
+use stockade_backends::HostLook;
+use stockade_provider::Surroundings;
+
+use crate::args::DoctorArgs;
+use crate::render::{self, Output};
+use crate::{ERROR, Problem};
+
+pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
+    if args.try_kvm {
+        render::json(&kvm::try_here())?;
+        return Ok(0);
+    }
+    if args.apparmor_profile {
+        return profile(output);
+    }
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let user = rustix::process::getuid().as_raw();
+    let surroundings = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
+    // Each part has a deadline of its own, and none waits for another.
+    let (facts, host, kvm) = std::thread::scope(|scope| {
+        let kvm = scope.spawn(kvm::find_out);
+        let facts = scope.spawn(stockade_backends::host_facts);
+        let host = HostLook::look(&surroundings);
+        (facts.join(), host, kvm.join().unwrap_or(kvm::Kvm::Silent))
+    });
+    let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let answer = answer::answer(&facts);
+    let walls = walls::walls(&facts, stockade_backends::is_built_in);
+    match output {
+        Output::Json => render::json(&json!({
+            "can_run": answer,
+            "walls": walls,
+            "machine": { "host": host, "kvm": kvm },
+        }))?,
+        Output::Text => render::text(&text::text(&answer, &walls, &machine::lines(&host, &kvm)))?,
+    }
+    Ok(if answer.is_empty() { ERROR } else { 0 })
+}
+
+fn profile(output: Output) -> anyhow::Result<u8> {
+    let program = std::env::current_exe().map_err(|error| {
+        let message = format!("cannot tell where this program is: {error}");
+        Problem::new(message, "see that /proc is mounted")
+    })?;
+    let profile = apparmor::profile(&program);
+    match output {
+        Output::Json => render::json(&json!({ "profile": profile }))?,
+        Output::Text => render::text(&profile)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,124 @@
+//! The short answer: which walls can be run, and how strong. Pure.
+
+use serde::Serialize;
+use stockade_policy::Control;
+use stockade_provider::{Ability, HostFacts, Precision, ProviderName, WallFacts};
+
+/// A wall that can be run here, and what this host takes from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Runnable {
+    /// The wall.
+    pub(super) provider: ProviderName,
+    /// Whether nothing is missing that another host would give.
+    pub(super) full_strength: bool,
+    /// Controls that are held with some delay.
+    pub(super) approximate: Vec<&'static str>,
+    /// Controls that cannot be held here; policies that ask for them are refused.
+    pub(super) missing: Vec<&'static str>,
+}
+
+/// Every wall that can be run, in the order they are tried.
+pub(super) fn answer(facts: &HostFacts) -> Vec<Runnable> {
+    facts.walls.iter().filter(|wall| wall.unusable.is_none()).map(runnable).collect()
+}
+
+fn runnable(wall: &WallFacts) -> Runnable {
+    let controls = |wanted: fn(&Ability) -> bool| -> Vec<&'static str> {
+        Control::all()
+            .into_iter()
+            .filter(|control| wanted(&wall.ability(*control)))
+            .map(Control::as_str)
+            .collect()
+    };
+    let approximate = controls(|ability| {
+        matches!(ability, Ability::Enforced { precision: Precision::Approximate, .. })
+    });
+    let missing = controls(|ability| matches!(ability, Ability::Missing(_)));
+    Runnable {
+        provider: wall.provider.clone(),
+        full_strength: approximate.is_empty() && missing.is_empty(),
+        approximate,
+        missing,
+    }
+}
+
+impl Runnable {
+    /// Such as `native, full strength`.
+    pub(super) fn words(&self) -> String {
+        let mut words = self.provider.to_string();
+        if self.full_strength {
+            words.push_str(", full strength");
+        }
+        if !self.approximate.is_empty() {
+            words.push_str(&format!(", with {} held approximately", listed(&self.approximate)));
+        }
+        if !self.missing.is_empty() {
+            words.push_str(&format!(", without {}", listed(&self.missing)));
+        }
+        words
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.join(""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stockade_policy::{Isolation, Limit};
+    use stockade_provider::Obstacle;
+
+    use super::*;
+
+    fn obstacle() -> Obstacle {
+        Obstacle { reason: "a reason".to_owned(), remedy: "a remedy".to_owned() }
+    }
+
+    fn wall(changes: &[(Control, Ability)]) -> WallFacts {
+        let exact = |_| enforced(Precision::Exact);
+        let mut abilities: BTreeMap<Control, Ability> =
+            Control::all().into_iter().map(|control| (control, exact(control))).collect();
+        abilities.extend(changes.iter().cloned());
+        WallFacts {
+            provider: ProviderName::new("native"),
+            isolation: Isolation::Process,
+            unusable: None,
+            abilities,
+        }
+    }
+
+    fn enforced(precision: Precision) -> Ability {
+        Ability::Enforced { mechanism: "a test".to_owned(), precision }
+    }
+
+    fn words(wall: WallFacts) -> Vec<String> {
+        answer(&HostFacts { walls: vec![wall] }).iter().map(Runnable::words).collect()
+    }
+
+    #[test]
+    fn wall_that_lacks_nothing_but_what_no_host_has_is_of_full_strength() {
+        let tools = (Control::Tools, Ability::NotBuiltIn(obstacle()));
+        assert_eq!(words(wall(&[tools])), ["native, full strength"]);
+    }
+
+    #[test]
+    fn what_is_rough_or_missing_is_named() {
+        let rough = |limit| (Control::Limit(limit), enforced(Precision::Approximate));
+        let commands = (Control::Commands, Ability::Missing(obstacle()));
+        assert_eq!(
+            words(wall(&[rough(Limit::Memory), rough(Limit::Cpu), commands])),
+            ["native, with max_cpu and max_memory_mb held approximately, without commands"]
+        );
+    }
+
+    #[test]
+    fn wall_that_cannot_be_used_cannot_be_run() {
+        let wall = WallFacts { unusable: Some(obstacle()), ..wall(&[]) };
+        assert_eq!(words(wall), [""; 0]);
+    }
+}

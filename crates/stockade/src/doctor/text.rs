@@ -1,0 +1,139 @@
+//! What a person reads: the short answer, the walls, the machine. Pure.
+
+use stockade_provider::{Ability, Obstacle, Precision};
+
+use super::answer::Runnable;
+use super::walls::{ControlOf, Wall};
+use crate::policy::because;
+
+/// All of it. `machine` is names and values.
+pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, String)]) -> String {
+    let mut text = short(answer, walls);
+    for wall in walls.iter().filter(|wall| wall.built_in) {
+        text.push('\n');
+        section(wall, &mut text);
+    }
+    text.push('\n');
+    for wall in walls.iter().filter(|wall| !wall.built_in) {
+        let (name, isolation) = (wall.provider.as_str(), wall.isolation.as_str());
+        text.push_str(&format!("{name} wall, {isolation} isolation: not built in yet\n"));
+    }
+    text.push_str("\nmachine\n");
+    for (name, value) in machine {
+        text.push_str(&format!("  {name:<45} {value}\n"));
+    }
+    text
+}
+
+fn short(answer: &[Runnable], walls: &[Wall]) -> String {
+    if !answer.is_empty() {
+        let words: Vec<String> = answer.iter().map(Runnable::words).collect();
+        return format!("You can run: {}\n", words.join("; "));
+    }
+    let mut text = "You can run: nothing\n".to_owned();
+    for wall in walls.iter().filter(|wall| wall.built_in) {
+        if let Some(obstacle) = &wall.obstacle {
+            text.push_str(&because(obstacle));
+        }
+    }
+    text
+}
+
+fn section(wall: &Wall, text: &mut String) {
+    let (name, isolation) = (wall.provider.as_str(), wall.isolation.as_str());
+    match &wall.obstacle {
+        Some(obstacle) => {
+            text.push_str(&format!("{name} wall, {isolation} isolation: cannot be used here\n"));
+            text.push_str(&because(obstacle));
+        }
+        None => {
+            text.push_str(&format!("{name} wall, {isolation} isolation\n"));
+            controls(&wall.controls, text);
+        }
+    }
+}
+
+/// One line per control, then each reason once.
+fn controls(controls: &[ControlOf], text: &mut String) {
+    for ControlOf { control, ability } in controls {
+        let (state, mechanism) = match ability {
+            Ability::Enforced { mechanism, precision: Precision::Exact } => ("exact", mechanism),
+            Ability::Enforced { mechanism, precision: Precision::Approximate } => {
+                ("approximate", mechanism)
+            }
+            Ability::Missing(_) => {
+                text.push_str(&format!("  missing      {control}\n"));
+                continue;
+            }
+            Ability::NotBuiltIn(_) => {
+                text.push_str(&format!("  not built in {control}\n"));
+                continue;
+            }
+        };
+        text.push_str(&format!("  {state:<12} {control:<28} {mechanism}\n"));
+    }
+    let mut told: Vec<&Obstacle> = Vec::new();
+    for ControlOf { ability, .. } in controls {
+        if let Ability::Missing(obstacle) | Ability::NotBuiltIn(obstacle) = ability
+            && !told.contains(&obstacle)
+        {
+            told.push(obstacle);
+            let concerned = controls.iter().filter(|other| other.ability == *ability);
+            let names: Vec<&str> = concerned.map(|other| other.control).collect();
+            text.push_str(&format!("  no {}\n", names.join(", ")));
+            text.push_str(&because(obstacle));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stockade_policy::{Control, Isolation};
+    use stockade_provider::{HostFacts, ProviderName, WallFacts};
+
+    use super::super::answer::answer;
+    use super::super::walls::walls;
+    use super::*;
+
+    fn wall(name: &'static str, unusable: Option<Obstacle>) -> WallFacts {
+        let abilities = BTreeMap::from([(
+            Control::Isolation,
+            Ability::Enforced { mechanism: "a test".to_owned(), precision: Precision::Exact },
+        )]);
+        let provider = ProviderName::new(name);
+        WallFacts { provider, isolation: Isolation::Process, unusable, abilities }
+    }
+
+    fn said(walls_here: Vec<WallFacts>) -> String {
+        let facts = HostFacts { walls: walls_here };
+        let machine = [("kernel".to_owned(), "6.1".to_owned())];
+        text(&answer(&facts), &walls(&facts, |name| name != "qemu"), &machine)
+    }
+
+    fn obstacle() -> Obstacle {
+        Obstacle { reason: "a knob forbids it".to_owned(), remedy: "turn it".to_owned() }
+    }
+
+    #[test]
+    fn nothing_to_run_has_its_reason_and_remedy_first() {
+        let text = said(vec![wall("native", Some(obstacle())), wall("qemu", Some(obstacle()))]);
+        let expected = "You can run: nothing\n  because a knob forbids it\n        = turn it\n\n\
+                        native wall, process isolation: cannot be used here\n  \
+                        because a knob forbids it\n        = turn it\n\n\
+                        qemu wall, process isolation: not built in yet\n\n\
+                        machine\n  kernel                                        6.1\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn control_that_a_wall_has_not_heard_of_is_missing_with_its_reason() {
+        let text = said(vec![wall("native", None)]);
+        assert!(text.starts_with("You can run: native, without "), "{text}");
+        assert!(text.contains("\n  exact        isolation                    a test\n"), "{text}");
+        assert!(text.contains("\n  missing      tools\n"), "{text}");
+        let reason = "  no tools\n  because the native wall does not know the control tools\n";
+        assert!(text.contains(reason), "{text}");
+    }
+}

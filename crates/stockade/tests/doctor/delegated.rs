@@ -1,0 +1,102 @@
+//! An ordinary user to whom somebody gave cgroups.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::leftovers::{Host, not_run, skipped, walls_can_be_built};
+use crate::support::{Scratch, control, json, quiet, refusals, stockade};
+
+const NOBODY: u32 = 65_534;
+
+/// Groups that belong to another user, removed when dropped.
+struct Delegated(Vec<PathBuf>);
+
+impl Delegated {
+    /// Makes a group below each place where this host's own sandboxes get theirs.
+    fn new() -> Delegated {
+        let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+        let cgroups = doctor["machine"]["host"]["cgroups"].as_array().expect("a list").clone();
+        let mut groups = Delegated(Vec::new());
+        for cgroup in
+            cgroups.iter().filter(|it| it["controllers"] != serde_json::json!(["devices"]))
+        {
+            let parent = cgroup["parent"].as_str().expect("a path");
+            let group = Path::new(parent).join(format!("doctor-{}", std::process::id()));
+            fs::create_dir(&group).expect("root can make groups");
+            groups.0.push(group.clone());
+            chown(&group, Some(NOBODY), Some(NOBODY)).expect("root can give groups away");
+            for file in ["cgroup.procs", "tasks", "cgroup.subtree_control"] {
+                // Each version has two of them.
+                let _ = chown(group.join(file), Some(NOBODY), Some(NOBODY));
+            }
+        }
+        groups
+    }
+
+    /// `stockade` as that user, in those groups.
+    fn stockade(&self, scratch: &Scratch, arguments: &[&str]) -> Command {
+        let enter: String = self
+            .0
+            .iter()
+            .map(|group| format!("echo 0 > '{}/cgroup.procs' && ", group.display()))
+            .collect();
+        let script =
+            format!("{enter}exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(scratch.binary()).args(arguments);
+        quiet(command)
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            // What is still inside shows in the next run's name, which is another.
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+#[test]
+fn delegated_cgroups_hold_limits_exactly_for_an_ordinary_user() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return not_run("only root can give cgroups away");
+    }
+    let scratch = Scratch::new("delegated");
+    let memory = |doctor: &Value| control(doctor, "max_memory_mb")["enforced"]["precision"].clone();
+    let (_, as_root) = json(stockade(&["doctor", "--json"]), &[]);
+    if memory(&as_root) != "exact" {
+        return skipped("cgroup", "memory is not held by a cgroup here");
+    }
+    let mut plain = Command::new(scratch.binary());
+    plain.args(["doctor", "--json"]).uid(NOBODY).gid(NOBODY);
+    let (_, without) = json(quiet(plain), &[]);
+    assert_eq!(memory(&without), "approximate", "without delegation: {without}");
+
+    let delegated = Delegated::new();
+    let (code, with) = json(delegated.stockade(&scratch, &["doctor", "--json"]), &[]);
+    assert_eq!((code, memory(&with)), (Some(0), "exact".into()), "{with}");
+    let policy = scratch.policy("limits:\n  exact: true\n");
+    let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
+    let (code, planned) = json(delegated.stockade(&scratch, &plan), &[]);
+    assert_eq!((code, refusals(&planned)), (Some(0), Vec::new()), "{planned}");
+    let hungry =
+        ["run", "--json", "--memory", "64m", "--", "sh", "-c", "head -c 200m /dev/zero | tail"];
+    let (_, report) = json(delegated.stockade(&scratch, &hungry), &[]);
+    let held = report["isolation"]["controls"].as_array().expect("controls are a list");
+    let memory_held =
+        held.iter().find(|held| held["control"] == "max_memory_mb").expect("it is held");
+    assert_eq!(memory_held["precision"], "exact", "{report}");
+    assert_ne!(report["exit_code"], 0, "{report}");
+    let peak = report["usage"]["memory_peak_bytes"].as_u64().expect("a cgroup counts");
+    assert!(peak <= 64 << 20, "{peak}");
+}

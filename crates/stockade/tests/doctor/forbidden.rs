@@ -1,0 +1,162 @@
+//! Hosts that forbid something, each made from this one for a single command.
+
+use std::process::Command;
+
+use libc::{ENOSYS, EPERM};
+use serde_json::Value;
+
+use crate::leftovers::{Host, skipped, walls_can_be_built};
+use crate::refusing::{Refused, finish};
+use crate::support::{
+    NOBODY, Scratch, Words, control, error, json, native, quiet, refusals, stockade, words,
+};
+
+const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
+
+/// What container engines refuse by default.
+const NAMESPACES: [Refused; 2] = [
+    Refused { call: libc::SYS_clone, when: &[(0, NEW_USER, NEW_USER)], errno: EPERM },
+    Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
+];
+
+const LANDLOCK: [Refused; 1] =
+    [Refused { call: libc::SYS_landlock_create_ruleset, when: &[], errno: ENOSYS }];
+
+/// unshare(1), as a user that is not root.
+fn unshare() -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new("unshare");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "unshare"]);
+    command
+}
+
+/// A command of the binary in a user namespace of its own; before it, a line of shell with all
+/// rights in that namespace.
+fn in_namespace(scratch: &Scratch, before: &str, arguments: &[&str]) -> Command {
+    let script = format!("{before}exec \"$@\"");
+    let mut command = unshare();
+    command.args(["--map-current-user", "--keep-caps", "sh", "-c", &script, "sh"]);
+    command.arg(scratch.binary()).args(arguments);
+    quiet(command)
+}
+
+/// What `doctor`, `plan` and `run` say, and how each ends.
+struct Said {
+    doctor: Value,
+    codes: [Option<i32>; 3],
+    words: [Words; 3],
+}
+
+fn ask(policy: &str, ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> Said {
+    let (doctor_code, doctor) = ask(&["doctor", "--json"]);
+    let (plan_code, plan) = ask(&["policy", "plan", policy, "--provider", "native", "--json"]);
+    let (run_code, run) = ask(&["run", "--json", "--provider", "native", "--", "true"]);
+    let plans = refusals(&plan);
+    assert_eq!(plans.len(), 1, "one cause has one reason: {plan}");
+    let words = [words(&native(&doctor)["obstacle"]), plans[0].clone(), error(&run)];
+    Said { doctor, codes: [doctor_code, plan_code, run_code], words }
+}
+
+impl Said {
+    /// All refuse for the same reason, which has these words.
+    fn is_refusal_by(&self, reason: &str, remedy: &str) {
+        assert_eq!(self.codes, [Some(125); 3]);
+        assert_eq!(self.words[0], self.words[1], "doctor and plan");
+        assert_eq!(self.words[0], self.words[2], "doctor and run");
+        assert!(self.words[0].0.contains(reason), "{:?}", self.words[0]);
+        assert!(self.words[0].1.contains(remedy), "{:?}", self.words[0]);
+        assert_eq!(self.doctor["can_run"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn forbidden_user_namespaces_are_named_alike_by_doctor_plan_and_run() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new("forbidden");
+    let policy = scratch.policy("{}\n");
+    let run = ["run", "--provider", "native", "--", "true"];
+    let without = finish(in_namespace(&scratch, "", &run));
+    if without.code != Some(0) {
+        return skipped("namespaces", &format!("one within another: {}", without.stderr));
+    }
+    let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && ";
+    let said = ask(&policy, |words| json(in_namespace(&scratch, forbid, words), &[]));
+    said.is_refusal_by(
+        "user namespaces are forbidden by the sysctl user.max_user_namespaces, which is 0",
+        "`sysctl -w user.max_user_namespaces=15000`",
+    );
+    let text = finish(in_namespace(&scratch, forbid, &["doctor"])).stdout;
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("You can run: nothing"));
+    assert_eq!(lines.next(), Some(format!("  because {}", said.words[0].0).as_str()));
+    assert_eq!(lines.next(), Some(format!("        = {}", said.words[0].1).as_str()));
+}
+
+#[test]
+fn filter_that_refuses_namespaces_is_named_alike_by_doctor_plan_and_run() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new("filter");
+    let policy = scratch.policy("{}\n");
+    let said = ask(&policy, |words| json(stockade(words), &NAMESPACES));
+    said.is_refusal_by("seccomp", "allow");
+    let knobs = &said.doctor["machine"]["host"]["knobs"];
+    assert_eq!(knobs["clone_refused"], EPERM);
+    assert_eq!(knobs["seccomp_filter"], true);
+    let whose = match knobs["container"].is_null() {
+        true => "over the process that started Stockade",
+        false => "this container's seccomp profile",
+    };
+    assert!(said.words[0].0.contains(whose), "{:?}", said.words[0]);
+}
+
+#[test]
+fn root_of_a_small_user_namespace_is_told_so() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new("small");
+    let policy = scratch.policy("{}\n");
+    let within = |arguments: &[&str]| {
+        let mut command = unshare();
+        command.arg("--map-root-user").arg(scratch.binary()).args(arguments);
+        json(quiet(command), &[])
+    };
+    let said = ask(&policy, within);
+    said.is_refusal_by("root has only one user id here", "outside of this user namespace");
+}
+
+#[test]
+fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new("landlock");
+    let policy = scratch.policy("command_allowlist: [ls]\n");
+    let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
+    let (_, with) = json(stockade(&["doctor", "--json"]), &[]);
+    if control(&with, "commands")["enforced"].is_null() {
+        return skipped("landlock", "this kernel has none to take away");
+    }
+    assert_eq!(json(stockade(&plan), &[]).0, Some(0), "with Landlock the list is held");
+
+    let (code, doctor) = json(stockade(&["doctor", "--json"]), &LANDLOCK);
+    assert_eq!(code, Some(0), "the wall itself can be run: {doctor}");
+    assert_eq!(doctor["can_run"][0]["full_strength"], false);
+    let missing = doctor["can_run"][0]["missing"].as_array().expect("a list");
+    assert!(missing.contains(&"commands".into()), "{missing:?}");
+    assert_eq!(doctor["machine"]["host"]["landlock"], "missing");
+    let said = words(&control(&doctor, "commands")["missing"]);
+    assert!(said.0.contains("Landlock") && said.0.contains("this kernel has none"), "{said:?}");
+    let (code, plan) = json(stockade(&plan), &LANDLOCK);
+    assert_eq!((code, refusals(&plan)), (Some(125), vec![said]));
+}

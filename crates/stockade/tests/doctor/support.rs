@@ -1,0 +1,107 @@
+//! Asking `doctor`, `plan` and `run`, and comparing their words.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::leftovers::binary;
+use crate::refusing::{Refused, Run, finish, finish_refusing};
+
+/// A reason and a remedy.
+pub(crate) type Words = (String, String);
+
+/// The user that owns nothing.
+pub(crate) const NOBODY: &str = "65534";
+
+/// A temporary directory that everybody may read, with a copy of the binary and a policy.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        use std::os::unix::fs::PermissionsExt;
+        let path =
+            std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+        let everybody = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, everybody.clone()).expect("its mode can be set");
+        let copy = path.join("stockade");
+        std::fs::copy(binary(), &copy).expect("the binary can be copied");
+        std::fs::set_permissions(copy, everybody).expect("its mode can be set");
+        Scratch(path)
+    }
+
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.0.join("stockade")
+    }
+
+    /// Writes a policy and says where it is.
+    pub(crate) fn policy(&self, text: &str) -> String {
+        let path = self.0.join("policy.yaml");
+        std::fs::write(&path, text).expect("a temporary file can be written");
+        path.to_str().expect("temporary paths are text").to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `stockade` with these arguments.
+pub(crate) fn stockade(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments);
+    quiet(command)
+}
+
+/// Keeps what a command prints.
+pub(crate) fn quiet(mut command: Command) -> Command {
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it, and reads the one JSON value that it prints.
+pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value) {
+    let Run { code, stdout, stderr, .. } = match refused {
+        [] => finish(command),
+        refused => finish_refusing(command, refused),
+    };
+    let value = serde_json::from_str(&stdout);
+    (code, value.unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")))
+}
+
+/// What `doctor` says of the native wall.
+pub(crate) fn native(doctor: &Value) -> &Value {
+    let walls = doctor["walls"].as_array().expect("walls are a list");
+    walls.iter().find(|wall| wall["provider"] == "native").expect("the native wall is named")
+}
+
+/// What `doctor` says of one control of the native wall.
+pub(crate) fn control<'a>(doctor: &'a Value, name: &str) -> &'a Value {
+    let controls = native(doctor)["controls"].as_array().expect("controls are a list");
+    controls.iter().find(|it| it["control"] == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// The reason and the remedy in an object.
+pub(crate) fn words(value: &Value) -> Words {
+    let text = |key: &str| value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"));
+    (text("reason").to_owned(), text("remedy").to_owned())
+}
+
+/// The distinct reasons for which `plan` refuses a policy behind the native wall.
+pub(crate) fn refusals(plan: &Value) -> Vec<Words> {
+    let controls = plan["walls"][0]["controls"].as_array().expect("controls are a list");
+    let refused = controls.iter().filter(|finding| finding["status"] == "refused");
+    let mut words: Vec<Words> = refused.map(words).collect();
+    words.dedup();
+    words
+}
+
+/// The error of a run, as reason and remedy.
+pub(crate) fn error(run: &Value) -> Words {
+    let text = |key: &str| run["error"][key].as_str().expect("errors have words").to_owned();
+    (text("message"), text("remedy"))
+}
