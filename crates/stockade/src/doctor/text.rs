@@ -25,14 +25,18 @@ pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, Stri
     text
 }
 
+/// The walls that can be run, and why each other built-in one cannot.
 fn short(answer: &[Runnable], walls: &[Wall]) -> String {
-    if !answer.is_empty() {
-        let words: Vec<String> = answer.iter().map(Runnable::words).collect();
-        return format!("You can run: {}\n", words.join("; "));
-    }
-    let mut text = "You can run: nothing\n".to_owned();
+    let words: Vec<String> = answer.iter().map(Runnable::words).collect();
+    let mut text = match words.is_empty() {
+        true => "You can run: nothing\n".to_owned(),
+        false => format!("You can run: {}\n", words.join("; ")),
+    };
     for wall in walls.iter().filter(|wall| wall.built_in) {
         if let Some(obstacle) = &wall.obstacle {
+            if !answer.is_empty() {
+                text.push_str(&format!("You cannot run: {}\n", wall.provider));
+            }
             text.push_str(&because(obstacle));
         }
     }
@@ -125,6 +129,16 @@ mod tests {
                         qemu wall, process isolation: not built in yet\n\n\
                         machine\n  kernel                                        6.1\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn wall_that_cannot_be_run_beside_one_that_can_has_its_reason_too() {
+        let text = said(vec![wall("native", Some(obstacle())), wall("wasm", None)]);
+        let mut lines = text.lines();
+        assert!(lines.next().unwrap().starts_with("You can run: wasm, "), "{text}");
+        assert_eq!(lines.next(), Some("You cannot run: native"));
+        assert_eq!(lines.next(), Some("  because a knob forbids it"));
+        assert_eq!(lines.next(), Some("        = turn it"));
     }
 
     #[test]
