@@ -1,7 +1,7 @@
 //! The short answer: which walls can be run, and how strong. Pure.
 
 use serde::Serialize;
-use stockade_policy::Control;
+use stockade_policy::{Control, Isolation};
 use stockade_provider::{Ability, HostFacts, Precision, ProviderName, WallFacts};
 
 /// A wall that can be run here, and what this host takes from it.
@@ -9,6 +9,8 @@ use stockade_provider::{Ability, HostFacts, Precision, ProviderName, WallFacts};
 pub(super) struct Runnable {
     /// The wall.
     pub(super) provider: ProviderName,
+    /// How strong it is; a policy with a higher floor does not get it.
+    pub(super) isolation: Isolation,
     /// Whether nothing is missing that another host would give.
     pub(super) full_strength: bool,
     /// Controls that are held with some delay.
@@ -36,6 +38,7 @@ fn runnable(wall: &WallFacts) -> Runnable {
     let missing = controls(|ability| matches!(ability, Ability::Missing(_)));
     Runnable {
         provider: wall.provider.clone(),
+        isolation: wall.isolation,
         full_strength: approximate.is_empty() && missing.is_empty(),
         approximate,
         missing,
@@ -46,6 +49,11 @@ impl Runnable {
     /// Such as `native, full strength`.
     pub(super) fn words(&self) -> String {
         let mut words = self.provider.to_string();
+        if self.isolation == Isolation::Reduced {
+            // What it lacks is why it must be asked for; the list would hide the answer.
+            words.push_str(", for policies that say `isolation: reduced`");
+            return words;
+        }
         if self.full_strength {
             words.push_str(", full strength");
         }
@@ -70,7 +78,7 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stockade_policy::{Isolation, Limit};
+    use stockade_policy::Limit;
     use stockade_provider::Obstacle;
 
     use super::*;
@@ -114,6 +122,12 @@ mod tests {
             words(wall(&[rough(Limit::Memory), rough(Limit::Cpu), commands])),
             ["native, with max_cpu and max_memory_mb held approximately, without commands"]
         );
+    }
+
+    #[test]
+    fn reduced_wall_is_for_those_who_ask_for_it() {
+        let wall = WallFacts { isolation: Isolation::Reduced, ..wall(&[]) };
+        assert_eq!(words(wall), ["native, for policies that say `isolation: reduced`"]);
     }
 
     #[test]
