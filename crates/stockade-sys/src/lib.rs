@@ -10,6 +10,8 @@ mod landlock;
 mod loopback;
 mod memfd;
 mod mount;
+#[cfg(feature = "probe")]
+pub mod probe;
 mod questions;
 mod random;
 mod seccomp;
