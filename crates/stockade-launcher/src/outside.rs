@@ -162,7 +162,7 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         None => None,
     };
     let directory = cgroup.as_ref().map(|directory| directory.as_fd());
-    let cloned = clone_process(Namespaces::WALL, directory);
+    let cloned = clone_process(namespaces(birth), directory);
     match cloned.map_err(|error| ("clone", error))? {
         Cloned::Child => {
             drop(theirs);
@@ -184,6 +184,20 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
             }
         }
     }
+}
+
+#[cfg(not(feature = "weaken"))]
+fn namespaces(_: &Birth) -> Namespaces {
+    Namespaces::WALL
+}
+
+#[cfg(feature = "weaken")]
+fn namespaces(birth: &Birth) -> Namespaces {
+    use crate::plan::SharedNamespace;
+    birth.shared.iter().fold(Namespaces::WALL, |namespaces, shared| match shared {
+        SharedNamespace::Network => namespaces.without_network(),
+        SharedNamespace::Ipc => namespaces.without_ipc(),
+    })
 }
 
 /// Maps the ids of a new user namespace.

@@ -75,6 +75,19 @@ pub struct Birth {
     pub groups: IdMap,
     /// A version 2 cgroup to be born in.
     pub cgroup: Option<PathBuf>,
+    /// Namespaces that stay the host's.
+    #[cfg(feature = "weaken")]
+    pub shared: Vec<SharedNamespace>,
+}
+
+/// A namespace that a weakened wall shares with the host.
+#[cfg(feature = "weaken")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharedNamespace {
+    /// The network.
+    Network,
+    /// Message queues and shared memory.
+    Ipc,
 }
 
 /// Which ids inside stand for which outside.

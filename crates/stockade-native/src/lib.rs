@@ -30,6 +30,8 @@ mod sandbox;
 pub mod seccomp;
 mod trial;
 mod watchdog;
+#[cfg(feature = "weaken")]
+mod weaken;
 
 pub use error::StartError;
 pub use id_range::{IdRange, IdRangeError};

@@ -57,7 +57,13 @@ pub(crate) fn beginning(site: &Site<'_>, seat: Option<PathBuf>, removal: &Remova
     let Machine { user, group, .. } = *site.machine;
     Beginning {
         outside: Visible::of(site).taken_outside(),
-        birth: Birth { users: map(user), groups: map(group), cgroup: seat },
+        birth: Birth {
+            users: map(user),
+            groups: map(group),
+            cgroup: seat,
+            #[cfg(feature = "weaken")]
+            shared: Vec::new(),
+        },
         after: rest::after(removal),
     }
 }
