@@ -1,0 +1,67 @@
+//! The whole run: every probe with its control, behind every wall.
+
+use crate::bench::{Bench, Inputs};
+use crate::catalogue::{COUNTED, catalogue};
+use crate::gaps::Gaps;
+use crate::judge::{NOBODY, Proof, Verdict, judge, prove};
+use crate::probe::{Class, Probe};
+use crate::report::{Line, Report, Standing};
+use crate::wall::Wall;
+
+/// The fewest distinct ids that must hold with a control.
+const FEWEST: usize = 60;
+
+/// Runs every probe as root and as a user without rights.
+pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
+    let gaps = Gaps::parse(gaps).map_err(|why| format!("the file of gaps: {why}"))?;
+    let ids: Vec<&str> = catalogue().map(|probe| probe.id).collect();
+    let strangers = gaps.strangers(&ids);
+    if !strangers.is_empty() {
+        return Err(format!("the file of gaps names {strangers:?}, which no probe has"));
+    }
+    let bench = Bench::new(inputs).map_err(|error| format!("the bench: {error}"))?;
+    let walls = [None, Some(NOBODY)].map(|user| bench.wall(user));
+    let walls: Vec<Wall> =
+        walls.into_iter().collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let mut report = Report::new(walls.iter().map(|wall| wall.name.clone()).collect());
+    for probe in catalogue() {
+        report.lines.push(line(&bench, &walls, &gaps, probe));
+    }
+    report.after = bench.host.changed_since(&bench, std::time::Duration::from_secs(10));
+    report.fewest = FEWEST;
+    Ok(report)
+}
+
+fn line(bench: &Bench, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
+    let proof = prove(bench, &walls[0], probe);
+    let standing = |wall: &Wall| {
+        let known = gaps.reason(probe.id, &wall.name);
+        let verdict = match &proof {
+            Proof::NotApplicable(why) => return Standing::NotApplicable(why.clone()),
+            Proof::Proven(_) | Proof::Unproven(_) => judge(bench, wall, probe),
+        };
+        match (verdict, known, &proof) {
+            (Verdict::Held, Some(_), _) => {
+                Standing::Broken("it holds, and the file of gaps says that it does not".to_owned())
+            }
+            (Verdict::Broken(_), Some(reason), _) => Standing::Gap(reason.to_owned()),
+            (Verdict::Broken(why), None, _) => Standing::Broken(why),
+            (Verdict::Held, None, Proof::Unproven(why)) => Standing::Unproven(why.clone()),
+            (Verdict::Held, None, _) => Standing::Held,
+        }
+    };
+    Line {
+        id: probe.id,
+        title: probe.title,
+        class: match probe.class {
+            Class::Blocked => "blocked",
+            Class::Virtual => "virtual",
+            Class::Limited => "limited",
+        },
+        counts: COUNTED.contains(&probe.id[..1]),
+        standings: walls.iter().map(standing).collect(),
+        control: match proof {
+            Proof::Proven(shown) | Proof::Unproven(shown) | Proof::NotApplicable(shown) => shown,
+        },
+    }
+}
