@@ -9,6 +9,7 @@ pub(crate) const HELP: &str = "\
 cargo xtask check                       every suite of an ordinary run
 cargo xtask test [--all]                the same; --all adds the slow suites
 cargo xtask guards                      the guards alone, in about a second
+cargo xtask probes                      the probes alone; STOCKADE_PROBES_JSON names a file for them
 cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 10 seconds each unless said
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
@@ -20,6 +21,7 @@ pub(crate) enum Task {
     Check,
     CheckAll,
     Guards,
+    Probes,
     Fuzz(FuzzOptions),
 }
 
@@ -31,6 +33,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
         ["check" | "test"] => Ok(Task::Check),
         ["test", "--all"] => Ok(Task::CheckAll),
         ["guards"] => Ok(Task::Guards),
+        ["probes"] => Ok(Task::Probes),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
     }

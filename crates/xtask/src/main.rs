@@ -44,6 +44,7 @@ fn run() -> Result<ExitCode> {
         Task::Check => run_suites(&root, |suite| suite.when == When::Always),
         Task::CheckAll => run_suites(&root, |_| true),
         Task::Guards => run_suites(&root, |suite| suite.guard),
+        Task::Probes => run_suites(&root, |suite| suite.name == "probes"),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);
             Ok(ExitCode::SUCCESS)

@@ -9,3 +9,4 @@ pub(crate) mod install;
 pub(crate) mod leaks;
 pub(crate) mod mutations;
 pub(crate) mod native;
+pub(crate) mod probes;

@@ -68,7 +68,7 @@ fn judge(success: bool, output: &str) -> Outcome {
 }
 
 /// The executable of a target in what cargo says of a build.
-fn executable(messages: &str, target: &str) -> Result<PathBuf> {
+pub(super) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
     let found = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_wanted = message["target"]["name"] == target;
