@@ -37,7 +37,7 @@ pub(crate) fn prove(bench: &Bench, wall: &Wall, probe: &Probe) -> Proof {
     match shown {
         Ok(shown) => Proof::Proven(shown),
         Err(why) => match why.strip_prefix(ABSENT) {
-            Some(why) => Proof::NotApplicable(why.to_owned()),
+            Some(why) => Proof::NotApplicable(format!("this host has none: {why}")),
             None => Proof::Unproven(why),
         },
     }

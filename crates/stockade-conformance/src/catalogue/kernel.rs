@@ -233,6 +233,7 @@ pub(super) const CALLS: &[Probe] = &[
         "a clone whose flags cannot be seen, and the way around it",
         &[
             refused(&["clone3"], &["ENOSYS"]),
+            // What must go on working. The control is an act that starts nobody.
             Act::new(&["helpers"], Expect::Check(checks::helpers_run))
                 .without(&["open-files", "1"]),
         ],

@@ -18,7 +18,6 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("map-to-write", map_to_write),
     ("reopen-to-write", reopen_to_write),
     ("write", write),
-    ("rename", rename),
     ("replace-by-link", replace_by_link),
     ("special-bits", special_bits),
     ("make-device", make_device),
@@ -102,10 +101,6 @@ fn write(words: &[&str]) -> Tried {
         tried.add(path, file.and_then(|mut file| file.write_all(b"probe")).map(|()| "written"));
     }
     tried
-}
-
-fn rename(words: &[&str]) -> Tried {
-    Tried::one(fs::rename(word(words, 0), word(words, 1)).map(|()| "renamed"))
 }
 
 /// Moves a directory away and puts a link in its place.

@@ -57,7 +57,7 @@ fn send(process: i32, signal: u64) -> Tried {
     Tried::one(raw_call(libc::SYS_kill, &mut [process, signal]).map(|_| "sent"))
 }
 
-/// Kills everybody that can be seen, from 1 to 4,000,000 by `-1`.
+/// Kills everybody that can be seen.
 fn kill_all(_: &[&str]) -> Tried {
     send(-1, libc::SIGKILL as u64)
 }
@@ -138,10 +138,9 @@ fn orphans(words: &[&str]) -> Tried {
     for _ in 0..number(words, 0) {
         match clone_process(Namespaces::NONE, None) {
             Ok(Cloned::Child) => {
-                if word(words, 1) == "given-away"
-                    && let Ok(Cloned::Original { .. }) = clone_process(Namespaces::NONE, None)
-                {
-                    std::process::exit(0);
+                if word(words, 1) == "given-away" {
+                    // Child and grandchild end alike, and the latter has lost its parent.
+                    let _ = clone_process(Namespaces::NONE, None);
                 }
                 std::process::exit(0)
             }

@@ -43,7 +43,7 @@ fn made(name: &str) -> io::Result<i64> {
         "syslog" => plain(libc::SYS_syslog, &[10, 0, 0]),
         // Neither a time nor a zone: the right to set them is asked for and nothing is set.
         "settimeofday" => plain(libc::SYS_settimeofday, &[0, 0]),
-        // Of a clock that cannot be set.
+        // A time that is none.
         "clock_settime" => raw_call(
             libc::SYS_clock_settime,
             &mut [Argument::Number(0), Argument::Bytes(&mut [0xff; 16])],
@@ -74,14 +74,6 @@ fn made(name: &str) -> io::Result<i64> {
             libc::SYS_setpriority,
             &mut [Argument::Number(0), Argument::Number(0), Argument::Minus(20)],
         ),
-        "ioprio" => plain(libc::SYS_ioprio_set, &[1, 0, 1 << 13]),
-        "mlock_1g" => {
-            let mut memory = vec![0_u8; 1 << 30];
-            raw_call(
-                libc::SYS_mlock,
-                &mut [Argument::Bytes(&mut memory), Argument::Number(1 << 30)],
-            )
-        }
         _ => Err(errno(libc::EDOM)),
     }
 }

@@ -73,21 +73,6 @@ fn memory(words: &[&str]) -> Tried {
                     taken += 1;
                 }
             }
-            // A pipe of a mebibyte each, where that is allowed, and less elsewhere.
-            "pipes" => {
-                let mut kept = Vec::new();
-                for _ in 0..mebibytes {
-                    let (reader, writer) = rustix::pipe::pipe()?;
-                    // Refused above the share of one user, and then a pipe holds less.
-                    let _ = rustix::pipe::fcntl_setpipe_size(&writer, MEBIBYTE);
-                    rustix::io::ioctl_fionbio(&writer, true)?;
-                    while let Ok(written) = rustix::io::write(&writer, &block) {
-                        taken += written;
-                    }
-                    kept.push((reader, writer));
-                }
-                taken /= MEBIBYTE;
-            }
             _ => return Err(crate::errno(libc::EDOM)),
         }
         Ok(())
