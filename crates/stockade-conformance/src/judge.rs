@@ -132,7 +132,7 @@ fn fails(bench: &Bench, expect: Expect, seen: &Seen) -> Result<String, String> {
         Expect::Hidden => bench.canaries.seen_in(&seen.text),
         Expect::Note(text) => seen.answer.is_some() && seen.note() != text,
         Expect::Most(most) | Expect::Limited(most, _) => seen.ret().is_some_and(|it| it > most),
-        Expect::Killed(_) => seen.answer.is_some(),
+        Expect::Killed(_) => seen.ret().is_some_and(|ret| ret >= 0),
         Expect::Check(check) => seen.answer.is_some() && check(bench, seen).is_err(),
     };
     // Without what was read: it is the host's, canaries and all.

@@ -267,7 +267,6 @@ pub(super) const CALLS: &[Probe] = &[
             refused(&["administer", "sethostname"], PERM),
         ],
     ),
-    #[cfg(target_arch = "x86_64")]
     blocked(
         "E15",
         "ports and descriptor tables of the processor",
@@ -304,7 +303,6 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     virtualised("E21", "protocols of netlink", &[Act::new(&["netlink"], Expect::Note("0"))]),
     blocked("E22", "typing into a terminal", &[refused(&["type-ahead"], PERM)]),
-    #[cfg(target_arch = "x86_64")]
     blocked(
         "E23",
         "other calling conventions",

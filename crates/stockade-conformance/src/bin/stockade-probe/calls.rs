@@ -186,6 +186,7 @@ fn foreign(words: &[&str]) -> Tried {
             // A kernel without x32 knows no such number; that it answers is what counts.
             Err(error) => Ok(format!("answered {error}")),
         }),
-        _ => Tried::one(Err::<String, _>(errno(libc::EDOM))),
+        // Other processors have one convention.
+        _ => Tried::one(Err::<String, _>(errno(libc::ENOSYS))),
     }
 }

@@ -66,6 +66,9 @@ fn made(name: &str) -> io::Result<i64> {
             libc::SYS_modify_ldt,
             &mut [Argument::Number(0), Argument::Bytes(&mut [0; 64]), Argument::Number(64)],
         ),
+        // Other processors have neither ports nor such tables.
+        #[cfg(not(target_arch = "x86_64"))]
+        "iopl" | "ioperm" | "modify_ldt" => Err(errno(libc::ENOSYS)),
         "sched_fifo" => raw_call(
             libc::SYS_sched_setscheduler,
             &mut [Argument::Number(0), Argument::Number(1), Argument::Bytes(&mut [1, 0, 0, 0])],
