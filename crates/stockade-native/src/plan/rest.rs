@@ -10,6 +10,9 @@ use crate::cgroup::Removal;
 
 use super::{Inputs, etc, limit};
 
+/// Too little for any core dump, and the one limit at which the kernel does not feed a handler of the
+/// host either: `core_pattern` with a pipe is fed at 0, core(5).
+const CORE_BYTES: u64 = 1;
 /// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less.
 const QUEUE_BYTES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 4096;
@@ -31,7 +34,7 @@ pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     let policy = inputs.site.policy;
     let mut limits = vec![
-        (Resource::Core, 0),
+        (Resource::Core, CORE_BYTES),
         (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
         (Resource::MessageQueues, QUEUE_BYTES),
         (Resource::PendingSignals, PENDING_SIGNALS),
