@@ -80,7 +80,13 @@ fn raise_limit(_: &[&str]) -> Tried {
     for (name, resource) in limits {
         let most = getrlimit(resource).maximum.map_or(u64::MAX - 1, |most| most + 1);
         let wider = Rlimit { current: Some(most), maximum: Some(most) };
-        tried.add(name, setrlimit(resource, wider).map(|()| "raised").map_err(io::Error::from));
+        let raised = setrlimit(resource, wider).map_err(io::Error::from);
+        // What is answered counts less than what the limit then is.
+        let raised = raised.and_then(|()| match getrlimit(resource).maximum {
+            Some(now) if now < most => Err(errno(libc::EPERM)),
+            _ => Ok("raised"),
+        });
+        tried.add(name, raised);
     }
     tried
 }
