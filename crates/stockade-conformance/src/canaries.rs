@@ -69,6 +69,8 @@ impl Canaries {
         }
         let mut public = Vec::new();
         for folder in PUBLIC {
+            // Some hosts lack one of them.
+            fs::create_dir_all(folder)?;
             let path = Path::new(folder).join(&label);
             fs::write(&path, &token)?;
             fs::set_permissions(&path, Permissions::from_mode(0o644))?;

@@ -47,8 +47,9 @@ pub(super) const POSTURE: &[Probe] = &[
     virtualised(
         "F07",
         "groups of whoever started Stockade",
-        &[Act::new(&["status", "Groups"], Expect::Check(checks::no_group_of_root))
-            .after("[ $(id -u) = 0 ] && exec setpriv --groups 4,6 \"$@\"")],
+        &[Act::new(&["status", "Groups"], Expect::Check(checks::no_group_of_root)).after(
+            "[ $(id -u) = 0 ] && command -v setpriv >/dev/null && exec setpriv --groups 4,6 \"$@\"",
+        )],
     ),
     virtualised(
         "F09",
