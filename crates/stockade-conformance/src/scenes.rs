@@ -4,6 +4,7 @@ pub(crate) mod faults;
 pub(crate) mod files;
 pub(crate) mod leftovers;
 pub(crate) mod lives;
+pub(crate) mod memory;
 pub(crate) mod neighbours;
 pub(crate) mod posture;
 pub(crate) mod signals;

@@ -1,7 +1,9 @@
 //! Class I: using things up.
 
-use crate::checks;
-use crate::probe::{Act, Expect, Probe, blocked, limited, never, refused, virtualised};
+use crate::probe::{
+    Act, Class, Expect, Probe, blocked, limited, never, refused, scene, virtualised,
+};
+use crate::{checks, scenes};
 
 const SMALL: &[&str] = &["--memory", "64m", "--disk", "32m"];
 
@@ -22,7 +24,13 @@ pub(super) const LIMITS: &[Probe] = &[
                 .flags(SMALL),
         ],
     ),
-    never("I03", "swap", "this harness has no host with swap to see it on"),
+    scene(
+        "I03",
+        "swap, once memory is used up",
+        Class::Limited,
+        scenes::memory::swap_control,
+        scenes::memory::swap,
+    ),
     limited(
         "I05",
         "processors",
