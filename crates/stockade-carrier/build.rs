@@ -87,6 +87,9 @@ fn build(root: &Path, out: &Path, linker: &Linker) -> Result<PathBuf> {
         .args(["build", "--locked", "--package", "stockade-guest", "--bin", "stockade-guest"])
         .args(["--profile", "guest", "--target", &target, "--target-dir"])
         .arg(&folder);
+    if env::var_os("CARGO_FEATURE_WEAKEN").is_some() {
+        cargo.args(["--features", "stockade-guest/weaken"]);
+    }
     let status = cargo.status()?;
     if !status.success() {
         return Err(format!(

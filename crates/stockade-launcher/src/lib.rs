@@ -22,6 +22,8 @@ mod supervise;
 
 pub use message::{Receiver, receive, send};
 pub use outside::{Launched, launch, refuse};
+#[cfg(feature = "weaken")]
+pub use plan::SharedNamespace;
 pub use plan::{
     AfterStep, Attributes, Beginning, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED,
     Memory, OutsideStep, Plan, Reach, Resource, Step, TreeKind,

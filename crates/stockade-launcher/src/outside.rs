@@ -179,14 +179,14 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         None => None,
     };
     let directory = cgroup.as_ref().map(|directory| directory.as_fd());
-    let (namespaces, step) = match birth.family {
-        Family::Namespaces { .. } => (Namespaces::WALL, "clone"),
+    let (wanted, step) = match birth.family {
+        Family::Namespaces { .. } => (namespaces(birth), "clone"),
         Family::Descendants(reach) => {
             descendants::prepare(reach)?;
             (Namespaces::NONE, "fork")
         }
     };
-    let cloned = clone_process(namespaces, directory);
+    let cloned = clone_process(wanted, directory);
     match cloned.map_err(|error| (step, error))? {
         Cloned::Child => {
             drop(theirs);
@@ -212,6 +212,20 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
             }
         }
     }
+}
+
+#[cfg(not(feature = "weaken"))]
+fn namespaces(_: &Birth) -> Namespaces {
+    Namespaces::WALL
+}
+
+#[cfg(feature = "weaken")]
+fn namespaces(birth: &Birth) -> Namespaces {
+    use crate::plan::SharedNamespace;
+    birth.shared.iter().fold(Namespaces::WALL, |namespaces, shared| match shared {
+        SharedNamespace::Network => namespaces.without_network(),
+        SharedNamespace::Ipc => namespaces.without_ipc(),
+    })
 }
 
 /// Maps the ids of a new user namespace.

@@ -78,6 +78,19 @@ pub struct Birth {
     pub family: Family,
     /// A version 2 cgroup to be born in.
     pub cgroup: Option<PathBuf>,
+    /// Namespaces that stay the host's.
+    #[cfg(feature = "weaken")]
+    pub shared: Vec<SharedNamespace>,
+}
+
+/// A namespace that a weakened wall shares with the host.
+#[cfg(feature = "weaken")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharedNamespace {
+    /// The network.
+    Network,
+    /// Message queues and shared memory.
+    Ipc,
 }
 
 /// What holds the processes of a sandbox together, so that all of them end with it.

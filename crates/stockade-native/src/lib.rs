@@ -34,6 +34,8 @@ mod sandbox;
 pub mod seccomp;
 mod trial;
 mod watchdog;
+#[cfg(feature = "weaken")]
+mod weaken;
 
 pub use error::StartError;
 pub use host::{CgroupLook, HostLook, InterpreterLook};

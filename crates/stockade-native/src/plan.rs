@@ -61,6 +61,8 @@ pub(crate) fn beginning(site: &Site<'_>, seat: Option<PathBuf>, removal: &Remova
         birth: Birth {
             family: Family::Namespaces { users: map(user), groups: map(group) },
             cgroup: seat,
+            #[cfg(feature = "weaken")]
+            shared: Vec::new(),
         },
         after: rest::after(removal),
     }

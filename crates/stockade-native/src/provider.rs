@@ -75,12 +75,16 @@ impl NativeProvider {
         check_open_files(policy, machine)?;
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
+        #[cfg(feature = "weaken")]
+        let files = HostFiles { base: crate::weaken::base(files.base), ..files };
         let ids = match machine.is_root() {
             true => Some(IdRange::claim()?),
             false => None,
         };
         let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
         let (name, limits) = (GroupName::new()?, cgroup_limits(policy, layout));
+        #[cfg(feature = "weaken")]
+        let limits = crate::weaken::limits(limits);
         let unfinished = match layout.has(Controller::Kill) {
             true => Some(Unfinished::begin(layout, &name, &limits)?),
             // Cgroups cannot hold anything here.
@@ -93,7 +97,10 @@ impl NativeProvider {
             None => Default::default(),
         };
         // The kernel makes namespaces while the rest is thought about.
-        let begun = self.launcher()?.begin(&beginning(&site, seat, &removal), &kept)?;
+        let beginning = beginning(&site, seat, &removal);
+        #[cfg(feature = "weaken")]
+        let beginning = crate::weaken::beginning(beginning);
+        let begun = self.launcher()?.begin(&beginning, &kept)?;
         let mut group = unfinished.map(Unfinished::finish).transpose()?;
         let inside = inside(&Inputs {
             site,
@@ -103,6 +110,8 @@ impl NativeProvider {
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             proc_files: proc_files(policy)?,
         });
+        #[cfg(feature = "weaken")]
+        let inside = crate::weaken::steps(inside);
         let standing = begun.build(&inside).await?;
         // Only now: a start that fails or is given up takes the group with it.
         if let Some(group) = &mut group {

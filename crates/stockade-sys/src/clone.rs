@@ -29,6 +29,18 @@ impl Namespaces {
 
     /// None: an ordinary child.
     pub const NONE: Namespaces = Namespaces(0);
+
+    /// The same but for the network.
+    #[cfg(feature = "weaken")]
+    pub fn without_network(self) -> Namespaces {
+        Namespaces(self.0 & !(libc::CLONE_NEWNET as u64))
+    }
+
+    /// The same but for the ipc namespace.
+    #[cfg(feature = "weaken")]
+    pub fn without_ipc(self) -> Namespaces {
+        Namespaces(self.0 & !(libc::CLONE_NEWIPC as u64))
+    }
 }
 
 /// Which of the two processes returns.

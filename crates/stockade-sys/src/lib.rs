@@ -11,6 +11,8 @@ mod landlock;
 mod loopback;
 mod memfd;
 mod mount;
+#[cfg(feature = "probe")]
+pub mod probe;
 mod questions;
 mod random;
 mod refused_clone;

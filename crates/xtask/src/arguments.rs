@@ -12,6 +12,7 @@ cargo xtask check                       every suite of an ordinary run
 cargo xtask test [--all]                the same; --all adds the slow suites
 cargo xtask suite NAME...               single suites, slow ones too
 cargo xtask guards                      the guards alone, in about a second
+cargo xtask probes                      the probes alone; STOCKADE_PROBES_JSON names a file for them
 cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 10 seconds each unless said
 cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with cgroup v2 alone
     --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
@@ -31,6 +32,7 @@ pub(crate) enum Task {
     Guards,
     Suites(Vec<String>),
     Lab(LabOptions),
+    Probes,
     Fuzz(FuzzOptions),
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
             }
         }
         ["lab", rest @ ..] => Ok(Task::Lab(LabOptions::parse(rest)?)),
+        ["probes"] => Ok(Task::Probes),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
     }

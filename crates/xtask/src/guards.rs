@@ -1,6 +1,7 @@
 //! Rules of the project that a compiler does not know: each reads a tree and lists what breaks it.
 
 mod alone;
+mod features;
 mod prints;
 mod rows;
 mod shell;
@@ -36,13 +37,14 @@ impl fmt::Display for Finding {
 pub(crate) type Guard = fn(&Tree) -> Result<Vec<Finding>>;
 
 /// Every guard with its name.
-pub(crate) const GUARDS: [(&str, Guard); 6] = [
+pub(crate) const GUARDS: [(&str, Guard); 7] = [
     ("rows", rows::check),
     ("unsafe", unsafe_code::check),
     ("prints", prints::check),
     ("alone", alone::check),
     ("sizes", sizes::check),
     ("shell", shell::check),
+    ("features", features::check),
 ];
 
 pub(crate) fn run_rows(root: &Path) -> Result<Outcome> {
@@ -63,6 +65,10 @@ pub(crate) fn run_alone(root: &Path) -> Result<Outcome> {
 
 pub(crate) fn run_sizes(root: &Path) -> Result<Outcome> {
     run(root, sizes::check)
+}
+
+pub(crate) fn run_features(root: &Path) -> Result<Outcome> {
+    run(root, features::check)
 }
 
 pub(crate) fn run_shell(root: &Path) -> Result<Outcome> {

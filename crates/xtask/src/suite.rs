@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::guards;
-use crate::suites::{aarch64, cargo, deny, docs, fuzz, install, lab, leaks, mutations, native};
+use crate::suites::{
+    aarch64, cargo, deny, docs, fuzz, install, lab, leaks, mutations, native, probes,
+};
 
 /// How a suite went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +53,19 @@ pub(crate) struct Suite {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: [Suite; 18] = [
+pub(crate) const SUITES: [Suite; 21] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
     guard("alone", guards::run_alone),
     guard("sizes", guards::run_sizes),
     guard("shell", guards::run_shell),
+    guard("features", guards::run_features),
     always("format", cargo::format),
     always("lints", cargo::lints),
     always("tests", cargo::tests),
     always("native", native::run),
+    always("probes", probes::run),
     always("docs", docs::run),
     always("deny", deny::run),
     always("aarch64", aarch64::run),
@@ -69,6 +73,7 @@ pub(crate) const SUITES: [Suite; 18] = [
     always("install", install::run),
     Suite { name: "leaks", when: When::All, guard: false, run: leaks::run },
     Suite { name: "lab", when: When::All, guard: false, run: lab::run },
+    Suite { name: "matrix", when: When::All, guard: false, run: probes::matrix },
     Suite { name: "mutations", when: When::All, guard: false, run: mutations::run },
 ];
 

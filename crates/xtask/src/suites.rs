@@ -10,3 +10,4 @@ pub(crate) mod lab;
 pub(crate) mod leaks;
 pub(crate) mod mutations;
 pub(crate) mod native;
+pub(crate) mod probes;

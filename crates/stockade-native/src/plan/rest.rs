@@ -11,6 +11,9 @@ use crate::machine::Machine;
 
 use super::{Inputs, etc, limit};
 
+/// Too little for any core dump, and the one limit at which the kernel does not feed a handler of the
+/// host either: `core_pattern` with a pipe is fed at 0, core(5).
+const CORE_BYTES: u64 = 1;
 /// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less. A
 /// machine with little memory gives fewer signals, and then it is those.
 const QUEUE_BYTES: u64 = 819_200;
@@ -47,7 +50,7 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
 /// Limits of every process, whatever else holds it.
 pub(crate) fn kept_small(policy: &Policy, machine: &Machine) -> Vec<(Resource, u64)> {
     vec![
-        (Resource::Core, 0),
+        (Resource::Core, CORE_BYTES),
         (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),
         (Resource::MessageQueues, QUEUE_BYTES.min(machine.queue_bytes)),
         (Resource::PendingSignals, PENDING_SIGNALS.min(machine.pending_signals)),

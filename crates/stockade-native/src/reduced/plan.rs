@@ -43,7 +43,12 @@ pub(super) fn beginning(
     };
     let mut after = after(removal);
     after.push(AfterStep::RemoveTree { directory: scratch });
-    let birth = Birth { family: Family::Descendants(reach), cgroup: seat };
+    let birth = Birth {
+        family: Family::Descendants(reach),
+        cgroup: seat,
+        #[cfg(feature = "weaken")]
+        shared: Vec::new(),
+    };
     Beginning { outside: Vec::new(), birth, after }
 }
 

@@ -39,6 +39,21 @@ fn no_name_is_listed_twice() {
 }
 
 #[test]
+fn limit_of_core_dumps_stays_and_whoever_lowers_it_is_content() {
+    const CORE: u64 = 4;
+    const OPEN_FILES: u64 = 7;
+    let (ask, set) = (0, 0x7fff_0000_1000);
+    let kept = Action::Errno(0);
+    assert_eq!(with("prlimit64", [0, CORE, set]), kept);
+    assert_eq!(with("prlimit64", [0, CORE | 1 << 32, set]), kept);
+    assert_eq!(with("setrlimit", [CORE, set, 0]), kept);
+    assert_eq!(with("prlimit64", [0, CORE, ask]), Action::Allow);
+    assert_eq!(with("prlimit64", [0, OPEN_FILES, set]), Action::Allow);
+    assert_eq!(with("setrlimit", [OPEN_FILES, set, 0]), Action::Allow);
+    assert_eq!(with("prlimit64", [1, CORE, set]), EPERM);
+}
+
+#[test]
 fn calls_without_use_inside_are_refused() {
     let refused = "
         setns mount umount2 pivot_root chroot mount_setattr

@@ -24,7 +24,7 @@ const START: &str = "
     execve exit exit_group
     prctl seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
     capget capset getrandom uname sysinfo getcpu umask
-    getrlimit setrlimit getrusage times
+    getrlimit getrusage times
 ";
 
 /// Its own address space.

@@ -36,6 +36,11 @@ const TERMINAL_TAKEOVERS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 /// 64-bit and 32-bit Linux, each also with `UNAME26`, and asking which it is.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x20000, 0x20008, 0xffff_ffff];
 
+/// The limit of core dumps is 1, which a program that wants fewer would lower to 0; and then the
+/// kernel feeds the host's handler, where it has one. It has what it wants already.
+const RLIMIT_CORE: u64 = 4;
+const TAKEN_AS_DONE: Action = Action::Errno(0);
+
 const ARCH_SET_CPUID: u64 = 0x1012;
 const MFD_NOEXEC_SEAL: u64 = 0x8;
 const MFD_EXEC: u64 = 0x10;
@@ -67,7 +72,27 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         ("unshare", vec![when(Action::Allow, [whole(0, without(!UNSHARED_FREELY))])]),
         ("socket", socket()),
         // The guest has the same user id: only a process's own limits are its to change.
-        ("prlimit64", vec![when(Action::Allow, [low(0, Comparison::Equal(0))])]),
+        (
+            "prlimit64",
+            vec![
+                when(
+                    TAKEN_AS_DONE,
+                    [
+                        low(0, Comparison::Equal(0)),
+                        low(1, Comparison::Equal(RLIMIT_CORE)),
+                        whole(2, Comparison::NotEqual(0)),
+                    ],
+                ),
+                when(Action::Allow, [low(0, Comparison::Equal(0))]),
+            ],
+        ),
+        (
+            "setrlimit",
+            vec![
+                when(TAKEN_AS_DONE, [low(0, Comparison::Equal(RLIMIT_CORE))]),
+                Rule::always(Action::Allow),
+            ],
+        ),
         ("fcntl", fcntl()),
         (
             "socketpair",

@@ -1,0 +1,176 @@
+//! Living on, stopping, killing.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use stockade_conformance::Tried;
+use stockade_sys::probe::{Argument, raw_call};
+use stockade_sys::{Cloned, Namespaces, clone_process};
+
+use crate::{Act, number, word};
+
+pub(crate) const ACTS: &[(&str, Act)] = &[
+    ("wait", wait),
+    ("exit", exit),
+    ("die", die),
+    ("kill", kill),
+    ("kill-all", kill_all),
+    ("kill-group", kill_group),
+    ("stop", stop),
+    ("daemon", daemon),
+    ("beat", beat),
+    ("many", many),
+    ("orphans", orphans),
+    ("mark", mark),
+];
+
+/// Waits this many milliseconds.
+fn wait(words: &[&str]) -> Tried {
+    std::thread::sleep(Duration::from_millis(number(words, 0)));
+    Tried::one(Ok("waited"))
+}
+
+/// Ends with this code.
+fn exit(words: &[&str]) -> Tried {
+    std::process::exit(i32::try_from(number(words, 0)).unwrap_or(0))
+}
+
+/// Dies of this signal.
+fn die(words: &[&str]) -> Tried {
+    send(std::process::id().cast_signed(), number(words, 0))
+}
+
+/// Sends a signal to one process.
+fn kill(words: &[&str]) -> Tried {
+    send(i32::try_from(number(words, 0)).unwrap_or(0), number(words, 1))
+}
+
+fn send(process: i32, signal: u64) -> Tried {
+    let signal = Argument::Number(u32::try_from(signal).unwrap_or(0));
+    let process = match process {
+        negative if negative < 0 => Argument::Minus(negative.unsigned_abs()),
+        process => Argument::Number(process.unsigned_abs()),
+    };
+    Tried::one(raw_call(libc::SYS_kill, &mut [process, signal]).map(|_| "sent"))
+}
+
+/// Kills everybody that can be seen.
+fn kill_all(_: &[&str]) -> Tried {
+    send(-1, libc::SIGKILL as u64)
+}
+
+/// Terminates its own process group.
+fn kill_group(_: &[&str]) -> Tried {
+    send(0, libc::SIGTERM as u64)
+}
+
+/// Stops itself, and never goes on by itself.
+fn stop(_: &[&str]) -> Tried {
+    send(std::process::id().cast_signed(), libc::SIGSTOP as u64)
+}
+
+/// Leaves a process behind that writes to a file over and over: forked twice, in a session of its
+/// own, deaf to polite signals, with nothing open.
+fn daemon(words: &[&str]) -> Tried {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["beat", word(words, 0), word(words, 1)]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match clone_process(Namespaces::NONE, None) {
+        Ok(Cloned::Child) => {
+            for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+                // One that cannot be ignored is only less stubborn.
+                let _ = stockade_sys::ignore_signal(signal);
+            }
+            let _ = rustix::process::setsid();
+            if word(words, 2) == "subreaper" {
+                let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+            }
+            let _ = command.spawn();
+            std::process::exit(0)
+        }
+        Ok(Cloned::Original { child, .. }) => {
+            let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+            Tried::one(Ok("left behind"))
+        }
+        Err(error) => Tried::one(Err::<String, _>(error)),
+    }
+}
+
+/// Adds a byte to a file every twenty milliseconds, for at most this many of them.
+fn beat(words: &[&str]) -> Tried {
+    for _ in 0..number(words, 1) {
+        let file = OpenOptions::new().create(true).append(true).open(word(words, 0));
+        // The file may be gone, and beating goes on.
+        let _ = file.and_then(|mut file| file.write_all(b"."));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Tried::one(Ok("stopped"))
+}
+
+/// Starts this many of itself that wait, then starts more for ever, as a fork that races a killer
+/// does, or waits.
+fn many(words: &[&str]) -> Tried {
+    let start = || {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["wait", "8000", word(words, 2)]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn()
+    };
+    for _ in 0..number(words, 0) {
+        drop(start());
+    }
+    if word(words, 1) == "race" {
+        loop {
+            if let Ok(mut child) = start() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_secs(8));
+    Tried::one(Ok("waited"))
+}
+
+/// Leaves this many dead children to whoever adopts them, or keeps them; then counts the dead.
+fn orphans(words: &[&str]) -> Tried {
+    for _ in 0..number(words, 0) {
+        match clone_process(Namespaces::NONE, None) {
+            Ok(Cloned::Child) => {
+                if word(words, 1) == "given-away" {
+                    // Child and grandchild end alike, and the latter has lost its parent.
+                    let _ = clone_process(Namespaces::NONE, None);
+                }
+                std::process::exit(0)
+            }
+            Ok(Cloned::Original { child, .. }) if word(words, 1) == "given-away" => {
+                let _ =
+                    rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+            }
+            Ok(Cloned::Original { .. }) => {}
+            Err(error) => return Tried::counted(0, Some(error)),
+        }
+    }
+    let mut dead = 0;
+    // The one who adopts them needs a moment.
+    for _ in 0..50 {
+        dead = count_dead();
+        if dead == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Tried::counted(dead, None)
+}
+
+fn count_dead() -> i64 {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = entries.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
+    stats.filter(|stat| stat.contains(") Z ") && stat.contains("(stockade-probe)")).count() as i64
+}
+
+/// Leaves the mark that it ran.
+fn mark(words: &[&str]) -> Tried {
+    Tried::one(std::fs::write(word(words, 0), "ran").map(|()| "ran"))
+}

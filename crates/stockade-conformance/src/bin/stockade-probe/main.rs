@@ -1,0 +1,67 @@
+//! The executable that runs inside a wall: one act per call, one line of JSON, and exit code 0.
+//! It says what happened; whether that is as it should be is judged outside.
+
+mod calls;
+mod changes;
+mod credentials;
+mod files;
+mod ipc;
+mod lives;
+mod mounts;
+mod privileged;
+mod sockets;
+mod status;
+mod terminal;
+mod usage;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use stockade_conformance::{Answer, Tried};
+
+/// An act: its words after the name, and what it tried.
+type Act = fn(&[&str]) -> Tried;
+
+/// Every act by its name, by the subject it belongs to.
+const ACTS: [&[(&str, Act)]; 12] = [
+    calls::ACTS,
+    changes::ACTS,
+    credentials::ACTS,
+    files::ACTS,
+    ipc::ACTS,
+    lives::ACTS,
+    mounts::ACTS,
+    privileged::ACTS,
+    sockets::ACTS,
+    status::ACTS,
+    terminal::ACTS,
+    usage::ACTS,
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((name, rest)) = words.split_first() else { return ExitCode::from(2) };
+    let known = ACTS.iter().flat_map(|acts| acts.iter()).find(|(known, _)| known == name);
+    let Some((_, act)) = known else { return ExitCode::from(2) };
+    let answer = Answer::of(name, act(rest));
+    match writeln!(io::stdout(), "{}", answer.line()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(3),
+    }
+}
+
+/// The number that a word says; zero where it says none.
+fn number(words: &[&str], at: usize) -> u64 {
+    words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// The word at a place; empty where there is none.
+fn word<'a>(words: &[&'a str], at: usize) -> &'a str {
+    words.get(at).copied().unwrap_or_default()
+}
+
+/// An error as the kernel would give it.
+fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}

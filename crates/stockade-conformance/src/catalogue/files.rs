@@ -1,0 +1,259 @@
+//! Classes A and B: reading the host's files, and changing them.
+
+use crate::probe::{
+    Act, Class, Control, Expect, Probe, blocked, never, refused, scene, virtualised,
+};
+use crate::{checks, scenes};
+
+const GONE: &[&str] = &["ENOENT", "EACCES"];
+const NO_CHANGE: &[&str] = &["EROFS", "EACCES", "EPERM", "ENOENT", "EXDEV"];
+const SHOWN: &[&str] = &["--mount", "{shown}:/shown"];
+
+/// A: reading host secrets.
+pub(super) const READING: &[Probe] = &[
+    blocked(
+        "A01",
+        "keys and passwords of the host's people",
+        &[
+            refused(
+                &["read", "/etc/shadow", "/root/.ssh/id_ed25519", "/etc/ssl/private/key.pem"],
+                GONE,
+            ),
+            Act::new(
+                &["read", "{home}/.ssh/id_ed25519", "{home}/.aws/credentials", "{home}/.netrc"],
+                Expect::Refused(GONE, &[]),
+            ),
+            refused(
+                &[
+                    "read",
+                    "{home}/.docker/config.json",
+                    "{home}/.kube/config",
+                    "{home}/.npmrc",
+                    "{home}/.pypirc",
+                    "{home}/.git-credentials",
+                ],
+                GONE,
+            ),
+        ],
+    ),
+    blocked(
+        "A02",
+        "files that everybody on the host may read",
+        &[refused(&["read", "{public}", "{public-2}", "{public-3}"], &["ENOENT"])],
+    ),
+    blocked(
+        "A03",
+        "other spellings of a path",
+        &[refused(
+            &[
+                "read",
+                "/usr/..{public}",
+                "/{public}",
+                "/.{public}",
+                "/usr/bin/../../{public}",
+                "/dev/../{public}",
+                "/proc/../{public}",
+                "/tmp/..{public-2}",
+            ],
+            &["ENOENT", "ENOTDIR"],
+        )],
+    ),
+    blocked(
+        "A04",
+        "the root by way of /proc",
+        &[refused(
+            &[
+                "read",
+                "/proc/self/root{public}",
+                "/proc/self/cwd/../../../../../../../..{public}",
+                "/proc/thread-self/root{public}",
+                "/proc/1/root{public}",
+            ],
+            GONE,
+        )],
+    ),
+    blocked(
+        "A05",
+        "up and up from every mount",
+        &[refused(&["climb", "{public}", "/usr", "/proc", "/dev", "/tmp", "/"], &["ENOENT"])],
+    ),
+    blocked(
+        "A06",
+        "out of a changed root",
+        &[refused(&["chroot", "/tmp"], &["EPERM"]).without(&["chroot", "{tree}"])],
+    ),
+    blocked(
+        "A07",
+        "a file by its handle, past every mount",
+        &[refused(&["by-handle", "/etc/passwd"], &["EPERM", "ENOSYS"])],
+    ),
+    virtualised(
+        "A08",
+        "descriptors of whoever started Stockade",
+        &[Act::new(&["descriptors"], Expect::Note("0=pipe 1=pipe 2=pipe"))
+            .after("exec 7<{public} 9</")],
+    ),
+    virtualised(
+        "A10",
+        "variables of whoever started Stockade",
+        &[Act::new(&["environment"], Expect::Hidden)],
+    ),
+    virtualised(
+        "A11",
+        "arguments of other processes",
+        &[Act::new(&["scan", "cmdline"], Expect::Hidden)],
+    ),
+    blocked(
+        "A12",
+        "memory of the first process",
+        &[
+            refused(&["memory-of", "1"], &["EACCES", "EPERM", "ENOENT"])
+                .without(&["memory-of", "{process}"]),
+            refused(&["trace", "1"], &["EPERM"]).without(&["trace", "{process}"]),
+        ],
+    ),
+    virtualised(
+        "A14",
+        "names of the host's folders in the list of mounts",
+        &[Act::new(&["read", "/proc/self/mountinfo"], Expect::Check(checks::no_label))
+            .flags(SHOWN)],
+    ),
+    virtualised(
+        "A15",
+        "names of cgroups, by which sandboxes could be told apart",
+        &[Act::new(&["read", "/proc/self/cgroup"], Expect::Check(checks::cgroups_are_tops))
+            .control(Control::Without("cgroup-view"))],
+    ),
+    virtualised(
+        "A16",
+        "what tells one host from another",
+        &[Act::new(&["host-names"], Expect::Check(checks::no_host_identity))],
+    ),
+    blocked(
+        "A17",
+        "a device through a node of one's own",
+        &[refused(&["make-device", "/tmp", "1:9"], &["EPERM", "EACCES"]).without(&[
+            "make-device",
+            "{tree}",
+            "1:9",
+        ])],
+    ),
+    virtualised(
+        "A18",
+        "an image of memory after a crash",
+        &[Act::new(&["core-limit"], Expect::Note("dumped=false")).after("ulimit -c unlimited")],
+    ),
+    virtualised(
+        "A19",
+        "deleted files that somebody holds open",
+        &[Act::new(&["deleted"], Expect::Hidden)],
+    ),
+    never(
+        "A20",
+        "files read out by the host",
+        "this version has no call that reads files out of a sandbox",
+    ),
+];
+
+/// B: writing outside the workspace.
+pub(super) const WRITING: &[Probe] = &[
+    blocked(
+        "B01",
+        "thirteen ways to change what can only be read",
+        &[
+            refused(&["change", "/usr/bin", "/usr/bin/env"], NO_CHANGE).without(&[
+                "change",
+                "{tree}",
+                "{tree}/file",
+            ]),
+            refused(&["change", "/etc", "/etc/passwd"], NO_CHANGE).without(&[
+                "change",
+                "{tree}",
+                "{tree}/file",
+            ]),
+            refused(&["change", "/", "/etc/hosts"], NO_CHANGE).without(&[
+                "change",
+                "{tree}",
+                "{tree}/file",
+            ]),
+            refused(&["change", "/shown", "/shown/file"], NO_CHANGE)
+                .without(&["change", "{tree}", "{tree}/file"])
+                .flags(SHOWN),
+        ],
+    ),
+    blocked(
+        "B02",
+        "emptying a file by reading it",
+        &[refused(&["empty-by-reading", "/shown/file"], &["EROFS", "EACCES"])
+            .without(&["empty-by-reading", "{tree}/file"])
+            .flags(SHOWN)],
+    ),
+    blocked(
+        "B04",
+        "making a mount writable, and taking a cover away",
+        &[
+            refused(&["mount", "remount", "/usr"], &["EPERM"]).without(&[
+                "apart-mount",
+                "remount",
+                "/proc",
+            ]),
+            refused(&["mount", "umount", "/proc/meminfo"], &["EPERM"]).without(&[
+                "apart-mount",
+                "umount",
+                "/proc",
+            ]),
+        ],
+    ),
+    blocked(
+        "B05",
+        "writing through a mapping",
+        &[refused(&["map-to-write", "/shown/file"], &["EROFS", "EACCES"])
+            .without(&["map-to-write", "{tree}/file"])
+            .flags(SHOWN)],
+    ),
+    scene(
+        "B06",
+        "files that a tool of the host runs later",
+        Class::Virtual,
+        scenes::files::hooks_control,
+        scenes::files::hooks,
+    ),
+    blocked(
+        "B07",
+        "a link in place of a guarded folder",
+        &[refused(&["replace-by-link", "/workspace/guarded"], &["EBUSY", "EPERM", "EACCES"])
+            .without(&["replace-by-link", "{tree}/directory"])
+            .flags(&["--policy", "{guarded}"])],
+    ),
+    blocked(
+        "B10",
+        "files that run with somebody else's rights",
+        &[refused(&["special-bits", "/out"], &["EPERM"])
+            .without(&["special-bits", "{tree}"])
+            .flags(&["--mount", "{writable}:/out:rw"])],
+    ),
+    scene(
+        "B11",
+        "the workspace of another sandbox",
+        Class::Virtual,
+        scenes::neighbours::control,
+        scenes::neighbours::files,
+    ),
+    scene(
+        "B13",
+        "programs of the workspace in place of the host's",
+        Class::Virtual,
+        scenes::files::fakes_control,
+        scenes::files::fakes,
+    ),
+    blocked(
+        "B14",
+        "the policy that holds this sandbox",
+        &[refused(
+            &["open-to-write", "/workspace/guarded/guarded.yaml"],
+            &["EROFS", "EACCES", "EPERM"],
+        )
+        .without(&["open-to-write", "{tree}/file"])
+        .flags(&["--policy", "{guarded}"])],
+    ),
+];

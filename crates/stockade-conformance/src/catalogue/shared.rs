@@ -1,0 +1,144 @@
+//! Classes F, G and H: who a process is, and what it shares with others.
+
+use crate::probe::{Act, Class, Expect, Probe, blocked, never, refused, scene, virtualised};
+use crate::{checks, scenes};
+
+/// F: namespaces, credentials, posture.
+pub(super) const POSTURE: &[Probe] = &[
+    scene(
+        "F01",
+        "the posture of a running program, seen from outside",
+        Class::Virtual,
+        scenes::posture::control,
+        scenes::posture::play,
+    ),
+    virtualised(
+        "F02",
+        "user namespaces inside",
+        &[Act::new(
+            &["read", "/proc/sys/user/max_user_namespaces"],
+            Expect::Note("/proc/sys/user/max_user_namespaces: 0\n"),
+        )],
+    ),
+    scene(
+        "F03",
+        "ids that no other sandbox and no account has",
+        Class::Virtual,
+        scenes::posture::ids_control,
+        scenes::posture::ids,
+    ),
+    scene(
+        "F04",
+        "signals to everybody",
+        Class::Blocked,
+        scenes::signals::everybody_control,
+        scenes::signals::everybody,
+    ),
+    virtualised(
+        "F06",
+        "capabilities",
+        &[Act::new(
+            &["status", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"],
+            Expect::Note(
+                "CapInh=0000000000000000 CapPrm=0000000000000000 CapEff=0000000000000000 CapBnd=0000000000000000 CapAmb=0000000000000000",
+            ),
+        )],
+    ),
+    virtualised(
+        "F07",
+        "groups of whoever started Stockade",
+        &[Act::new(&["status", "Groups"], Expect::Check(checks::no_group_of_root)).after(
+            "[ $(id -u) = 0 ] && command -v setpriv >/dev/null && exec setpriv --groups 4,6 \"$@\"",
+        )],
+    ),
+    virtualised(
+        "F09",
+        "the session and terminal of whoever started Stockade",
+        &[Act::new(&["session"], Expect::Note("leads=true terminal=false"))],
+    ),
+    virtualised(
+        "F10",
+        "where a program starts, as whom and with which mask",
+        &[Act::new(&["place"], Expect::Note("/workspace 1000:1000 022"))],
+    ),
+    never(
+        "F12",
+        "namespaces of another sandbox, by its name",
+        "no option and no clause names another sandbox",
+    ),
+];
+
+/// G: channels between processes.
+pub(super) const CHANNELS: &[Probe] = &[
+    blocked(
+        "G01",
+        "an abstract socket of the host",
+        &[refused(&["abstract-socket", "{label}"], &["ECONNREFUSED", "EPERM"])],
+    ),
+    blocked(
+        "G02",
+        "sockets of the host by their path",
+        &[refused(
+            &[
+                "socket-files",
+                "{socket}",
+                "/run/docker.sock",
+                "/run/containerd/containerd.sock",
+                "/run/dbus/system_bus_socket",
+                "/tmp/.X11-unix/X0",
+            ],
+            &["ENOENT"],
+        )],
+    ),
+    never("G03", "the gate's socket", "this version has no gate for the network"),
+    blocked(
+        "G05",
+        "queues, semaphores and shared memory of the host",
+        &[refused(&["find", "{label}", "{key}"], &["ENOENT"])],
+    ),
+    blocked(
+        "G06",
+        "keys that outlive a run",
+        &[refused(&["call", "add_key"], &["ENOSYS", "EPERM"])],
+    ),
+    virtualised(
+        "G07",
+        "locks on files that all sandboxes are shown",
+        &[Act::new(&["lock", "{locked}"], Expect::Check(checks::lock_is_own))],
+    ),
+    blocked(
+        "G08",
+        "sockets to the machine below",
+        &[refused(&["call", "vsock"], &["EAFNOSUPPORT"])],
+    ),
+    never(
+        "G09",
+        "the terminal of whoever started Stockade",
+        "this version gives no terminal: streams are pipes",
+    ),
+    scene(
+        "G10",
+        "signals to the group of whoever started Stockade",
+        Class::Virtual,
+        scenes::signals::group_control,
+        scenes::signals::group,
+    ),
+    scene(
+        "G13",
+        "temporary files and queues of another sandbox",
+        Class::Virtual,
+        scenes::neighbours::queues_control,
+        scenes::neighbours::queues,
+    ),
+    never("G14", "what a used sandbox left for the next", "a sandbox is never used twice"),
+];
+
+/// H: the network, of which this version has none.
+pub(super) const NETWORK: &[Probe] = &[
+    virtualised(
+        "H01",
+        "servers on the host's loopback",
+        &[Act::new(&["loopback", "{port}"], Expect::Hidden)],
+    ),
+    virtualised("H02", "network interfaces", &[Act::new(&["interfaces"], Expect::Note("lo"))]),
+];

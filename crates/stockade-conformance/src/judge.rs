@@ -1,0 +1,158 @@
+//! Whether what was seen is what must happen, and whether the control shows the opposite.
+
+use crate::answer::Answer;
+use crate::bench::Bench;
+use crate::probe::{Act, Control, Expect, Probe, Trial};
+use crate::seen::{Output, Seen, finish};
+use crate::wall::Wall;
+
+/// What a control showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The act works where there is no wall; what was seen.
+    Proven(String),
+    /// It was not shown, and why.
+    Unproven(String),
+    /// There is nothing to show here, and why.
+    NotApplicable(String),
+}
+
+/// How a probe went behind one wall.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Held,
+    Broken(String),
+}
+
+/// A user that owns nothing.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// Runs every control of a probe.
+pub(crate) fn prove(bench: &Bench, wall: &Wall, probe: &Probe) -> Proof {
+    let shown = match &probe.trial {
+        Trial::Never(why) => return Proof::NotApplicable((*why).to_owned()),
+        Trial::Scene(scene) => (scene.control)(bench, wall),
+        Trial::Acts(acts) => prove_acts(bench, wall, acts),
+    };
+    match shown {
+        Ok(shown) => Proof::Proven(shown),
+        Err(why) => match why.strip_prefix(ABSENT) {
+            Some(why) => Proof::NotApplicable(format!("this host has none: {why}")),
+            None => Proof::Unproven(why),
+        },
+    }
+}
+
+/// Every act must be shown to work, but for those that this host has nothing for. Where it has
+/// something for none, the whole probe is not applicable.
+fn prove_acts(bench: &Bench, wall: &Wall, acts: &[Act]) -> Result<String, String> {
+    let (mut shown, mut absent) = (Vec::new(), Vec::new());
+    for act in acts {
+        match prove_act(bench, wall, act) {
+            Ok(seen) => shown.push(seen),
+            Err(why) if why.starts_with(ABSENT) => absent.push(why),
+            Err(why) => return Err(format!("{}: {why}", act.without.join(" "))),
+        }
+    }
+    match (shown.is_empty(), absent.into_iter().next()) {
+        (true, Some(why)) => Err(why),
+        _ => Ok(shown.join(", ")),
+    }
+}
+
+/// How a control says that this host has nothing to try it on.
+pub(crate) const ABSENT: &str = "not here: ";
+
+/// Tries a probe behind a wall.
+pub(crate) fn judge(bench: &Bench, wall: &Wall, probe: &Probe) -> Verdict {
+    let result = match &probe.trial {
+        Trial::Never(_) => Ok(()),
+        Trial::Scene(scene) => (scene.play)(bench, wall),
+        Trial::Acts(acts) => acts.iter().try_for_each(|act| judge_act(bench, wall, act)),
+    };
+    match result {
+        Ok(()) => Verdict::Held,
+        Err(why) => Verdict::Broken(why),
+    }
+}
+
+fn judge_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<(), String> {
+    let seen = wall.act_after(bench, act.after, act.flags, act.words)?;
+    let told = |why: String| format!("{}: {why}", act.words.join(" "));
+    if bench.canaries.seen_in(&seen.text) {
+        return Err(told("a canary came back".to_owned()));
+    }
+    holds(bench, act.expect, &seen).map_err(told)
+}
+
+fn prove_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<String, String> {
+    bench.renew_tree().map_err(|error| error.to_string())?;
+    let seen = match act.control {
+        Control::Host => finish(bench.host_command_after(act.after, act.without), Output::Plain)?,
+        Control::HostNobody => {
+            use std::os::unix::process::CommandExt;
+            let mut command = bench.host_command(act.without);
+            command.uid(NOBODY).gid(NOBODY);
+            finish(command, Output::Plain)?
+        }
+        Control::Without(layer) => {
+            bench.weakened(wall, layer).act_after(bench, act.after, act.flags, act.without)?
+        }
+    };
+    fails(bench, act.expect, &seen)
+}
+
+/// Whether what was seen is what must happen inside.
+fn holds(bench: &Bench, expect: Expect, seen: &Seen) -> Result<(), String> {
+    let otherwise = |held: bool| match held {
+        true => Ok(()),
+        false => Err(seen.summary()),
+    };
+    match expect {
+        Expect::Refused(errnos, _) => otherwise(is_refused(seen, errnos)),
+        Expect::Hidden => otherwise(seen.answer.is_some()),
+        Expect::Note(text) => otherwise(seen.answer.is_some() && seen.note() == text),
+        Expect::Most(most) => otherwise(seen.ret().is_some_and(|ret| ret <= most)),
+        Expect::Limited(most, limit) => {
+            otherwise(seen.ret().is_none_or(|ret| ret <= most) && seen.names_limit(limit))
+        }
+        Expect::Killed(signal) => otherwise(seen.report["signal"]["number"] == signal),
+        Expect::Check(check) => check(bench, seen),
+    }
+}
+
+/// Whether the judge is not satisfied without the wall; what it saw.
+fn fails(bench: &Bench, expect: Expect, seen: &Seen) -> Result<String, String> {
+    let shown = match expect {
+        Expect::Refused(_, reached) => match &seen.answer {
+            Some(answer) if answer.ret >= 0 => true,
+            Some(_) => !reached.is_empty() && is_refused(seen, reached),
+            None => false,
+        },
+        Expect::Hidden => bench.canaries.seen_in(&seen.text),
+        Expect::Note(text) => seen.answer.is_some() && seen.note() != text,
+        Expect::Most(most) | Expect::Limited(most, _) => seen.ret().is_some_and(|it| it > most),
+        Expect::Killed(_) => seen.ret().is_some_and(|ret| ret >= 0),
+        Expect::Check(check) => seen.answer.is_some() && check(bench, seen).is_err(),
+    };
+    // Without what was read: it is the host's, canaries and all.
+    let summary = match &seen.answer {
+        Some(Answer { ret, errno: Some(errno), .. }) => format!("returned {ret} {errno}"),
+        Some(Answer { ret, .. }) => format!("returned {ret}"),
+        None => "said nothing".to_owned(),
+    };
+    let is_absent = |answer: &Answer| {
+        answer.ret < 0 && answer.errnos().all(|errno| matches!(errno, "ENOENT" | "ENOSYS"))
+    };
+    match (shown, &seen.answer) {
+        (true, _) => Ok(summary),
+        (false, Some(answer)) if is_absent(answer) => Err(format!("{ABSENT}{summary}")),
+        (false, _) => Err(summary),
+    }
+}
+
+fn is_refused(seen: &Seen, errnos: &[&str]) -> bool {
+    let all_named =
+        |mut names: Box<dyn Iterator<Item = &str> + '_>| names.all(|name| errnos.contains(&name));
+    seen.answer.as_ref().is_some_and(|it| it.ret < 0 && all_named(Box::new(it.errnos())))
+}

@@ -1,0 +1,36 @@
+//! Probes that try a wall from inside, and the judge outside.
+//!
+//! ```text
+//! harness (outside, root)                          the wall
+//!   plants canaries, looks at the host
+//!   for each probe:
+//!     control: the act without the wall ──▶ must work, or the probe proves nothing
+//!     act: stockade run … stockade-probe ACT ──────────▶ tries one thing, prints one line
+//!     judge: the line, the report, the canaries, the host
+//!   looks at the host again
+//! ```
+
+mod answer;
+mod bench;
+mod canaries;
+mod catalogue;
+mod checks;
+mod gaps;
+mod invariants;
+mod judge;
+mod layers;
+mod policies;
+mod probe;
+mod report;
+mod run;
+mod scenes;
+mod seen;
+mod wall;
+
+pub use answer::{Answer, Tried};
+pub use bench::Inputs;
+pub use catalogue::catalogue;
+pub use layers::{LAYERS, Matrix, Scope, layers};
+pub use probe::{Class, Probe};
+pub use report::{Line, Report, Standing};
+pub use run::run;

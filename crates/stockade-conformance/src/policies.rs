@@ -1,0 +1,65 @@
+//! The policy files and folders that probes of one wall use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use crate::bench::{Bench, folder};
+use crate::wall::INSIDE;
+
+/// Writes them below a folder of the wall's user; their names for words.
+pub(crate) fn write(
+    own: &Path,
+    user: Option<u32>,
+    bench: &Bench,
+) -> io::Result<BTreeMap<&'static str, String>> {
+    let text = |path: &Path| path.display().to_string();
+    let mut names = BTreeMap::from([("own", text(own))]);
+    let writable = folder(&own.join("writable"), user)?;
+    names.insert("writable", text(&writable));
+    let workspace = folder(&own.join("workspace"), user)?;
+    let guarded = folder(&workspace.join("guarded"), user)?;
+    names.insert("workspace", text(&workspace));
+    let probe = bench.probe.display();
+    let shows = format!("{{host: {probe}, guest: {INSIDE}}}");
+    let shown = format!("{{host: {}, guest: /shown}}", bench.names["shown"]);
+    let programs = &bench.names["programs"];
+    let listed = format!("{{host: {programs}, guest: {programs}}}");
+    let policies = [
+        (
+            "few-inodes",
+            own,
+            format!("filesystem: {{read: [{shows}]}}\nlimits: {{max_inodes: 64}}\n"),
+        ),
+        (
+            "listed",
+            own,
+            format!(
+                "filesystem: {{read: [{listed}, {shown}]}}\ncommand_allowlist: [{programs}/stockade-probe]\n"
+            ),
+        ),
+        ("plain", own, format!("filesystem: {{read: [{shows}, {shown}]}}\n")),
+        ("exact", own, format!("filesystem: {{read: [{shows}]}}\nlimits: {{exact: true}}\n")),
+        ("unknown-key", own, format!("filesystem: {{read: [{shows}]}}\nfilesystems: {{}}\n")),
+        ("future", own, format!("version: \"99\"\nfilesystem: {{read: [{shows}]}}\n")),
+        (
+            "guarded",
+            guarded.as_path(),
+            format!(
+                "filesystem: {{read: [{shows}], workspace: {{host: {}, mode: write}}}}\n",
+                workspace.display()
+            ),
+        ),
+    ];
+    for (name, directory, content) in policies {
+        let path = directory.join(format!("{name}.yaml"));
+        fs::write(&path, content)?;
+        if user.is_some() {
+            chown(&path, user, user)?;
+        }
+        names.insert(name, text(&path));
+    }
+    Ok(names)
+}

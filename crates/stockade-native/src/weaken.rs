@@ -1,0 +1,85 @@
+//! Leaves one layer of the wall out, to show that a probe then fails. Compiled only for the suite
+//! `probes`: no build that anybody ships has the feature, and the variable means nothing to it.
+
+use std::path::PathBuf;
+
+use stockade_launcher::{Beginning, SharedNamespace, Step, TreeKind};
+
+use crate::cgroup::Limits;
+use crate::host_files::Base;
+use crate::interpreter::Bind;
+
+/// The variable that names the layer.
+const VARIABLE: &str = "STOCKADE_WEAKEN";
+
+/// The layer that is left out, by its name.
+fn layer() -> String {
+    std::env::var(VARIABLE).unwrap_or_default()
+}
+
+/// The beginning without a namespace.
+pub(crate) fn beginning(mut beginning: Beginning) -> Beginning {
+    match layer().as_str() {
+        "network" => beginning.birth.shared.push(SharedNamespace::Network),
+        "ipc" => beginning.birth.shared.push(SharedNamespace::Ipc),
+        _ => {}
+    }
+    beginning
+}
+
+/// More of the host than is listed.
+pub(crate) fn base(base: Base) -> Base {
+    match (layer().as_str(), base) {
+        ("files", Base::System { mut binds, links }) => {
+            let places = ["/home", "/mnt", "/opt", "/root", "/srv"].map(PathBuf::from);
+            let shown = places.into_iter().filter(|place| place.is_dir());
+            binds
+                .extend(shown.map(|place| {
+                    (Bind { host: place.clone(), guest: place }, TreeKind::Directory)
+                }));
+            Base::System { binds, links }
+        }
+        (_, base) => base,
+    }
+}
+
+/// Cgroups that hold nothing.
+pub(crate) fn limits(limits: Limits) -> Limits {
+    match layer().as_str() {
+        "cgroup" => Limits::default(),
+        _ => limits,
+    }
+}
+
+/// The steps without those of the layer.
+pub(crate) fn steps(steps: Vec<Step>) -> Vec<Step> {
+    let layer = layer();
+    let kept = steps.into_iter().filter(|step| match layer.as_str() {
+        "seccomp" => !matches!(step, Step::Seccomp { .. }),
+        "landlock" => !matches!(step, Step::Landlock { .. }),
+        "capabilities" => !matches!(step, Step::SealPrivileges),
+        "rlimits" => !matches!(step, Step::Limit { .. }),
+        "proc" => !is_about_proc(step),
+        "read-only" => !matches!(step, Step::SealRoot),
+        "user-namespaces" => !matches!(step, Step::ForbidUserNamespaces),
+        "cgroup-view" => !matches!(step, Step::OwnCgroups),
+        // Only whoever owns a network namespace may raise its loopback.
+        "network" => !matches!(step, Step::Loopback),
+        _ => true,
+    });
+    kept.map(|step| match step {
+        Step::BecomeUser { .. } if layer == "identity" => Step::BecomeUser { user: 0, group: 0 },
+        step => step,
+    })
+    .collect()
+}
+
+/// Whether a step covers or protects something below `/proc`.
+fn is_about_proc(step: &Step) -> bool {
+    match step {
+        Step::Mask { path } | Step::Cover { path, .. } | Step::ReadOnly { path } => {
+            path.starts_with("/proc")
+        }
+        _ => false,
+    }
+}
