@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::process::Resource;
 use serde::Serialize;
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
+use stockade_sys::HardLimit;
 
 use crate::interpreter::{Bind, Link, system};
 use crate::mounts::Mounts;
@@ -107,10 +107,10 @@ impl Machine {
             links,
             settings: settings(),
             mounts: Mounts::look(),
-            open_files: most(Resource::Nofile),
-            queue_bytes: most(Resource::Msgqueue),
-            pending_signals: most(Resource::Sigpending),
-            locked_bytes: most(Resource::Memlock),
+            open_files: most(HardLimit::OpenFiles),
+            queue_bytes: most(HardLimit::MessageQueues),
+            pending_signals: most(HardLimit::PendingSignals),
+            locked_bytes: most(HardLimit::LockedMemory),
         }
     }
 
@@ -127,8 +127,9 @@ impl Machine {
 }
 
 /// What nobody inside a user namespace may raise a limit above.
-fn most(resource: Resource) -> u64 {
-    rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX)
+/// Where the kernel does not say, the step that sets the limit finds out.
+fn most(limit: HardLimit) -> u64 {
+    limit.most().unwrap_or(u64::MAX)
 }
 
 /// The first two numbers of the kernel's version; zero where it does not say, and then nothing that

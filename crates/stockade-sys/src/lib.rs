@@ -6,6 +6,7 @@
 mod child;
 mod clone;
 mod descriptors;
+mod hard_limit;
 mod kvm;
 mod landlock;
 mod loopback;
@@ -24,6 +25,7 @@ mod usage;
 pub use child::ends_within;
 pub use clone::{Cloned, Namespaces, clone_process, own_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec_from};
+pub use hard_limit::HardLimit;
 pub use kvm::{KvmError, run_tiny_guest};
 pub use landlock::landlock_version;
 pub use loopback::raise_loopback;

@@ -22,8 +22,8 @@ pub(crate) const ROW_NAMES: [&str; 6] =
 const MANY: usize = 1000;
 const AT_ONCE: usize = 10;
 
-/// Code with a result, without the modules of whoever starts it.
-const CODE: [&str; 4] = ["-I", "-S", "-c", "print(1)"];
+/// Code with a result, as people start it: with the modules that Python loads by itself.
+const CODE: [&str; 2] = ["-c", "print(1)"];
 const RESULT: &str = "1\n";
 
 pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
@@ -85,7 +85,8 @@ fn run(args: &BenchArgs, stockade: &Path, absent: &mut Vec<Absent>) -> anyhow::R
     let ours = ours(stockade, &["/bin/true"]);
     let mut sides = vec![Timed::new("stockade", ours, "").side()];
     sides.extend(found.into_iter().map(Timed::side));
-    let what = "`stockade run -- /bin/true`; bwrap has the same mounts, bwrap-lean the fewest";
+    let what = "`stockade run -- /bin/true`; bwrap shows the same places and files, bwrap-lean the \
+                fewest";
     let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
     Ok(Row::new(("run", what), "ms", bound, passes("run", &mut sides, args)?))
 }

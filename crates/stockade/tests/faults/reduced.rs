@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use libc::{EAGAIN, ENOSYS, EPERM};
 
-use crate::leftovers::{Host, skipped};
+use crate::leftovers::{Host, binary, skipped};
 use crate::refusals::{is_root, wrongs_of};
 use crate::refusing::{Marked, Refused, finish};
 
@@ -62,7 +62,7 @@ const ROOTS: [Case; 7] = [
 /// A run behind the reduced wall that prints and leaves the mark.
 fn command(marked: &Marked) -> Command {
     let place = marked.path().display();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+    let mut command = Command::new(binary());
     command
         .args(["run", "--quiet", "--provider", "reduced", "--isolation", "reduced", "--mount"])
         .arg(format!("{place}:{place}:rw"))

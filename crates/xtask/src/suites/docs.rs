@@ -128,8 +128,8 @@ mod tests {
     fn tests_are_named_in_the_last_column() {
         let page = "# `x`\n| promise | test |\n|---|---|\n| `a` holds | `b_c`, `d` |\n";
         assert_eq!(named_tests(page), [(4, "b_c"), (4, "d")]);
-        let source = "    fn b_c() {\n  async fn no()\nfn d<T>(x: T)";
-        assert_eq!(functions(source).collect::<Vec<_>>(), ["b_c", "d"]);
+        let source = "    fn b_c() {\n  async fn e()\npub fn no()\nfn d<T>(x: T)";
+        assert_eq!(functions(source).collect::<Vec<_>>(), ["b_c", "e", "d"]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ fn can_be_tried() -> bool {
     version.code == 0
 }
 
+const KNOB: &str = "forbidden by the sysctl user.max_user_namespaces, which is 0";
+
 #[test]
 fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used() {
     if !can_be_tried() {
@@ -39,13 +41,13 @@ fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used()
     }
     let run = there(&["run", "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("user.max_user_namespaces is 0"), "{}", run.stderr);
+    assert!(run.stderr.contains(KNOB), "{}", run.stderr);
     assert!(run.stderr.contains("isolation: reduced"), "{}", run.stderr);
     let scratch = Scratch::new();
     let policy = scratch.file("p.yaml", "name: p\n");
     let plan = there(&["policy", "plan", &policy]);
     assert_ne!(plan.code, 0);
-    assert!(plan.stdout.contains("user.max_user_namespaces is 0"), "{}", plan.stdout);
+    assert!(plan.stdout.contains(KNOB), "{}", plan.stdout);
 }
 
 #[test]
@@ -75,5 +77,5 @@ fn host_without_namespaces_runs_what_accepts_the_reduced_wall_and_says_so() {
     let policy = scratch.file("moved.yaml", text);
     let run = there(&["run", "--policy", &policy, "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("user.max_user_namespaces is 0"), "{}", run.stderr);
+    assert!(run.stderr.contains(KNOB), "{}", run.stderr);
 }
