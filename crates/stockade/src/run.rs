@@ -58,8 +58,9 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
         args.policy.iter().map(|file| file.as_path()).chain(script).any(load::is_standard_input);
     let is_empty = args.no_input || is_input_used;
     let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
+    let stdin = if is_empty { None } else { Input::stdin() };
     let streams = Streams {
-        stdin: if is_empty { None } else { Some(Box::new(Input::stdin())) },
+        stdin: stdin.map(|input| Box::new(input) as Box<_>),
         live: match output {
             Output::Json => None,
             Output::Text => {

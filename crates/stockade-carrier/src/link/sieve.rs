@@ -18,8 +18,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(super) struct Sieve {
     socket: UnixStream,
     ledger: Arc<Ledger>,
-    incoming: Vec<u8>,
-    /// How much of `incoming` has been handed out.
+    incoming: Box<[u8]>,
+    /// How much of `incoming` was read, and how much of that has been handed out.
+    filled: usize,
     taken: usize,
     outgoing: Vec<u8>,
     /// How much of `outgoing` has been written.
@@ -33,7 +34,8 @@ impl Sieve {
         Sieve {
             socket,
             ledger,
-            incoming: Vec::new(),
+            incoming: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            filled: 0,
             taken: 0,
             outgoing: Vec::new(),
             written: 0,
@@ -44,15 +46,12 @@ impl Sieve {
 
     /// Reads what there is, if all that was read before has been handed out.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.taken < self.incoming.len() {
+        if self.taken < self.filled {
             return Poll::Ready(Ok(()));
         }
-        self.taken = 0;
-        self.incoming.resize(BUFFER_BYTES, 0);
         let mut buffer = ReadBuf::new(&mut self.incoming);
         let read = Pin::new(&mut self.socket).poll_read(context, &mut buffer);
-        let filled = buffer.filled().len();
-        self.incoming.truncate(filled);
+        (self.taken, self.filled) = (0, buffer.filled().len());
         read
     }
 }
@@ -66,7 +65,7 @@ impl AsyncRead for Sieve {
         let this = &mut *self;
         ready!(this.ledger.poll_room(context));
         ready!(this.poll_fill(context))?;
-        let ready = &this.incoming[this.taken..];
+        let ready = &this.incoming[this.taken..this.filled];
         let read = ready.len().min(buffer.len());
         buffer[..read].copy_from_slice(&ready[..read]);
         this.taken += read;

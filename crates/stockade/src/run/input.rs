@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::fs::FileType;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
@@ -23,9 +24,17 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Our standard input.
-    pub(crate) fn stdin() -> Input {
-        Input::new(Box::new(Stdin))
+    /// Our standard input; nothing where it is `/dev/null`, which needs no thread to find that out.
+    pub(crate) fn stdin() -> Option<Input> {
+        let found = rustix::fs::fstat(rustix::stdio::stdin());
+        let is_null = |found: rustix::fs::Stat| {
+            FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
+                && found.st_rdev == rustix::fs::makedev(1, 3) // null(4)
+        };
+        match found.is_ok_and(is_null) {
+            true => None,
+            false => Some(Input::new(Box::new(Stdin))),
+        }
     }
 
     fn new(from: Box<dyn Read + Send>) -> Input {
