@@ -1,6 +1,7 @@
 //! `stockade run`, end to end: every test builds a real wall on the real kernel.
 
 mod advice;
+mod bench;
 mod canaries;
 mod code;
 mod ends;

@@ -1,0 +1,80 @@
+//! `stockade bench`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::scratch::Scratch;
+use crate::support::{Run, alone, binary, finish, walls_can_be_built};
+
+fn bench(words: &[&str]) -> Run {
+    let mut command = Command::new(binary());
+    command.arg("bench").args(words);
+    finish(command, b"")
+}
+
+#[test]
+fn row_is_measured_twice_with_every_sample_kept() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "destroy,python-cli", "--rounds", "3"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!((&report["rounds"], &report["not_measured"]), (&json!(3), &json!([])), "{report}");
+    let rows = report["rows"].as_array().expect("rows are a list");
+    let names: Vec<_> = rows.iter().map(|row| row["row"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["python-cli", "destroy"]);
+    for row in rows {
+        let passes = row["passes"].as_array().expect("passes are a list");
+        assert_eq!(
+            passes.iter().map(|pass| &pass["apart_ms"]).collect::<Vec<_>>(),
+            [&json!(0), &json!(300)]
+        );
+        for side in passes.iter().flat_map(|pass| pass["sides"].as_array().into_iter().flatten()) {
+            let samples = side["samples"].as_array().expect("samples are a list");
+            assert_eq!(samples.len(), 3, "{side}");
+            assert!(samples.iter().all(|one| one.as_f64().is_some_and(|one| one > 0.0)), "{side}");
+            assert!(side["command"].as_str().is_some_and(|command| !command.is_empty()), "{side}");
+        }
+    }
+    let bare = &rows[0]["passes"][0]["sides"][1];
+    assert_eq!((&bare["name"], bare["ratio"].is_number()), (&json!("bare"), true));
+}
+
+#[test]
+fn page_with_charts_is_written_where_it_was_asked_for() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let scratch = Scratch::new();
+    let page = scratch.path().join("bench.html");
+    let run = bench(&["--rows", "destroy", "--rounds", "3", "--html", page.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stdout.contains("destroy") && run.stdout.contains("back to back"),
+        "{}",
+        run.stdout
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg"), "{page}");
+    assert!(!page.contains("<script"), "{page}");
+}
+
+#[test]
+fn rows_peers_and_pages_that_are_none_are_refused_at_once() {
+    for (words, says) in [
+        (&["--rows", "none"][..], "python-cli"),
+        (&["--against", "none"], "bwrap"),
+        (&["--rounds", "1"], "3"),
+        (&["--html", "/nonexistent/page.html"], "/nonexistent/page.html"),
+    ] {
+        let run = bench(words);
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{words:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{words:?}: {}", run.stderr);
+        assert!(run.elapsed < Duration::from_secs(10), "nothing was measured");
+    }
+}
