@@ -85,8 +85,7 @@ fn run(args: &BenchArgs, stockade: &Path, absent: &mut Vec<Absent>) -> anyhow::R
     let ours = ours(stockade, &["/bin/true"]);
     let mut sides = vec![Timed::new("stockade", ours, "").side()];
     sides.extend(found.into_iter().map(Timed::side));
-    let what = "`stockade run -- /bin/true`; bwrap shows the same places and files, bwrap-lean the \
-                fewest";
+    let what = "`stockade run -- /bin/true`; bwrap has the same mounts, bwrap-lean the fewest";
     let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
     Ok(Row::new(("run", what), "ms", bound, passes("run", &mut sides, args)?))
 }
