@@ -72,6 +72,7 @@ impl Engine {
             entry: entry(program),
             surroundings: request.surroundings,
             protected: request.protected,
+            gateway: None,
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();

@@ -52,6 +52,7 @@ fn build_here(
         entry: Entry::Program("true".to_owned()),
         surroundings: Surroundings::default(),
         protected: Vec::new(),
+        gateway: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,12 +1,14 @@
 //! Answers to questions about a policy.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
 use crate::source::Basis;
 
 /// What happens to an act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// It goes ahead.
@@ -54,10 +56,11 @@ pub struct Verdict {
 }
 
 /// A typed refusal, as a program, a model and a record see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Denial {
     /// The control that refused.
-    pub control: &'static str,
+    pub control: Cow<'static, str>,
     /// The line or fixed rule that decided.
     pub rule: String,
     /// What was refused.
@@ -79,7 +82,7 @@ impl Verdict {
         match self.effect {
             Effect::Allow | Effect::Audit => None,
             Effect::Deny => Some(Denial {
-                control: self.control.as_str(),
+                control: self.control.as_str().into(),
                 rule: self.basis.to_string(),
                 target: self.target.clone(),
                 why: self.why.clone(),

@@ -7,6 +7,7 @@
 mod error;
 mod execution;
 mod facts;
+mod gateway;
 mod language;
 mod plan;
 mod sandbox;
@@ -15,6 +16,7 @@ mod surroundings;
 pub use error::{Error, ErrorKind, chain};
 pub use execution::{Execution, ProcessEnd, Program, Running};
 pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
+pub use gateway::{Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
 pub use sandbox::{Entry, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};

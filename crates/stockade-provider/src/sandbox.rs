@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_policy::{Denial, Limit, Policy};
 
-use crate::{Error, Execution, Language, ProviderName, Running, Surroundings, WallFacts};
+use crate::{Error, Execution, Gateway, Language, ProviderName, Running, Surroundings, WallFacts};
 
 /// An isolation backend.
 ///
@@ -56,6 +56,8 @@ pub struct SandboxRequest {
     /// Host files that nothing inside may change or replace, whatever the policy makes writable:
     /// the policy's own text.
     pub protected: Vec<PathBuf>,
+    /// Where connections of programs go. Without one nothing leaves, and the wall has no way out.
+    pub gateway: Option<Arc<dyn Gateway>>,
 }
 
 /// The files a sandbox starts from.

@@ -1,10 +1,12 @@
 //! Messages and framing between the host and the guest.
 //!
 //! ```text
-//! host ═══ one connection, multiplexed by yamux; the host opens every stream ═══ guest
-//!   1st stream   control: HostMessage frames ─▶, ◀─ GuestMessage frames
-//!   the others   one StreamHeader frame, then the raw bytes of one stream of one execution
+//! host ═══ one connection, multiplexed by yamux ═══ guest
+//!   1st stream          control: HostMessage frames ─▶, ◀─ GuestMessage frames
+//!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution
+//!   those of the guest  one Opening frame, then the raw bytes of one connection of a program
 //! ```
+//! The guest opens streams only where the wall was built with a way out.
 //! A frame is a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and that many bytes of
 //! JSON holding exactly one message. The host may send its hello, an [`Execute`] and the streams of
 //! that execution at once, and streams may arrive before what they belong to. The crate opens no
@@ -15,6 +17,7 @@ mod exit;
 mod frame;
 mod handshake;
 mod message;
+mod opening;
 mod text;
 
 pub use execution::{CodeFile, Ended, Execute, NotStarted, Role, Started, Status, StreamHeader};
@@ -25,4 +28,5 @@ pub use message::{
     GuestMessage, GuestVersion, GuestVersionError, Hello, HelloReply, HostMessage, Nonce,
     PROTOCOL_VERSION,
 };
+pub use opening::Opening;
 pub use text::{Text, TextError};

@@ -105,7 +105,7 @@ impl Judge<'_> {
             ),
         };
         let denial = Denial {
-            control: Control::Commands.as_str(),
+            control: Control::Commands.as_str().into(),
             rule: self.listed.rule.clone(),
             target: shown(&tried.display().to_string()),
             why: format!("command_allowlist does not name `{name}`"),

@@ -79,6 +79,7 @@ impl Interface {
             entry: Entry::Program("true".to_owned()),
             surroundings: self.surroundings.clone(),
             protected: Vec::new(),
+            gateway: None,
         };
         Ok(self.runtime.block_on(self.provider.create(&request))?)
     }

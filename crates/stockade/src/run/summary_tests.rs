@@ -76,7 +76,7 @@ fn every_other_outcome_is_one_line_that_names_what_did_it() {
 #[test]
 fn denial_says_how_to_allow_it_once() {
     let denial = Denial {
-        control: "commands",
+        control: "commands".into(),
         rule: "p.yaml:1:1: x".to_owned(),
         target: "cat".to_owned(),
         why: "it is not listed".to_owned(),

@@ -91,6 +91,7 @@ fn wanted() -> SandboxRequest {
         entry: Entry::Program("true".to_owned()),
         surroundings: Surroundings::default(),
         protected: Vec::new(),
+        gateway: None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::tree::Tree;
 /// The crates by row, lowest first, those that exist and those that are planned.
 const ROWS: [&[&str]; 6] = [
     &["stockade-policy", "stockade-wire", "stockade-sys"],
-    &["stockade-provider", "stockade-launcher", "stockade-api"],
+    &["stockade-provider", "stockade-launcher", "stockade-record", "stockade-api"],
     &["stockade-egress", "stockade-conformance", "stockade-carrier", "stockade-guest"],
     &[
         "stockade-engine",
