@@ -17,6 +17,7 @@ mod host;
 mod host_files;
 mod id_range;
 mod interpreter;
+mod kernel_text;
 mod knobs;
 mod launch;
 mod launcher;

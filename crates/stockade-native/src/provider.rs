@@ -37,6 +37,14 @@ pub struct NativeProvider {
     waiting: Mutex<Option<JoinHandle<Result<Waiting, StartError>>>>,
 }
 
+/// What a start does about the groups that a dead Stockade left. Whether they could be removed is no
+/// reason not to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remains {
+    Swept,
+    Left,
+}
+
 impl NativeProvider {
     /// The wall's name.
     pub const NAME: ProviderName = ProviderName::new("native");
@@ -69,6 +77,7 @@ impl NativeProvider {
         &self,
         request: &SandboxRequest,
         layout: &Layout,
+        remains: Remains,
     ) -> Result<NativeSandbox, StartError> {
         let machine = self.machine();
         let policy = &*request.policy;
@@ -101,6 +110,9 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let beginning = crate::weaken::beginning(beginning);
         let begun = self.launcher()?.begin(&beginning, &kept)?;
+        if remains == Remains::Swept {
+            sweep_parents(layout);
+        }
         let mut group = unfinished.map(Unfinished::finish).transpose()?;
         let inside = inside(&Inputs {
             site,
@@ -160,10 +172,8 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let layout = self.layout();
-            // What a dead Stockade left; a failure here is no reason not to run.
-            sweep_parents(layout);
-            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
+            let started = self.start(request, self.layout(), Remains::Swept).await;
+            let sandbox = started.map_err(Error::from)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
@@ -173,7 +183,7 @@ impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.start(request, &Layout::as_it_is()).await?.finish().await
+        self.start(request, &Layout::as_it_is(), Remains::Left).await?.finish().await
     }
 }
 

@@ -38,7 +38,34 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The same with `run` alone: whoever runs something does not wait for the words of all others.
+#[derive(Parser)]
+#[command(name = "stockade", max_term_width = 80)]
+struct RunOnly {
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Subcommand)]
+enum RunCommand {
+    Run(Box<RunArgs>),
+}
+
 impl Cli {
+    /// Reads the words of this process.
+    pub(crate) fn read() -> Result<Cli, clap::Error> {
+        let is_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+        // What is wrong, or help that is asked for, is told by the whole.
+        match is_run.then(RunOnly::try_parse) {
+            Some(Ok(RunOnly { json, command: RunCommand::Run(args) })) => {
+                Ok(Cli { json, command: Command::Run(args) })
+            }
+            _ => Cli::try_parse(),
+        }
+    }
+
     /// How results are printed.
     pub(crate) fn output(&self) -> Output {
         let asked_last = match &self.command {

@@ -14,7 +14,6 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use stockade_engine::Engine;
 
 use args::{Cli, Command};
@@ -27,7 +26,7 @@ const ERROR: u8 = 125;
 fn main() -> ExitCode {
     // The launcher is the longest part of a start: it is on its way before anything is read.
     let ahead = run::start_ahead();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return render::usage(&error),
     };

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -149,12 +149,15 @@ fn make_way(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
 }
 
 pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()> {
+    new_file(root, path)?.write_all(content)
+}
+
+fn new_file(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
     make_way(&parent, name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let made = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?;
-    File::from(made).write_all(content)
+    Ok(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?.into())
 }
 
 /// Copies a file of the host, which is still reached by its path until the new root is the root.
@@ -165,12 +168,16 @@ pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) != FileType::RegularFile {
         return Err(wrong("it is not a regular file any more"));
     }
-    let mut content = Vec::new();
-    File::from(source).take(MOST_COPIED + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > MOST_COPIED {
-        return Err(wrong("it has become too large to copy"));
+    let copy = new_file(root, path)?;
+    let mut left = MOST_COPIED as usize + 1;
+    // The kernel moves the bytes: no page of this process is touched.
+    while left > 0 {
+        match rustix::fs::sendfile(&copy, &source, None, left)? {
+            0 => return Ok(()),
+            sent => left -= sent.min(left),
+        }
     }
-    file(root, path, &content)
+    Err(wrong("it has become too large to copy"))
 }
 
 /// Attaches a tree at a place of the same kind, which is made if it is missing.
