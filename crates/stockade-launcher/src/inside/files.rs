@@ -135,16 +135,22 @@ pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Resu
 pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a link needs a name"))?;
-    make_way(&parent, name)?;
-    Ok(rustix::fs::symlinkat(target, parent, name)?)
+    in_place_of_another(&parent, name, || rustix::fs::symlinkat(target, &parent, name))
 }
 
-/// Removes the file or link that a directory given as root has in a place of ours. What is removed
-/// is a name in the layer above; the directory itself is not changed.
-fn make_way(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Makes something whose name may be taken: a directory given as root can have a file or link in a
+/// place of ours. What is removed is a name in the layer above; the directory itself is not changed.
+fn in_place_of_another<T>(
+    parent: &OwnedFd,
+    name: &OsStr,
+    make: impl Fn() -> rustix::io::Result<T>,
+) -> io::Result<T> {
+    match make() {
+        Err(rustix::io::Errno::EXIST) => {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+            Ok(make()?)
+        }
+        made => Ok(made?),
     }
 }
 
@@ -155,9 +161,10 @@ pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()
 fn new_file(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
-    make_way(&parent, name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?.into())
+    let mode = Mode::from_raw_mode(0o444);
+    in_place_of_another(&parent, name, || rustix::fs::openat(&parent, name, flags, mode))
+        .map(File::from)
 }
 
 /// Copies a file of the host, which is still reached by its path until the new root is the root.
