@@ -22,7 +22,7 @@ use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, beginning, inside};
+use crate::plan::{Inputs, Site, WayOut, beginning, inside};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
@@ -108,6 +108,10 @@ impl NativeProvider {
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters: filters(policy, machine.kernel)?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
+            way_out: match request.gateway {
+                Some(_) => WayOut::Gateway,
+                None => WayOut::None,
+            },
             proc_files: proc_files(policy)?,
         });
         #[cfg(feature = "weaken")]
@@ -129,6 +133,7 @@ impl NativeProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
+            gateway: request.gateway.clone(),
         })
     }
 }

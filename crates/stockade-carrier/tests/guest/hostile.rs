@@ -39,7 +39,7 @@ fn message(json: &str) -> Vec<u8> {
 /// A program asked of a guest that says `bytes` once it was asked, and then stays and listens.
 async fn asked_of_guest_saying(bytes: Vec<u8>) -> (Link, Running) {
     let (host, mut guest) = UnixStream::pair().unwrap();
-    let mut link = Link::open(host).unwrap();
+    let mut link = Link::open(host, None).unwrap();
     let running = link.execute(command(&["true"])).await.unwrap();
     thread::spawn(move || {
         // The link may close before all of it is written.
@@ -108,7 +108,7 @@ async fn answers_nobody_asked_for_close_the_link() {
 #[tokio::test]
 async fn early_end_of_the_stream_is_the_end_of_the_sandbox() {
     let (host, guest) = UnixStream::pair().unwrap();
-    let mut link = Link::open(host).unwrap();
+    let mut link = Link::open(host, None).unwrap();
     let running = link.execute(command(&["true"])).await.unwrap();
     drop(guest);
     let end = timeout(LIMIT, running.end).await.unwrap().unwrap();

@@ -67,6 +67,13 @@ impl ReducedProvider {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
+        if request.gateway.is_some() {
+            return Err(StartError::Unsupported {
+                what: "a way out",
+                reason: "without a network namespace there is none that leads only to the gate",
+                remedy: "remove what the policy says of the network, or use a host with namespaces",
+            });
+        }
         let interpreter = interpreter(request)?;
         let range = match ids {
             Ids::Own => Some(IdRange::claim()?),
@@ -128,6 +135,7 @@ impl ReducedProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
+            gateway: None,
         })
     }
 }
