@@ -1,5 +1,6 @@
 //! A gateway that knows one name, and does on each port something else.
 
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
@@ -7,6 +8,7 @@ use futures_core::future::BoxFuture;
 use stockade_provider::{Duplex, Gateway};
 use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use tokio::sync::Notify;
 
 /// The one name that is known, and what stands for it.
 pub(crate) const NAME: &str = "echo.test";
@@ -20,6 +22,8 @@ pub(crate) const GREETS: u16 = 1001;
 pub(crate) const COUNTS: u16 = 1002;
 /// Breaks off at the first byte.
 pub(crate) const RESETS: u16 = 1003;
+/// Listens to the end, and breaks off.
+pub(crate) const BREAKS: u16 = 1007;
 /// Answers at once, ends, and listens to nothing.
 pub(crate) const DENIES: u16 = 1004;
 /// Sends as many bytes as it is told to.
@@ -31,6 +35,8 @@ pub(crate) const DEAF: u16 = 1006;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     opened: Mutex<Vec<Opening>>,
+    ended: Mutex<Vec<Option<ErrorKind>>>,
+    one_ended: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,18 +48,32 @@ impl TestGateway {
     pub(crate) fn opened(&self) -> Vec<Opening> {
         self.seen.opened.lock().unwrap().clone()
     }
+
+    /// How the first few that ended did so.
+    pub(crate) async fn ended(&self, count: usize) -> Vec<Option<ErrorKind>> {
+        loop {
+            let one_ended = self.seen.one_ended.notified();
+            let ended = self.seen.ended.lock().unwrap().clone();
+            if ended.len() >= count {
+                return ended;
+            }
+            one_ended.await;
+        }
+    }
 }
 
 impl Gateway for TestGateway {
     fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         self.seen.opened.lock().unwrap().push(opening);
+        let seen = Arc::clone(&self.seen);
         Box::pin(async move {
-            // A program that breaks off ends what is served.
-            let _ = match opening {
+            let served = match opening {
                 Opening::Names => answer(stream).await,
                 Opening::Proxy => echo(stream, b"proxy ").await,
                 Opening::Connection { port, .. } => connection(port, stream).await,
             };
+            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
+            seen.one_ended.notify_one();
         })
     }
 
@@ -83,6 +103,7 @@ async fn connection(port: u16, mut stream: Box<dyn Duplex>) -> std::io::Result<(
             stream.shutdown().await
         }
         RESETS => stream.read_u8().await.map(|_| ()),
+        BREAKS => copy(&mut stream, &mut sink()).await.map(|_| ()),
         DENIES => {
             stream.write_all(b"denied").await?;
             stream.shutdown().await

@@ -3,6 +3,8 @@
 // Always true here; it tells clippy that the functions between the tests are tests too.
 #![cfg(test)]
 
+mod alone;
 mod gateway;
+mod many;
 mod support;
 mod works;

@@ -33,6 +33,11 @@ def everything(connection):
     while piece := connection.recv(1 << 16):
         pieces.append(piece)
     return b''.join(pieces)
+def exactly(connection, count):
+    pieces = b''
+    while len(pieces) < count and (piece := connection.recv(count - len(pieces))):
+        pieces += piece
+    return pieces
 def refused(act):
     try:
         act()
