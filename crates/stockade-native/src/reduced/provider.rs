@@ -17,9 +17,10 @@ use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::USER;
-use crate::provider::{cgroup_limits, check_open_files, interpreter, obstacle};
+use crate::provider::{cgroup_limits, check_open_files, interpreter};
 use crate::sandbox::{NativeSandbox, Parts, Places};
 use crate::seccomp::Ids;
+use crate::try_out::obstacle;
 
 use super::abilities::{abilities, unusable};
 use super::files::files;
