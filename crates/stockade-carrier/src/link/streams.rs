@@ -174,7 +174,12 @@ impl Shared {
             {
                 return Poll::Ready(Err(fault));
             }
-            return match (connection.poll_next_inbound(context), gate.as_deref_mut()) {
+            let inbound = connection.poll_next_inbound(context);
+            // Asked each time: the connection does not always pass on that the socket refused.
+            if let Some(what) = self.ledger.breach() {
+                return Poll::Ready(Err(LinkError::Breach { what }));
+            }
+            return match (inbound, gate.as_deref_mut()) {
                 (Poll::Ready(Some(Ok(stream))), Some(gate)) => {
                     gate.admit(stream, &self.ledger);
                     continue;
@@ -182,10 +187,9 @@ impl Shared {
                 (Poll::Ready(Some(Ok(_))), None) => {
                     Poll::Ready(Err(LinkError::Breach { what: "it opened a stream" }))
                 }
-                (Poll::Ready(Some(Err(source))), _) => match self.ledger.breach() {
-                    Some(what) => Poll::Ready(Err(LinkError::Breach { what })),
-                    None if is_end(&source) => Poll::Ready(Ok(())),
-                    None => Poll::Ready(Err(LinkError::Connection { source })),
+                (Poll::Ready(Some(Err(source))), _) => match is_end(&source) {
+                    true => Poll::Ready(Ok(())),
+                    false => Poll::Ready(Err(LinkError::Connection { source })),
                 },
                 (Poll::Ready(None), _) => Poll::Ready(Ok(())),
                 (Poll::Pending, _) => Poll::Pending,
