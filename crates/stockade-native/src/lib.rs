@@ -34,6 +34,7 @@ mod reduced;
 mod sandbox;
 pub mod seccomp;
 mod trial;
+mod try_out;
 mod watchdog;
 #[cfg(feature = "weaken")]
 mod weaken;

@@ -7,8 +7,7 @@ use std::thread::JoinHandle;
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Language, Obstacle, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
-    WallFacts, chain,
+    Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
 };
 
 use crate::abilities::abilities;
@@ -22,10 +21,11 @@ use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, beginning, inside};
+use crate::plan::{Inputs, Site, WayOut, beginning, inside};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::try_out::{Tried, try_out};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
@@ -120,6 +120,10 @@ impl NativeProvider {
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters: filters(policy, machine.kernel)?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
+            way_out: match request.gateway {
+                Some(_) => WayOut::Gateway,
+                None => WayOut::None,
+            },
             proc_files: proc_files(policy)?,
         });
         #[cfg(feature = "weaken")]
@@ -141,6 +145,7 @@ impl NativeProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
+            gateway: request.gateway.clone(),
         })
     }
 }
@@ -152,8 +157,12 @@ impl Provider for NativeProvider {
 
     fn facts(&self, probe: Probe) -> WallFacts {
         let (abilities, unusable) = match probe {
-            Probe::Quick => (abilities(self.machine(), self.layout()), None),
-            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), try_out()),
+            Probe::Quick => (abilities(self.machine(), self.layout(), None), None),
+            Probe::Thorough => {
+                let Tried { unusable, no_way_out } = try_out();
+                let layout = Layout::foresee();
+                (abilities(self.machine(), &layout, no_way_out.as_ref()), unusable)
+            }
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
@@ -182,25 +191,9 @@ impl Provider for NativeProvider {
 impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
-    async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
+    pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request, &Layout::as_it_is(), Remains::Left).await?.finish().await
     }
-}
-
-/// Builds a wall around nothing, to see whether this host lets it.
-fn try_out() -> Option<Obstacle> {
-    let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
-        let provider = NativeProvider::new(User::Stays);
-        Box::pin(async move { provider.start_for_trial(&request).await })
-    };
-    crate::trial::build("{}", start).err().map(obstacle)
-}
-
-/// An error of a trial as the reason why a wall cannot be used.
-pub(crate) fn obstacle(error: StartError) -> Obstacle {
-    let error = Error::from(error);
-    let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
-    Obstacle { reason: chain(&error), remedy }
 }
 
 pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {

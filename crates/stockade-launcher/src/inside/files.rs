@@ -253,6 +253,12 @@ pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets every port of the network namespace be bound without privileges.
+pub(super) fn open_ports(root: &OwnedFd) -> io::Result<()> {
+    let setting = Path::new("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0\n")
+}
+
 /// Makes the new root the root, and lets go of the old one with everything below it.
 pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
     rustix::process::fchdir(root)?;
