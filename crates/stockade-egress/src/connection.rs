@@ -81,9 +81,13 @@ impl Connection {
         name.map(|name| Target { host: Host::Name(name), port }).ok_or_else(unknown)
     }
 
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.place.is_none()
+    }
+
     /// The refusal of a connection that came when all places were taken.
     pub(crate) fn overfull(&self, target: &Target) -> Option<Denial> {
-        if self.place.is_some() {
+        if !self.is_overfull() {
             return None;
         }
         let rules = self.shared.rules();

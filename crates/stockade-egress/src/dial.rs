@@ -1,9 +1,11 @@
 //! From an allowed host to a connection: resolve once, judge every address, dial what was judged.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Denial, Effect, Host, Verdict};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -12,6 +14,22 @@ use crate::resolve::{MAX_ADDRESSES, ResolveError};
 use crate::rules::{Rules, Spoken};
 use crate::shared::Shared;
 use crate::side::{Meter, Side};
+
+/// Opens connections. It is only ever given addresses that were judged.
+pub trait Dial: Send + Sync + fmt::Debug {
+    /// Opens a connection to exactly this address. Dropping what is returned gives up.
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>>;
+}
+
+/// Dials from this machine, without any proxy of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemDial;
+
+impl Dial for SystemDial {
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(address))
+    }
+}
 
 /// Where a program wants to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +93,7 @@ pub(crate) async fn dial(
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(count - tried).unwrap_or(1);
         let address = SocketAddr::new(candidate.address, target.port);
-        last = match timeout(share, TcpStream::connect(address)).await {
+        last = match timeout(share, shared.settings.dialer.dial(address)).await {
             Ok(Ok(stream)) => {
                 let Candidate { address, is_own, verdict } = candidate;
                 // Without it small pieces would wait for each other; it changes nothing else.

@@ -33,3 +33,18 @@ impl Uses {
         self.0.iter().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_uses_is_bounded() {
+        let mut uses = Uses::default();
+        let host = Host::parse("a.example.org").unwrap();
+        for port in 1..=u16::MAX {
+            uses.note(Learned { host: host.clone(), port, protocol: Protocol::Tcp });
+        }
+        assert_eq!(uses.list().len(), MAX_LEARNED);
+    }
+}

@@ -33,6 +33,7 @@ mod tls;
 mod words;
 
 pub use denials::Observed;
+pub use dial::{Dial, SystemDial};
 pub use gate::Gate;
 pub use learned::Learned;
 pub use resolve::{FixedNames, Resolve, ResolveError, Resolved, SystemResolver};

@@ -21,7 +21,9 @@ const SOCKS4_REFUSED: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 /// Serves one connection to the proxy.
 pub(crate) async fn serve(mut connection: Connection, mut inside: Side) {
     let times = connection.shared.settings.times;
-    match timeout(times.idle, inside.incoming.fill()).await {
+    // One that came too many is only told so.
+    let patience = if connection.is_overfull() { times.brief } else { times.idle };
+    match timeout(patience, inside.incoming.fill()).await {
         Ok(Ok(read)) if read > 0 => {}
         _ => return,
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::dial::{Dial, SystemDial};
 use crate::resolve::{Resolve, SystemResolver};
 
 /// Why a gate cannot be made.
@@ -20,11 +21,13 @@ pub enum GateError {
     },
 }
 
-/// How a gate resolves names and how long it waits.
+/// How a gate resolves names, dials addresses, and how long it waits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Who turns names into addresses.
     pub resolver: Arc<dyn Resolve>,
+    /// Who opens connections to addresses.
+    pub dialer: Arc<dyn Dial>,
     /// How long it waits.
     pub times: Times,
 }
@@ -33,7 +36,7 @@ impl Settings {
     /// Resolves as this machine does, without search domains, by what its files say now.
     pub fn system() -> Result<Settings, GateError> {
         let resolver = Arc::new(SystemResolver::read()?);
-        Ok(Settings { resolver, times: Times::default() })
+        Ok(Settings { resolver, dialer: Arc::new(SystemDial), times: Times::default() })
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn exchange(
             Ok(Aimed::Tunnel(target)) => return Leaving::Tunnel(target),
             Ok(Aimed::Resource(target, path)) => (target, path),
             Err(refusal) => {
-                refuse(connection, inside, connection.request_account(), refusal).await;
+                refuse(connection, inside, account_for(connection, authority), refusal).await;
                 return Leaving::Ended;
             }
         };
@@ -88,13 +88,23 @@ async fn next_request(
             let mut refusal = Refusal::unreadable(whom(authority), &HeadError::Malformed);
             refusal.status = 408;
             refusal.denial.why = "the head of the request did not come in time".to_owned();
-            refuse(connection, inside, connection.request_account(), refusal).await;
+            refuse(connection, inside, account_for(connection, authority), refusal).await;
             return None;
         }
     };
     let refusal = Refusal::unreadable(whom(authority), &error);
-    refuse(connection, inside, connection.request_account(), refusal).await;
+    refuse(connection, inside, account_for(connection, authority), refusal).await;
     None
+}
+
+/// The account of a request of which nothing can be said but where it came in.
+fn account_for(connection: &Connection, authority: &Authority) -> Account {
+    let mut account = connection.request_account();
+    match authority {
+        Authority::Fixed(target) => account.target(&target.host, Some(target.port)),
+        Authority::Proxy => account.no_host(&whom(authority)),
+    }
+    account
 }
 
 fn whom(authority: &Authority) -> String {
@@ -254,7 +264,12 @@ async fn reach(
         && server.target == *target
         && server.dialled.outside.incoming.is_quiet().await
     {
-        return Ok(server);
+        let (Target { host, port }, address) = (target, server.dialled.address);
+        let rules = connection.shared.rules();
+        return match rules.judge_speech(host, *port, Some(address), Spoken::Http) {
+            Some(denial) => Err(DialError::Denied(denial)),
+            None => Ok(server),
+        };
     }
     let dialled = dial(&connection.shared, target, Some(Spoken::Http), &connection.meter).await?;
     Ok(Server { target: target.clone(), dialled })

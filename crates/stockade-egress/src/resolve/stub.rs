@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
@@ -38,7 +37,7 @@ pub(super) async fn ask(
     let question = Name::from_ascii(format!("{current}.")).map_err(|_| bad())?;
     for _ in 0..servers.attempts {
         for server in &servers.addresses {
-            let answer = exchange(*server, &question, kind, servers.timeout);
+            let answer = exchange(*server, &question, kind);
             let Ok(Ok(message)) = tokio::time::timeout(servers.timeout, answer).await else {
                 continue;
             };
@@ -92,12 +91,7 @@ fn host_name(name: &Name) -> Option<HostName> {
 }
 
 /// One question over UDP, and over TCP where the answer does not fit.
-async fn exchange(
-    server: SocketAddr,
-    name: &Name,
-    kind: RecordType,
-    timeout: Duration,
-) -> io::Result<Message> {
+async fn exchange(server: SocketAddr, name: &Name, kind: RecordType) -> io::Result<Message> {
     let mut message = Message::query();
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(name.clone(), kind));
@@ -106,10 +100,10 @@ async fn exchange(
     message.set_edns(edns);
     let bytes = message.to_vec().map_err(io::Error::other)?;
     let answer = over_udp(server, &message, &bytes).await?;
-    if !answer.metadata.truncation {
-        return Ok(answer);
+    match answer.metadata.truncation {
+        true => over_tcp(server, &message, &bytes).await,
+        false => Ok(answer),
     }
-    tokio::time::timeout(timeout, over_tcp(server, &message, &bytes)).await?
 }
 
 async fn over_udp(server: SocketAddr, question: &Message, bytes: &[u8]) -> io::Result<Message> {

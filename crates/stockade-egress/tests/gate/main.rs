@@ -3,8 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
 
+mod addresses;
+mod changes;
 mod connect;
+mod hostile;
+mod learning;
+mod limits;
 mod names;
+mod requests;
 mod server;
+mod smuggling;
+mod socks;
 mod tls;
+mod websocket;
 mod world;

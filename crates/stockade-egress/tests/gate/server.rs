@@ -9,8 +9,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::world::within;
-
 /// A server on this machine that remembers what it was sent.
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -125,10 +123,5 @@ impl Server {
     /// What it has seen, as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen().bytes).into_owned()
-    }
-
-    /// Waits until it has seen something.
-    pub(crate) async fn until(&self, is_enough: impl FnMut(&Seen) -> bool) {
-        within(self.seen.clone().wait_for(is_enough)).await.unwrap();
     }
 }

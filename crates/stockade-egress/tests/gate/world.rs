@@ -1,19 +1,22 @@
 //! A gate with a policy, names and a record, and programs that open streams to it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use hickory_proto::op::{Edns, Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::Value;
-use stockade_egress::{FixedNames, Gate, Settings, Times};
+use stockade_egress::{Dial, FixedNames, Gate, Settings, SystemDial, Times};
 use stockade_policy::Policy;
 use stockade_provider::Gateway;
 use stockade_record::{Egress, Sink, Unrecorded};
 use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -50,6 +53,19 @@ pub(crate) fn short_times() -> Times {
     }
 }
 
+/// Whoever is dialled, a server of the test answers; who was is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct FakeInternet {
+    dialled: Mutex<Vec<SocketAddr>>,
+}
+
+impl Dial for FakeInternet {
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>> {
+        self.dialled.lock().unwrap().push(address);
+        Box::pin(TcpStream::connect(SocketAddr::new(HERE, address.port())))
+    }
+}
+
 /// Keeps events, and can be told to fail.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -70,6 +86,8 @@ impl Sink for Recorder {
 pub(crate) struct World {
     pub(crate) gate: Gate,
     pub(crate) recorder: Arc<Recorder>,
+    internet: Arc<FakeInternet>,
+    settings: Settings,
 }
 
 impl World {
@@ -83,19 +101,36 @@ impl World {
 
     pub(crate) fn with_times(text: &str, names: FixedNames, times: Times) -> World {
         let recorder = World::recorder();
-        let settings = Settings { resolver: Arc::new(names), times };
-        let gate = Gate::with_settings(policy(text), recorder.clone(), settings);
-        World { gate, recorder }
+        let internet = Arc::new(FakeInternet::default());
+        let settings = Settings { resolver: Arc::new(names), dialer: internet.clone(), times };
+        let gate = Gate::with_settings(policy(text), recorder.clone(), settings.clone());
+        World { gate, recorder, internet, settings }
+    }
+
+    /// With the dialer of a real gate.
+    pub(crate) fn dialling(text: &str, names: FixedNames) -> World {
+        let world = World::new(text, names);
+        let settings = Settings { dialer: Arc::new(SystemDial), ..world.settings.clone() };
+        let gate = Gate::with_settings(policy(text), world.recorder.clone(), settings);
+        World { gate, ..world }
     }
 
     pub(crate) fn learning(text: &str, names: FixedNames) -> World {
         let recorder = World::recorder();
-        let settings = Settings { resolver: Arc::new(names), times: short_times() };
-        World { gate: Gate::learning(policy(text), recorder.clone(), settings), recorder }
+        let internet = Arc::new(FakeInternet::default());
+        let (resolver, times) = (Arc::new(names), short_times());
+        let settings = Settings { resolver, dialer: internet.clone(), times };
+        let gate = Gate::learning(policy(text), recorder.clone(), settings.clone());
+        World { gate, recorder, internet, settings }
     }
 
     fn recorder() -> Arc<Recorder> {
         Arc::new(Recorder { events: watch::Sender::new(Vec::new()), fails: Mutex::new(false) })
+    }
+
+    /// The addresses that were dialled, in order.
+    pub(crate) fn dialled(&self) -> Vec<SocketAddr> {
+        self.internet.dialled.lock().unwrap().clone()
     }
 
     pub(crate) fn break_record(&self) {
