@@ -1,5 +1,6 @@
 //! Arguments of the command line.
 
+mod audit;
 mod bench;
 mod doctor;
 mod run;
@@ -14,6 +15,7 @@ use stockade_policy::Preset;
 
 use crate::render::Output;
 
+pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use run::{PolicyFlags, RunArgs, Target};
@@ -22,7 +24,8 @@ pub(crate) use why::WhyArgs;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    policy diff --exit-code: the second policy is wider
+  1    policy diff --exit-code: the second policy is wider;
+       audit verify: a record was changed
   125  Stockade could not: bad usage, an invalid policy, something that cannot be enforced,
        no wall that can be run
   126  policy why --exit-code: the answer is deny";
@@ -58,6 +61,9 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
+    /// List, show, follow, check and sum up the records of runs.
+    #[command(after_help = audit::HELP)]
+    Audit(AuditArgs),
     /// Say which walls can be run here, how strong, and what stands in the way.
     #[command(after_help = doctor::HELP)]
     Doctor(DoctorArgs),

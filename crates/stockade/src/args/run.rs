@@ -45,6 +45,7 @@ const LIMITS: &str = "Limits";
 const FILES: &str = "Files and variables";
 const PROGRAM: &str = "Program and output";
 const WALL: &str = "Policy and wall";
+const RECORD: &str = "Record";
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
@@ -100,6 +101,14 @@ pub(crate) struct RunArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
+    /// Keep the record of this run in a directory of yours [default: in ~/.local/state].
+    ///
+    /// It is made if it is not there, and must be closed to others. `stockade audit` reads it.
+    #[arg(long, value_name = "DIR", help_heading = RECORD, conflicts_with = "no_record")]
+    pub(crate) record: Option<PathBuf>,
+    /// Keep no record of this run.
+    #[arg(long, help_heading = RECORD)]
+    pub(crate) no_record: bool,
     /// A script and what it sees as its arguments.
     ///
     /// `-` is a script from standard input. After `--`: a command that is looked for inside.
