@@ -25,6 +25,7 @@ pub const MAX_RECORD_BYTES: u64 = 64 << 20;
 pub struct Recorder {
     session: SessionId,
     places: Vec<Place>,
+    limit: u64,
     state: Mutex<State>,
     /// Whether an event could not be kept.
     failed: watch::Sender<bool>,
@@ -48,7 +49,14 @@ impl Recorder {
         let session = SessionId::new(Time::now()).map_err(WriteError::Name)?;
         let state = State { stage: Stage::Planned, failure: None };
         let failed = watch::Sender::new(false);
-        Ok(Recorder { session, places, state: Mutex::new(state), failed })
+        let limit = MAX_RECORD_BYTES;
+        Ok(Recorder { session, places, limit, state: Mutex::new(state), failed })
+    }
+
+    /// The same with room for less, in bytes.
+    #[must_use]
+    pub fn with_limit(self, bytes: u64) -> Recorder {
+        Recorder { limit: bytes.min(MAX_RECORD_BYTES), ..self }
     }
 
     /// The session's name.
@@ -136,7 +144,7 @@ impl Recorder {
     /// Makes the file at the first place that is there.
     fn make(&self) -> Result<Writer, WriteError> {
         let (_, directory) = settled(&self.places).map_err(WriteError::Place)?;
-        Writer::make(directory, self.session.clone())
+        Writer::make(directory, self.session.clone(), self.limit)
     }
 
     fn fail(&self, state: &mut State, error: WriteError) -> Unrecorded {

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use crate::directory::Directory;
 use crate::list::{finished_name, open_name};
 use crate::place::PlaceError;
-use crate::recorder::MAX_RECORD_BYTES;
 use crate::{Body, Digest, Event, MAX_LINE_BYTES, SessionId, Time, encode};
 
 /// Room for the ends, after everything else was refused for the size of the stream.
@@ -79,6 +78,8 @@ pub(crate) struct Writer {
     directory: Directory,
     file: File,
     session: SessionId,
+    /// The most bytes, the ends apart.
+    limit: u64,
     /// Bytes of whole lines.
     length: u64,
     sequence: u64,
@@ -87,7 +88,11 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Makes the file of a session. It is held locked for as long as somebody writes.
-    pub(crate) fn make(directory: Directory, session: SessionId) -> Result<Writer, WriteError> {
+    pub(crate) fn make(
+        directory: Directory,
+        session: SessionId,
+        limit: u64,
+    ) -> Result<Writer, WriteError> {
         let name = open_name(&session);
         let flags = OFlags::WRONLY
             | OFlags::APPEND
@@ -103,7 +108,8 @@ impl Writer {
         // A file system without locks only cannot tell whether somebody still writes.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let file = File::from(file);
-        Ok(Writer { directory, file, session, length: 0, sequence: 0, previous: Digest::ZERO })
+        let (length, sequence, previous) = (0, 0, Digest::ZERO);
+        Ok(Writer { directory, file, session, limit, length, sequence, previous })
     }
 
     /// Where the stream is while it is written.
@@ -123,13 +129,13 @@ impl Writer {
 
     /// Appends one event by one write. What of it was written is taken back when not all was.
     pub(crate) fn append(&mut self, body: Body) -> Result<(), WriteError> {
-        let limit = if body.is_end() { MAX_RECORD_BYTES + END_BYTES } else { MAX_RECORD_BYTES };
+        let most = if body.is_end() { self.limit + END_BYTES } else { self.limit };
         let (sequence, previous, session) = (self.sequence, self.previous, self.session.clone());
         let event = Event { sequence, time: Time::now(), session, body, previous };
         let (line, hash) = encode(&event);
         let length = self.length + u64::try_from(line.len()).unwrap_or(u64::MAX);
-        if length > limit {
-            return Err(WriteError::Full { path: self.open_path(), limit: MAX_RECORD_BYTES });
+        if length > most {
+            return Err(WriteError::Full { path: self.open_path(), limit: self.limit });
         }
         if let Err(error) = write_whole(&self.file, &line) {
             // Where this fails too the torn line stays, which readers know from a whole one.

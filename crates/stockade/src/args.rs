@@ -99,6 +99,8 @@ pub(crate) enum PolicyCommand {
     Why(Box<WhyArgs>),
     /// Say for every control which mechanism would hold it here, or why none can.
     Plan(PlanArgs),
+    /// Print the lines that would allow what was denied to a run.
+    Suggest(SuggestArgs),
     /// Say what policy B allows that policy A does not.
     Diff(DiffArgs),
 }
@@ -152,6 +154,17 @@ pub(crate) struct PlanArgs {
     /// Ask this wall only.
     #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(provider_names()))]
     pub(crate) provider: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct SuggestArgs {
+    /// A session as `stockade audit` names it, or a file with what `run --json` printed; the
+    /// latest session when unsaid. `-` is such a result on standard input.
+    #[arg(value_name = "SESSION|FILE")]
+    pub(crate) from: Option<String>,
+    /// The directory of the records [default: where `stockade run` keeps them].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -88,7 +88,7 @@ fn chosen(choice: &Choice, named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>>
 }
 
 /// What to say of a record that cannot be read.
-fn unreadable(error: &ReadError) -> Problem {
+pub(crate) fn unreadable(error: &ReadError) -> Problem {
     let remedy = match error {
         ReadError::File { .. } => "check the path and its permissions",
         _ => "see how far it holds, with `stockade audit verify`",

@@ -1,6 +1,6 @@
 //! `stockade audit verify`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use stockade_provider::chain;
@@ -34,7 +34,7 @@ pub(super) fn run(choice: &Choice, named: Option<&Path>, output: Output) -> anyh
     Ok(code)
 }
 
-fn line(path: &PathBuf, found: &Verification) -> String {
+fn line(path: &Path, found: &Verification) -> String {
     let name = match &found.session {
         Some(session) => session.to_string(),
         None => path.display().to_string(),
