@@ -120,7 +120,13 @@ impl Engine {
         let created = tokio::select! {
             biased;
             () = &mut cancel => None,
-            created = create => Some(created?.0),
+            created = create => match created {
+                Ok((created, ())) => Some(created),
+                Err(error) => {
+                    record.begin(&told)?;
+                    return Err(error);
+                }
+            },
             // Whatever was begun ends with the future that is dropped here.
             () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };

@@ -199,3 +199,7 @@ fn execution_ended(result: Result<&RunReport, &RunError>) -> ExecutionEnded {
 fn counts(stream: &StreamOutput) -> OutputCounts {
     OutputCounts { kept_bytes: stream.kept_bytes, dropped_bytes: stream.dropped_bytes }
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

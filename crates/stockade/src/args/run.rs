@@ -45,7 +45,6 @@ const LIMITS: &str = "Limits";
 const FILES: &str = "Files and variables";
 const PROGRAM: &str = "Program and output";
 const WALL: &str = "Policy and wall";
-const RECORD: &str = "Record";
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
@@ -101,13 +100,14 @@ pub(crate) struct RunArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
-    /// Keep the record of this run in a directory of yours [default: in ~/.local/state].
+    /// Keep the record of this run in a directory.
     ///
-    /// It is made if it is not there, and must be closed to others. `stockade audit` reads it.
-    #[arg(long, value_name = "DIR", help_heading = RECORD, conflicts_with = "no_record")]
+    /// It is made if it is not there, and must be yours and closed to others. Unsaid, it is
+    /// stockade/sessions in $XDG_STATE_HOME, else in ~/.local/state. `stockade audit` reads it.
+    #[arg(long, value_name = "DIR", help_heading = PROGRAM, conflicts_with = "no_record")]
     pub(crate) record: Option<PathBuf>,
-    /// Keep no record of this run.
-    #[arg(long, help_heading = RECORD)]
+    /// Keep no record.
+    #[arg(long, help_heading = PROGRAM)]
     pub(crate) no_record: bool,
     /// A script and what it sees as its arguments.
     ///
