@@ -1,6 +1,7 @@
 //! The command line of Stockade.
 
 mod args;
+mod audit;
 mod bench;
 mod clock;
 mod doctor;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(&args, output, ahead),
+        Command::Audit(args) => audit::run(args, output),
         Command::Bench(args) => bench::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, output),
         Command::Policy(args) => policy::run(args.command, output),

@@ -18,7 +18,7 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets of the command line that build walls.
-const TARGETS: [&str; 5] = ["run", "commands", "doctor", "faults", "leaks"];
+const TARGETS: [&str; 6] = ["run", "commands", "doctor", "faults", "leaks", "record"];
 
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
