@@ -236,7 +236,7 @@ fn judge(
         return Err(Refusal::forbidden(denial));
     }
     if let Some(denial) = connection.overfull(target) {
-        return Err(Refusal { status: 503, denial });
+        return Err(Refusal { status: 503, denial: Box::new(denial) });
     }
     match (Method::parse(&head.method), UrlPath::parse(path)) {
         (Ok(method), Ok(read)) => {
