@@ -14,6 +14,9 @@ use crate::relay::relay;
 use crate::rules::Spoken;
 use crate::side::Side;
 
+/// Fields by which some servers take another method than the request's own.
+const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
 /// Whom requests may be for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Authority {
@@ -237,6 +240,10 @@ fn judge(
     }
     if let Some(denial) = connection.overfull(target) {
         return Err(Refusal { status: 503, denial: Box::new(denial) });
+    }
+    let is_disguised = OVERRIDES.iter().any(|name| head.fields.has(name));
+    if is_disguised && rules.judges_requests(host, *port) {
+        return Err(Refusal::unreadable(format!("{host}:{port}"), &HeadError::Override));
     }
     match (Method::parse(&head.method), UrlPath::parse(path)) {
         (Ok(method), Ok(read)) => {

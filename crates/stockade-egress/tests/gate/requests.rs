@@ -212,5 +212,9 @@ async fn methods_and_paths_are_judged_where_the_policy_names_them() {
     for path in ["/repos/%2e%2e/admin", "/repos/../admin", "/repos//x", "/repos/x;a=b"] {
         assert_eq!(ask(&format!("GET {path}")).await, 400, "{path}");
     }
+    let disguised = "GET /repos/x HTTP/1.1\r\nX-HTTP-Method-Override: DELETE";
+    let mut program = world.dial("a.example.org", port).await;
+    program.send(format!("{disguised}\r\nHost: a.example.org:{port}\r\n\r\n")).await;
+    assert_eq!(program.answer().await.status, 400);
     assert_eq!(server.text().matches("GET ").count(), 1);
 }
