@@ -10,6 +10,7 @@ mod head;
 mod read;
 mod request;
 mod response;
+mod serve;
 
 pub(crate) use self::answer::{Refusal, answer_denied, answer_failed, linger};
 pub(crate) use self::chunked::Chunked;

@@ -90,14 +90,13 @@ impl Incoming {
 
     /// Whether nothing more has come, not even an end.
     pub(crate) async fn is_quiet(&mut self) -> bool {
-        if !self.held().is_empty() {
-            return false;
-        }
-        tokio::select! {
+        let has_come = tokio::select! {
             biased;
-            _ = self.fill() => false,
-            () = std::future::ready(()) => true,
-        }
+            _ = self.fill() => true,
+            () = std::future::ready(()) => false,
+        };
+        // What came may still wait for its share of the rate.
+        !has_come && self.held().is_empty()
     }
 
     /// Reads until so many bytes are held; `false` is an end before that.

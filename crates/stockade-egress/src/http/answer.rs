@@ -18,13 +18,13 @@ const MAX_LINGER_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    pub(crate) denial: Denial,
+    pub(crate) denial: Box<Denial>,
 }
 
 impl Refusal {
     /// By the policy.
     pub(crate) fn forbidden(denial: Denial) -> Refusal {
-        Refusal { status: 403, denial }
+        Refusal { status: 403, denial: Box::new(denial) }
     }
 
     /// For a head that more than one reader could read.
@@ -42,7 +42,7 @@ impl Refusal {
             why,
             how_to_allow: "nothing: send plain HTTP/1.1".to_owned(),
         };
-        Refusal { status: error.status(), denial }
+        Refusal { status: error.status(), denial: Box::new(denial) }
     }
 }
 

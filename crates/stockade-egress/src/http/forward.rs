@@ -33,6 +33,9 @@ pub(super) enum ForwardError {
     /// Nothing of an answer was passed on yet.
     #[error("the server gave no answer that can be passed on: {0}")]
     NoAnswer(String),
+    /// The connection was closed before anything of an answer came.
+    #[error("the server closed the connection without an answer: {0}")]
+    Gone(String),
     /// The program's own body is at fault, before any answer.
     #[error("the body of the request: {0}")]
     Request(BodyError),
@@ -51,7 +54,7 @@ pub(super) async fn forward(
 ) -> Result<Ended, ForwardError> {
     let written = write_request(head, target, path);
     let sent = outside.outgoing.send(&written).await;
-    sent.map_err(|error| ForwardError::NoAnswer(error.to_string()))?;
+    sent.map_err(|error| ForwardError::Gone(error.to_string()))?;
     let upload = pass_body(&mut inside.incoming, &mut outside.outgoing, head.length);
     let has_begun = AtomicBool::new(false);
     let ends = (&mut outside.incoming, &mut inside.outgoing);
@@ -87,7 +90,12 @@ async fn pass_answer(
 ) -> Result<Ended, ForwardError> {
     let asked = Asked { head_only: head.method == "HEAD", websocket: head.wants_websocket };
     for _ in 0..MAX_INTERIM {
-        let response = read_answer(from, asked, times).await?;
+        let response = match read_answer(from, asked, times).await {
+            Err(ForwardError::Gone(why)) if has_begun.load(Ordering::Relaxed) => {
+                return Err(ForwardError::NoAnswer(why));
+            }
+            read => read?,
+        };
         if response.length == Length::Chunks && head.minor_version == 0 {
             return Err(ForwardError::NoAnswer("chunks for a client of HTTP/1.0".to_owned()));
         }
@@ -119,8 +127,10 @@ async fn read_answer(
         Ok(Some(bytes)) => {
             parse_response(&bytes, asked).map_err(|error: HeadError| no_answer(error.to_string()))
         }
-        Ok(None) => Err(no_answer("it closed the connection".to_owned())),
-        Err(ReadError::Broken(error)) => Err(no_answer(error.to_string())),
+        Ok(None) => Err(ForwardError::Gone("it ended".to_owned())),
+        Err(ReadError::Broken(error)) if from.held().is_empty() => {
+            Err(ForwardError::Gone(error.to_string()))
+        }
         Err(error) => Err(no_answer(error.to_string())),
     }
 }

@@ -37,6 +37,8 @@ pub(crate) enum HeadError {
     Scheme,
     #[error("the method is not one that passes")]
     Method,
+    #[error("a field gives another method than the request, and methods are judged here")]
+    Override,
     #[error("Connection names a field that must pass on")]
     Connection,
     #[error("the upgrade to a WebSocket is malformed")]

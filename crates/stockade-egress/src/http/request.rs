@@ -20,6 +20,15 @@ pub(crate) struct RequestHead {
     pub(crate) fields: Fields,
 }
 
+impl RequestHead {
+    /// Whether sending it twice is the same as once, and it is all here to be sent again.
+    pub(crate) fn can_be_repeated(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+            && self.length == Length::Nothing
+            && !self.wants_websocket
+    }
+}
+
 /// What a request is about. The host is that of the target or, where that has none, of Host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {

@@ -31,7 +31,8 @@ pub(super) async fn connect(
             let status = if connection.overfull(target).is_some() { 503 } else { 403 };
             account.denied(&denial);
             account.status(status);
-            answer_denied(inside, &Refusal { status, denial }, true).await;
+            let refusal = Refusal { status, denial: Box::new(denial) };
+            answer_denied(inside, &refusal, true).await;
             drop(account);
             linger(inside, connection.shared.settings.times.linger).await;
             return None;

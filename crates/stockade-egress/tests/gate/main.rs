@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
 
 mod addresses;
+mod certificate;
 mod changes;
 mod connect;
 mod hostile;

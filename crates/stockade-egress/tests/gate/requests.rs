@@ -167,6 +167,24 @@ async fn answer_without_a_length_ends_with_its_connection() {
 }
 
 #[tokio::test]
+async fn server_that_closed_between_requests_is_dialled_again() {
+    let server = Server::start(|mut stream, _| async move {
+        let mut buffer = [0; 4096];
+        let _ = stream.read(&mut buffer).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await;
+    })
+    .await;
+    let port = server.port;
+    let world = world(port);
+    let mut program = world.dial("a.example.org", port).await;
+    for _ in 0..20 {
+        program.send(format!("GET / HTTP/1.1\r\nHost: a.example.org:{port}\r\n\r\n")).await;
+        assert_eq!(program.answer().await.status, 200);
+    }
+    assert_eq!(server.seen().connections, 20);
+}
+
+#[tokio::test]
 async fn server_that_makes_no_sense_becomes_502() {
     for nonsense in [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -212,5 +230,9 @@ async fn methods_and_paths_are_judged_where_the_policy_names_them() {
     for path in ["/repos/%2e%2e/admin", "/repos/../admin", "/repos//x", "/repos/x;a=b"] {
         assert_eq!(ask(&format!("GET {path}")).await, 400, "{path}");
     }
+    let disguised = "GET /repos/x HTTP/1.1\r\nX-HTTP-Method-Override: DELETE";
+    let mut program = world.dial("a.example.org", port).await;
+    program.send(format!("{disguised}\r\nHost: a.example.org:{port}\r\n\r\n")).await;
+    assert_eq!(program.answer().await.status, 400);
     assert_eq!(server.text().matches("GET ").count(), 1);
 }

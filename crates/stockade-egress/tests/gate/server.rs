@@ -6,8 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::RootCertStore;
+
+use crate::certificate;
 
 /// A server on this machine that remembers what it was sent.
 pub(crate) struct Server {
@@ -68,16 +69,7 @@ impl Server {
 
     /// A real TLS server that sends back what comes. Its certificate is for all given names.
     pub(crate) async fn tls(names: &[&str]) -> (Server, RootCertStore) {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certified = rcgen::generate_simple_self_signed(names).unwrap();
-        let certificate = CertificateDer::from(certified.cert.der().to_vec());
-        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
+        let (config, roots) = certificate::server(names);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let server = Server::start(move |stream, seen| {
             let acceptor = acceptor.clone();

@@ -6,9 +6,10 @@ use stockade_policy::Effect;
 use stockade_record::{Inspection, Via};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::certificate;
 use crate::server::Server;
 use crate::world::{Program, World, here, opens, short_times, within};
 
@@ -16,9 +17,7 @@ const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 /// Sends bytes over TLS and says what came back.
 async fn over_tls(program: Program, roots: RootCertStore, name: &str) -> std::io::Result<Vec<u8>> {
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.enable_sni = true;
-    let connector = TlsConnector::from(Arc::new(config));
+    let connector = TlsConnector::from(Arc::new(certificate::client(roots)));
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut stream = within(connector.connect(name, program.stream)).await?;
     stream.write_all(b"through").await?;
