@@ -148,7 +148,9 @@ impl Recorder {
     }
 
     fn fail(&self, state: &mut State, error: WriteError) -> Unrecorded {
-        if !matches!(error, WriteError::Full { .. }) {
+        let keeps_its_stage =
+            matches!((&state.stage, &error), (Stage::Ended(_), _) | (_, WriteError::Full { .. }));
+        if !keeps_its_stage {
             state.stage = Stage::Failed;
         }
         state.failure.get_or_insert(Arc::new(error));

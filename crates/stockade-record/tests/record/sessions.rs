@@ -156,6 +156,8 @@ fn nothing_is_kept_before_the_beginning_or_after_the_end() {
     late.end("exited").unwrap();
     let path = late.path().unwrap();
     assert!(late.record(Body::Egress(egress("example.org", None, Effect::Allow))).is_err());
+    assert!(late.failure().is_some(), "an event that comes too late is not lost in silence");
+    assert_eq!(late.path().as_ref(), Some(&path));
     let found = verify(&path).unwrap();
     assert!(found.verdict.is_complete());
     assert_eq!(found.events, 2);

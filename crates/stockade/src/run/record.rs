@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::process::Signal;
 use stockade_policy::{
     Access, GuestPath, Policy, SYSTEM, Sourced, WORKSPACE, Workspace, WorkspaceMode,
 };
@@ -40,6 +41,8 @@ pub(crate) fn recorder(
         policy.hide.extend(hidden.into_iter().map(|path| Sourced::built_in(path, HIDDEN)));
         places = vec![place];
     }
+    // A record over the limit of `ulimit -f` is then an error that is told, and not our death.
+    stockade_sys::ignore_signal(Signal::XFSZ)?;
     let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
     Ok(Some(Arc::new(recorder)))
 }
