@@ -1,7 +1,12 @@
 //! The web server behind every name and address.
 
+mod archive;
+mod git;
+mod packages;
 mod pages;
 mod request;
+mod smuggle;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,7 +64,7 @@ impl Site {
         while let Some(request) = Request::read(&mut stream).await? {
             let entry = Entry::new(way.scheme, "request").between(way.from, way.to);
             self.note(entry.named(request.header("host").unwrap_or_default()).with(&request.line));
-            let then = self.answer(&request, &mut stream).await?;
+            let then = self.answer(&request, &mut stream, &way).await?;
             stream.flush().await?;
             if then == Then::Close {
                 break;

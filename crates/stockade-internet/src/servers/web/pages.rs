@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufStream};
 
 use super::request::Request;
-use super::{Connection, Site};
+use super::{Connection, Site, Way, git, packages, smuggle, websocket};
 
 /// How long the slow page takes between its first and its last byte.
 const SLOW: Duration = Duration::from_secs(3);
@@ -26,6 +26,7 @@ impl Site {
         &self,
         request: &Request,
         stream: &mut BufStream<C>,
+        way: &Way,
     ) -> io::Result<Then> {
         match request.path.as_str() {
             "/" => {
@@ -45,6 +46,16 @@ impl Site {
             "/large" => large(stream, request).await,
             "/chunked" => chunked(stream, &self.token).await,
             "/slow" => slow(stream).await,
+            "/ws" => websocket::echo(stream, request).await,
+            path if path.starts_with("/repository.git/") => {
+                git::answer(stream, request, &self.repositories, &self.token).await
+            }
+            path if packages::has(path) => {
+                packages::answer(stream, request, way.scheme, &self.token).await
+            }
+            path if path.starts_with("/smuggle/") => {
+                smuggle::answer(stream, request, path.trim_start_matches("/smuggle/")).await
+            }
             _ => say(stream, request, "404 Not Found", &[], b"nothing here\n").await,
         }
     }
