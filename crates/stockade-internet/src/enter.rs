@@ -61,6 +61,7 @@ pub fn enter() -> Result<Internet, EnterError> {
         lend_rights()?;
     }
     machine::keep_mounts_private()?;
+    machine::open_low_ports()?;
     let mut servers = start_servers(directory.path())?;
     let talked = converse(&mut servers, directory.path());
     if let Err(error) = talked {

@@ -12,6 +12,7 @@ mod links;
 mod log;
 mod machine;
 mod servers;
+mod web_server;
 mod world;
 
 pub use authority::{Authority, AuthorityError};
@@ -19,6 +20,7 @@ pub use enter::{enter, equip};
 pub use error::EnterError;
 pub use internet::{Internet, LOG_VARIABLE, Mark};
 pub use log::Entry;
+pub use web_server::{WebServer, WebServerError};
 pub use world::{
     BANNER_PORTS, DATAGRAM_PORTS, HTTP_PORTS, HTTPS_PORTS, MACHINE, MACHINE_PUBLIC, MACHINE_SIX,
     METADATA, PRIVATE, PUBLIC, PUBLIC_SIX, RAW_PORTS, RESOLVER, ROUTER, ROUTER_SIX,

@@ -37,6 +37,13 @@ pub(crate) fn keep_mounts_private() -> Result<(), EnterError> {
     mount_change("/", flags).map_err(failed)
 }
 
+/// Lets every user of the machine serve on ports below 1024, so that tests without rights can have
+/// servers of their own on the ports of HTTP. The setting belongs to the new network namespace.
+pub(crate) fn open_low_ports() -> Result<(), EnterError> {
+    let file = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    fs::write(file, "0").map_err(EnterError::file(file))
+}
+
 /// Covers the name server and the trusted certificates with copies in the directory, in which the
 /// authority stands already.
 pub(crate) fn cover(directory: &Path) -> Result<(), EnterError> {

@@ -1,6 +1,6 @@
 //! The process with the servers, in a network namespace of its own.
 
-mod accept;
+pub(crate) mod accept;
 mod datagrams;
 mod end;
 mod names;

@@ -14,7 +14,7 @@ use crate::authority::Authority;
 use crate::log::{Entry, Log};
 
 /// What is said first where the server speaks first.
-pub(super) const BANNER: &str = "SSH-2.0-stockade_internet\r\n";
+const BANNER: &str = "SSH-2.0-stockade_internet\r\n";
 
 /// Takes connections forever, each in a task of its own. One that fails concerns nobody else.
 async fn each<F>(
@@ -35,7 +35,7 @@ where
 }
 
 /// HTTP without TLS.
-pub(super) async fn http(listener: StandardListener, site: Arc<Site>) -> io::Result<()> {
+pub(crate) async fn http(listener: StandardListener, site: Arc<Site>) -> io::Result<()> {
     each(listener, move |stream, from, to| {
         let site = Arc::clone(&site);
         async move {
@@ -48,7 +48,7 @@ pub(super) async fn http(listener: StandardListener, site: Arc<Site>) -> io::Res
 }
 
 /// HTTP in TLS, for whatever name the client says.
-pub(super) async fn https(
+pub(crate) async fn https(
     listener: StandardListener,
     authority: Arc<Authority>,
     site: Arc<Site>,

@@ -80,9 +80,14 @@ pub(super) async fn say<C: Connection>(
     if request.method != "HEAD" {
         stream.write_all(body).await?;
     }
+    Ok(after(request))
+}
+
+/// What the client wants to happen afterwards.
+fn after(request: &Request) -> Then {
     let asked = request.header("connection").unwrap_or_default().to_ascii_lowercase();
     let old = request.line.ends_with("HTTP/1.0");
-    Ok(if asked.contains("close") || old { Then::Close } else { Then::Keep })
+    if asked.contains("close") || old { Then::Close } else { Then::Keep }
 }
 
 async fn large<C: Connection>(stream: &mut BufStream<C>, request: &Request) -> io::Result<Then> {
@@ -97,7 +102,7 @@ async fn large<C: Connection>(stream: &mut BufStream<C>, request: &Request) -> i
         stream.write_all(&piece[..count]).await?;
         left -= count;
     }
-    Ok(Then::Keep)
+    Ok(after(request))
 }
 
 async fn chunked<C: Connection>(stream: &mut BufStream<C>, token: &str) -> io::Result<Then> {
