@@ -100,12 +100,30 @@ fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> O
         }
         17 => {
             let (from, to) = ports()?;
-            Some(Entry::new("packet", "udp").between(from, to).with(&text(8)))
+            let entry = Entry::new("packet", "udp").between(from, to).with(&text(8));
+            let asked = (to.port() == 53).then(|| asked_name(rest.get(20..)?)).flatten();
+            Some(entry.named(&asked.unwrap_or_default()))
         }
         1 => Some(plain("icmp").with(&format!("type {} {}", rest.first()?, text(8)))),
         58 if (130..=137).contains(rest.first()?) || *rest.first()? == 143 => None,
         58 => Some(plain("icmp6").with(&format!("type {} {}", rest.first()?, text(8)))),
         other => Some(plain(&format!("protocol {other}"))),
+    }
+}
+
+/// The name at the start of a question to a name server, in lower case.
+fn asked_name(mut question: &[u8]) -> Option<String> {
+    let mut labels = Vec::new();
+    loop {
+        let (length, rest) = question.split_first()?;
+        match usize::from(*length) {
+            0 => return Some(labels.join(".")),
+            length => {
+                let label = rest.get(..length)?;
+                labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+                question = &rest[length..];
+            }
+        }
     }
 }
 
@@ -143,6 +161,14 @@ mod tests {
         assert_eq!(entry(&frame(17, &datagram)).unwrap().detail, "hi");
         assert_eq!(entry(&frame(1, &[8, 0, 0, 0, 0, 1, 0, 1])).unwrap().event, "icmp");
         assert_eq!(entry(&frame(132, &[0; 8])).unwrap().event, "protocol 132");
+    }
+
+    #[test]
+    fn question_to_a_name_server_is_logged_with_the_name() {
+        let mut datagram = vec![0xc0, 0, 0, 53, 0, 40, 0, 0, 0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        datagram.extend(*b"\x05Files\x04test\0\0\x01\0\x01");
+        assert_eq!(entry(&frame(17, &datagram)).unwrap().name, "files.test");
+        assert_eq!(entry(&frame(17, &datagram[..24])).unwrap().name, "");
     }
 
     #[test]
