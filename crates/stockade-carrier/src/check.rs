@@ -115,7 +115,8 @@ pub fn check_guest() -> Result<GuestCheck, CarrierError> {
 fn shake_hands(host: UnixStream, limit: Duration) -> Result<HelloReply, CarrierError> {
     let prepare = |source| CarrierError::Prepare { source };
     let converse = async {
-        let mut link = Link::open(host).map_err(|source| CarrierError::Handshake { source })?;
+        let mut link =
+            Link::open(host, None).map_err(|source| CarrierError::Handshake { source })?;
         match timeout(limit, link.hello()).await {
             Ok(reply) => reply.map_err(|source| CarrierError::Handshake { source }),
             Err(_) => Err(CarrierError::Silent { limit }),

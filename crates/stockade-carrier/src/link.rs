@@ -8,9 +8,11 @@
 //! ```
 //! Nothing is waited for on the way to `running`: hello, request and streams leave in one go.
 //! Everything that comes from the guest is bounded and checked; dropping the link closes the
-//! stream, and with it the guest ends.
+//! stream, and with it the guest ends. Streams that the guest opens are served beside all this, and
+//! nothing waits for them.
 
 mod conversation;
+mod gate;
 mod ledger;
 mod sieve;
 mod streams;
@@ -20,7 +22,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use futures_util::io::{AsyncReadExt, WriteHalf};
-use stockade_provider::{Error, ErrorKind, ProcessEnd, Running};
+use stockade_provider::{Error, ErrorKind, Gateway, ProcessEnd, Running};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role, Text,
@@ -127,10 +129,11 @@ pub struct Link {
 impl Link {
     /// Takes over the stream to a guest that was just started, and greets it without waiting.
     ///
-    /// Must be called inside a tokio runtime, on which the connection then runs.
-    pub fn open(stream: UnixStream) -> Result<Link, LinkError> {
+    /// What the guest opens goes to the gateway; without one it may open nothing. Must be called
+    /// inside a tokio runtime, on which the connection then runs, and everything the gateway serves.
+    pub fn open(stream: UnixStream, gateway: Option<Arc<dyn Gateway>>) -> Result<Link, LinkError> {
         let nonce = random_bytes().map_err(|source| LinkError::Prepare { source })?;
-        let mut streams = Streams::open(stream)?;
+        let mut streams = Streams::open(stream, gateway)?;
         let (reader, mut writer) = streams.control()?.split();
         streams::send_now(&mut writer, &greet(Nonce(nonce)))?;
         let (greeted, hello) = watch::channel(None);

@@ -25,8 +25,9 @@ use stockade_provider::{
 use tokio::time::sleep;
 
 use crate::hints::{self, Asked};
+use crate::record::{self, Record};
 use crate::{
-    Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
+    Audit, Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
 };
 
 /// How long a wall may take to build a sandbox. A thousand times what it needs: only something that
@@ -58,39 +59,87 @@ impl Engine {
         streams: Streams,
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<RunReport, RunError> {
-        let asked = Instant::now();
-        let (policy, program) = (&request.policy, &request.program);
-        let audit = match gate::judge(policy, program, &request.context) {
-            Ok(audit) => audit,
-            Err(denial) => return Ok(RunReport::unstarted(Outcome::Denied { denial }, None)),
+        let record = Record::of(request.recorder.clone());
+        // Whatever cannot be recorded does not go on.
+        let stop = async {
+            tokio::select! {
+                () = cancel => {}
+                () = record.failed() => {}
+            }
         };
+        let result = self.recorded(request, streams, stop, &record).await;
+        record.end(result)
+    }
+}
+
+impl Engine {
+    async fn recorded(
+        &self,
+        request: RunRequest,
+        streams: Streams,
+        cancel: impl Future<Output = ()> + Send,
+        record: &Record,
+    ) -> Result<RunReport, RunError> {
+        let asked = Instant::now();
         let advised = Asked::of(&request);
-        let environment = environment::merged(policy, request.environment)?;
+        let RunRequest { policy, program, surroundings, environment, .. } = request;
+        let verdict = gate::judge(&policy, &program, &request.context);
+        let told = record::Asked {
+            policy: &policy,
+            program: &program,
+            variables: environment.iter().map(|(name, _)| name.clone()).collect(),
+            user: surroundings.user,
+            verdict: &verdict,
+        };
+        if let Some(denial) = verdict.denial() {
+            record.begin(&told)?;
+            return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));
+        }
+        let environment = match environment::merged(&policy, environment) {
+            Ok(environment) => environment,
+            Err(error) => {
+                record.begin(&told)?;
+                return Err(error);
+            }
+        };
         let wanted = SandboxRequest {
-            policy: Arc::clone(policy),
+            policy: Arc::clone(&policy),
             root: request.root,
-            entry: entry(program),
-            surroundings: request.surroundings,
+            entry: entry(&program),
+            surroundings,
             protected: request.protected,
             gateway: None,
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
+        // The wall comes first and waits for others, and in that time the record begins.
+        let create = async {
+            let begin = async { record.begin(&told) };
+            tokio::try_join!(biased; self.create(asked_for, &wanted), begin)
+        };
         let created = tokio::select! {
             biased;
             () = &mut cancel => None,
-            created = self.create(asked_for, &wanted) => Some(created?),
+            created = create => match created {
+                Ok((created, ())) => Some(created),
+                Err(error) => {
+                    record.begin(&told)?;
+                    return Err(error);
+                }
+            },
             // Whatever was begun ends with the future that is dropped here.
             () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
         let Some((sandbox, plan)) = created else {
+            record.begin(&told)?;
             return Ok(RunReport::unstarted(Outcome::Cancelled, None));
         };
-        let execution = Execution { program: request.program, environment };
+        record.execution_started(&plan)?;
+        let execution = Execution { program, environment };
         let (mut report, tail) =
-            execute::execute(sandbox, execution, policy, streams, cancel, asked).await?;
+            execute::execute(sandbox, execution, &policy, streams, cancel, asked).await?;
         report.hints = hints::hints(&report.outcome, &tail, &advised);
-        report.audits.extend(audit);
+        report.audits.extend(Audit::of(&verdict));
         report.plan = Some(plan);
         Ok(report)
     }

@@ -23,6 +23,7 @@ fn request(policy: &str) -> RunRequest {
         advice: Advice::Flags,
         script: None,
         host_file: Some(|_| true),
+        recorder: None,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Why there is no outcome.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stockade_policy::VariableError;
 use stockade_provider::{Obstacle, WallReport};
+use stockade_record::WriteError;
 
 use crate::OutputStream;
 
@@ -70,4 +72,7 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// The record could not be kept, so nothing goes on.
+    #[error(transparent)]
+    Record(Arc<WriteError>),
 }

@@ -1,7 +1,7 @@
 //! The policy's answer before anything is built.
 
 use serde::Serialize;
-use stockade_policy::{Basis, Context, Control, Denial, Effect, Policy, Verdict};
+use stockade_policy::{Basis, Context, Control, Effect, Policy, Verdict};
 use stockade_provider::Program;
 
 /// Something that went ahead under a rule that wants it recorded.
@@ -17,28 +17,26 @@ pub struct Audit {
     pub why: String,
 }
 
+impl Audit {
+    /// The record that a verdict wants, where it wants one.
+    pub(crate) fn of(verdict: &Verdict) -> Option<Audit> {
+        (verdict.effect == Effect::Audit).then(|| Audit {
+            control: verdict.control.as_str(),
+            rule: verdict.basis.to_string(),
+            target: verdict.target.clone(),
+            why: verdict.why.clone(),
+        })
+    }
+}
+
 /// Judges a program by the rules. Code is also started by an interpreter, which was asked for and
 /// so needs no leave of `command_allowlist`.
-pub(crate) fn judge(
-    policy: &Policy,
-    program: &Program,
-    context: &Context,
-) -> Result<Option<Audit>, Denial> {
-    let verdict = match program {
+pub(crate) fn judge(policy: &Policy, program: &Program, context: &Context) -> Verdict {
+    match program {
         Program::Command { argv } => policy.judge_command(argv, context),
         Program::Code { language, code, .. } => {
             judge_code(policy, &language.to_string(), code, context)
         }
-    };
-    match verdict.denial() {
-        Some(denial) => Err(denial),
-        None if verdict.effect == Effect::Audit => Ok(Some(Audit {
-            control: verdict.control.as_str(),
-            rule: verdict.basis.to_string(),
-            target: verdict.target,
-            why: verdict.why,
-        })),
-        None => Ok(None),
     }
 }
 
@@ -65,13 +63,15 @@ fn judge_code(policy: &Policy, language: &str, code: &[u8], context: &Context) -
 mod tests {
     use std::path::Path;
 
+    use stockade_policy::Denial;
     use stockade_provider::Language;
 
     use super::*;
 
     fn ask(policy: &str, program: &Program) -> Result<Option<Audit>, Denial> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
-        judge(&policy, program, &Context::default())
+        let verdict = judge(&policy, program, &Context::default());
+        verdict.denial().map_or_else(|| Ok(Audit::of(&verdict)), Err)
     }
 
     fn code(code: &[u8]) -> Program {

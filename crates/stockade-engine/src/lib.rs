@@ -13,6 +13,7 @@ mod gate;
 mod hints;
 mod outcome;
 mod output;
+mod record;
 mod report;
 mod request;
 mod signal;

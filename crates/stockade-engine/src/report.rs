@@ -1,6 +1,7 @@
 //! What is said of an execution afterwards.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Serialize, Serializer};
 use stockade_policy::{Denial, Limit};
 use stockade_provider::{HeldControl, Plan, Precision};
+use stockade_record::SessionId;
 
 use crate::{Audit, Outcome, StreamOutput, signal_name};
 
@@ -36,6 +38,10 @@ pub struct RunReport {
     pub hints: Vec<String>,
     /// The wall with every control it held; `None` when none was built.
     pub plan: Option<Plan>,
+    /// The session, where a record is kept.
+    pub session: Option<SessionId>,
+    /// The file of the record.
+    pub record: Option<PathBuf>,
 }
 
 /// What an execution used, from the kernel. `None` is what it does not say here.
@@ -68,6 +74,8 @@ impl RunReport {
             audits: Vec::new(),
             hints: Vec::new(),
             plan,
+            session: None,
+            record: None,
         }
     }
 }
@@ -104,6 +112,8 @@ struct RunView<'r> {
     hints: &'r [String],
     provider: Option<&'static str>,
     isolation: Option<IsolationView<'r>>,
+    session: Option<&'r SessionId>,
+    record: Option<&'r Path>,
 }
 
 #[derive(Serialize)]
@@ -197,6 +207,8 @@ impl RunView<'_> {
             hints: &report.hints,
             provider: report.plan.as_ref().map(|plan| plan.provider.as_str()),
             isolation: report.plan.as_ref().map(isolation),
+            session: report.session.as_ref(),
+            record: report.record.as_deref(),
         }
     }
 }
@@ -232,7 +244,7 @@ fn counts(stream: &StreamOutput) -> CountView {
     CountView { kept_bytes: stream.kept_bytes, dropped_bytes: stream.dropped_bytes }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Program, Root, Surroundings};
+use stockade_record::Recorder;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// One execution, as a front door asks for it.
@@ -33,6 +34,9 @@ pub struct RunRequest {
     /// Says whether a file is on the host, for hints about paths that are not visible inside. A
     /// caller whose results reach the author of the code passes `None`: the answer tells them.
     pub host_file: Option<fn(&Path) -> bool>,
+    /// Keeps the record of this run, which ends when it cannot be kept. One recorder is for one
+    /// run.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 /// What a hint tells the caller to change.

@@ -1,17 +1,22 @@
 //! The agent process inside a Linux wall: one thread that runs programs for the host.
 //!
-//! It speaks `stockade-wire` on one stream, and its process ends when that stream does.
+//! It speaks `stockade-wire` on one stream, and its process ends when that stream does. Where the
+//! wall has a way out, connections of programs arrive at it and go to the host.
 
 mod code;
 mod control;
 mod execution;
+mod names;
+mod opener;
 mod processes;
 mod program;
 mod pump;
 mod reactor;
+mod relay;
 mod serve;
 mod socket;
 mod waiting;
+mod way_out;
 
 pub use serve::{serve, serve_confined};
 pub use stockade_wire::GuestExit;

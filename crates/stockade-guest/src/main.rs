@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use stockade_guest::{GuestExit, serve, serve_confined};
-use stockade_launcher::{Launched, launch, refuse};
+use stockade_launcher::{Launched, Listeners, launch, refuse};
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         // The wall stands already, and its builder has put the stream on standard input.
-        None => serve_on(io::stdin().as_fd().try_clone_to_owned()),
+        None => serve_on(io::stdin().as_fd().try_clone_to_owned(), None),
         Some(word) if word == "launch" => launch_and_serve(),
         Some(_) => GuestExit::Unprepared.into(),
     }
@@ -33,7 +33,7 @@ fn launch_and_serve() -> ExitCode {
     };
     match launch(control) {
         Launched::Done(code) => code.into(),
-        Launched::Inside => serve_on(take_stream()),
+        Launched::Inside { listeners } => serve_on(take_stream(), listeners),
         Launched::Confined { lifeline } => match take_stream() {
             Ok(stream) => serve_confined(stream, lifeline).into(),
             Err(_) => GuestExit::Stream.into(),
@@ -58,9 +58,9 @@ fn take_control() -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-fn serve_on(stream: io::Result<OwnedFd>) -> ExitCode {
+fn serve_on(stream: io::Result<OwnedFd>, listeners: Option<Listeners>) -> ExitCode {
     match stream {
-        Ok(stream) => serve(stream).into(),
+        Ok(stream) => serve(stream, listeners).into(),
         Err(_) => GuestExit::Stream.into(),
     }
 }

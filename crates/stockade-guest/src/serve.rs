@@ -16,29 +16,36 @@ use std::task::{Context, Poll};
 
 use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
+use stockade_launcher::Listeners;
 use stockade_sys::{close_on_exec_from, ignore_signal};
 use stockade_wire::{GuestExit, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode, Stream};
 
 use crate::control::converse;
 use crate::execution::Surroundings;
+use crate::opener::Opener;
 use crate::processes::{Processes, Reach};
 use crate::reactor::{Descriptor, Reactor};
 use crate::socket::Socket;
 use crate::waiting::Waiting;
+use crate::way_out;
 
 /// The most streams that are open at once; each may hold a window of 256 KiB in memory.
 const MAX_STREAMS: usize = 16;
+/// The same with a way out. The connections themselves are counted elsewhere; those that are
+/// closing come on top, and the connection does not outlive one stream too many.
+const MAX_STREAMS_WITH_WAY_OUT: usize = 1 << 16;
 const WINDOW_BYTES: usize = 256 << 10;
 /// The most bytes of one frame: what one read of a pipe gives.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Serves the host on a stream until it ends.
+/// Serves the host on a stream until it ends, and the way out if there is one.
 ///
 /// The process must have one thread. On return everything that was started has been killed, and
 /// the process shall end: as the first of its pid namespace it takes all others with it.
-pub fn serve(stream: OwnedFd) -> GuestExit {
-    serve_within(stream, Reach::of_this_process(), None)
+pub fn serve(stream: OwnedFd, listeners: Option<Listeners>) -> GuestExit {
+    let place = Place { reach: Reach::of_this_process(), lifeline: None, listeners };
+    serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
 }
 
 /// The same where no pid namespace holds everybody together. The process is in a domain or has ids
@@ -46,23 +53,40 @@ pub fn serve(stream: OwnedFd) -> GuestExit {
 /// the launcher, and everybody with it.
 pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
     match Reach::confined() {
-        Some(reach) => serve_within(stream, reach, Some(lifeline)),
+        Some(reach) => {
+            let place = Place { reach, lifeline: Some(lifeline), listeners: None };
+            serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
+        }
         None => GuestExit::Unprepared,
     }
 }
 
-fn serve_within(stream: OwnedFd, reach: Reach, lifeline: Option<OwnedFd>) -> GuestExit {
-    let reactor = Reactor::default();
-    let Ok((around, socket)) = prepare(stream, reach, &reactor) else {
-        return GuestExit::Unprepared;
+/// Where the guest serves.
+struct Place {
+    reach: Reach,
+    lifeline: Option<OwnedFd>,
+    listeners: Option<Listeners>,
+}
+
+/// An error says that nothing was served.
+fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
+    let (reactor, opener, streams) = match &place.listeners {
+        Some(_) => (Reactor::for_many()?, Some(Opener::default()), MAX_STREAMS_WITH_WAY_OUT),
+        None => (Reactor::default(), None, MAX_STREAMS),
     };
-    let Ok(lifeline) = lifeline.map(|end| Descriptor::new(end, &reactor)).transpose() else {
-        return GuestExit::Unprepared;
-    };
+    let around = prepare(place.reach, &reactor)?;
+    let ends = opener.as_ref().map(|opener| Rc::clone(&opener.ends));
+    let socket = Socket::new(Descriptor::new(stream, &reactor)?, ends);
+    let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
+    if let (Some(listeners), Some(opener)) = (place.listeners, &opener) {
+        way_out::serve(listeners, opener, &reactor)?;
+    }
     let mut config = Config::default();
+    // The window cannot grow: the limit leaves every stream its first window and no more.
     config
-        .set_max_num_streams(MAX_STREAMS)
-        .set_max_connection_receive_window(Some(MAX_STREAMS * WINDOW_BYTES))
+        .set_max_connection_receive_window(None)
+        .set_max_num_streams(streams)
+        .set_max_connection_receive_window(Some(streams * WINDOW_BYTES))
         .set_split_send_size(SEND_BYTES);
     let mut service = Service {
         connection: Connection::new(socket, config, Mode::Server),
@@ -70,13 +94,14 @@ fn serve_within(stream: OwnedFd, reach: Reach, lifeline: Option<OwnedFd>) -> Gue
         greeted: Rc::default(),
         around,
         lifeline,
+        opener,
     };
     let exit = reactor.run(poll_fn(|context| service.poll(context)));
     service.around.processes.kill();
-    exit.unwrap_or(GuestExit::Stream)
+    Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
-fn prepare(stream: OwnedFd, reach: Reach, reactor: &Reactor) -> io::Result<(Surroundings, Socket)> {
+fn prepare(reach: Reach, reactor: &Reactor) -> io::Result<Surroundings> {
     // A guest that can be traced or read through /proc would lend its place to a program inside.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
@@ -85,8 +110,7 @@ fn prepare(stream: OwnedFd, reach: Reach, reactor: &Reactor) -> io::Result<(Surr
     close_on_exec_from(3)?;
     umask(FileMode::WGRP | FileMode::WOTH);
     let processes = Rc::new(Processes::new(reach, reactor)?);
-    let socket = Socket::new(Descriptor::new(stream, reactor)?);
-    Ok((Surroundings { reactor: reactor.clone(), processes, waiting: Waiting::default() }, socket))
+    Ok(Surroundings { reactor: reactor.clone(), processes, waiting: Waiting::default() })
 }
 
 /// The connection, and the conversation on its first stream.
@@ -97,6 +121,8 @@ struct Service {
     around: Surroundings,
     /// Nothing is ever written to it; it ends when the launcher does.
     lifeline: Option<Descriptor>,
+    /// Opens streams for connections of programs.
+    opener: Option<Opener>,
 }
 
 impl Service {
@@ -105,6 +131,9 @@ impl Service {
             && lifeline.poll_read(context, &mut [0]).is_ready()
         {
             return Poll::Ready(self.exit_at_the_end());
+        }
+        if let Some(opener) = &self.opener {
+            opener.poll(context, &mut self.connection);
         }
         loop {
             match self.connection.poll_next_inbound(context) {

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::io::{AsyncRead, AsyncWrite};
+use stockade_wire::{Header, Headers};
 
+use crate::opener::SharedEnds;
 use crate::reactor::Descriptor;
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -19,11 +21,54 @@ pub(crate) struct Socket {
     outgoing: Vec<u8>,
     /// How much of `outgoing` has been written.
     written: usize,
+    passing: Option<Passing>,
+}
+
+/// Frames that pass, looked at for how the streams of connections end.
+struct Passing {
+    ends: SharedEnds,
+    heard: Headers,
+    said: Headers,
+}
+
+impl Passing {
+    fn hear(&mut self, bytes: &[u8]) {
+        let mut ends = self.ends.borrow_mut();
+        follow(&mut self.heard, bytes, |header| ends.hear(header));
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let mut ends = self.ends.borrow_mut();
+        follow(&mut self.said, bytes, |header| ends.say(header));
+    }
+
+    /// Adds what the multiplexer does not say, where no frame is cut by it.
+    fn add(&mut self, outgoing: &mut Vec<u8>) {
+        if self.said.is_between_frames() {
+            self.ends.borrow_mut().take_resets(|frame| outgoing.extend(frame));
+        }
+    }
+}
+
+fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
+    let Ok(()) = headers.follow(bytes, |header| {
+        seen(header);
+        Ok::<_, std::convert::Infallible>(())
+    });
 }
 
 impl Socket {
-    pub(crate) fn new(descriptor: Descriptor) -> Socket {
-        Socket { descriptor, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0 }
+    /// `ends` is there where streams carry connections.
+    pub(crate) fn new(descriptor: Descriptor, ends: Option<SharedEnds>) -> Socket {
+        let passing = |ends| Passing { ends, heard: Headers::default(), said: Headers::default() };
+        Socket {
+            descriptor,
+            incoming: Vec::new(),
+            taken: 0,
+            outgoing: Vec::new(),
+            written: 0,
+            passing: ends.map(passing),
+        }
     }
 
     /// Reads what there is, if all that was read before has been handed out.
@@ -49,7 +94,11 @@ impl AsyncRead for Socket {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         if self.taken == self.incoming.len() && buffer.len() >= BUFFER_BYTES {
-            return self.descriptor.poll_read(context, buffer);
+            let read = self.descriptor.poll_read(context, buffer);
+            if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
+                passing.hear(&buffer[..*read]);
+            }
+            return read;
         }
         match self.poll_fill(context) {
             Poll::Ready(Ok(())) => {}
@@ -60,6 +109,9 @@ impl AsyncRead for Socket {
         let read = ready.len().min(buffer.len());
         buffer[..read].copy_from_slice(&ready[..read]);
         self.taken += read;
+        if let Some(passing) = &mut self.passing {
+            passing.hear(&buffer[..read]);
+        }
         Poll::Ready(Ok(read))
     }
 }
@@ -77,11 +129,20 @@ impl AsyncWrite for Socket {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.outgoing.extend_from_slice(bytes);
+        let this = &mut *self;
+        if let Some(passing) = &mut this.passing {
+            passing.add(&mut this.outgoing);
+            passing.say(bytes);
+        }
+        this.outgoing.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(passing) = &mut this.passing {
+            passing.add(&mut this.outgoing);
+        }
         while self.written < self.outgoing.len() {
             match self.descriptor.poll_write(context, &self.outgoing[self.written..]) {
                 Poll::Ready(Ok(written)) => self.written += written,

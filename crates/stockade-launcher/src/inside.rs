@@ -6,6 +6,7 @@ mod guard;
 mod overlay;
 mod privileges;
 mod start;
+mod way_out;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::message;
-use crate::outside::{Launched, refusal, write_once};
+use crate::outside::{Launched, Listeners, refusal, write_once};
 use crate::plan::Step;
 use crate::report::{Phase, Refusal, Report};
 
@@ -42,6 +43,8 @@ struct Building {
     scratch_count: usize,
     /// Asks before a program is started.
     programs: Option<OwnedFd>,
+    /// Where the guest listens for connections.
+    listeners: Option<Listeners>,
     lifeline: OwnedFd,
 }
 
@@ -81,8 +84,8 @@ fn carry_out(
             return Ok(Launched::Done(1));
         }
         if let Step::Serve = step {
-            // Everything that is held from outside is closed with `building` and `control`.
-            return Ok(Launched::Inside);
+            // Everything else that is held from outside is closed with `building` and `control`.
+            return Ok(Launched::Inside { listeners: building.listeners });
         }
         if let Step::ServeConfined = step {
             return Ok(Launched::Confined { lifeline: building.lifeline });
@@ -107,6 +110,7 @@ impl Building {
             scratch: None,
             scratch_count: 0,
             programs: None,
+            listeners: None,
             lifeline,
         }
     }
@@ -192,6 +196,7 @@ impl Building {
             Step::Pin { path } => covers::pin(self.root()?, path),
             Step::ReadOnly { path } => covers::read_only(self.root()?, path),
             Step::ForbidUserNamespaces => files::forbid_user_namespaces(self.root()?),
+            Step::OpenPorts => files::open_ports(self.root()?),
             Step::Pivot => {
                 let root = self.root.take().ok_or_else(no_root)?;
                 (self.apart, self.covers) = (None, None);
@@ -199,6 +204,10 @@ impl Building {
             }
             Step::SealRoot => files::seal_root(),
             Step::Loopback => stockade_sys::raise_loopback(),
+            Step::WayOut { listen, redirected } => {
+                self.listeners = Some(way_out::open(*listen, redirected)?);
+                Ok(())
+            }
             Step::HostName(name) => Ok(rustix::system::sethostname(name.as_bytes())?),
             Step::Limit { resource, amount } => privileges::limit(*resource, *amount),
             Step::NewSession => {
@@ -284,9 +293,11 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::Proc { .. }
         | Step::Terminals
         | Step::ForbidUserNamespaces
+        | Step::OpenPorts
         | Step::Pivot
         | Step::SealRoot
         | Step::Loopback
+        | Step::WayOut { .. }
         | Step::HostName(_)
         | Step::Limit { .. }
         | Step::NewSession

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,12 +26,24 @@ pub enum Launched {
     /// This process has nothing more to do and ends with this code.
     Done(u8),
     /// This process is the first inside a finished wall, and becomes the guest.
-    Inside,
+    Inside {
+        /// Where connections of programs arrive, if there is a way out.
+        listeners: Option<Listeners>,
+    },
     /// The same where no pid namespace holds everybody together: the guest must see to that.
     Confined {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
     },
+}
+
+/// Where connections of programs inside arrive.
+#[derive(Debug)]
+pub struct Listeners {
+    /// By TCP.
+    pub connections: TcpListener,
+    /// By UDP.
+    pub datagrams: UdpSocket,
 }
 
 /// Receives a plan on the control socket and carries it out.

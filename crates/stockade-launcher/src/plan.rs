@@ -1,5 +1,6 @@
 //! A wall as plain data.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -264,12 +265,23 @@ pub enum Step {
     },
     /// No user namespace can be made inside.
     ForbidUserNamespaces,
+    /// Every port can be bound without privileges in the sandbox's own network namespace. Before
+    /// the settings of the kernel become read-only.
+    OpenPorts,
     /// The new root becomes the root, and the old one is gone.
     Pivot,
     /// The root itself becomes read-only.
     SealRoot,
     /// The loopback interface.
     Loopback,
+    /// One place inside at which connections to others arrive; the guest serves it. After the
+    /// loopback interface, and while there are privileges.
+    WayOut {
+        /// Where the guest listens, by TCP and UDP; one more address of the loopback interface.
+        listen: SocketAddrV4,
+        /// What arrives there.
+        redirected: Vec<Redirected>,
+    },
     /// The host name inside.
     HostName(String),
     /// A resource limit, soft and hard.
@@ -327,6 +339,29 @@ pub enum Step {
         /// Its whole environment.
         environment: Vec<(String, String)>,
     },
+}
+
+/// Places whose connections arrive elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redirected {
+    /// By which protocol they come.
+    pub transport: Transport,
+    /// The first address of a range.
+    pub network: Ipv4Addr,
+    /// How many leading bits of an address are those of the range.
+    pub prefix: u8,
+    /// The one port, or all.
+    pub port: Option<u16>,
+}
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
 }
 
 /// What a tree may be used for inside. Set-user-id bits never work.
@@ -433,9 +468,11 @@ impl Step {
             Step::Pin { .. } => "pin",
             Step::ReadOnly { .. } => "read_only",
             Step::ForbidUserNamespaces => "forbid_user_namespaces",
+            Step::OpenPorts => "open_ports",
             Step::Pivot => "pivot",
             Step::SealRoot => "seal_root",
             Step::Loopback => "loopback",
+            Step::WayOut { .. } => "way_out",
             Step::HostName(_) => "host_name",
             Step::Limit { .. } => "limit",
             Step::NewSession => "new_session",

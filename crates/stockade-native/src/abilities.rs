@@ -8,11 +8,22 @@ use stockade_provider::{Ability, Obstacle, Precision};
 use crate::cgroup::{Controller, Layout, Version};
 use crate::machine::{LANDLOCK_NEEDED, Landlock, Machine};
 
-/// Every control that this wall knows, with what holds it here.
-pub(crate) fn abilities(machine: &Machine, layout: &Layout) -> BTreeMap<Control, Ability> {
+/// Every control that this wall knows, with what holds it here. `no_way_out` is why connections
+/// cannot leave, where that was tried and found.
+pub(crate) fn abilities(
+    machine: &Machine,
+    layout: &Layout,
+    no_way_out: Option<&Obstacle>,
+) -> BTreeMap<Control, Ability> {
     let mut abilities = BTreeMap::new();
     for control in Control::all() {
-        abilities.insert(control, ability(control, machine, layout));
+        let ability = match (control, no_way_out) {
+            (Control::NetworkHosts | Control::NetworkPublic, Some(obstacle)) => {
+                Ability::Missing(obstacle.clone())
+            }
+            _ => ability(control, machine, layout),
+        };
+        abilities.insert(control, ability);
     }
     abilities
 }
@@ -46,7 +57,13 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
         }
         Control::WorkspaceLayer => exact("an overlay whose upper layer is the sandbox's own"),
         Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
-        Control::NetworkBlock => exact("nothing leaves: a network namespace with only loopback"),
+        Control::NetworkHosts | Control::NetworkPublic => exact(
+            "a network namespace with nothing but loopback; nftables sends connections there to \
+             the gate on the host, which decides by name and port",
+        ),
+        Control::NetworkBlock => {
+            exact("the gate on the host, by name and again by address; nothing else leaves")
+        }
         Control::Commands => commands(machine),
         Control::Environment => exact("an environment made from nothing"),
         Control::SystemCalls => exact("a seccomp filter that denies what it does not list"),
@@ -56,12 +73,13 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             true => "the death of the pid namespace's first process, cgroup kill, and a supervisor",
             false => "the death of the pid namespace's first process, and a supervisor",
         }),
-        Control::NetworkHosts
-        | Control::NetworkPublic
-        | Control::NetworkRequests
-        | Control::Secrets => not_built_in(
-            "this version has no gate to let connections out through",
-            "remove the clause: the sandbox then runs without any network",
+        Control::NetworkRequests => not_built_in(
+            "this version's gate decides by name and port, and does not look into requests",
+            "name the host without methods and paths, or remove it",
+        ),
+        Control::Secrets => not_built_in(
+            "this version's gate does not put secrets into requests",
+            "remove secrets: nothing inside has them then",
         ),
         Control::Tools => not_built_in(
             "this version has no way to call tools from inside",
@@ -131,9 +149,10 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
         }
         Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
         Limit::ToolCalls => exact("no tool can be called"),
-        Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
-            exact("nothing leaves: a network namespace with only loopback")
+        Limit::Connections | Limit::EgressBytes => {
+            exact("counted by the gate on the host; nothing else leaves")
         }
+        Limit::EgressRate => exact("paced by the gate on the host; nothing else leaves"),
     }
 }
 

@@ -16,3 +16,21 @@ fn want_of_landlock_is_told_by_its_cause() {
         assert!(!obstacle.remedy.is_empty());
     }
 }
+
+#[test]
+fn host_without_a_way_out_lacks_only_what_needs_one() {
+    let (machine, layout) = (Machine::look(), Layout::foresee());
+    let obstacle = Obstacle { reason: "no nftables".to_owned(), remedy: "load it".to_owned() };
+    let with = abilities(&machine, &layout, None);
+    let without = abilities(&machine, &layout, Some(&obstacle));
+    for control in Control::all() {
+        let lacking = Ability::Missing(obstacle.clone());
+        match control {
+            Control::NetworkHosts | Control::NetworkPublic => {
+                assert!(matches!(with[&control], Ability::Enforced { .. }));
+                assert_eq!(without[&control], lacking);
+            }
+            _ => assert_eq!(with[&control], without[&control]),
+        }
+    }
+}

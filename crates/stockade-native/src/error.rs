@@ -163,7 +163,7 @@ impl StartError {
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Error {
-        if let Some(Obstacle { reason, remedy }) = forbidden(&error) {
+        if let Some(Obstacle { reason, remedy }) = explained(&error) {
             let explained = Explained { reason, source: error };
             return Error::new(ErrorKind::Unavailable, explained).with_remedy(remedy);
         }
@@ -283,6 +283,21 @@ fn scarcity(error: &io::Error) -> Option<String> {
         _ => return None,
     };
     Some(remedy.to_owned())
+}
+
+/// What stands behind a refusal, where that is known.
+fn explained(error: &StartError) -> Option<Obstacle> {
+    match error {
+        StartError::Refused(refusal) if is_of_way_out(refusal) => {
+            Some(obstacles::of_way_out(refusal.errno))
+        }
+        _ => forbidden(error),
+    }
+}
+
+/// Whether it is the way out that could not be had; everything else of the wall stands without it.
+pub(crate) fn is_of_way_out(refusal: &Refusal) -> bool {
+    refusal.phase == Phase::Inside && matches!(refusal.step.as_str(), "open_ports" | "way_out")
 }
 
 /// What forbids namespaces here, where that is why a wall was refused.

@@ -17,6 +17,7 @@ mod host;
 mod host_files;
 mod id_range;
 mod interpreter;
+mod kernel_text;
 mod knobs;
 mod launch;
 mod launcher;
@@ -33,6 +34,7 @@ mod reduced;
 mod sandbox;
 pub mod seccomp;
 mod trial;
+mod try_out;
 mod watchdog;
 #[cfg(feature = "weaken")]
 mod weaken;

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::kernel_text::kernel_text;
+
 /// Kinds of file systems that an overlay can be laid over. Others name their files in ways that it
 /// does not take, those without upper and lower case for instance.
 const LAYERED: [&str; 11] = [
@@ -19,7 +21,7 @@ pub(crate) struct Mounts(Vec<(PathBuf, String)>);
 impl Mounts {
     /// Those of this process. Where they cannot be read, none: everything is then shown plainly.
     pub(crate) fn look() -> Mounts {
-        std::fs::read_to_string("/proc/self/mountinfo")
+        kernel_text("/proc/self/mountinfo")
             .map_or_else(|_| Mounts::default(), |text| Mounts::of(&text))
     }
 

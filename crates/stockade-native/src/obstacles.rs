@@ -90,6 +90,35 @@ pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
     }
 }
 
+/// Why connections cannot be sent to the guest: what a kernel without nftables, or with a part of
+/// it, refuses.
+pub(crate) fn of_way_out(errno: Option<i32>) -> Obstacle {
+    const PARTS: &str = "CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV4 and CONFIG_NFT_NAT, as modules or \
+                         built in";
+    match errno.map(Errno::from_raw_os_error) {
+        Some(
+            Errno::PROTONOSUPPORT
+            | Errno::AFNOSUPPORT
+            | Errno::OPNOTSUPP
+            | Errno::NOENT
+            | Errno::INVAL,
+        ) => Obstacle {
+            reason: "this kernel has no nftables that can redirect connections, and without it \
+                     none leaves a sandbox"
+                .to_owned(),
+            remedy: format!(
+                "load it as root: `modprobe -a nf_tables nft_chain_nat nft_nat`; or use a kernel \
+                 with {PARTS}; or remove what the policy says of the network"
+            ),
+        },
+        _ => obstacle(
+            "the kernel or a system-call filter refuses to redirect connections in a network \
+             namespace of the sandbox's own, and without that none leaves it",
+            "let the filter allow netlink sockets; or remove what the policy says of the network",
+        ),
+    }
+}
+
 /// A setting or a filter that forbids user namespaces to this process, if one is known to.
 pub(crate) fn forbidden(knobs: &Knobs) -> Option<Obstacle> {
     if knobs.clone_refused.is_some() {

@@ -147,3 +147,17 @@ fn every_cause_has_its_own_words() {
         assert!(!causes[at + 1..].iter().any(|other| other.0 == cause.0), "{cause:?}");
     }
 }
+
+#[test]
+fn kernel_without_nftables_is_told_from_one_that_refuses_it() {
+    for errno in [Errno::PROTONOSUPPORT, Errno::OPNOTSUPP, Errno::NOENT] {
+        let Obstacle { reason, remedy } = of_way_out(Some(errno.raw_os_error()));
+        assert!(reason.contains("no nftables"), "{reason}");
+        assert!(remedy.contains("`modprobe -a nf_tables nft_chain_nat nft_nat`"), "{remedy}");
+    }
+    for errno in [Some(Errno::PERM.raw_os_error()), None] {
+        let Obstacle { reason, remedy } = of_way_out(errno);
+        assert!(reason.contains("filter refuses"), "{reason}");
+        assert!(remedy.contains("netlink"), "{remedy}");
+    }
+}

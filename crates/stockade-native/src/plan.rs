@@ -5,6 +5,7 @@ mod etc;
 mod files;
 mod guard;
 mod rest;
+mod way_out;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use crate::machine::Machine;
 
 pub(crate) use files::{CODE_DIRECTORY, Visible};
 pub(crate) use rest::{after, kept_small};
+pub(crate) use way_out::{WayOut, proxy_variables};
 
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
@@ -45,6 +47,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) filters: Vec<RawFilter>,
     /// The filter that asks before a program is started, where the policy lists programs.
     pub(crate) program_watch: Option<RawFilter>,
+    /// Whether connections can leave.
+    pub(crate) way_out: WayOut,
     /// What the sandbox's `/proc` says of the machine.
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }

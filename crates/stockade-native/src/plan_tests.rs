@@ -51,6 +51,16 @@ fn show(guest: &str, mode: Mode) -> Shown {
 }
 
 fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Plan {
+    planned_with(WayOut::None, text, machine, files, cgroup)
+}
+
+fn planned_with(
+    way_out: WayOut,
+    text: &str,
+    machine: &Machine,
+    files: &HostFiles,
+    cgroup: bool,
+) -> Plan {
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
     let first_id = machine.is_root().then_some(0x7000_0000);
     let site = Site { policy: &policy, machine, files, first_id };
@@ -60,6 +70,7 @@ fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Pl
         held_by_cgroup: cgroup,
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
+        way_out,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     });
     Plan { beginning: beginning(&site, None, &Removal::default()), inside }
@@ -203,4 +214,46 @@ fn kernel_without_landlock_gets_no_step_for_it() {
     let old = Machine { landlock: 0, ..machine(501) };
     let plan = planned("{}", &old, &files(Vec::new()), true);
     assert!(!plan.inside.iter().any(|step| step.name() == "landlock"));
+}
+
+#[test]
+fn way_out_is_made_while_there_are_rights_and_its_setting_before_those_are_read_only() {
+    for user in [0, 1000] {
+        let without = planned("{}", &machine(user), &files(Vec::new()), true);
+        let with = planned_with(WayOut::Gateway, "{}", &machine(user), &files(Vec::new()), true);
+        let order = [
+            index(&with, "proc"),
+            index(&with, "open_ports"),
+            index(&with, "read_only"),
+            index(&with, "pivot"),
+            index(&with, "loopback"),
+            index(&with, "way_out"),
+            index(&with, "seal_privileges"),
+        ];
+        assert!(order.is_sorted_by(|a, b| a < b), "{user}: {order:?}");
+        let own = |step: &&Step| !matches!(step.name(), "open_ports" | "way_out");
+        let resolver = |step: &&Step| match step {
+            Step::File { path, .. } => path != Path::new("/etc/resolv.conf"),
+            _ => true,
+        };
+        let rest: Vec<&Step> = with.inside.iter().filter(own).filter(resolver).collect();
+        let plain: Vec<&Step> = without.inside.iter().filter(resolver).collect();
+        assert_eq!(rest, plain, "without a gateway nothing else is done");
+    }
+}
+
+#[test]
+fn proxy_is_told_in_both_spellings_and_not_for_the_sandbox_itself() {
+    let variables = proxy_variables();
+    let value = |name: &str| {
+        let found = variables.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"]
+    {
+        assert_eq!(value(name), Some("http://127.0.0.54:3128"), "{name}");
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        assert_eq!(value(name), Some("localhost,127.0.0.1,::1"), "{name}");
+    }
 }

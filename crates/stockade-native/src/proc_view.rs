@@ -1,11 +1,12 @@
 //! What the files of a sandbox's `/proc` say that speak of the machine.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader};
 
 use stockade_policy::{Limit, Policy};
 
 use crate::error::StartError;
+use crate::kernel_text::kernel_text;
 use crate::proc_files::{Sizes, boot_id, cpuinfo, loadavg, meminfo, stat, uptime};
 
 /// Reads the host's and sizes them by the policy.
@@ -17,8 +18,8 @@ pub(crate) fn proc_files(policy: &Policy) -> Result<Vec<(&'static str, String)>,
         Ok(vec![
             ("/proc/meminfo", meminfo(sizes)),
             ("/proc/cpuinfo", processors),
-            ("/proc/stat", stat(&fs::read_to_string("/proc/stat")?, sizes)),
-            ("/proc/uptime", uptime(&fs::read_to_string("/proc/uptime")?)),
+            ("/proc/stat", stat(&kernel_text("/proc/stat")?, sizes)),
+            ("/proc/uptime", uptime(&kernel_text("/proc/uptime")?)),
             ("/proc/loadavg", loadavg()),
             ("/proc/sys/kernel/random/boot_id", boot_id(stockade_sys::random_bytes()?)),
         ])

@@ -7,8 +7,7 @@ use std::thread::JoinHandle;
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Language, Obstacle, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
-    WallFacts, chain,
+    Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
 };
 
 use crate::abilities::abilities;
@@ -22,10 +21,11 @@ use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, beginning, inside};
+use crate::plan::{Inputs, Site, WayOut, beginning, inside};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::try_out::{Tried, try_out};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
@@ -35,6 +35,14 @@ pub struct NativeProvider {
     layout: OnceLock<Layout>,
     /// A launcher that is started ahead, by a thread of its own.
     waiting: Mutex<Option<JoinHandle<Result<Waiting, StartError>>>>,
+}
+
+/// What a start does about the groups that a dead Stockade left. Whether they could be removed is no
+/// reason not to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remains {
+    Swept,
+    Left,
 }
 
 impl NativeProvider {
@@ -69,6 +77,7 @@ impl NativeProvider {
         &self,
         request: &SandboxRequest,
         layout: &Layout,
+        remains: Remains,
     ) -> Result<NativeSandbox, StartError> {
         let machine = self.machine();
         let policy = &*request.policy;
@@ -101,6 +110,9 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let beginning = crate::weaken::beginning(beginning);
         let begun = self.launcher()?.begin(&beginning, &kept)?;
+        if remains == Remains::Swept {
+            sweep_parents(layout);
+        }
         let mut group = unfinished.map(Unfinished::finish).transpose()?;
         let inside = inside(&Inputs {
             site,
@@ -108,6 +120,10 @@ impl NativeProvider {
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters: filters(policy, machine.kernel)?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
+            way_out: match request.gateway {
+                Some(_) => WayOut::Gateway,
+                None => WayOut::None,
+            },
             proc_files: proc_files(policy)?,
         });
         #[cfg(feature = "weaken")]
@@ -129,6 +145,7 @@ impl NativeProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
+            gateway: request.gateway.clone(),
         })
     }
 }
@@ -140,8 +157,12 @@ impl Provider for NativeProvider {
 
     fn facts(&self, probe: Probe) -> WallFacts {
         let (abilities, unusable) = match probe {
-            Probe::Quick => (abilities(self.machine(), self.layout()), None),
-            Probe::Thorough => (abilities(self.machine(), &Layout::foresee()), try_out()),
+            Probe::Quick => (abilities(self.machine(), self.layout(), None), None),
+            Probe::Thorough => {
+                let Tried { unusable, no_way_out } = try_out();
+                let layout = Layout::foresee();
+                (abilities(self.machine(), &layout, no_way_out.as_ref()), unusable)
+            }
         };
         let isolation = Isolation::Process;
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
@@ -160,10 +181,8 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let layout = self.layout();
-            // What a dead Stockade left; a failure here is no reason not to run.
-            sweep_parents(layout);
-            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
+            let started = self.start(request, self.layout(), Remains::Swept).await;
+            let sandbox = started.map_err(Error::from)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
@@ -172,25 +191,9 @@ impl Provider for NativeProvider {
 impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
-    async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.start(request, &Layout::as_it_is()).await?.finish().await
+    pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
+        self.start(request, &Layout::as_it_is(), Remains::Left).await?.finish().await
     }
-}
-
-/// Builds a wall around nothing, to see whether this host lets it.
-fn try_out() -> Option<Obstacle> {
-    let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
-        let provider = NativeProvider::new(User::Stays);
-        Box::pin(async move { provider.start_for_trial(&request).await })
-    };
-    crate::trial::build("{}", start).err().map(obstacle)
-}
-
-/// An error of a trial as the reason why a wall cannot be used.
-pub(crate) fn obstacle(error: StartError) -> Obstacle {
-    let error = Error::from(error);
-    let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();
-    Obstacle { reason: chain(&error), remedy }
 }
 
 pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {

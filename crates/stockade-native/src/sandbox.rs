@@ -17,7 +17,8 @@ use stockade_carrier::{Command, Link};
 use stockade_launcher::Ending;
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
+    Error, ErrorKind, Execution, Gateway, Language, Observation, ProcessEnd, Program, Running,
+    Sandbox,
 };
 
 use crate::cgroup::Group;
@@ -27,7 +28,7 @@ use crate::interpreter::Interpreter;
 use crate::launch::{Handed, Standing};
 use crate::launcher::{Launcher, User};
 use crate::observe::Watched;
-use crate::plan::CODE_DIRECTORY;
+use crate::plan::{CODE_DIRECTORY, proxy_variables};
 use crate::programs::{Listed, Programs};
 use crate::reduced::ScratchDirectory;
 
@@ -48,6 +49,8 @@ pub(crate) struct Parts {
     /// Whether the kernel holds the number of processes.
     pub(crate) pids_held: bool,
     pub(crate) user: User,
+    /// Where connections go, if they can leave.
+    pub(crate) gateway: Option<Arc<dyn Gateway>>,
 }
 
 /// Where a program finds what every sandbox has.
@@ -80,11 +83,15 @@ pub(crate) struct NativeSandbox {
     places: Places,
     watched: Watched,
     user: User,
+    /// What tells programs of the way out.
+    proxies: Vec<(String, String)>,
 }
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, listed, group, policy, interpreter, places, user, .. } = parts;
+        let Parts { standing, listed, group, policy, interpreter, places, user, gateway, .. } =
+            parts;
+        let proxies = gateway.as_ref().map(|_| proxy_variables()).unwrap_or_default();
         let Standing { control, stream, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
@@ -93,7 +100,7 @@ impl NativeSandbox {
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let (control, link) = (Arc::new(control), Link::open(stream)?);
+        let (control, link) = (Arc::new(control), Link::open(stream, gateway)?);
         let watched = Watched {
             first,
             scratch,
@@ -108,7 +115,7 @@ impl NativeSandbox {
             seen: Mutex::default(),
         };
         let launcher = Some(launcher);
-        Ok(NativeSandbox { control, link, launcher, interpreter, places, watched, user })
+        Ok(NativeSandbox { control, link, launcher, interpreter, places, watched, user, proxies })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -177,6 +184,7 @@ impl NativeSandbox {
         {
             variables.push((name.to_owned(), value.to_owned()));
         }
+        variables.extend(self.proxies.iter().cloned());
         variables.retain(|(name, _)| !added.iter().any(|(own, _)| own == name));
         variables.extend(added.iter().cloned());
         variables

@@ -36,6 +36,7 @@ mod rules;
 mod schema;
 mod show;
 mod source;
+mod suggest;
 mod tighten;
 mod tree;
 mod variables;
@@ -63,6 +64,7 @@ pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};
 pub use rules::{Action, CodeGate, CompareError, Condition, ConditionError, Operator, Rule};
 pub use schema::schema;
 pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Printable, Sourced, is_harmless};
+pub use suggest::{Line, Suggestion};
 pub use tighten::TightenError;
 pub use variables::{
     LOADER_VARIABLES, VariableError, check_name, check_secret_name, check_variable,

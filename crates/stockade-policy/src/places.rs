@@ -22,7 +22,7 @@ pub const DEVICES: [&str; 11] = [
 pub const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Files below `/etc` that programs need; made for the sandbox or public on every host.
-pub const SETTINGS: [&str; 14] = [
+pub const SETTINGS: [&str; 11] = [
     "/etc/passwd",
     "/etc/group",
     "/etc/hosts",
@@ -31,10 +31,7 @@ pub const SETTINGS: [&str; 14] = [
     "/etc/nsswitch.conf",
     "/etc/localtime",
     "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
     "/etc/alternatives",
     "/etc/ssl/certs",
-    "/etc/mime.types",
     "/etc/protocols",
 ];

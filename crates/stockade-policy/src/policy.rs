@@ -285,6 +285,25 @@ impl Protocol {
             Protocol::Tcp => "tcp",
         }
     }
+
+    /// What both let pass; `None` is nothing.
+    pub fn both(self, other: Protocol) -> Option<Protocol> {
+        match (self, other) {
+            (Protocol::Tcp, same) | (same, Protocol::Tcp) => Some(same),
+            (Protocol::Web, same) | (same, Protocol::Web) => Some(same),
+            (Protocol::Tls, Protocol::Tls) | (Protocol::Http, Protocol::Http) => Some(self),
+            (Protocol::Tls, Protocol::Http) | (Protocol::Http, Protocol::Tls) => None,
+        }
+    }
+
+    /// What either lets pass.
+    pub fn either(self, other: Protocol) -> Protocol {
+        match (self, other) {
+            (Protocol::Tcp, _) | (_, Protocol::Tcp) => Protocol::Tcp,
+            _ if self == other => self,
+            _ => Protocol::Web,
+        }
+    }
 }
 
 /// A value the gate puts into requests to certain hosts.

@@ -1,8 +1,45 @@
 //! The record of a session, kept outside of its sandbox: typed events, numbered and chained by
 //! hashes, one line of JSON each.
+//!
+//! A stream is written by a [`Recorder`] and read by [`Reader`]. The hash of a line covers all of
+//! its other bytes and, through the hash of the line before, everything that came before it.
 
+mod directory;
 mod egress;
+mod event;
+mod execution;
+mod glance;
+mod identity;
+mod line;
+mod list;
+mod place;
+mod prune;
+mod reader;
+mod recorder;
+mod session;
+mod shorten;
 mod sink;
+mod summary;
+mod time;
+mod verify;
+mod writer;
 
 pub use egress::{Egress, Inspection, Via};
+pub use event::{Body, Event};
+pub use execution::{
+    Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts, UsageCounts, VerdictGiven,
+};
+pub use glance::{Glance, glance};
+pub use identity::{IdentityError, SessionId};
+pub use line::{Digest, LineError, MAX_LINE_BYTES, decode, encode};
+pub use list::{ListError, Listed, list};
+pub use place::{Place, PlaceError, default_places, settle};
+pub use prune::{PruneError, Pruned, prune};
+pub use reader::{ReadError, Reader, Tail};
+pub use recorder::{MAX_RECORD_BYTES, Recorder};
+pub use session::{CodeDigest, Command, PolicyDigest, SessionEnded, SessionStarted};
 pub use sink::{Sink, Unrecorded};
+pub use summary::{Latest, Summary};
+pub use time::Time;
+pub use verify::{Verdict, Verification, verify};
+pub use writer::WriteError;

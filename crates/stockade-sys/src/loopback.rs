@@ -1,11 +1,14 @@
-//! Bringing up the loopback interface of a network namespace.
+//! The loopback interface of a network namespace.
 #![expect(unsafe_code, reason = "interface flags are set through ioctl(2)")]
 // UNSAFETY: two ioctl(2) calls on a socket of our own, each with a structure of the right type.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketType};
+
+use crate::netlink::{Act, Batch};
 
 /// Sets the loopback interface of the caller's network namespace up. See netdevice(7).
 pub fn raise_loopback() -> io::Result<()> {
@@ -27,4 +30,28 @@ pub fn raise_loopback() -> io::Result<()> {
     // SAFETY: SIOCSIFFLAGS reads the name and the flags of the same structure.
     let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, address) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives the loopback interface of the caller's network namespace one more address. See
+/// rtnetlink(7).
+pub fn add_loopback_address(address: Ipv4Addr) -> io::Result<()> {
+    const NEW_ADDRESS: u16 = 20;
+    const IPV4: u8 = 2;
+    const PREFIX: u8 = 8;
+    /// Of no use outside of this host.
+    const SCOPE_HOST: u8 = 254;
+    /// The kernel gives it to the loopback interface of every network namespace.
+    const INTERFACE: u32 = 1;
+    let [a, b, c, d] = INTERFACE.to_ne_bytes();
+    let mut batch = Batch::default();
+    batch.message(
+        NEW_ADDRESS,
+        Act::Make,
+        &[IPV4, PREFIX, 0, SCOPE_HOST, a, b, c, d],
+        |attributes| {
+            attributes.bytes(1, &address.octets());
+            attributes.bytes(2, &address.octets());
+        },
+    );
+    batch.send(None)
 }

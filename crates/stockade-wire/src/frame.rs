@@ -25,10 +25,12 @@ pub enum FrameError {
         missing: usize,
     },
     /// The announced or needed length is over the limit.
-    #[error("a frame of {bytes} bytes is over the limit of {MAX_FRAME_BYTES}")]
+    #[error("a frame of {bytes} bytes is over the limit of {limit}")]
     TooLong {
         /// The length.
         bytes: usize,
+        /// The most that is taken there.
+        limit: usize,
     },
     /// The body is not exactly one known message.
     #[error("the frame is not a message of this protocol")]
@@ -61,14 +63,23 @@ where
     T: DeserializeOwned,
     S: AsyncRead + Unpin,
 {
+    read_message_within(stream, MAX_FRAME_BYTES).await
+}
+
+/// Reads one message whose JSON has no more than `limit` bytes, and not a byte more.
+pub async fn read_message_within<T, S>(stream: &mut S, limit: usize) -> Result<T, FrameError>
+where
+    T: DeserializeOwned,
+    S: AsyncRead + Unpin,
+{
     let header = read_up_to(stream, size_of::<u32>()).await?;
     let length = match <[u8; 4]>::try_from(header.as_slice()) {
         Ok(bytes) => u32::from_le_bytes(bytes) as usize,
         Err(_) if header.is_empty() => return Err(FrameError::Closed),
         Err(_) => return Err(FrameError::Truncated { missing: size_of::<u32>() - header.len() }),
     };
-    if length > MAX_FRAME_BYTES {
-        return Err(FrameError::TooLong { bytes: length });
+    if length > limit {
+        return Err(FrameError::TooLong { bytes: length, limit });
     }
     let body = read_up_to(stream, length).await?;
     if body.len() < length {
@@ -90,7 +101,7 @@ where
 /// The bytes of one frame.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let body = serde_json::to_vec(message).map_err(|source| FrameError::Malformed { source })?;
-    let too_long = FrameError::TooLong { bytes: body.len() };
+    let too_long = FrameError::TooLong { bytes: body.len(), limit: MAX_FRAME_BYTES };
     let Ok(length) = u32::try_from(body.len()) else { return Err(too_long) };
     if body.len() > MAX_FRAME_BYTES {
         return Err(too_long);

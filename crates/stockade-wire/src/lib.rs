@@ -17,16 +17,20 @@ mod exit;
 mod frame;
 mod handshake;
 mod message;
+mod multiplex;
 mod opening;
 mod text;
 
 pub use execution::{CodeFile, Ended, Execute, NotStarted, Role, Started, Status, StreamHeader};
 pub use exit::GuestExit;
-pub use frame::{FrameError, MAX_FRAME_BYTES, encode, read_message, write_message};
+pub use frame::{
+    FrameError, MAX_FRAME_BYTES, encode, read_message, read_message_within, write_message,
+};
 pub use handshake::{HandshakeError, answer, check_reply, greet};
 pub use message::{
     GuestMessage, GuestVersion, GuestVersionError, Hello, HelloReply, HostMessage, Nonce,
     PROTOCOL_VERSION,
 };
-pub use opening::Opening;
+pub use multiplex::{Ends, Header, Headers, Heard};
+pub use opening::{NAME_SERVER, NAMED, Opening, PROXY, RELAY};
 pub use text::{Text, TextError};

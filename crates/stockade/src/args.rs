@@ -1,5 +1,6 @@
 //! Arguments of the command line.
 
+mod audit;
 mod bench;
 mod doctor;
 mod run;
@@ -14,6 +15,7 @@ use stockade_policy::Preset;
 
 use crate::render::Output;
 
+pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use run::{PolicyFlags, RunArgs, Target};
@@ -22,7 +24,8 @@ pub(crate) use why::WhyArgs;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    policy diff --exit-code: the second policy is wider
+  1    policy diff --exit-code: the second policy is wider;
+       audit verify: a record was changed
   125  Stockade could not: bad usage, an invalid policy, something that cannot be enforced,
        no wall that can be run
   126  policy why --exit-code: the answer is deny";
@@ -38,7 +41,34 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The same with `run` alone: whoever runs something does not wait for the words of all others.
+#[derive(Parser)]
+#[command(name = "stockade", max_term_width = 80)]
+struct RunOnly {
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Subcommand)]
+enum RunCommand {
+    Run(Box<RunArgs>),
+}
+
 impl Cli {
+    /// Reads the words of this process.
+    pub(crate) fn read() -> Result<Cli, clap::Error> {
+        let is_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+        // What is wrong, or help that is asked for, is told by the whole.
+        match is_run.then(RunOnly::try_parse) {
+            Some(Ok(RunOnly { json, command: RunCommand::Run(args) })) => {
+                Ok(Cli { json, command: Command::Run(args) })
+            }
+            _ => Cli::try_parse(),
+        }
+    }
+
     /// How results are printed.
     pub(crate) fn output(&self) -> Output {
         let asked_last = match &self.command {
@@ -58,6 +88,9 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
+    /// List, show, follow, check and sum up the records of runs.
+    #[command(after_help = audit::HELP)]
+    Audit(AuditArgs),
     /// Say which walls can be run here, how strong, and what stands in the way.
     #[command(after_help = doctor::HELP)]
     Doctor(DoctorArgs),
@@ -93,6 +126,8 @@ pub(crate) enum PolicyCommand {
     Why(Box<WhyArgs>),
     /// Say for every control which mechanism would hold it here, or why none can.
     Plan(PlanArgs),
+    /// Print the lines that would allow what was denied to a run.
+    Suggest(SuggestArgs),
     /// Say what policy B allows that policy A does not.
     Diff(DiffArgs),
 }
@@ -146,6 +181,17 @@ pub(crate) struct PlanArgs {
     /// Ask this wall only.
     #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(provider_names()))]
     pub(crate) provider: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct SuggestArgs {
+    /// A session as `stockade audit` names it, or a file with what `run --json` printed; the
+    /// latest session when unsaid. `-` is such a result on standard input.
+    #[arg(value_name = "SESSION|FILE")]
+    pub(crate) from: Option<String>,
+    /// The directory of the records [default: where `stockade run` keeps them].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -4,6 +4,7 @@ mod html;
 mod leftovers;
 mod peers;
 mod programs;
+mod records;
 mod report;
 mod rows;
 mod samples;

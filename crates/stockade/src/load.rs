@@ -79,6 +79,11 @@ pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads what a run printed, up to a limit.
+pub(crate) fn result(file: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    bytes(file, "the result", limit)
+}
+
 /// Whether this is our standard input, by any of its names.
 pub(crate) fn is_standard_input(file: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| file == Path::new(name))

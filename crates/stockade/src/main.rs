@@ -1,6 +1,7 @@
 //! The command line of Stockade.
 
 mod args;
+mod audit;
 mod bench;
 mod clock;
 mod doctor;
@@ -14,7 +15,6 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use stockade_engine::Engine;
 
 use args::{Cli, Command};
@@ -27,7 +27,7 @@ const ERROR: u8 = 125;
 fn main() -> ExitCode {
     // The launcher is the longest part of a start: it is on its way before anything is read.
     let ahead = run::start_ahead();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return render::usage(&error),
     };
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(&args, output, ahead),
+        Command::Audit(args) => audit::run(args, output),
         Command::Bench(args) => bench::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, output),
         Command::Policy(args) => policy::run(args.command, output),

@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod init;
 mod plan;
+mod suggest;
 mod why;
 
 pub(crate) use plan::{because, refusals};
@@ -20,6 +21,7 @@ pub(crate) fn run(command: PolicyCommand, output: Output) -> anyhow::Result<u8> 
         PolicyCommand::Show(args) => show(&args, output),
         PolicyCommand::Why(args) => why::run(&args, output),
         PolicyCommand::Plan(args) => plan::run(&args, output),
+        PolicyCommand::Suggest(args) => suggest::run(&args, output),
         PolicyCommand::Diff(args) => diff::run(&args, output),
     }
 }

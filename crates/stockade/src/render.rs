@@ -56,7 +56,16 @@ pub(crate) fn data(text: &str) -> anyhow::Result<()> {
 
 /// Prints a value as JSON. Characters that move or hide text are escaped, which changes no value.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(value)?;
+    escaped(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a value as one line of JSON, of many.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    escaped(&serde_json::to_string(value)?)
+}
+
+/// Prints JSON and the end of its line.
+fn escaped(text: &str) -> anyhow::Result<()> {
     let mut safe = String::with_capacity(text.len() + 1);
     for character in text.chars() {
         if character == '\n' || is_harmless(character) {

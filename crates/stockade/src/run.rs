@@ -4,6 +4,7 @@ pub(crate) mod amount;
 mod flags;
 mod input;
 mod interrupt;
+mod record;
 mod request;
 mod script;
 mod summary;

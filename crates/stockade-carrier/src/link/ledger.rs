@@ -3,22 +3,43 @@
 //! The connection bounds the unread bytes of a stream but not the frames they came in, and a frame
 //! of one byte costs a hundred in memory. Past a number of unread frames nothing more is taken from
 //! the socket until some are read.
+//!
+//! Streams that the guest opened are not waited for, because everything else would wait with them:
+//! one that is too much is ended.
+
+mod counted;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::io::{AsyncRead, AsyncWrite};
+use stockade_wire::{Ends, Header, Heard};
+use tokio::task::AbortHandle;
 use yamux::Stream;
+
+pub(super) use counted::Counted;
 
 /// The most unread frames of one link; at about a hundred bytes each they fill 3 MiB.
 const MAX_FRAMES: usize = 32 << 10;
 
+/// The most unread frames of one stream of the guest's own, and of all of them.
+const MAX_CONNECTION_FRAMES: usize = 16 << 10;
+const MAX_ALL_CONNECTION_FRAMES: usize = 64 << 10;
+/// The most unread bytes of all streams of the guest's own.
+const MAX_ALL_CONNECTION_BYTES: usize = 64 << 20;
+
+/// Whether the guest may open streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GuestStreams {
+    Allowed,
+    Refused,
+}
+
 /// The unread frames of every stream that is open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
+    guest_streams: GuestStreams,
     state: Mutex<State>,
 }
 
@@ -26,6 +47,9 @@ pub(super) struct Ledger {
 struct State {
     streams: HashMap<u32, Entry>,
     frames: usize,
+    connection_frames: usize,
+    connection_bytes: usize,
+    ends: Ends,
     waiting: Option<Waker>,
     breach: Option<&'static str>,
 }
@@ -33,43 +57,110 @@ struct State {
 #[derive(Debug)]
 enum Entry {
     /// The bytes left of each unread frame.
-    Reading(VecDeque<u32>),
+    Reading(Unread),
     /// The guest has nothing to say there.
     Writing,
+    /// The same of a stream that the guest has opened, and what serves it.
+    Connection(Unread, Option<AbortHandle>),
+}
+
+/// The frames of a stream that are not read yet.
+#[derive(Debug, Default)]
+struct Unread {
+    frames: VecDeque<u32>,
+    bytes: usize,
+}
+
+impl Unread {
+    fn add(&mut self, bytes: u32) {
+        self.frames.push_back(bytes);
+        self.bytes += bytes as usize;
+    }
+
+    /// Takes bytes that were read. Returns how many frames they finished, and how many bytes of
+    /// them were known.
+    fn take(&mut self, bytes: usize) -> (usize, usize) {
+        let mut left = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before = self.bytes;
+        let mut done = 0;
+        while let Some(first) = self.frames.front_mut() {
+            if *first > left {
+                *first -= left;
+                self.bytes -= left as usize;
+                break;
+            }
+            left -= *first;
+            self.bytes -= *first as usize;
+            self.frames.pop_front();
+            done += 1;
+        }
+        (done, before - self.bytes)
+    }
 }
 
 impl Ledger {
+    pub(super) fn new(guest_streams: GuestStreams) -> Ledger {
+        Ledger { guest_streams, state: Mutex::default() }
+    }
+
     /// Counts what the guest sends on a stream for as long as that is held.
     pub(super) fn reading(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        Ledger::entered(ledger, stream, Entry::Reading(VecDeque::new()))
+        ledger.lock().streams.insert(stream.id().val(), Entry::Reading(Unread::default()));
+        Counted::new(stream, ledger)
     }
 
     /// Refuses what the guest sends on a stream for as long as that is held.
     pub(super) fn writing(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        Ledger::entered(ledger, stream, Entry::Writing)
+        ledger.lock().streams.insert(stream.id().val(), Entry::Writing);
+        Counted::new(stream, ledger)
     }
 
-    /// Notes a frame that begins. One on a stream that is not held is dropped by the connection.
-    pub(super) fn received(&self, stream: u32, bytes: u32) -> io::Result<()> {
+    /// Takes over a stream that the guest has opened; what came with that is counted already.
+    pub(super) fn connection(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
+        Counted::new(stream, ledger)
+    }
+
+    /// What ends when too much comes on a stream of the guest's own.
+    pub(super) fn end_if_too_much(&self, stream: u32, served: AbortHandle) {
+        if let Some(Entry::Connection(_, handle)) = self.lock().streams.get_mut(&stream) {
+            *handle = Some(served);
+        }
+    }
+
+    /// Notes a frame from the guest that begins. One on a stream that is not held is dropped by the
+    /// connection.
+    pub(super) fn heard(&self, header: Header) -> io::Result<()> {
         let mut state = self.lock();
-        match state.streams.get_mut(&stream) {
-            Some(Entry::Reading(frames)) if bytes > 0 => {
-                frames.push_back(bytes);
-                state.frames += 1;
-                Ok(())
-            }
-            Some(Entry::Writing) if bytes > 0 => {
-                state.breach = Some("it wrote to a stream that it may only read");
+        let opens = header.flags & Header::FIRST != 0 && header.stream.is_multiple_of(2);
+        if opens && self.guest_streams == GuestStreams::Allowed {
+            let new = || Entry::Connection(Unread::default(), None);
+            state.streams.entry(header.stream).or_insert_with(new);
+            state.ends.hold(header.stream);
+        }
+        state.ends.hear(header);
+        match header.kind {
+            Header::DATA if header.length > 0 => state.received(header.stream, header.length),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a frame to the guest that begins.
+    pub(super) fn said(&self, header: Header) -> io::Result<()> {
+        let mut state = self.lock();
+        state.ends.say(header);
+        match header.kind {
+            // The connection says so when the guest broke its rules, and then goes on listening.
+            Header::GO_AWAY => {
+                state.breach.get_or_insert("it broke the rules of the connection");
                 Err(io::ErrorKind::InvalidData.into())
             }
             _ => Ok(()),
         }
     }
 
-    /// Notes a breach that the connection has found.
-    pub(super) fn refused(&self, what: &'static str) -> io::Error {
-        self.lock().breach.get_or_insert(what);
-        io::ErrorKind::InvalidData.into()
+    /// Frames that go to the guest between two others.
+    pub(super) fn take_resets(&self, outgoing: &mut Vec<u8>) {
+        self.lock().ends.take_resets(|frame| outgoing.extend(frame));
     }
 
     /// What the guest did wrong, if anything.
@@ -87,33 +178,42 @@ impl Ledger {
         Poll::Pending
     }
 
-    fn entered(ledger: &Arc<Ledger>, stream: Stream, entry: Entry) -> Counted {
-        let id = stream.id().val();
-        ledger.lock().streams.insert(id, entry);
-        Counted { stream, id, ledger: Arc::clone(ledger) }
+    /// Whether the guest has ended a stream of its own in good order.
+    fn has_ended(&self, stream: u32) -> bool {
+        self.lock().ends.heard(stream) == Some(Heard::End)
+    }
+
+    fn is_connection(&self, stream: u32) -> bool {
+        matches!(self.lock().streams.get(&stream), Some(Entry::Connection(..)))
     }
 
     fn read(&self, stream: u32, bytes: usize) {
         let mut state = self.lock();
-        let Some(Entry::Reading(frames)) = state.streams.get_mut(&stream) else { return };
-        let mut left = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let mut done = 0;
-        while let Some(first) = frames.front_mut() {
-            if *first > left {
-                *first -= left;
-                break;
+        match state.streams.get_mut(&stream) {
+            Some(Entry::Reading(unread)) => {
+                let (frames, _) = unread.take(bytes);
+                state.freed(frames);
             }
-            left -= *first;
-            frames.pop_front();
-            done += 1;
+            Some(Entry::Connection(unread, _)) => {
+                let (frames, bytes) = unread.take(bytes);
+                state.connection_frames -= frames;
+                state.connection_bytes -= bytes;
+            }
+            Some(Entry::Writing) | None => {}
         }
-        state.freed(done);
     }
 
-    fn dropped(&self, stream: u32) {
+    /// Lets go of a stream; `closed` says whether the host's direction of it was.
+    fn dropped(&self, stream: u32, closed: bool) {
         let mut state = self.lock();
-        if let Some(Entry::Reading(frames)) = state.streams.remove(&stream) {
-            state.freed(frames.len());
+        match state.streams.remove(&stream) {
+            Some(Entry::Reading(unread)) => state.freed(unread.frames.len()),
+            Some(Entry::Connection(unread, _)) => {
+                state.connection_frames -= unread.frames.len();
+                state.connection_bytes -= unread.bytes;
+                state.ends.let_go(stream, closed);
+            }
+            Some(Entry::Writing) | None => {}
         }
     }
 
@@ -123,6 +223,33 @@ impl Ledger {
 }
 
 impl State {
+    fn received(&mut self, stream: u32, bytes: u32) -> io::Result<()> {
+        match self.streams.get_mut(&stream) {
+            Some(Entry::Reading(unread)) => {
+                unread.add(bytes);
+                self.frames += 1;
+                Ok(())
+            }
+            Some(Entry::Connection(unread, served)) => {
+                unread.add(bytes);
+                self.connection_frames += 1;
+                self.connection_bytes += bytes as usize;
+                let too_much = unread.frames.len() > MAX_CONNECTION_FRAMES
+                    || self.connection_frames > MAX_ALL_CONNECTION_FRAMES
+                    || self.connection_bytes > MAX_ALL_CONNECTION_BYTES;
+                if let (true, Some(served)) = (too_much, served) {
+                    served.abort();
+                }
+                Ok(())
+            }
+            Some(Entry::Writing) => {
+                self.breach = Some("it wrote to a stream that it may only read");
+                Err(io::ErrorKind::InvalidData.into())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn freed(&mut self, frames: usize) {
         self.frames -= frames;
         if self.frames < MAX_FRAMES
@@ -130,51 +257,5 @@ impl State {
         {
             waiting.wake();
         }
-    }
-}
-
-/// A stream whose unread frames are counted.
-#[derive(Debug)]
-pub(super) struct Counted {
-    stream: Stream,
-    id: u32,
-    ledger: Arc<Ledger>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if let Poll::Ready(Ok(bytes)) = &read {
-            self.ledger.read(self.id, *bytes);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_close(context)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.ledger.dropped(self.id);
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use futures_util::task::AtomicWaker;
 use serde::Serialize;
+use stockade_provider::Gateway;
 use stockade_wire::{FrameError, HelloReply, Nonce, Role, StreamHeader, encode};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -17,11 +18,17 @@ use yamux::{Config, Connection, Mode, Stream};
 
 use super::LinkError;
 use super::conversation::Conversation;
-use super::ledger::{Counted, Ledger};
+use super::gate::Gate;
+use super::ledger::{Counted, GuestStreams, Ledger};
 use super::sieve::Sieve;
 
-/// The most streams at once: the control stream and those of an execution or two.
+/// The most streams of the host's own at once: the control stream and those of an execution or two.
 const MAX_STREAMS: usize = 16;
+/// The most streams of the guest's beside those that the gateway takes: they were opened and are
+/// not yet reset, or have ended and are not yet let go. One more closes the link.
+const MAX_PASSING: usize = 4096;
+/// The most streams of the guest's in any case.
+const MOST_OF_GUEST: usize = 1 << 16;
 /// What a guest may send on one stream before any of it is read.
 const WINDOW_BYTES: usize = 256 << 10;
 /// The most bytes of one frame.
@@ -30,6 +37,7 @@ const SEND_BYTES: usize = 64 << 10;
 /// The connection to one guest. Dropping it closes the connection.
 pub(super) struct Streams {
     shared: Arc<Shared>,
+    gate: Option<Gate>,
     driver: Option<AbortHandle>,
 }
 
@@ -41,21 +49,32 @@ struct Shared {
 }
 
 impl Streams {
-    pub(super) fn open(stream: UnixStream) -> Result<Streams, LinkError> {
+    pub(super) fn open(
+        stream: UnixStream,
+        gateway: Option<Arc<dyn Gateway>>,
+    ) -> Result<Streams, LinkError> {
         let prepare = |source| LinkError::Prepare { source };
         stream.set_nonblocking(true).map_err(prepare)?;
         let stream = tokio::net::UnixStream::from_std(stream).map_err(prepare)?;
-        let ledger = Arc::new(Ledger::default());
+        let (guest_streams, most) = match &gateway {
+            Some(gateway) => {
+                let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
+                (GuestStreams::Allowed, MAX_STREAMS + guests)
+            }
+            None => (GuestStreams::Refused, MAX_STREAMS),
+        };
+        let ledger = Arc::new(Ledger::new(guest_streams));
         let mut config = Config::default();
         // The window cannot grow: the limit leaves every stream its first window and no more.
         config
-            .set_max_num_streams(MAX_STREAMS)
-            .set_max_connection_receive_window(Some(MAX_STREAMS * WINDOW_BYTES))
+            .set_max_connection_receive_window(None)
+            .set_max_num_streams(most)
+            .set_max_connection_receive_window(Some(most * WINDOW_BYTES))
             .set_split_send_size(SEND_BYTES);
         let sieve = Sieve::new(stream, Arc::clone(&ledger));
         let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));
         let shared = Arc::new(Shared { connection, driver: AtomicWaker::new(), ledger });
-        Ok(Streams { shared, driver: None })
+        Ok(Streams { shared, gate: gateway.map(Gate::new), driver: None })
     }
 
     /// The first stream.
@@ -84,12 +103,13 @@ impl Streams {
         greeted: watch::Sender<Option<HelloReply>>,
     ) {
         let shared = Arc::clone(&self.shared);
+        let mut gate = self.gate.take();
         let driver = tokio::spawn(async move {
             let ended = {
                 let mut listen = pin!(conversation.listen(control, nonce, greeted));
                 poll_fn(|context| {
                     // The connection first: it brings what is listened to.
-                    match shared.poll(context) {
+                    match shared.poll(context, gate.as_mut()) {
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
                         Poll::Pending => return listen.as_mut().poll(context),
@@ -102,6 +122,8 @@ impl Streams {
                 })
                 .await
             };
+            // What is on its way out ends with the link.
+            drop(gate);
             shared.close();
             conversation.close(ended.err());
         });
@@ -137,21 +159,41 @@ impl fmt::Debug for Streams {
 }
 
 impl Shared {
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+    fn poll(
+        &self,
+        context: &mut Context<'_>,
+        mut gate: Option<&mut Gate>,
+    ) -> Poll<Result<(), LinkError>> {
         self.driver.register(context.waker());
         let mut connection = self.lock();
         let Some(connection) = connection.as_mut() else { return Poll::Ready(Ok(())) };
-        match connection.poll_next_inbound(context) {
-            Poll::Ready(Some(Ok(_))) => {
-                Poll::Ready(Err(LinkError::Breach { what: "it opened a stream" }))
+        loop {
+            // First: who has ended leaves room for others.
+            if let Some(gate) = gate.as_deref_mut()
+                && let Poll::Ready(fault) = gate.poll(context)
+            {
+                return Poll::Ready(Err(fault));
             }
-            Poll::Ready(Some(Err(source))) => match self.ledger.breach() {
-                Some(what) => Poll::Ready(Err(LinkError::Breach { what })),
-                None if is_end(&source) => Poll::Ready(Ok(())),
-                None => Poll::Ready(Err(LinkError::Connection { source })),
-            },
-            Poll::Ready(None) => Poll::Ready(Ok(())),
-            Poll::Pending => Poll::Pending,
+            let inbound = connection.poll_next_inbound(context);
+            // Asked each time: the connection does not always pass on that the socket refused.
+            if let Some(what) = self.ledger.breach() {
+                return Poll::Ready(Err(LinkError::Breach { what }));
+            }
+            return match (inbound, gate.as_deref_mut()) {
+                (Poll::Ready(Some(Ok(stream))), Some(gate)) => {
+                    gate.admit(stream, &self.ledger);
+                    continue;
+                }
+                (Poll::Ready(Some(Ok(_))), None) => {
+                    Poll::Ready(Err(LinkError::Breach { what: "it opened a stream" }))
+                }
+                (Poll::Ready(Some(Err(source))), _) => match is_end(&source) {
+                    true => Poll::Ready(Ok(())),
+                    false => Poll::Ready(Err(LinkError::Connection { source })),
+                },
+                (Poll::Ready(None), _) => Poll::Ready(Ok(())),
+                (Poll::Pending, _) => Poll::Pending,
+            };
         }
     }
 

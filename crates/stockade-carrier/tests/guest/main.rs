@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "what the tests share fails by panicking, as they do")]
 
 mod ends;
+mod frames;
 mod hostile;
+mod memory;
+mod opened;
 mod overhead;
 mod starts;
 mod streams;

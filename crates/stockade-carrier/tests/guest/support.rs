@@ -31,7 +31,7 @@ impl Guest {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        (Guest { process }, Link::open(host).unwrap())
+        (Guest { process }, Link::open(host, None).unwrap())
     }
 
     /// Starts a guest as the first process of a pid namespace and links it, or says why this host
@@ -59,7 +59,7 @@ impl Guest {
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let process = unshare(&[&path]).stdin(OwnedFd::from(inside)).spawn().unwrap();
-        Some((Guest { process }, Link::open(host).unwrap()))
+        Some((Guest { process }, Link::open(host, None).unwrap()))
     }
 
     /// Waits for the guest to end and returns its exit code.

@@ -2,25 +2,33 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+use super::waits::Token;
 use super::{Direction, Reactor};
 
 /// An open file that does not block. Dropping it closes it.
 pub(crate) struct Descriptor {
     file: Rc<OwnedFd>,
+    token: Token,
     reactor: Reactor,
 }
 
 impl Descriptor {
     pub(crate) fn new(file: OwnedFd, reactor: &Reactor) -> io::Result<Descriptor> {
         fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
-        Ok(Descriptor { file: Rc::new(file), reactor: reactor.clone() })
+        Ok(Descriptor::new_nonblocking(file, reactor))
+    }
+
+    /// Of a file that does not block already.
+    pub(crate) fn new_nonblocking(file: OwnedFd, reactor: &Reactor) -> Descriptor {
+        let token = reactor.waits.borrow_mut().token();
+        Descriptor { file: Rc::new(file), token, reactor: reactor.clone() }
     }
 
     pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -51,19 +59,24 @@ impl Descriptor {
         self.attempt(context, Direction::Write, || rustix::io::write(&*self.file, bytes))
     }
 
-    fn attempt(
+    /// Tries a call, and again when the descriptor may have become ready for it.
+    pub(crate) fn attempt<T>(
         &self,
         context: &mut Context<'_>,
         direction: Direction,
-        mut call: impl FnMut() -> rustix::io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
+        mut call: impl FnMut() -> rustix::io::Result<T>,
+    ) -> Poll<io::Result<T>> {
         loop {
             match call() {
-                Ok(bytes) => return Poll::Ready(Ok(bytes)),
+                Ok(value) => return Poll::Ready(Ok(value)),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
-                    self.reactor.wake_when_ready(&self.file, direction, context.waker());
-                    return Poll::Pending;
+                    let mut waits = self.reactor.waits.borrow_mut();
+                    let waker = context.waker();
+                    return match waits.wake_when_ready(&self.file, self.token, direction, waker) {
+                        Ok(()) => Poll::Pending,
+                        Err(error) => Poll::Ready(Err(error)),
+                    };
                 }
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
@@ -71,8 +84,14 @@ impl Descriptor {
     }
 }
 
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        self.reactor.forget(&self.file);
+        self.reactor.waits.borrow_mut().forget(&self.file, self.token);
     }
 }

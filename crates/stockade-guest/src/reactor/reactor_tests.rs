@@ -2,7 +2,14 @@ use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::os::unix::net::UnixStream;
 
+use rustix::io::Errno;
+
 use super::*;
+
+/// One for a few descriptors and one for many; both do the same.
+fn reactors() -> [Reactor; 2] {
+    [Reactor::default(), Reactor::for_many().unwrap()]
+}
 
 fn pair(reactor: &Reactor) -> (Descriptor, Descriptor) {
     let (one, other) = UnixStream::pair().unwrap();
@@ -12,72 +19,120 @@ fn pair(reactor: &Reactor) -> (Descriptor, Descriptor) {
 
 #[test]
 fn reader_is_woken_by_a_writer_that_runs_beside_it() {
-    let reactor = Reactor::default();
-    let (reader, writer) = pair(&reactor);
-    reactor.spawn(async move { writer.write_all(b"hello").await.unwrap() });
-    let mut buffer = [0; 16];
-    let read = reactor.run(async { reader.read(&mut buffer).await.unwrap() }).unwrap();
-    assert_eq!(&buffer[..read], b"hello");
+    for reactor in reactors() {
+        let (reader, writer) = pair(&reactor);
+        reactor.spawn(async move { writer.write_all(b"hello").await.unwrap() });
+        let mut buffer = [0; 16];
+        let read = reactor.run(async { reader.read(&mut buffer).await.unwrap() }).unwrap();
+        assert_eq!(&buffer[..read], b"hello");
+    }
 }
 
 #[test]
 fn writer_waits_while_the_other_end_is_full_and_goes_on_when_it_is_read() {
     const BYTES: usize = 4 << 20;
-    let reactor = Reactor::default();
-    let (reader, writer) = pair(&reactor);
-    reactor.spawn(async move { writer.write_all(&vec![7; BYTES]).await.unwrap() });
-    let all = reactor.run(async {
-        let mut buffer = vec![0; 64 << 10];
-        let mut all = 0;
-        loop {
-            match reader.read(&mut buffer).await.unwrap() {
-                0 => return all,
-                read => all += read,
+    for reactor in reactors() {
+        let (reader, writer) = pair(&reactor);
+        reactor.spawn(async move { writer.write_all(&vec![7; BYTES]).await.unwrap() });
+        let all = reactor.run(async {
+            let mut buffer = vec![0; 64 << 10];
+            let mut all = 0;
+            loop {
+                match reader.read(&mut buffer).await.unwrap() {
+                    0 => return all,
+                    read => all += read,
+                }
             }
-        }
-    });
-    assert_eq!(all.unwrap(), BYTES);
+        });
+        assert_eq!(all.unwrap(), BYTES);
+    }
 }
 
 #[test]
 fn busy_future_does_not_keep_a_ready_descriptor_from_its_own() {
-    let reactor = Reactor::default();
-    let (reader, writer) = pair(&reactor);
-    reactor.spawn(poll_fn(|context| {
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }));
-    reactor.spawn(async move {
-        writer.write_all(b"x").await.unwrap();
-        pending::<()>().await;
-    });
-    assert_eq!(reactor.run(async { reader.read(&mut [0]).await.unwrap() }).unwrap(), 1);
+    for reactor in reactors() {
+        let (reader, writer) = pair(&reactor);
+        reactor.spawn(poll_fn(|context| {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }));
+        reactor.spawn(async move {
+            writer.write_all(b"x").await.unwrap();
+            pending::<()>().await;
+        });
+        assert_eq!(reactor.run(async { reader.read(&mut [0]).await.unwrap() }).unwrap(), 1);
+    }
 }
 
 #[test]
 fn dropped_descriptor_is_closed_although_somebody_had_waited_for_it() {
-    let reactor = Reactor::default();
-    let (waiting, other) = pair(&reactor);
-    let waited = Rc::new(Cell::new(false));
-    let seen = Rc::clone(&waited);
-    let ended = reactor.run(async move {
-        {
-            let mut buffer = [0];
-            let mut read = pin!(waiting.read(&mut buffer));
-            poll_fn(|context| {
-                seen.set(read.as_mut().poll(context).is_pending());
-                Poll::Ready(())
-            })
-            .await;
-        }
-        drop(waiting);
-        other.read(&mut [0]).await.unwrap()
-    });
-    assert_eq!((waited.get(), ended.unwrap()), (true, 0));
+    for reactor in reactors() {
+        let (waiting, other) = pair(&reactor);
+        let waited = Rc::new(Cell::new(false));
+        let seen = Rc::clone(&waited);
+        let ended = reactor.run(async move {
+            {
+                let mut buffer = [0];
+                let mut read = pin!(waiting.read(&mut buffer));
+                poll_fn(|context| {
+                    seen.set(read.as_mut().poll(context).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            drop(waiting);
+            other.read(&mut [0]).await.unwrap()
+        });
+        assert_eq!((waited.get(), ended.unwrap()), (true, 0));
+    }
 }
 
 #[test]
 fn nothing_left_to_wait_for_is_an_error_rather_than_a_hang() {
-    let stuck = Reactor::default().run(pending::<()>()).unwrap_err();
-    assert_eq!(stuck.raw_os_error(), Some(Errno::DEADLK.raw_os_error()));
+    for reactor in reactors() {
+        let stuck = reactor.run(pending::<()>()).unwrap_err();
+        assert_eq!(stuck.raw_os_error(), Some(Errno::DEADLK.raw_os_error()));
+    }
+}
+
+#[test]
+fn thousand_pairs_all_finish_and_their_places_are_used_again() {
+    const PAIRS: usize = 200;
+    let reactor = Reactor::for_many().unwrap();
+    let finished = Rc::new(Cell::new(0));
+    for _ in 0..5 {
+        let goal = finished.get() + PAIRS;
+        for _ in 0..PAIRS {
+            let (reader, writer) = pair(&reactor);
+            let counted = Rc::clone(&finished);
+            reactor.spawn(async move {
+                writer.write_all(&vec![7; 300 << 10]).await.unwrap();
+                drop(writer);
+            });
+            let around = reactor.clone();
+            reactor.spawn(async move {
+                let mut buffer = vec![0; 16 << 10];
+                let mut all = 0;
+                loop {
+                    match reader.read(&mut buffer).await.unwrap() {
+                        0 => break,
+                        read => all += read,
+                    }
+                }
+                assert_eq!(all, 300 << 10);
+                // One that is spawned by another runs too.
+                around.spawn(async move { counted.set(counted.get() + 1) });
+            });
+        }
+        let seen = Rc::clone(&finished);
+        let all_done = poll_fn(|context| match seen.get() == goal {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        });
+        reactor.run(all_done).unwrap();
+    }
+    assert_eq!(finished.get(), 5 * PAIRS);
 }

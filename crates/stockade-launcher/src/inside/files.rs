@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -135,26 +135,36 @@ pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Resu
 pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a link needs a name"))?;
-    make_way(&parent, name)?;
-    Ok(rustix::fs::symlinkat(target, parent, name)?)
+    in_place_of_another(&parent, name, || rustix::fs::symlinkat(target, &parent, name))
 }
 
-/// Removes the file or link that a directory given as root has in a place of ours. What is removed
-/// is a name in the layer above; the directory itself is not changed.
-fn make_way(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Makes something whose name may be taken: a directory given as root can have a file or link in a
+/// place of ours. What is removed is a name in the layer above; the directory itself is not changed.
+fn in_place_of_another<T>(
+    parent: &OwnedFd,
+    name: &OsStr,
+    make: impl Fn() -> rustix::io::Result<T>,
+) -> io::Result<T> {
+    match make() {
+        Err(rustix::io::Errno::EXIST) => {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+            Ok(make()?)
+        }
+        made => Ok(made?),
     }
 }
 
 pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()> {
+    new_file(root, path)?.write_all(content)
+}
+
+fn new_file(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
-    make_way(&parent, name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let made = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o444))?;
-    File::from(made).write_all(content)
+    let mode = Mode::from_raw_mode(0o444);
+    in_place_of_another(&parent, name, || rustix::fs::openat(&parent, name, flags, mode))
+        .map(File::from)
 }
 
 /// Copies a file of the host, which is still reached by its path until the new root is the root.
@@ -165,12 +175,16 @@ pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) != FileType::RegularFile {
         return Err(wrong("it is not a regular file any more"));
     }
-    let mut content = Vec::new();
-    File::from(source).take(MOST_COPIED + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > MOST_COPIED {
-        return Err(wrong("it has become too large to copy"));
+    let copy = new_file(root, path)?;
+    let mut left = MOST_COPIED as usize + 1;
+    // The kernel moves the bytes: no page of this process is touched.
+    while left > 0 {
+        match rustix::fs::sendfile(&copy, &source, None, left)? {
+            0 => return Ok(()),
+            sent => left -= sent.min(left),
+        }
     }
-    file(root, path, &content)
+    Err(wrong("it has become too large to copy"))
 }
 
 /// Attaches a tree at a place of the same kind, which is made if it is missing.
@@ -237,6 +251,12 @@ pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets every port of the network namespace be bound without privileges.
+pub(super) fn open_ports(root: &OwnedFd) -> io::Result<()> {
+    let setting = Path::new("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0\n")
 }
 
 /// Makes the new root the root, and lets go of the old one with everything below it.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::CgroupError;
+use crate::kernel_text::kernel_text;
 
 /// Writes a value with one call: the kernel takes each write as a whole command.
 pub(super) fn put(path: &Path, value: &str) -> io::Result<()> {
@@ -25,7 +26,7 @@ pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
 
 /// The text of a file.
 pub(super) fn read(path: &Path) -> Result<String, CgroupError> {
-    fs::read_to_string(path).map_err(|source| CgroupError::Read { path: path.to_owned(), source })
+    kernel_text(path).map_err(|source| CgroupError::Read { path: path.to_owned(), source })
 }
 
 /// The number that is all of a file.

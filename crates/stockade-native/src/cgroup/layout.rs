@@ -1,7 +1,6 @@
 //! Which controllers this process can use, where, and what stands in the way of the others.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use stockade_provider::Obstacle;
@@ -11,6 +10,7 @@ use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Mount, survey};
 use super::{Controller, Version};
+use crate::kernel_text::kernel_text;
 
 /// The usable cgroups of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl Layout {
     /// On v2 this hands controllers down to children of the parent group where the kernel allows
     /// it; without that no group below could have a limit. Nothing else is left behind.
     pub fn detect() -> Layout {
-        let mountinfo = fs::read_to_string("/proc/self/mountinfo");
-        let membership = fs::read_to_string("/proc/self/cgroup");
+        let mountinfo = kernel_text("/proc/self/mountinfo");
+        let membership = kernel_text("/proc/self/cgroup");
         match (mountinfo, membership, GroupName::new()) {
             (Ok(mountinfo), Ok(membership), Ok(name)) => {
                 let mut mounts = survey(&mountinfo, &membership);
@@ -70,8 +70,8 @@ impl Layout {
     }
 
     fn expected(handing: Handing) -> Layout {
-        let mountinfo = fs::read_to_string("/proc/self/mountinfo");
-        let membership = fs::read_to_string("/proc/self/cgroup");
+        let mountinfo = kernel_text("/proc/self/mountinfo");
+        let membership = kernel_text("/proc/self/cgroup");
         match (mountinfo, membership) {
             (Ok(mountinfo), Ok(membership)) => {
                 let mut mounts = survey(&mountinfo, &membership);
@@ -141,6 +141,7 @@ fn layout(
             });
         }
     }
+    layout.leave_out_second_killers();
     for controller in Controller::ALL {
         if !layout.has(controller) {
             let (refusal, parent) =
@@ -149,6 +150,16 @@ fn layout(
         }
     }
     layout
+}
+
+impl Layout {
+    /// Where `cgroup.kill` does it, a v1 freezer has nothing to do.
+    fn leave_out_second_killers(&mut self) {
+        let only_kills = |it: &Hierarchy| it.controllers == [Controller::Kill];
+        let kills = |it: &Hierarchy| it.controllers.contains(&Controller::Kill);
+        let is_better = self.hierarchies.iter().any(|it| it.version == Version::V2 && kills(it));
+        self.hierarchies.retain(|it| !(is_better && it.version == Version::V1 && only_kills(it)));
+    }
 }
 
 /// What v2 is asked for: all that no v1 hierarchy is mounted for. Killing is wanted of it in any

@@ -60,7 +60,7 @@ fn hybrid_asks_v2_only_for_what_v1_lacks_and_for_killing() {
         layout.hierarchies(),
         [
             hierarchy(Version::V1, "/m", &[Memory]),
-            hierarchy(Version::V1, "/f", &[Kill]),
+            // Not the freezer at /f: `cgroup.kill` does what it would do.
             hierarchy(Version::V2, "/u", &[CpuTime, Kill]),
         ]
     );

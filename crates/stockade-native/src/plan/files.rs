@@ -232,7 +232,9 @@ impl Visible {
         // Outer places first, and the wall's own before what the policy puts below them.
         steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
         let is_shown = |path: &Path| self.trees.iter().any(|tree| tree.guest == path);
-        let settings = etc::FILES.iter().filter(|(path, _)| !is_shown(Path::new(path)));
+        let resolver = ("/etc/resolv.conf", inputs.way_out.resolver());
+        let settings = etc::FILES.iter().chain([&resolver]);
+        let settings = settings.filter(|(path, _)| !is_shown(Path::new(path)));
         steps.extend(settings.map(|(path, content)| Step::File {
             path: PathBuf::from(path),
             content: (*content).to_owned(),
@@ -323,6 +325,8 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         // Before the settings of the kernel become read-only: this is one of them.
         Step::ForbidUserNamespaces,
     ];
+    // And this is another.
+    steps.extend(inputs.way_out.ports());
     steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),
         content: content.clone(),

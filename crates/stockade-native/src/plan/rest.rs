@@ -22,12 +22,9 @@ const LOCKED_BYTES: u64 = 8 << 20;
 
 /// From the finished root to the moment before privileges are given up.
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
-    let mut steps = vec![
-        Step::Pivot,
-        Step::SealRoot,
-        Step::Loopback,
-        Step::HostName(etc::HOST_NAME.to_owned()),
-    ];
+    let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
+    steps.extend(inputs.way_out.step());
+    steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));
     steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
     steps

@@ -17,9 +17,10 @@ use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::USER;
-use crate::provider::{cgroup_limits, check_open_files, interpreter, obstacle};
+use crate::provider::{cgroup_limits, check_open_files, interpreter};
 use crate::sandbox::{NativeSandbox, Parts, Places};
 use crate::seccomp::Ids;
+use crate::try_out::obstacle;
 
 use super::abilities::{abilities, unusable};
 use super::files::files;
@@ -67,6 +68,13 @@ impl ReducedProvider {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
+        if request.gateway.is_some() {
+            return Err(StartError::Unsupported {
+                what: "a way out",
+                reason: "without a network namespace there is none that leads only to the gate",
+                remedy: "remove what the policy says of the network, or use a host with namespaces",
+            });
+        }
         let interpreter = interpreter(request)?;
         let range = match ids {
             Ids::Own => Some(IdRange::claim()?),
@@ -128,6 +136,7 @@ impl ReducedProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
+            gateway: None,
         })
     }
 }

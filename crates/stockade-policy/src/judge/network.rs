@@ -44,6 +44,71 @@ impl Policy {
         self.judge_network(&Question { host, port, request: Some((method, path)) })
     }
 
+    /// Judges asking for the address of a host: allowed when some port of it is.
+    pub fn judge_name(&self, host: &Host) -> Verdict {
+        let target = host.to_string();
+        if let Some(answer) = self.refused_outright(host) {
+            return verdict_of(target, answer);
+        }
+        let Some((first, rest)) = self.gates.split_first() else {
+            return verdict_of(target, unsaid_name(host));
+        };
+        let mut refusal = None;
+        for port in ports_for(&first.network, host) {
+            let question = Question { host, port, request: None };
+            let answer = ask(&first.network, &question);
+            let others = rest.iter().map(|gate| ask(&gate.network, &question));
+            match others.chain([answer]).reduce(|held, next| if held.allowed { next } else { held })
+            {
+                Some(answer) if answer.allowed => return verdict_of(target, answer),
+                answer => refusal = refusal.or(answer),
+            }
+        }
+        verdict_of(target, refusal.unwrap_or_else(|| unsaid_name(host)))
+    }
+
+    /// The refusal of a host that no allowlist can open: one that is blocked, or a metadata
+    /// service.
+    pub fn judge_outright(&self, host: &Host) -> Option<Verdict> {
+        self.refused_outright(host).map(|answer| verdict_of(host.to_string(), answer))
+    }
+
+    /// What may be spoken with an allowed host: what every gate has in common. `None` is nothing.
+    pub fn protocol_for(&self, host: &Host, port: u16) -> Option<Protocol> {
+        if !self.judge_host(host, port).allows() {
+            return None;
+        }
+        let spoken = self.gates.iter().map(|gate| spoken(&gate.network, host, port));
+        spoken.reduce(|held, next| held?.both(next?)).flatten()
+    }
+
+    /// Whether some gate allows only certain requests of a host, so that each must be read.
+    pub fn judges_requests(&self, host: &Host, port: u16) -> bool {
+        self.gates.iter().any(|gate| {
+            let mut open = open_entries(&gate.network, host, port).peekable();
+            open.peek().is_some() && open.all(NetworkEntry::inspects_requests)
+        })
+    }
+
+    /// Judges an address that belongs to the machine of the gate itself: only one that every
+    /// allowlist spells out is reached, public or not.
+    pub fn judge_own_address(&self, host: &Host, port: u16, address: IpAddr) -> Verdict {
+        let verdict = self.judge_address(host, port, address);
+        let literal = HostPattern::Exact(Host::Address(address));
+        let listed = self.gates.iter().all(|gate| {
+            let mut entries = gate.network.entries.iter();
+            entries.any(|entry| entry.host == literal && entry.ports.contains(&port))
+        });
+        if !verdict.allows() || listed {
+            return verdict;
+        }
+        let why = format!("{host} leads to an address of this machine itself");
+        let change = format!("add the literal {} to network_allowlist", Host::Address(address));
+        let basis = Basis::BuiltIn { rule: "this machine is reached by its literal only" };
+        let control = Control::NetworkHosts;
+        verdict_of(verdict.target, Answer { allowed: false, control, basis, why, change })
+    }
+
     /// Judges the address that a host resolved to, before it is dialled. Everything that
     /// `judge_host` refuses is refused here too.
     pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Verdict {
@@ -124,13 +189,10 @@ impl Policy {
 /// Asks one gate. The most specific pattern that names the host is the whole truth about it: a
 /// line for `api.github.com` is not widened by one for `*.github.com`.
 fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
-    let named: Vec<&NetworkEntry> =
-        gate.entries.iter().filter(|entry| entry.host.matches(question.host)).collect();
-    let Some(best) = named.iter().map(|entry| entry.host.specificity()).max() else {
+    let deciding = deciding_entries(gate, question.host);
+    if deciding.is_empty() {
         return ask_default(gate, question);
-    };
-    let deciding: Vec<&NetworkEntry> =
-        named.into_iter().filter(|entry| entry.host.specificity() == best).collect();
+    }
     let open: Vec<&NetworkEntry> =
         deciding.iter().copied().filter(|entry| entry.ports.contains(&question.port)).collect();
     match (open.as_slice(), question.request) {
@@ -141,6 +203,39 @@ fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
             passing.map_or_else(|| wrong_request(open[0], method, path), |entry| allowed(entry))
         }
     }
+}
+
+/// The entries whose pattern names the host most closely.
+fn deciding_entries<'a>(gate: &'a NetworkGate, host: &Host) -> Vec<&'a NetworkEntry> {
+    let named = || gate.entries.iter().filter(|entry| entry.host.matches(host));
+    let best = named().map(|entry| entry.host.specificity()).max();
+    named().filter(|entry| Some(entry.host.specificity()) == best).collect()
+}
+
+fn open_entries<'a>(
+    gate: &'a NetworkGate,
+    host: &Host,
+    port: u16,
+) -> impl Iterator<Item = &'a NetworkEntry> {
+    deciding_entries(gate, host).into_iter().filter(move |entry| entry.ports.contains(&port))
+}
+
+/// The ports on which a gate could let a host through.
+fn ports_for(gate: &NetworkGate, host: &Host) -> Vec<u16> {
+    let deciding = deciding_entries(gate, host);
+    match (deciding.is_empty(), gate.default.value) {
+        (false, _) => deciding.iter().flat_map(|entry| entry.ports.iter().copied()).collect(),
+        (true, NetworkDefault::Allow) => gate.ports.value.clone(),
+        (true, NetworkDefault::Deny) => Vec::new(),
+    }
+}
+
+/// What one gate lets an allowed host speak: either of what its entries say.
+fn spoken(gate: &NetworkGate, host: &Host, port: u16) -> Option<Protocol> {
+    if deciding_entries(gate, host).is_empty() {
+        return Some(Protocol::Web);
+    }
+    open_entries(gate, host, port).map(|entry| entry.protocol).reduce(Protocol::either)
 }
 
 fn ask_default(gate: &NetworkGate, question: &Question<'_>) -> Answer {
@@ -177,6 +272,10 @@ fn unsaid(host: &Host, port: u16) -> Answer {
         why: format!("network_allowlist does not name {host}"),
         change: format!("add `{host}:{port}` to network_allowlist"),
     }
+}
+
+fn unsaid_name(host: &Host) -> Answer {
+    Answer { change: format!("add `{host}` to network_allowlist"), ..unsaid(host, 443) }
 }
 
 fn closed_port(entry: &NetworkEntry, port: u16) -> Answer {
@@ -270,3 +369,7 @@ fn verdict_of(target: String, answer: Answer) -> Verdict {
     let effect = if allowed { Effect::Allow } else { Effect::Deny };
     Verdict { effect, control, target, basis, why, change }
 }
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

@@ -100,6 +100,15 @@ pub(crate) struct RunArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
+    /// Keep the record of this run in a directory.
+    ///
+    /// It is made if it is not there, and must be yours and closed to others. Unsaid, it is
+    /// stockade/sessions in $XDG_STATE_HOME, else in ~/.local/state. `stockade audit` reads it.
+    #[arg(long, value_name = "DIR", help_heading = PROGRAM, conflicts_with = "no_record")]
+    pub(crate) record: Option<PathBuf>,
+    /// Keep no record.
+    #[arg(long, help_heading = PROGRAM)]
+    pub(crate) no_record: bool,
     /// A script and what it sees as its arguments.
     ///
     /// `-` is a script from standard input. After `--`: a command that is looked for inside.

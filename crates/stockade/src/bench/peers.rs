@@ -114,7 +114,7 @@ fn mounts_inside(stockade: &Path) -> anyhow::Result<Vec<Mount>> {
   if [ -d \"$place\" ]; then kind=d; else kind=f; fi
   echo \"$kind $place ${rest##* - }\"
 done < /proc/self/mountinfo";
-    let words = ["run", "--quiet", "--", "sh", "-c", script];
+    let words = ["run", "--quiet", "--no-record", "--", "sh", "-c", script];
     let mut argv = vec![stockade.as_os_str().to_owned()];
     argv.extend(words.map(OsString::from));
     let output = output(&argv)?;

@@ -10,6 +10,7 @@ use super::leftovers::Count;
 use super::peers::{self, Absent};
 use super::programs::{Timed, output, shown};
 use super::progress;
+use super::records::Records;
 use super::report::{Bound, Machine, NotMeasured, Pass, Report, Row};
 use super::samples::{APART, Samples, Side, in_turns};
 use super::sandboxes::Interface;
@@ -36,12 +37,13 @@ pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
         not_measured: Vec::new(),
         absent_peers: Vec::new(),
     };
+    let ours = Ours { stockade, records: Records::new()? };
     for row in ROW_NAMES {
         if !args.rows.is_empty() && !args.rows.iter().any(|asked| asked == row) {
             continue;
         }
         progress(&format!("{row} …"));
-        let measured = one(row, args, &stockade, &mut report.absent_peers);
+        let measured = one(row, args, &ours, &mut report.absent_peers);
         progress("");
         match measured {
             Ok(measured) => report.rows.push(measured),
@@ -55,6 +57,18 @@ pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// What is measured, and where its runs keep their records.
+struct Ours {
+    stockade: PathBuf,
+    records: Records,
+}
+
+impl Ours {
+    fn argv(&self, words: &[&str]) -> Vec<OsString> {
+        self.records.ours(&self.stockade, words)
+    }
+}
+
 fn remedy(row: &str) -> &'static str {
     match row {
         "idle-memory" => "run it as root: only root may read the memory of a sandbox's processes",
@@ -66,37 +80,37 @@ fn remedy(row: &str) -> &'static str {
 fn one(
     row: &'static str,
     args: &BenchArgs,
-    stockade: &Path,
+    ours: &Ours,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Row> {
     match row {
-        "run" => run(args, stockade, absent),
-        "python-cli" => python_cli(args, stockade),
-        "python-api" => python_api(args, stockade),
+        "run" => run(args, ours, absent),
+        "python-cli" => python_cli(args, ours),
+        "python-api" => python_api(args, ours),
         "destroy" => destroy(args),
         "idle-memory" => idle_memory(args),
-        _ => rounds(stockade),
+        _ => rounds(ours),
     }
 }
 
-fn run(args: &BenchArgs, stockade: &Path, absent: &mut Vec<Absent>) -> anyhow::Result<Row> {
-    let (found, missing) = peers::around_true(&args.against, args.image.as_deref(), stockade);
+fn run(args: &BenchArgs, ours: &Ours, absent: &mut Vec<Absent>) -> anyhow::Result<Row> {
+    let (found, missing) = peers::around_true(&args.against, args.image.as_deref(), &ours.stockade);
     absent.extend(missing);
-    let ours = ours(stockade, &["/bin/true"]);
-    let mut sides = vec![Timed::new("stockade", ours, "").side()];
+    let argv = ours.argv(&["--", "/bin/true"]);
+    let mut sides = vec![Timed::new("stockade", argv, "").side()];
     sides.extend(found.into_iter().map(Timed::side));
     let what = "`stockade run -- /bin/true`; bwrap has the same mounts, bwrap-lean the fewest";
     let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
     Ok(Row::new(("run", what), "ms", bound, passes("run", &mut sides, args)?))
 }
 
-fn python_cli(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
-    let python = interpreter(stockade)?;
-    let mut ours = vec![stockade.as_os_str().to_owned(), "run".into(), "--quiet".into()];
-    ours.extend(["--python".into(), python.clone().into_os_string(), "--".into()]);
-    ours.extend(python_words(Path::new("python3")).into_iter().map(OsString::from));
+fn python_cli(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
+    let python = interpreter(ours)?;
+    let mut argv = ours.argv(&["--python"]);
+    argv.extend([python.clone().into_os_string(), "--".into()]);
+    argv.extend(python_words(Path::new("python3")).into_iter().map(OsString::from));
     let mut sides = vec![
-        Timed::new("stockade", ours, RESULT).side(),
+        Timed::new("stockade", argv, RESULT).side(),
         Timed::new("bare", python_words(&python), RESULT).side(),
     ];
     let what = "a new sandbox to its first Python result, through the command line";
@@ -104,8 +118,8 @@ fn python_cli(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
     Ok(Row::new(("python-cli", what), "ms", bound, passes("python-cli", &mut sides, args)?))
 }
 
-fn python_api(args: &BenchArgs, stockade: &Path) -> anyhow::Result<Row> {
-    let python = interpreter(stockade)?;
+fn python_api(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
+    let python = interpreter(ours)?;
     let interface = Interface::new(Some(&python))?;
     let words = python_words(Path::new("python3"));
     let ours = Side {
@@ -151,8 +165,8 @@ fn idle_memory(args: &BenchArgs) -> anyhow::Result<Row> {
     Ok(Row::new(("idle-memory", what), "MB", Bound::Median { most: 4.0 }, passes))
 }
 
-fn rounds(stockade: &Path) -> anyhow::Result<Row> {
-    let argv = ours(stockade, &["/bin/true"]);
+fn rounds(ours: &Ours) -> anyhow::Result<Row> {
+    let argv = ours.argv(&["--", "/bin/true"]);
     let before = Count::now();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let failed = std::thread::scope(|scope| {
@@ -195,13 +209,6 @@ fn passes(row: &str, sides: &mut [Side<'_>], args: &BenchArgs) -> anyhow::Result
     Ok(passes)
 }
 
-fn ours(stockade: &Path, words: &[&str]) -> Vec<OsString> {
-    let mut argv = vec![stockade.as_os_str().to_owned()];
-    argv.extend(["run", "--quiet", "--"].map(OsString::from));
-    argv.extend(words.iter().map(OsString::from));
-    argv
-}
-
 fn python_words(python: &Path) -> Vec<String> {
     let mut words = vec![python.display().to_string()];
     words.extend(CODE.map(str::to_owned));
@@ -209,9 +216,9 @@ fn python_words(python: &Path) -> Vec<String> {
 }
 
 /// The interpreter that `python3` is in a sandbox; it has the same path on the host.
-fn interpreter(stockade: &Path) -> anyhow::Result<PathBuf> {
+fn interpreter(ours: &Ours) -> anyhow::Result<PathBuf> {
     let code = "import os, sys; print(os.path.realpath(sys.executable))";
-    let output = output(&ours(stockade, &["python3", "-I", "-S", "-c", code]))?;
+    let output = output(&ours.argv(&["--", "python3", "-I", "-S", "-c", code]))?;
     if !output.status.success() {
         bail!("no Python starts inside: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

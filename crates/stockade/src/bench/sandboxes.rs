@@ -58,6 +58,7 @@ impl Interface {
             advice: Advice::Flags,
             host_file: None,
             script: None,
+            recorder: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };
         let (took, report) = timed(|| {

@@ -43,6 +43,14 @@ pub(crate) fn time(text: &str) -> Result<Amount, AmountError> {
     amount(text, value, "a time is a number with ms, s, m or h", "30s")
 }
 
+/// Reads an age in seconds: a number with s, m, h, d or w.
+pub(crate) fn age(text: &str) -> Result<u64, AmountError> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
+    let scaled = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
+    let value = scaled.and_then(|(number, scale)| decimal(number, scale));
+    value.ok_or(AmountError { what: "an age is a number with s, m, h, d or w", example: "30d" })
+}
+
 /// Reads a number of cpus in thousandths.
 pub(crate) fn cpus(text: &str) -> Result<Amount, AmountError> {
     amount(text, decimal(text, 1000), "this is a number with at most three decimals", "0.5")

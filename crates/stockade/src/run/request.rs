@@ -12,7 +12,7 @@ use crate::args::{RunArgs, Target};
 use crate::render::Output;
 use crate::{Problem, clock, load};
 
-use super::{flags, script, trouble};
+use super::{flags, record, script, trouble};
 
 /// What the engine is asked for; `options` are the words before the target. Everything that can be wrong with the arguments is found here.
 pub(crate) fn request(
@@ -22,7 +22,7 @@ pub(crate) fn request(
     output: Output,
 ) -> anyhow::Result<RunRequest> {
     let here = load::here()?;
-    let (policy, advice) = if args.policy.is_empty() {
+    let (mut policy, advice) = if args.policy.is_empty() {
         (flags::preset(&args.flags, &here)?, Advice::Flags)
     } else {
         let policy = load::combined(&args.policy)?;
@@ -49,6 +49,8 @@ pub(crate) fn request(
     };
     let protected = protected(&args.policy, &policy)?;
     let user = rustix::process::getuid().as_raw();
+    let root = root.unwrap_or(Root::Standard);
+    let recorder = record::recorder(args, &here, &mut policy, &root)?;
     let mut surroundings =
         Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);
     surroundings.explicit_python = args.python.as_deref().map(|path| here.join(path));
@@ -57,7 +59,7 @@ pub(crate) fn request(
     Ok(RunRequest {
         policy: Arc::new(policy),
         provider: args.provider.clone(),
-        root: root.unwrap_or(Root::Standard),
+        root,
         surroundings,
         protected,
         program,
@@ -72,6 +74,7 @@ pub(crate) fn request(
         },
         // What a program may have written decides what is looked for, and JSON reaches its author.
         host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
+        recorder,
     })
 }
 

@@ -19,6 +19,8 @@ fn report(outcome: Outcome) -> RunReport {
         audits: Vec::new(),
         hints: Vec::new(),
         plan: None,
+        session: None,
+        record: None,
     }
 }
 

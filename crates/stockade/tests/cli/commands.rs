@@ -189,7 +189,7 @@ fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
     }
     let text = stockade(&["policy", "plan", POLICY]);
     assert_eq!(text.code, 125);
-    for control in ["network_hosts", "secrets", "tools"] {
+    for control in ["network_requests", "secrets", "tools"] {
         assert!(text.stdout.contains(&format!("refused  {control}")), "{control}: {}", text.stdout);
     }
 }

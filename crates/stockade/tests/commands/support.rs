@@ -137,6 +137,7 @@ pub(crate) fn stockade(words: &[&str]) -> Output {
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HOME", "/nonexistent")
+        .envs(std::env::var_os("XDG_STATE_HOME").map(|place| ("XDG_STATE_HOME", place)))
         .output()
         .expect("the binary under test starts")
 }

@@ -22,6 +22,13 @@ const NAMESPACES: [Refused; 2] = [
 const LANDLOCK: [Refused; 1] =
     [Refused { call: libc::SYS_landlock_create_ruleset, when: &[], errno: ENOSYS }];
 
+/// What a kernel without nftables refuses: its sockets.
+const NFTABLES: [Refused; 1] = [Refused {
+    call: libc::SYS_socket,
+    when: &[(0, u32::MAX, libc::AF_NETLINK as u32), (2, u32::MAX, libc::NETLINK_NETFILTER as u32)],
+    errno: libc::EPROTONOSUPPORT,
+}];
+
 /// unshare(1), as a user that is not root.
 fn unshare() -> Command {
     if !rustix::process::geteuid().is_root() {
@@ -172,4 +179,30 @@ fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
     assert!(said.0.contains("Landlock") && said.0.contains("this kernel has none"), "{said:?}");
     let (code, plan) = json(stockade(&plan), &LANDLOCK);
     assert_eq!((code, refusals(&plan)), (Some(125), vec![said]));
+}
+
+#[test]
+fn kernel_without_nftables_lacks_only_the_way_out_and_says_how_to_get_it() {
+    let _alone = Host::alone();
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new("nftables");
+    let policy = scratch.policy("network_allowlist: [example.org]\n");
+    let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
+    let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    if control(&doctor, "network_hosts")["enforced"].is_null() {
+        return skipped("namespaces", "this kernel has no nftables to take away");
+    }
+    assert_eq!(json(stockade(&plan), &[]).0, Some(0), "with it the same policy is held");
+    let (code, doctor) = json(stockade(&["doctor", "--json"]), &NFTABLES);
+    assert_eq!((code, native(&doctor)["usable"].as_bool()), (Some(0), Some(true)));
+    let missing = words(&control(&doctor, "network_hosts")["missing"]);
+    assert!(missing.0.contains("no nftables"), "{missing:?}");
+    assert!(missing.1.contains("modprobe"), "{missing:?}");
+    let (code, planned) = json(stockade(&plan), &NFTABLES);
+    assert_eq!((code, refusals(&planned)), (Some(125), vec![missing]));
+    let (code, run) =
+        json(stockade(&["run", "--json", "--provider", "native", "--", "true"]), &NFTABLES);
+    assert_eq!(code, Some(0), "what asks for no network runs all the same: {run}");
 }

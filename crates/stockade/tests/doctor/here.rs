@@ -52,7 +52,7 @@ fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
     let scratch = crate::support::Scratch::new("refused");
     let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
     let clauses = [
-        ("network_hosts", "network_allowlist: [example.org]\n"),
+        ("network_requests", "network_allowlist: [{host: example.org, methods: [GET]}]\n"),
         ("tools", "tool_allowlist: [search]\n"),
     ];
     let refused =

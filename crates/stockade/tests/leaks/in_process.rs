@@ -74,6 +74,7 @@ fn request(argv: &[&str]) -> RunRequest {
         advice: Advice::Clauses,
         script: None,
         host_file: None,
+        recorder: None,
     }
 }
 

@@ -62,10 +62,10 @@ fn clause_that_this_wall_cannot_hold_is_refused_and_named() {
         return;
     }
     let scratch = Scratch::new();
-    let policy = scratch.file("policy.yaml", "network_allowlist: [example.org]\n");
+    let policy = scratch.file("policy.yaml", "tool_allowlist: [search]\n");
     let run = stockade(&["--policy", &policy, "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("network"), "{}", run.stderr);
+    assert!(run.stderr.contains("tool"), "{}", run.stderr);
 }
 
 #[test]

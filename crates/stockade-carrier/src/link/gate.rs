@@ -1,0 +1,69 @@
+//! Streams that the guest opens, on their way to the gateway.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::io::AsyncWriteExt;
+use stockade_provider::Gateway;
+use stockade_wire::{FrameError, Opening, read_message_within};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::compat::FuturesAsyncReadCompatExt;
+use yamux::Stream;
+
+use super::LinkError;
+use super::ledger::{Counted, Ledger};
+
+/// How long a stream may take to say what it is. The guest says so in the frame that opens it.
+const OPENING_WITHIN: Duration = Duration::from_secs(10);
+
+/// Hands streams to the gateway. Dropping it ends all of them.
+#[derive(Debug)]
+pub(super) struct Gate {
+    gateway: Arc<dyn Gateway>,
+    tasks: JoinSet<Result<(), LinkError>>,
+}
+
+impl Gate {
+    pub(super) fn new(gateway: Arc<dyn Gateway>) -> Gate {
+        Gate { gateway, tasks: JoinSet::new() }
+    }
+
+    /// Serves a stream; one beyond what the gateway takes is reset.
+    pub(super) fn admit(&mut self, stream: Stream, ledger: &Arc<Ledger>) {
+        let stream = Ledger::connection(ledger, stream);
+        if self.tasks.len() < self.gateway.most_streams() {
+            let id = stream.id();
+            let served = self.tasks.spawn(serve(Arc::clone(&self.gateway), stream));
+            ledger.end_if_too_much(id, served);
+        }
+    }
+
+    /// Lets go of streams that have ended. Ready when one of them was a breach of the protocol.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<LinkError> {
+        while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
+            // A gateway that panicked has lost that one stream.
+            if let Ok(Err(fault)) = ended {
+                return Poll::Ready(fault);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+async fn serve(gateway: Arc<dyn Gateway>, mut stream: Counted) -> Result<(), LinkError> {
+    // Nothing, which acknowledges the stream: the guest opens no more than 256 that are not.
+    let _ = stream.write(&[]).await;
+    let opening = read_message_within::<Opening, _>(&mut stream, Opening::MAX_BYTES);
+    let opening = match timeout(OPENING_WITHIN, opening).await {
+        Ok(Ok(opening)) => opening,
+        Ok(Err(FrameError::Malformed { .. } | FrameError::TooLong { .. })) => {
+            return Err(LinkError::Breach { what: "it opened a stream for nothing that is known" });
+        }
+        // It has thought better of it, or says nothing; the stream is reset.
+        Ok(Err(_)) | Err(_) => return Ok(()),
+    };
+    gateway.serve(opening, Box::new(stream.compat())).await;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! A stream whose unread frames are counted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::io::{AsyncRead, AsyncWrite};
+use yamux::Stream;
+
+use super::Ledger;
+
+/// A stream whose unread frames are counted.
+#[derive(Debug)]
+pub(in super::super) struct Counted {
+    stream: Stream,
+    id: u32,
+    ledger: Arc<Ledger>,
+    /// Whether the host has ended its direction.
+    closed: bool,
+}
+
+impl Counted {
+    pub(super) fn new(stream: Stream, ledger: &Arc<Ledger>) -> Counted {
+        let id = stream.id().val();
+        Counted { stream, id, ledger: Arc::clone(ledger), closed: false }
+    }
+
+    pub(in super::super) fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        match &read {
+            // The multiplexer tells a reset as an end; of a connection it is not the same.
+            Poll::Ready(Ok(0))
+                if !buffer.is_empty()
+                    && self.ledger.is_connection(self.id)
+                    && !self.ledger.has_ended(self.id) =>
+            {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            Poll::Ready(Ok(bytes)) => self.ledger.read(self.id, *bytes),
+            _ => {}
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = Pin::new(&mut self.stream).poll_close(context);
+        if let Poll::Ready(Ok(())) = closed {
+            self.closed = true;
+        }
+        closed
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.ledger.dropped(self.id, self.closed);
+    }
+}

@@ -1,0 +1,126 @@
+//! The account of one connection, request or refused question, told when it ends.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stockade_policy::{Denial, Effect, Host, Verdict};
+use stockade_record::{Egress, Inspection, Via};
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+use crate::side::Meter;
+use crate::words::{MAX_HOST, MAX_PATH, harmless};
+
+/// Collects what happened and tells it exactly once, when it is dropped: also when the sandbox
+/// ends in the middle.
+pub(crate) struct Account {
+    shared: Arc<Shared>,
+    meter: Option<Arc<Meter>>,
+    before: (u64, u64),
+    started: Instant,
+    event: Egress,
+    is_told: bool,
+}
+
+impl Account {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        connection: u64,
+        via: Via,
+        meter: Option<&Arc<Meter>>,
+    ) -> Account {
+        let event = Egress {
+            connection,
+            via,
+            host: String::new(),
+            port: None,
+            address: None,
+            method: None,
+            path: None,
+            status: None,
+            inspection: Inspection::None,
+            sent_bytes: 0,
+            received_bytes: 0,
+            duration_ms: 0,
+            verdict: Effect::Deny,
+            rule: "built in: everything unsaid is denied".to_owned(),
+            denial: None,
+            failure: None,
+        };
+        Account {
+            shared: Arc::clone(shared),
+            meter: meter.cloned(),
+            before: meter.map_or((0, 0), |meter| meter.counts()),
+            started: Instant::now(),
+            event,
+            is_told: true,
+        }
+    }
+
+    /// Tells nothing: others tell what happened.
+    pub(crate) fn forget(mut self) {
+        self.is_told = false;
+    }
+
+    /// Where it goes.
+    pub(crate) fn target(&mut self, host: &Host, port: Option<u16>) {
+        self.event.host = harmless(&host.to_string(), MAX_HOST);
+        self.event.port = port;
+    }
+
+    /// What was asked for where that is no host.
+    pub(crate) fn no_host(&mut self, text: &str) {
+        self.event.host = harmless(text, MAX_HOST);
+    }
+
+    pub(crate) fn request(&mut self, method: &str, path: &str) {
+        self.event.inspection = Inspection::Requests;
+        self.event.method = Some(harmless(method, 32));
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        self.event.path = Some(harmless(path, MAX_PATH));
+    }
+
+    pub(crate) fn inspected(&mut self, inspection: Inspection) {
+        self.event.inspection = inspection;
+    }
+
+    pub(crate) fn dialled(&mut self, address: IpAddr) {
+        self.event.address = Some(address);
+    }
+
+    pub(crate) fn status(&mut self, status: u16) {
+        self.event.status = Some(status);
+    }
+
+    /// What decided that it goes ahead.
+    pub(crate) fn allowed(&mut self, verdict: &Verdict) {
+        self.event.verdict = verdict.effect;
+        self.event.rule = verdict.basis.to_string();
+    }
+
+    /// What refused it.
+    pub(crate) fn denied(&mut self, denial: &Denial) {
+        self.event.verdict = Effect::Deny;
+        self.event.rule = denial.rule.clone();
+        self.event.denial = Some(denial.clone());
+    }
+
+    /// Why it came to nothing although it was allowed.
+    pub(crate) fn failed(&mut self, why: impl Into<String>) {
+        self.event.failure = Some(why.into());
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if !self.is_told {
+            return;
+        }
+        let now = self.meter.as_ref().map_or((0, 0), |meter| meter.counts());
+        let mut event = self.event.clone();
+        event.sent_bytes = now.0.saturating_sub(self.before.0);
+        event.received_bytes = now.1.saturating_sub(self.before.1);
+        event.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.shared.tell(event);
+    }
+}

@@ -1,0 +1,112 @@
+//! One stream of the guest, from its opening on.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use stockade_policy::{Control, Denial, Host, Limit, Protocol};
+use stockade_provider::Duplex;
+use stockade_record::Via;
+use stockade_wire::Opening;
+
+use crate::account::Account;
+use crate::converse::{converse, refuse_unknown};
+use crate::dial::Target;
+use crate::learned::Learned;
+use crate::names::{self, NameTable};
+use crate::proxy;
+use crate::shared::{Place, Shared};
+use crate::side::{Meter, Side};
+
+/// What is known of a connection all through it.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) via: Via,
+    number: u64,
+    place: Option<Place>,
+}
+
+/// Serves one stream to its end.
+pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, stream: Box<dyn Duplex>) {
+    let inside = Side::inside(stream);
+    match opening {
+        Opening::Names => names::serve(shared, inside).await,
+        Opening::Connection { address, port } => {
+            let connection = Connection::new(shared, Via::Transparent);
+            match connection.name_at(address, port) {
+                Ok(target) => converse(&connection, inside, &target, None).await,
+                Err(denial) => refuse_unknown(&connection, inside, denial).await,
+            }
+        }
+        Opening::Proxy => proxy::serve(Connection::new(shared, Via::Http), inside).await,
+    }
+}
+
+impl Connection {
+    fn new(shared: &Arc<Shared>, via: Via) -> Connection {
+        Connection {
+            shared: Arc::clone(shared),
+            meter: Meter::new(Arc::clone(shared)),
+            via,
+            number: shared.next_connection(),
+            place: shared.admit(),
+        }
+    }
+
+    /// An account of something that happens on it.
+    pub(crate) fn request_account(&self) -> Account {
+        Account::new(&self.shared, self.number, self.via, Some(&self.meter))
+    }
+
+    /// Where a host leads. An address that stands for a name is that name: some programs ask the
+    /// name server themselves and give the proxy what it said.
+    pub(crate) fn target(&self, host: Host, port: u16) -> Result<Target, Denial> {
+        match host {
+            Host::Address(IpAddr::V4(address)) if NameTable::is_synthetic(address) => {
+                self.name_at(address, port)
+            }
+            host => Ok(Target { host, port }),
+        }
+    }
+
+    fn name_at(&self, address: Ipv4Addr, port: u16) -> Result<Target, Denial> {
+        let name = self.shared.names().name_at(address);
+        let unknown = || Denial {
+            control: Control::NetworkHosts.as_str().into(),
+            rule: "built in: an address inside stands for the name it was given to".to_owned(),
+            target: format!("{address}:{port}"),
+            why: "no name was given this address".to_owned(),
+            how_to_allow: "ask for the name; addresses go through the proxy only".to_owned(),
+        };
+        name.map(|name| Target { host: Host::Name(name), port }).ok_or_else(unknown)
+    }
+
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.place.is_none()
+    }
+
+    /// The refusal of a connection that came when all places were taken.
+    pub(crate) fn overfull(&self, target: &Target) -> Option<Denial> {
+        if !self.is_overfull() {
+            return None;
+        }
+        let rules = self.shared.rules();
+        let held = rules.policy().and_then(|policy| policy.limits.get(Limit::Connections));
+        let most = held.map_or(0, |held| held.value);
+        Some(Denial {
+            control: Control::Limit(Limit::Connections).as_str().into(),
+            rule: held.map_or_else(String::new, |held| held.basis.to_string()),
+            target: format!("{}:{}", target.host, target.port),
+            why: format!("{most} connections were open already, as many as max_connections allows"),
+            how_to_allow: "raise limits.max_connections, or close some first".to_owned(),
+        })
+    }
+
+    /// Notes what is used, where that is what the gate is for.
+    pub(crate) fn learn(&self, target: &Target, protocol: Protocol) {
+        if self.shared.rules.borrow().is_learning() {
+            let Target { host, port } = target.clone();
+            self.shared.uses().note(Learned { host, port, protocol });
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The gate itself, as the engine and the wall see it.
+//!
+//! ```text
+//! open ── replace_policy ──▶ open, without what is no longer allowed
+//!   ├── close ─────────────▶ closed
+//!   └── an event is lost ──▶ closed: nothing passes that would not be recorded
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use stockade_policy::{Limit, Policy};
+use stockade_provider::{Duplex, Gateway};
+use stockade_record::Sink;
+use stockade_wire::Opening;
+
+use crate::budget::Budget;
+use crate::connection;
+use crate::denials::Observed;
+use crate::learned::Learned;
+use crate::rules::Rules;
+use crate::settings::{GateError, Settings};
+use crate::shared::Shared;
+
+/// Streams beyond the connections of the policy: those of the name server, and those that are
+/// told why they are refused.
+const EXTRA_STREAMS: usize = 64;
+
+/// The way out of one sandbox. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate {
+    shared: Arc<Shared>,
+}
+
+impl Gate {
+    /// A gate that lets pass what the policy allows, and resolves names as this machine does.
+    pub fn new(policy: Arc<Policy>, sink: Arc<dyn Sink>) -> Result<Gate, GateError> {
+        Ok(Gate::with_settings(policy, sink, Settings::system()?))
+    }
+
+    /// The same with settings of the caller's.
+    pub fn with_settings(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
+        let budget = Budget::new(&policy);
+        let shared = Shared::new(Rules::Policy(policy), budget, sink, settings);
+        Gate { shared: Arc::new(shared) }
+    }
+
+    /// A gate that lets every public host and port pass and notes which are used. The limits and
+    /// the blocklist of the policy hold; private, own and metadata addresses are never reached.
+    pub fn learning(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
+        let budget = Budget::new(&policy);
+        let shared = Shared::new(Rules::Learning(policy), budget, sink, settings);
+        Gate { shared: Arc::new(shared) }
+    }
+
+    /// Goes by another policy from now on and closes every connection that it does not allow. A
+    /// closed gate stays closed.
+    pub fn replace_policy(&self, policy: Arc<Policy>) {
+        self.shared.rules.send_if_modified(|rules| {
+            if matches!(rules, Rules::Closed(_)) {
+                return false;
+            }
+            self.shared.budget.change(&policy);
+            *rules = Rules::Policy(policy);
+            true
+        });
+    }
+
+    /// Ends every connection and refuses all from now on.
+    pub fn close(&self) {
+        self.shared.close("the gate of this sandbox is closed");
+    }
+
+    /// Ends when the sandbox has used up a limit that ends it, and says which.
+    pub fn exceeded(&self) -> impl Future<Output = Limit> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            shared.budget.exceeded().await;
+            Limit::EgressBytes
+        }
+    }
+
+    /// What was refused so far, and which limits were met.
+    pub fn observed(&self) -> Observed {
+        let mut observed = self.shared.observed().clone();
+        let hit = self.shared.budget.hit();
+        if hit.bytes {
+            observed.limits_hit.insert(Limit::EgressBytes);
+        }
+        if hit.rate {
+            observed.limits_hit.insert(Limit::EgressRate);
+        }
+        observed
+    }
+
+    /// What programs used so far. Empty unless the gate is learning.
+    pub fn learned(&self) -> Vec<Learned> {
+        self.shared.uses().list()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+impl Gateway for Gate {
+    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = shared.closed() => {}
+                () = connection::serve(&shared, opening, stream) => {}
+            }
+        })
+    }
+
+    fn most_streams(&self) -> usize {
+        let rules = self.shared.rules();
+        let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
+        usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX).saturating_add(EXTRA_STREAMS)
+    }
+}

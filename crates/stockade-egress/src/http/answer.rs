@@ -1,0 +1,110 @@
+//! Answers that the gate gives itself.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use stockade_policy::{Control, Denial};
+
+use super::head::HeadError;
+use crate::side::Side;
+use crate::words::ascii_line;
+
+/// The most characters of a reason in a status line.
+const MAX_REASON: usize = 200;
+/// The most that a refused program may go on sending.
+const MAX_LINGER_BYTES: usize = 1 << 20;
+
+/// A refusal with the status that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) denial: Denial,
+}
+
+impl Refusal {
+    /// By the policy.
+    pub(crate) fn forbidden(denial: Denial) -> Refusal {
+        Refusal { status: 403, denial }
+    }
+
+    /// For a head that more than one reader could read.
+    pub(crate) fn unreadable(target: String, error: &HeadError) -> Refusal {
+        let why = match error {
+            HeadError::Target => {
+                "a proxy takes requests with a whole http:// address, or CONNECT".to_owned()
+            }
+            error => error.to_string(),
+        };
+        let denial = Denial {
+            control: Control::NetworkHosts.as_str().into(),
+            rule: "built in: a request has one meaning only".to_owned(),
+            target,
+            why,
+            how_to_allow: "nothing: send plain HTTP/1.1".to_owned(),
+        };
+        Refusal { status: error.status(), denial }
+    }
+}
+
+/// Why an allowed request came to nothing.
+#[derive(Serialize)]
+struct Failure<'a> {
+    failure: &'a str,
+}
+
+/// Tells a program why it is refused. `in_status_line` is for a CONNECT, whose body is not shown.
+pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, in_status_line: bool) {
+    let body = serde_json::to_vec(&refusal.denial).unwrap_or_default();
+    let reason = match in_status_line {
+        true => ascii_line(&format!("Denied by Stockade: {}", refusal.denial.why), MAX_REASON),
+        false => reason(refusal.status).to_owned(),
+    };
+    answer(inside, refusal.status, &reason, &body).await;
+}
+
+/// Tells a program why an allowed request failed.
+pub(crate) async fn answer_failed(inside: &mut Side, status: u16, why: &str) {
+    let body = serde_json::to_vec(&Failure { failure: why }).unwrap_or_default();
+    answer(inside, status, &ascii_line(why, MAX_REASON), &body).await;
+}
+
+/// Reads on for a moment, so that closing does not take the answer away from a program that is
+/// still sending.
+pub(crate) async fn linger(inside: &mut Side, time: Duration) {
+    let _ = inside.outgoing.finish().await;
+    let drain = async {
+        let mut left = MAX_LINGER_BYTES;
+        loop {
+            let held = inside.incoming.held().len();
+            inside.incoming.used(held);
+            match inside.incoming.fill().await {
+                Ok(read) if read > 0 && read < left => left -= read,
+                _ => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(time, drain).await;
+}
+
+/// Whether the program reads it or not, the connection ends after it.
+async fn answer(inside: &mut Side, status: u16, reason: &str, body: &[u8]) {
+    let head = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = inside.outgoing.send(&[head.as_bytes(), body].concat()).await;
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        403 => "Forbidden",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "Refused",
+    }
+}

@@ -1,0 +1,128 @@
+//! The fields of a head, and how long its body is by them.
+
+use super::head::HeadError;
+
+/// One field, its name as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Field {
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+/// How a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// There is none.
+    Nothing,
+    /// After so many bytes.
+    Bytes(u64),
+    /// With a chunk of no bytes.
+    Chunks,
+    /// With the connection; only a response may.
+    UntilClose,
+}
+
+/// Fields that end at the next hop, and those that speak to a proxy.
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "te",
+    "trailer",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Fields that no `Connection` may take away: they say where a message goes and where it ends.
+const NEVER_DROPPED: [&str; 3] = ["content-length", "transfer-encoding", "host"];
+
+/// The fields of a head in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fields(pub(crate) Vec<Field>);
+
+impl Fields {
+    pub(crate) fn read(headers: &[httparse::Header<'_>]) -> Fields {
+        let field = |header: &httparse::Header<'_>| Field {
+            name: header.name.to_owned(),
+            value: header.value.to_vec(),
+        };
+        Fields(headers.iter().map(field).collect())
+    }
+
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().filter(move |field| field.is(name)).map(|field| field.value.as_slice())
+    }
+
+    pub(crate) fn has(&self, name: &'static str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// The value of a field that must be there once.
+    pub(crate) fn only(&self, name: &'static str) -> Option<&[u8]> {
+        let mut values = self.all(name);
+        let first = values.next()?;
+        values.next().is_none().then_some(first)
+    }
+
+    /// The words of a field that is a list, in lower case.
+    pub(crate) fn words(&self, name: &'static str) -> Vec<String> {
+        let words = self.all(name).flat_map(|value| value.split(|byte| *byte == b','));
+        words.map(|word| String::from_utf8_lossy(word.trim_ascii()).to_ascii_lowercase()).collect()
+    }
+
+    /// How long the body is by the fields alone; `None` where they say nothing.
+    pub(crate) fn length(&self, minor_version: u8) -> Result<Option<Length>, HeadError> {
+        match (self.has("content-length"), self.has("transfer-encoding")) {
+            (false, false) => Ok(None),
+            (true, true) => Err(HeadError::TwoLengths),
+            (true, false) => {
+                let value = self.only("content-length").ok_or(HeadError::ContentLength)?;
+                plain_number(value).map(|bytes| Some(Length::Bytes(bytes)))
+            }
+            (false, true) => match self.only("transfer-encoding") {
+                Some(value) if minor_version == 1 && value.eq_ignore_ascii_case(b"chunked") => {
+                    Ok(Some(Length::Chunks))
+                }
+                _ => Err(HeadError::TransferEncoding),
+            },
+        }
+    }
+
+    /// Takes away what ends at this hop.
+    pub(crate) fn without_hops(mut self) -> Result<Fields, HeadError> {
+        let named = self.words("connection");
+        if named.iter().any(|word| NEVER_DROPPED.contains(&word.as_str())) {
+            return Err(HeadError::Connection);
+        }
+        self.0.retain(|field| {
+            let name = field.name.to_ascii_lowercase();
+            !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(&name)
+        });
+        Ok(self)
+    }
+
+    /// Appends the fields to a head that is being written.
+    pub(crate) fn write(&self, head: &mut Vec<u8>) {
+        for field in &self.0 {
+            head.extend_from_slice(field.name.as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(&field.value);
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn plain_number(value: &[u8]) -> Result<u64, HeadError> {
+    let plain = !value.is_empty() && value.len() <= 19 && value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| plain);
+    text.and_then(|text| text.parse().ok()).ok_or(HeadError::ContentLength)
+}

@@ -1,0 +1,155 @@
+//! One request to a server, and its answer back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::body::{BodyError, pass_body};
+use super::fields::Length;
+use super::head::HeadError;
+use super::read::{ReadError, read_head};
+use super::request::RequestHead;
+use super::response::{Asked, ResponseHead, parse_response};
+use crate::account::Account;
+use crate::dial::Target;
+use crate::settings::Times;
+use crate::side::{Incoming, Outgoing, Side};
+
+/// The most answers before the real one, such as `100 Continue`.
+const MAX_INTERIM: usize = 16;
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Both ends may go on.
+    Kept,
+    /// The answer is complete and the connection over.
+    Over,
+    /// What follows is a WebSocket.
+    WebSocket,
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardError {
+    /// Nothing of an answer was passed on yet.
+    #[error("the server gave no answer that can be passed on: {0}")]
+    NoAnswer(String),
+    /// The program's own body is at fault, before any answer.
+    #[error("the body of the request: {0}")]
+    Request(BodyError),
+    /// The answer broke off.
+    #[error("the answer broke off: {0}")]
+    Midway(BodyError),
+}
+
+/// Sends a request on and passes the answer back.
+pub(super) async fn forward(
+    inside: &mut Side,
+    outside: &mut Side,
+    (head, target, path): (&RequestHead, &Target, &str),
+    times: &Times,
+    account: &mut Account,
+) -> Result<Ended, ForwardError> {
+    let written = write_request(head, target, path);
+    let sent = outside.outgoing.send(&written).await;
+    sent.map_err(|error| ForwardError::NoAnswer(error.to_string()))?;
+    let upload = pass_body(&mut inside.incoming, &mut outside.outgoing, head.length);
+    let has_begun = AtomicBool::new(false);
+    let ends = (&mut outside.incoming, &mut inside.outgoing);
+    let answer = pass_answer(ends, head, times, account, &has_begun);
+    tokio::pin!(upload, answer);
+    tokio::select! {
+        biased;
+        uploaded = &mut upload => match uploaded {
+            Ok(()) => answer.await,
+            // The server may have answered before it stopped reading.
+            Err(BodyError::To(_)) => answer.await.map(over),
+            Err(error) if has_begun.load(Ordering::Relaxed) => Err(ForwardError::Midway(error)),
+            Err(error) => Err(ForwardError::Request(error)),
+        },
+        // An answer to half a request: the other half must not be read as the next one.
+        ended = &mut answer => ended.map(over),
+    }
+}
+
+fn over(ended: Ended) -> Ended {
+    match ended {
+        Ended::Kept | Ended::Over => Ended::Over,
+        Ended::WebSocket => Ended::WebSocket,
+    }
+}
+
+async fn pass_answer(
+    (from, to): (&mut Incoming, &mut Outgoing),
+    head: &RequestHead,
+    times: &Times,
+    account: &mut Account,
+    has_begun: &AtomicBool,
+) -> Result<Ended, ForwardError> {
+    let asked = Asked { head_only: head.method == "HEAD", websocket: head.wants_websocket };
+    for _ in 0..MAX_INTERIM {
+        let response = read_answer(from, asked, times).await?;
+        if response.length == Length::Chunks && head.minor_version == 0 {
+            return Err(ForwardError::NoAnswer("chunks for a client of HTTP/1.0".to_owned()));
+        }
+        let is_interim = response.status < 200 && !response.is_websocket;
+        let is_last = head.is_last || response.is_last || head.wants_websocket;
+        account.status(response.status);
+        let written = write_response(&response, is_last && !is_interim);
+        has_begun.store(true, Ordering::Relaxed);
+        let midway = |error| ForwardError::Midway(BodyError::To(error));
+        to.send(&written).await.map_err(midway)?;
+        if response.is_websocket {
+            return Ok(Ended::WebSocket);
+        }
+        if !is_interim {
+            pass_body(from, to, response.length).await.map_err(ForwardError::Midway)?;
+            return Ok(if is_last { Ended::Over } else { Ended::Kept });
+        }
+    }
+    Err(ForwardError::NoAnswer("it has too many answers before the real one".to_owned()))
+}
+
+async fn read_answer(
+    from: &mut Incoming,
+    asked: Asked,
+    times: &Times,
+) -> Result<ResponseHead, ForwardError> {
+    let no_answer = |why: String| ForwardError::NoAnswer(why);
+    match read_head(from, times.idle, times.idle).await {
+        Ok(Some(bytes)) => {
+            parse_response(&bytes, asked).map_err(|error: HeadError| no_answer(error.to_string()))
+        }
+        Ok(None) => Err(no_answer("it closed the connection".to_owned())),
+        Err(ReadError::Broken(error)) => Err(no_answer(error.to_string())),
+        Err(error) => Err(no_answer(error.to_string())),
+    }
+}
+
+fn write_request(head: &RequestHead, target: &Target, path: &str) -> Vec<u8> {
+    let Target { host, port } = target;
+    let authority = if *port == 80 { host.to_string() } else { format!("{host}:{port}") };
+    let line =
+        format!("{} {path} HTTP/1.{}\r\nHost: {authority}\r\n", head.method, head.minor_version);
+    let mut written = line.into_bytes();
+    head.fields.write(&mut written);
+    if head.wants_websocket {
+        written.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    } else if head.is_last {
+        written.extend_from_slice(b"Connection: close\r\n");
+    }
+    written.extend_from_slice(b"\r\n");
+    written
+}
+
+fn write_response(response: &ResponseHead, closes: bool) -> Vec<u8> {
+    let line = format!("HTTP/1.1 {} {}\r\n", response.status, response.reason);
+    let mut written = line.into_bytes();
+    response.fields.write(&mut written);
+    if response.is_websocket {
+        written.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    } else if closes {
+        written.extend_from_slice(b"Connection: close\r\n");
+    }
+    written.extend_from_slice(b"\r\n");
+    written
+}

@@ -1,0 +1,43 @@
+//! The gate: the one place on the host where connections out of a sandbox are read, judged and
+//! dialled.
+//!
+//! ```text
+//! guest ── names ──────▶ name server: a name that some port allows gets an address of its own
+//!       ── connection ─▶ address → name ──┐
+//!       ── proxy ──────▶ HTTP or SOCKS ───┴▶ judge the host ─▶ read the first bytes
+//!                                            ─▶ resolve once ─▶ judge each address ─▶ dial it
+//!                                            ─▶ pass bytes on, or judge request by request
+//! ```
+//! Everything that comes from inside is hostile: it is bounded before it is kept, parsed once by
+//! a strict parser, and refused where two readers could disagree. `stockade-policy` gives every
+//! verdict; a record that cannot be written closes the gate.
+
+mod account;
+mod budget;
+mod connection;
+mod converse;
+mod denials;
+mod dial;
+mod gate;
+mod http;
+mod learned;
+mod names;
+mod proxy;
+mod relay;
+mod resolve;
+mod rules;
+mod settings;
+mod shared;
+mod side;
+mod tls;
+mod words;
+
+pub use denials::Observed;
+pub use dial::{Dial, SystemDial};
+pub use gate::Gate;
+pub use learned::Learned;
+pub use resolve::{FixedNames, Resolve, ResolveError, Resolved, SystemResolver};
+pub use settings::{GateError, Settings, Times};
+
+#[doc(hidden)]
+pub mod fuzzing;

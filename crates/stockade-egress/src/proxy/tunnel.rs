@@ -1,0 +1,159 @@
+//! Tunnels through the proxy, opened by CONNECT or by SOCKS.
+
+use stockade_policy::{Control, Denial};
+use tokio::time::timeout;
+
+use super::socks::{SocksError, SocksRequest, read_greeting, read_request};
+use crate::connection::Connection;
+use crate::converse::converse;
+use crate::dial::{DialError, Dialled, Target, dial};
+use crate::http::{Refusal, answer_denied, answer_failed, linger};
+use crate::side::Side;
+
+/// Opens the tunnel that a CONNECT asked for and says so, or says why not.
+pub(super) async fn connect(
+    connection: &Connection,
+    inside: &mut Side,
+    target: &Target,
+) -> Option<Dialled> {
+    let mut account = connection.request_account();
+    account.target(&target.host, Some(target.port));
+    let error = match open(connection, target).await {
+        Ok(dialled) => {
+            account.forget();
+            let opened = inside.outgoing.send(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+            return opened.is_ok().then_some(dialled);
+        }
+        Err(error) => error,
+    };
+    let (status, why) = match error {
+        DialError::Denied(denial) => {
+            let status = if connection.overfull(target).is_some() { 503 } else { 403 };
+            account.denied(&denial);
+            account.status(status);
+            answer_denied(inside, &Refusal { status, denial }, true).await;
+            drop(account);
+            linger(inside, connection.shared.settings.times.linger).await;
+            return None;
+        }
+        DialError::Unresolved(why) | DialError::Unreachable(why) => (502, why),
+        DialError::TooSlow(why) => (504, why),
+    };
+    account.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
+    account.status(status);
+    account.failed(why.clone());
+    answer_failed(inside, status, &why).await;
+    drop(account);
+    linger(inside, connection.shared.settings.times.linger).await;
+    None
+}
+
+/// Serves SOCKS 5: one greeting, one request, one tunnel.
+pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
+    let times = connection.shared.settings.times;
+    let asked = timeout(times.head, handshake(&mut inside)).await;
+    let asked = match asked.unwrap_or(Ok(None)) {
+        Ok(Some(request)) => request,
+        Ok(None) => return,
+        Err(error) => {
+            let denial = malformed(&error);
+            return refuse(connection, &mut inside, "SOCKS 5", error.code(), denial).await;
+        }
+    };
+    let shown = format!("{}:{}", asked.host, asked.port);
+    let target = match connection.target(asked.host, asked.port) {
+        Ok(target) => target,
+        Err(denial) => return refuse(connection, &mut inside, &shown, 2, denial).await,
+    };
+    match open(connection, &target).await {
+        Ok(dialled) => {
+            if inside.outgoing.send(&reply(0)).await.is_ok() {
+                converse(connection, inside, &target, Some(dialled)).await;
+            }
+        }
+        Err(DialError::Denied(denial)) => {
+            refuse(connection, &mut inside, &shown, 2, denial).await;
+        }
+        Err(DialError::Unresolved(why)) => fail(connection, &mut inside, &target, 4, why).await,
+        Err(DialError::Unreachable(why)) => fail(connection, &mut inside, &target, 5, why).await,
+        Err(DialError::TooSlow(why)) => fail(connection, &mut inside, &target, 6, why).await,
+    }
+}
+
+/// Judges a tunnel and dials its host. What is spoken in it comes later.
+async fn open(connection: &Connection, target: &Target) -> Result<Dialled, DialError> {
+    let verdict = connection.shared.rules().judge_host(&target.host, target.port);
+    if let Some(denial) = verdict.denial().or_else(|| connection.overfull(target)) {
+        return Err(DialError::Denied(denial));
+    }
+    dial(&connection.shared, target, None, &connection.meter).await
+}
+
+/// Greets and reads the request; `None` is a client that went away or that wants to authenticate.
+async fn handshake(inside: &mut Side) -> Result<Option<SocksRequest>, SocksError> {
+    let greeting = loop {
+        if let Some(greeting) = read_greeting(inside.incoming.held())? {
+            break greeting;
+        }
+        if !more(inside).await {
+            return Ok(None);
+        }
+    };
+    inside.incoming.used(greeting.bytes);
+    let method = if greeting.without_authentication { 0 } else { 0xff };
+    if inside.outgoing.send(&[5, method]).await.is_err() || !greeting.without_authentication {
+        return Ok(None);
+    }
+    loop {
+        if let Some(request) = read_request(inside.incoming.held())? {
+            inside.incoming.used(request.bytes);
+            return Ok(Some(request));
+        }
+        if !more(inside).await {
+            return Ok(None);
+        }
+    }
+}
+
+async fn more(inside: &mut Side) -> bool {
+    matches!(inside.incoming.fill().await, Ok(read) if read > 0)
+}
+
+async fn refuse(
+    connection: &Connection,
+    inside: &mut Side,
+    target: &str,
+    code: u8,
+    denial: Denial,
+) {
+    let mut account = connection.request_account();
+    account.no_host(target);
+    account.denied(&denial);
+    let _ = inside.outgoing.send(&reply(code)).await;
+    drop(account);
+    linger(inside, connection.shared.settings.times.linger).await;
+}
+
+async fn fail(connection: &Connection, inside: &mut Side, target: &Target, code: u8, why: String) {
+    let mut account = connection.request_account();
+    account.target(&target.host, Some(target.port));
+    account.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
+    account.failed(why);
+    let _ = inside.outgoing.send(&reply(code)).await;
+    drop(account);
+    linger(inside, connection.shared.settings.times.linger).await;
+}
+
+fn reply(code: u8) -> [u8; 10] {
+    [5, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+fn malformed(error: &SocksError) -> Denial {
+    Denial {
+        control: Control::NetworkHosts.as_str().into(),
+        rule: "built in: SOCKS 5 opens connections to hosts, nothing else".to_owned(),
+        target: "SOCKS 5".to_owned(),
+        why: error.to_string(),
+        how_to_allow: "nothing: ask for a connection to a host by its plain name".to_owned(),
+    }
+}

@@ -1,0 +1,24 @@
+//! Bytes both ways, once everything is decided.
+
+use std::io;
+
+use crate::side::{Incoming, Outgoing, Side};
+
+/// Passes bytes both ways until both ends have finished. What is held goes first.
+pub(crate) async fn relay(inside: &mut Side, outside: &mut Side) -> io::Result<()> {
+    let out = pass(&mut inside.incoming, &mut outside.outgoing);
+    let back = pass(&mut outside.incoming, &mut inside.outgoing);
+    tokio::try_join!(out, back).map(|_| ())
+}
+
+/// Passes everything from one end on, and then its end.
+async fn pass(from: &mut Incoming, to: &mut Outgoing) -> io::Result<()> {
+    loop {
+        if from.held().is_empty() && from.fill().await? == 0 {
+            return to.finish().await;
+        }
+        let bytes = from.held().len();
+        to.send(from.held()).await?;
+        from.used(bytes);
+    }
+}

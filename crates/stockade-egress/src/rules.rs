@@ -1,0 +1,241 @@
+//! The rules a gate goes by at one moment.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stockade_policy::{
+    AddressKind, Basis, Control, Denial, Effect, Host, Method, Policy, Protocol, UrlPath, Verdict,
+    classify,
+};
+
+/// What decides.
+#[derive(Clone, Debug)]
+pub(crate) enum Rules {
+    /// A policy.
+    Policy(Arc<Policy>),
+    /// Whatever is public passes and is noted. Limits and the blocklist are the policy's.
+    Learning(Arc<Policy>),
+    /// Nothing passes any more.
+    Closed(&'static str),
+}
+
+/// What a program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// TLS to the name that was allowed.
+    Tls,
+    /// HTTP that is read request by request.
+    Http,
+    /// Bytes that nobody looks at.
+    Bytes,
+}
+
+impl Spoken {
+    fn words(self) -> &'static str {
+        match self {
+            Spoken::Tls => "this is tls",
+            Spoken::Http => "this is http",
+            Spoken::Bytes => "this is neither or came without a word from the program",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Spoken::Tls => "tls",
+            Spoken::Http => "http",
+            Spoken::Bytes => "tcp",
+        }
+    }
+}
+
+impl Rules {
+    /// Whether programs may ask for the address of a name.
+    pub(crate) fn judge_name(&self, host: &Host) -> Verdict {
+        match self {
+            Rules::Policy(policy) => policy.judge_name(host),
+            Rules::Learning(policy) => learn(policy, host, host.to_string()),
+            Rules::Closed(why) => closed(host.to_string(), why),
+        }
+    }
+
+    /// Whether a connection to a host may be opened.
+    pub(crate) fn judge_host(&self, host: &Host, port: u16) -> Verdict {
+        match self {
+            Rules::Policy(policy) => policy.judge_host(host, port),
+            Rules::Learning(policy) => learn(policy, host, format!("{host}:{port}")),
+            Rules::Closed(why) => closed(format!("{host}:{port}"), why),
+        }
+    }
+
+    /// Whether one request may be sent.
+    pub(crate) fn judge_request(
+        &self,
+        host: &Host,
+        port: u16,
+        method: &Method,
+        path: &UrlPath,
+    ) -> Verdict {
+        match self {
+            Rules::Policy(policy) => policy.judge_request(host, port, method, path),
+            Rules::Learning(_) | Rules::Closed(_) => self.judge_host(host, port),
+        }
+    }
+
+    /// Whether an address that a host resolved to may be dialled; `own` are this machine's.
+    pub(crate) fn judge_address(
+        &self,
+        host: &Host,
+        port: u16,
+        address: IpAddr,
+        own: &[IpAddr],
+    ) -> Verdict {
+        let is_own = own.contains(&address);
+        match self {
+            Rules::Policy(policy) if is_own => policy.judge_own_address(host, port, address),
+            Rules::Policy(policy) => policy.judge_address(host, port, address),
+            Rules::Learning(policy) => {
+                let target = format!("{host}:{port} at {address}");
+                if is_own {
+                    return not_public(target, "an address of this machine itself");
+                }
+                learn(policy, &Host::Address(address), target)
+            }
+            Rules::Closed(why) => closed(format!("{host}:{port} at {address}"), why),
+        }
+    }
+
+    /// The refusal of an alias that no allowlist can open.
+    pub(crate) fn judge_alias(&self, host: &Host) -> Option<Verdict> {
+        match self {
+            Rules::Policy(policy) | Rules::Learning(policy) => policy.judge_outright(host),
+            Rules::Closed(why) => Some(closed(host.to_string(), why)),
+        }
+    }
+
+    /// What may be spoken with an allowed host at an address: what its own entries say, and for an
+    /// address that is reached only because it is spelled out, what that literal's entries say.
+    pub(crate) fn protocol(
+        &self,
+        host: &Host,
+        port: u16,
+        address: Option<IpAddr>,
+    ) -> Option<Protocol> {
+        let policy = match self {
+            Rules::Policy(policy) => policy,
+            Rules::Learning(_) => return Some(Protocol::Tcp),
+            Rules::Closed(_) => return None,
+        };
+        let by_name = policy.protocol_for(host, port)?;
+        match address.filter(|address| classify(*address) != AddressKind::Public) {
+            Some(address) => by_name.both(policy.protocol_for(&Host::Address(address), port)?),
+            None => Some(by_name),
+        }
+    }
+
+    /// The refusal of what is spoken on a connection, where it is refused.
+    pub(crate) fn judge_speech(
+        &self,
+        host: &Host,
+        port: u16,
+        address: Option<IpAddr>,
+        spoken: Spoken,
+    ) -> Option<Denial> {
+        let Some(protocol) = self.protocol(host, port, address) else {
+            return Some(nothing_in_common(host, port));
+        };
+        let fits = match (protocol, spoken) {
+            (Protocol::Tcp, _) => true,
+            (Protocol::Web, Spoken::Tls | Spoken::Http) => true,
+            (Protocol::Tls, Spoken::Tls) | (Protocol::Http, Spoken::Http) => true,
+            (Protocol::Web | Protocol::Tls | Protocol::Http, _) => false,
+        };
+        if !fits {
+            return Some(Denial {
+                control: Control::NetworkHosts.as_str().into(),
+                rule: "built in: an entry allows tls or http unless it says another protocol"
+                    .to_owned(),
+                target: format!("{host}:{port}"),
+                why: format!("only {} is allowed there, and {}", protocol.as_str(), spoken.words()),
+                how_to_allow: format!("give the entry of {host} `protocol: {}`", spoken.remedy()),
+            });
+        }
+        (spoken != Spoken::Http && self.judges_requests(host, port)).then(|| Denial {
+            control: Control::NetworkRequests.as_str().into(),
+            rule: "built in: requests that are judged must be readable".to_owned(),
+            target: format!("{host}:{port}"),
+            why: "only certain requests are allowed there, and these cannot be read".to_owned(),
+            how_to_allow: format!("remove methods and paths from the entry of {host}"),
+        })
+    }
+
+    /// Whether only certain requests of a host are allowed.
+    pub(crate) fn judges_requests(&self, host: &Host, port: u16) -> bool {
+        match self {
+            Rules::Policy(policy) => policy.judges_requests(host, port),
+            Rules::Learning(_) | Rules::Closed(_) => false,
+        }
+    }
+
+    /// The policy whose limits hold.
+    pub(crate) fn policy(&self) -> Option<&Policy> {
+        match self {
+            Rules::Policy(policy) | Rules::Learning(policy) => Some(policy),
+            Rules::Closed(_) => None,
+        }
+    }
+
+    pub(crate) fn is_learning(&self) -> bool {
+        matches!(self, Rules::Learning(_))
+    }
+}
+
+fn nothing_in_common(host: &Host, port: u16) -> Denial {
+    Denial {
+        control: Control::NetworkHosts.as_str().into(),
+        rule: "built in: every entry that opens a host must allow what is spoken".to_owned(),
+        target: format!("{host}:{port}"),
+        why: "the entries that open it have no protocol in common".to_owned(),
+        how_to_allow: "give the entries of network_allowlist the same protocol".to_owned(),
+    }
+}
+
+fn learn(policy: &Policy, host: &Host, target: String) -> Verdict {
+    if let Some(refusal) = policy.judge_outright(host) {
+        return Verdict { target, ..refusal };
+    }
+    match host {
+        Host::Address(address) if classify(*address) != AddressKind::Public => {
+            not_public(target, classify(*address).as_str())
+        }
+        _ => Verdict {
+            effect: Effect::Audit,
+            control: Control::NetworkPublic,
+            target,
+            basis: Basis::BuiltIn { rule: "learning lets every public host pass" },
+            why: "what a program uses is being learned".to_owned(),
+            change: "run it with a policy".to_owned(),
+        },
+    }
+}
+
+fn not_public(target: String, kind: &str) -> Verdict {
+    Verdict {
+        effect: Effect::Deny,
+        control: Control::NetworkPublic,
+        target,
+        basis: Basis::BuiltIn { rule: "learning reaches public addresses only" },
+        why: format!("it is {kind}, and only public addresses are learned"),
+        change: "write a policy that spells the literal out in network_allowlist".to_owned(),
+    }
+}
+
+fn closed(target: String, why: &str) -> Verdict {
+    Verdict {
+        effect: Effect::Deny,
+        control: Control::NetworkDeny,
+        target,
+        basis: Basis::BuiltIn { rule: "a closed gate lets nothing pass" },
+        why: why.to_owned(),
+        change: "start a new sandbox".to_owned(),
+    }
+}

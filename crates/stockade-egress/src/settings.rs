@@ -1,0 +1,75 @@
+//! What a gate is told about its machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::dial::{Dial, SystemDial};
+use crate::resolve::{Resolve, SystemResolver};
+
+/// Why a gate cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// A file that says how names are resolved cannot be read.
+    #[error("cannot read {file}, which says how names are resolved; make it readable")]
+    Unreadable {
+        /// The file.
+        file: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// How a gate resolves names, dials addresses, and how long it waits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who turns names into addresses.
+    pub resolver: Arc<dyn Resolve>,
+    /// Who opens connections to addresses.
+    pub dialer: Arc<dyn Dial>,
+    /// How long it waits.
+    pub times: Times,
+}
+
+impl Settings {
+    /// Resolves as this machine does, without search domains, by what its files say now.
+    pub fn system() -> Result<Settings, GateError> {
+        let resolver = Arc::new(SystemResolver::read()?);
+        Ok(Settings { resolver, dialer: Arc::new(SystemDial), times: Times::default() })
+    }
+}
+
+/// How long the gate waits before it gives up on somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For a whole head, ClientHello or SOCKS request, from its first byte.
+    pub head: Duration,
+    /// For the first bytes of a program that must speak first.
+    pub first_bytes: Duration,
+    /// For the resolver.
+    pub resolve: Duration,
+    /// For a connection to any of a host's addresses.
+    pub connect: Duration,
+    /// For any byte in either direction.
+    pub idle: Duration,
+    /// For a refused program to stop sending, so that it can read why.
+    pub linger: Duration,
+    /// For the first bytes of a program that is refused anyway, and while learning before the
+    /// server is taken to speak first.
+    pub brief: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            head: Duration::from_secs(10),
+            first_bytes: Duration::from_secs(10),
+            resolve: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            linger: Duration::from_secs(1),
+            brief: Duration::from_millis(500),
+        }
+    }
+}

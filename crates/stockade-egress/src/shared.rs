@@ -1,0 +1,160 @@
+//! What all connections of one gate share.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use stockade_policy::{Denial, Host, Limit};
+use stockade_record::{Egress, Sink};
+use tokio::sync::watch;
+
+use crate::budget::Budget;
+use crate::denials::Observed;
+use crate::learned::Uses;
+use crate::names::NameTable;
+use crate::rules::{Rules, Spoken};
+use crate::settings::Settings;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) rules: watch::Sender<Rules>,
+    pub(crate) budget: Budget,
+    pub(crate) settings: Settings,
+    names: Mutex<NameTable>,
+    observed: Mutex<Observed>,
+    uses: Mutex<Uses>,
+    sink: Arc<dyn Sink>,
+    open: AtomicUsize,
+    connections: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        rules: Rules,
+        budget: Budget,
+        sink: Arc<dyn Sink>,
+        settings: Settings,
+    ) -> Shared {
+        Shared {
+            rules: watch::Sender::new(rules),
+            budget,
+            settings,
+            names: Mutex::default(),
+            observed: Mutex::default(),
+            uses: Mutex::default(),
+            sink,
+            open: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// The rules of this moment.
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules.borrow().clone()
+    }
+
+    /// The names that have an address inside.
+    pub(crate) fn names(&self) -> MutexGuard<'_, NameTable> {
+        lock(&self.names)
+    }
+
+    pub(crate) fn observed(&self) -> MutexGuard<'_, Observed> {
+        lock(&self.observed)
+    }
+
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Uses> {
+        lock(&self.uses)
+    }
+
+    /// The number of a new connection.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A place among the connections that may be open at once, unless all are taken.
+    pub(crate) fn admit(self: &Arc<Shared>) -> Option<Place> {
+        let rules = self.rules.borrow();
+        let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
+        let most = usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX);
+        drop(rules);
+        let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+            (open < most).then_some(open + 1)
+        });
+        match taken {
+            Ok(_) => Some(Place { shared: Arc::clone(self) }),
+            Err(_) => {
+                self.observed().limits_hit.insert(Limit::Connections);
+                None
+            }
+        }
+    }
+
+    /// Keeps an event. Where that fails nothing may pass any more.
+    pub(crate) fn tell(&self, event: Egress) {
+        if let Some(denial) = &event.denial {
+            self.observed().note(denial);
+        }
+        if self.sink.egress(event).is_err() {
+            self.close("the record of this sandbox cannot be written");
+        }
+    }
+
+    /// Lets nothing pass any more and ends what is open.
+    pub(crate) fn close(&self, why: &'static str) {
+        self.rules.send_if_modified(|rules| {
+            let is_open = !matches!(rules, Rules::Closed(_));
+            if is_open {
+                *rules = Rules::Closed(why);
+            }
+            is_open
+        });
+    }
+
+    /// Ends when the gate is closed.
+    pub(crate) async fn closed(&self) {
+        let is_closed = |rules: &Rules| matches!(rules, Rules::Closed(_));
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = self.rules.subscribe().wait_for(is_closed).await;
+    }
+
+    /// Ends when the rules have changed so that an open connection is not allowed any more.
+    pub(crate) async fn refused(
+        &self,
+        mut seen: watch::Receiver<Rules>,
+        host: &Host,
+        port: u16,
+        (address, is_own): (IpAddr, bool),
+        spoken: Spoken,
+    ) -> Denial {
+        let own = if is_own { vec![address] } else { Vec::new() };
+        loop {
+            let rules = seen.borrow_and_update().clone();
+            let verdict = rules.judge_address(host, port, address, &own);
+            let speech = || rules.judge_speech(host, port, Some(address), spoken);
+            if let Some(denial) = verdict.denial().or_else(speech) {
+                return denial;
+            }
+            if seen.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// A connection that counts; its place is free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The value behind a lock. What a panicking holder left is still bounded and whole: every change
+/// under these locks is a single call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

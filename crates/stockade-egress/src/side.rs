@@ -1,0 +1,189 @@
+//! One end of a conversation: what comes from it, and what goes to it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stockade_provider::Duplex;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::budget::Budget;
+use crate::shared::Shared;
+
+/// The most that is read and not passed on.
+pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
+
+/// A program inside, or a server outside.
+pub(crate) struct Side {
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+}
+
+impl Side {
+    /// The program's end.
+    pub(crate) fn inside(stream: Box<dyn Duplex>) -> Side {
+        let (reader, writer) = tokio::io::split(stream);
+        Side {
+            incoming: Incoming::new(Box::new(reader), None),
+            outgoing: Outgoing { writer: Box::new(writer), meter: None },
+        }
+    }
+
+    /// The server's end, whose bytes count.
+    pub(crate) fn outside(stream: TcpStream, meter: Arc<Meter>) -> Side {
+        let (reader, writer) = stream.into_split();
+        Side {
+            incoming: Incoming::new(Box::new(reader), Some(Arc::clone(&meter))),
+            outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter) },
+        }
+    }
+}
+
+/// What comes from one end, at most [`MAX_HELD_BYTES`] of it held.
+pub(crate) struct Incoming {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    held: Vec<u8>,
+    start: usize,
+    meter: Option<Arc<Meter>>,
+}
+
+impl Incoming {
+    fn new(reader: Box<dyn AsyncRead + Send + Unpin>, meter: Option<Arc<Meter>>) -> Incoming {
+        Incoming { reader, held: Vec::new(), start: 0, meter }
+    }
+
+    /// What was read and not yet used.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.held[self.start..]
+    }
+
+    /// Marks the beginning of what is held as used.
+    pub(crate) fn used(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.held.len());
+        if self.start == self.held.len() {
+            self.held.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Reads more, and says how much; nothing is the end. What is held must not be full.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        if self.start > 0 {
+            self.held.drain(..self.start);
+            self.start = 0;
+        }
+        let room = MAX_HELD_BYTES.saturating_sub(self.held.len());
+        if room == 0 {
+            return Err(io::Error::other("there is no room for more"));
+        }
+        self.held.reserve_exact(room);
+        let mut limited = (&mut self.reader).take(room as u64);
+        let read = limited.read_buf(&mut self.held).await?;
+        if let Some(meter) = &self.meter {
+            meter.count(&meter.received, read as u64).await?;
+        }
+        Ok(read)
+    }
+
+    /// Whether nothing more has come, not even an end.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        if !self.held().is_empty() {
+            return false;
+        }
+        tokio::select! {
+            biased;
+            _ = self.fill() => false,
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    /// Reads until so many bytes are held; `false` is an end before that.
+    pub(crate) async fn fill_to(&mut self, bytes: usize) -> io::Result<bool> {
+        while self.held().len() < bytes {
+            if self.fill().await? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What goes to one end.
+pub(crate) struct Outgoing {
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    meter: Option<Arc<Meter>>,
+}
+
+impl Outgoing {
+    /// Sends all of it now.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(meter) = &self.meter {
+            meter.count(&meter.sent, bytes.len() as u64).await?;
+        }
+        self.writer.write_all(bytes).await?;
+        self.writer.flush().await
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) async fn finish(&mut self) -> io::Result<()> {
+        self.writer.shutdown().await
+    }
+}
+
+/// What one connection sent and received, and when it last did.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    shared: Arc<Shared>,
+    started: Instant,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+    last_ms: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Meter> {
+        Arc::new(Meter {
+            shared,
+            started: Instant::now(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            last_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// What was sent and received so far.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// Ends when nothing was sent or received for so long.
+    pub(crate) async fn silent_for(&self, time: Duration) {
+        loop {
+            let last = self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+            if last.elapsed() >= time {
+                return;
+            }
+            tokio::time::sleep_until(last + time).await;
+        }
+    }
+
+    /// Starts the clock of silence anew.
+    pub(crate) fn touch(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(now, Ordering::Relaxed);
+    }
+
+    async fn count(&self, counter: &AtomicU64, bytes: u64) -> io::Result<()> {
+        self.touch();
+        self.budget().spend(bytes).await?;
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn budget(&self) -> &Budget {
+        &self.shared.budget
+    }
+}

@@ -1,0 +1,79 @@
+//! A gate that notes what is used.
+
+use std::net::IpAddr;
+
+use stockade_egress::{FixedNames, Learned};
+use stockade_policy::{Effect, Host, Protocol};
+
+use crate::server::Server;
+use crate::world::World;
+
+async fn connect(world: &World, authority: &str) -> u16 {
+    let mut program = world.proxy();
+    program.send(format!("CONNECT {authority} HTTP/1.1\r\n\r\n")).await;
+    program.answer().await.status
+}
+
+#[tokio::test]
+async fn learning_never_reaches_private_own_or_blocked_places() {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let names = FixedNames::default()
+        .answer("private.example.org", &[address("10.0.0.1")], &[])
+        .answer("here.example.org", &[address("127.0.0.1")], &[])
+        .answer("metadata.example.org", &[address("169.254.169.254")], &[])
+        .answer("alias.example.org", &[address("127.0.0.1")], &["metadata.goog"]);
+    let world = World::learning("network_blocklist: [blocked.example.org]", names);
+    assert!(world.address("anything.example.org").await.is_loopback());
+    for authority in [
+        "private.example.org:443",
+        "here.example.org:443",
+        "metadata.example.org:80",
+        "metadata.google.internal:80",
+        "alias.example.org:443",
+        "blocked.example.org:443",
+        "127.0.0.1:22",
+        "[::1]:22",
+        "169.254.169.254:80",
+    ] {
+        assert_eq!(connect(&world, authority).await, 403, "{authority}");
+    }
+    // A name without an address shows that the name itself would have passed.
+    assert_eq!(connect(&world, "public.example.org:12345").await, 502);
+    assert_eq!(world.gate.learned(), []);
+    assert_eq!(world.events(10).await[9].verdict, Effect::Audit);
+}
+
+#[tokio::test]
+async fn what_is_used_is_noted_with_what_was_spoken() {
+    let web = Server::hello().await;
+    let first = Server::echo("220 ready").await;
+    let public: IpAddr = "93.184.216.34".parse().unwrap();
+    let names = FixedNames::default().answer("web.example.org", &[public], &[]).answer(
+        "mail.example.org",
+        &[public],
+        &[],
+    );
+    let world = World::learning("{}", names);
+    for _ in 0..2 {
+        let mut program = world.dial("web.example.org", web.port).await;
+        let port = web.port;
+        program.send(format!("GET / HTTP/1.1\r\nHost: web.example.org:{port}\r\n\r\n")).await;
+        assert_eq!(program.answer().await.status, 200);
+    }
+    let mut program = world.dial("mail.example.org", first.port).await;
+    assert_eq!(program.exactly(9).await, b"220 ready");
+    let mut program = world.dial("mail.example.org", first.port).await;
+    program.send(b"\x16\x03\x01\x00\x02\x02\x00").await;
+    assert_eq!(program.exactly(9).await, b"220 ready");
+    let learned = |host: &str, port, protocol| {
+        let host = Host::parse(host).unwrap();
+        Learned { host, port, protocol }
+    };
+    assert_eq!(
+        world.gate.learned(),
+        [
+            learned("mail.example.org", first.port, Protocol::Tcp),
+            learned("web.example.org", web.port, Protocol::Web),
+        ]
+    );
+}

@@ -1,0 +1,19 @@
+//! The gate with real sockets: what a program inside sees, what a server outside sees, and what is
+//! told.
+
+#![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
+
+mod addresses;
+mod changes;
+mod connect;
+mod hostile;
+mod learning;
+mod limits;
+mod names;
+mod requests;
+mod server;
+mod smuggling;
+mod socks;
+mod tls;
+mod websocket;
+mod world;

@@ -1,0 +1,205 @@
+//! What an execution tells the record of its session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stockade_policy::{Policy, Verdict};
+use stockade_provider::{Plan, Program};
+use stockade_record::{
+    Body, CodeDigest, Command, Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts,
+    PolicyDigest, Recorder, SessionStarted, Unrecorded, UsageCounts, VerdictGiven,
+};
+
+use crate::report::milliseconds;
+use crate::{Outcome, RunError, RunReport, StreamOutput};
+
+/// The version that records are signed with: every crate has the same.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The number of the one execution of a session.
+const EXECUTION: u64 = 0;
+
+/// The record of one run, where one is kept.
+pub(crate) struct Record {
+    recorder: Option<Arc<Recorder>>,
+    is_begun: AtomicBool,
+    is_executing: AtomicBool,
+}
+
+impl Record {
+    pub(crate) fn of(recorder: Option<Arc<Recorder>>) -> Record {
+        Record { recorder, is_begun: AtomicBool::new(false), is_executing: AtomicBool::new(false) }
+    }
+
+    /// Resolves when the record cannot be written any more.
+    pub(crate) async fn failed(&self) {
+        match &self.recorder {
+            Some(recorder) => recorder.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Begins the record, if that has not happened.
+    pub(crate) fn begin(&self, request: &Asked<'_>) -> Result<(), RunError> {
+        if self.is_begun.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.tell(|recorder| {
+            recorder.begin(request.started())?;
+            recorder.record(Body::Verdict(request.verdict()))
+        })
+    }
+
+    /// A program is about to start.
+    pub(crate) fn execution_started(&self, plan: &Plan) -> Result<(), RunError> {
+        self.is_executing.store(true, Ordering::Relaxed);
+        let started = ExecutionStarted {
+            execution: EXECUTION,
+            provider: plan.provider.as_str().to_owned(),
+            isolation: plan.isolation.as_str().to_owned(),
+        };
+        self.tell(|recorder| recorder.record(Body::ExecutionStarted(started)))
+    }
+
+    /// Writes the end, and says in the report where the record is. A run whose record could not be
+    /// kept is an error, whatever it came to.
+    pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
+        let Some(recorder) = &self.recorder else { return result };
+        let ended =
+            self.is_begun.load(Ordering::Relaxed).then(|| self.write_end(recorder, &result));
+        match (recorder.failure(), ended) {
+            (Some(failure), _) => Err(RunError::Record(failure)),
+            (None, _) => result.map(|mut report| {
+                report.session = Some(recorder.session().clone());
+                report.record = recorder.path();
+                report
+            }),
+        }
+    }
+
+    fn write_end(
+        &self,
+        recorder: &Recorder,
+        result: &Result<RunReport, RunError>,
+    ) -> Result<(), Unrecorded> {
+        // What came before could not be kept; the end says so, where it can still be written.
+        let failure = recorder.failure().map(RunError::Record);
+        let result = match (&failure, result) {
+            (Some(failure), _) => Err(failure),
+            (None, result) => result.as_ref(),
+        };
+        if let Ok(report) = result {
+            tell_limits(recorder, report)?;
+        }
+        if self.is_executing.load(Ordering::Relaxed) {
+            recorder.record(Body::ExecutionEnded(execution_ended(result)))?;
+        }
+        recorder.end(result.map_or("error", |report| report.outcome.as_str()))
+    }
+
+    fn tell(&self, tell: impl FnOnce(&Recorder) -> Result<(), Unrecorded>) -> Result<(), RunError> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        tell(recorder).map_err(|Unrecorded| RunError::Record(recorder.failure_or_closed()))
+    }
+}
+
+/// What a record says of a request.
+pub(crate) struct Asked<'r> {
+    pub(crate) policy: &'r Policy,
+    pub(crate) program: &'r Program,
+    pub(crate) variables: Vec<String>,
+    pub(crate) user: u32,
+    pub(crate) verdict: &'r Verdict,
+}
+
+impl Asked<'_> {
+    fn started(&self) -> SessionStarted {
+        let policy = PolicyDigest::of(&*self.policy.name, &self.policy.to_yaml());
+        let command = match self.program {
+            Program::Command { argv } => Command::of(argv, None),
+            Program::Code { language, name, code, arguments } => {
+                let code = CodeDigest::of(language.to_string(), name, code);
+                Command::of(arguments, Some(code))
+            }
+        };
+        let mut started = SessionStarted::new(VERSION, policy, self.user, command);
+        started.variables.clone_from(&self.variables);
+        started
+    }
+
+    fn verdict(&self) -> VerdictGiven {
+        let verdict = self.verdict;
+        VerdictGiven {
+            verdict: verdict.effect,
+            control: verdict.control.as_str().to_owned(),
+            rule: verdict.basis.to_string(),
+            target: verdict.target.clone(),
+            why: verdict.why.clone(),
+            denial: verdict.denial(),
+        }
+    }
+}
+
+fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded> {
+    let hit = |limit: stockade_policy::Limit, ended| {
+        let limit = limit.spec().key.to_owned();
+        recorder.record(Body::LimitHit(LimitHit { execution: EXECUTION, limit, ended }))
+    };
+    for limit in &report.limits_hit {
+        hit(*limit, false)?;
+    }
+    if let Some(limit) = report.outcome.limit() {
+        hit(limit, true)?;
+    }
+    // What the policy refused before the start is told as its verdict.
+    if !matches!(report.outcome, Outcome::Denied { .. }) {
+        for denial in &report.denials {
+            let denied = Denied { execution: EXECUTION, denial: denial.clone() };
+            recorder.record(Body::Denial(denied))?;
+        }
+    }
+    Ok(())
+}
+
+fn execution_ended(result: Result<&RunReport, &RunError>) -> ExecutionEnded {
+    let mut ended = ExecutionEnded {
+        execution: EXECUTION,
+        outcome: "error".to_owned(),
+        exit_code: None,
+        signal: None,
+        error: None,
+        duration_ms: 0,
+        usage: UsageCounts::default(),
+        stdout: OutputCounts::default(),
+        stderr: OutputCounts::default(),
+    };
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            ended.error = Some(stockade_provider::chain(error));
+            return ended;
+        }
+    };
+    report.outcome.as_str().clone_into(&mut ended.outcome);
+    match report.outcome {
+        Outcome::Exited { code } => ended.exit_code = Some(code),
+        Outcome::Signaled { signal } => ended.signal = Some(signal),
+        _ => {}
+    }
+    ended.duration_ms = milliseconds(report.duration);
+    ended.usage = UsageCounts {
+        cpu_ms: report.usage.cpu_time.map(milliseconds),
+        memory_peak_bytes: report.usage.memory_peak_bytes,
+        tasks_peak: report.usage.tasks_peak,
+    };
+    (ended.stdout, ended.stderr) = (counts(&report.stdout), counts(&report.stderr));
+    ended
+}
+
+fn counts(stream: &StreamOutput) -> OutputCounts {
+    OutputCounts { kept_bytes: stream.kept_bytes, dropped_bytes: stream.dropped_bytes }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

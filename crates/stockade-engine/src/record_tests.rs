@@ -1,0 +1,190 @@
+use std::path::{Path, PathBuf};
+
+use stockade_policy::{Context, Effect, Limit, Policy};
+use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
+use stockade_record::{Egress, Inspection, Place, Reader, Sink, Via, verify};
+
+use super::*;
+use crate::scripted::{Inside, Scripted};
+use crate::{Advice, Engine, Streams};
+
+fn recorder(scratch: &Path) -> Arc<Recorder> {
+    let place = Place::named(&scratch.join("records")).expect("the path has a name");
+    Arc::new(Recorder::new(vec![place]).expect("there is randomness"))
+}
+
+fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
+    let policy = Policy::parse_str("p", policy, Path::new("/srv")).expect("the policy is one");
+    crate::RunRequest {
+        policy: Arc::new(policy),
+        provider: None,
+        root: Root::Standard,
+        surroundings: Surroundings::from_variables(|_| None, PathBuf::from("/"), 7),
+        protected: Vec::new(),
+        program: Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] },
+        environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
+        context: Context::default(),
+        advice: Advice::Flags,
+        script: None,
+        host_file: None,
+        recorder: Some(Arc::clone(recorder)),
+    }
+}
+
+async fn run(wall: Scripted, request: crate::RunRequest) -> Result<RunReport, RunError> {
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    engine.run(request, Streams::default(), std::future::pending()).await
+}
+
+fn bodies(recorder: &Recorder) -> Vec<Body> {
+    let path = recorder.path().expect("a record has a file");
+    assert!(verify(&path).expect("it can be read").verdict.is_complete());
+    let mut reader = Reader::open(&path).expect("it can be read");
+    let mut bodies = Vec::new();
+    while let Some(event) = reader.next().expect("it holds") {
+        bodies.push(event.body);
+    }
+    bodies
+}
+
+fn kinds(recorder: &Recorder) -> Vec<&'static str> {
+    bodies(recorder).iter().map(Body::kind).collect()
+}
+
+fn egress() -> Egress {
+    Egress {
+        connection: 0,
+        via: Via::Connect,
+        host: "example.org".to_owned(),
+        port: Some(443),
+        address: None,
+        method: None,
+        path: None,
+        status: None,
+        inspection: Inspection::None,
+        sent_bytes: 0,
+        received_bytes: 0,
+        duration_ms: 0,
+        verdict: Effect::Allow,
+        rule: String::new(),
+        denial: None,
+        failure: None,
+    }
+}
+
+#[tokio::test]
+async fn run_is_told_from_its_request_to_its_end_without_code_or_values() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let wall = Scripted::running(|_: Inside| async { Ok(ProcessEnd::Exited { code: 3 }) });
+    let report = run(wall, request("{}", &recorder)).await.unwrap();
+    assert_eq!(report.session.as_ref(), Some(recorder.session()));
+    assert_eq!(report.record, recorder.path());
+    let told = bodies(&recorder);
+    let [
+        Body::SessionStarted(started),
+        _,
+        Body::ExecutionStarted(_),
+        Body::ExecutionEnded(ended),
+        _,
+    ] = told.as_slice()
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!(started.command.argv, ["prog", "word"]);
+    assert_eq!((started.user, started.variables.as_slice()), (7, &["NAME".to_owned()][..]));
+    assert_eq!((ended.outcome.as_str(), ended.exit_code), ("exited", Some(3)));
+    let text = std::fs::read_to_string(recorder.path().unwrap()).unwrap();
+    assert!(!text.contains("hidden-value"), "{text}");
+}
+
+#[tokio::test]
+async fn code_is_told_by_its_digest_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let program = Program::Code {
+        language: stockade_provider::Language::Python,
+        name: "a.py".to_owned(),
+        code: b"secret_code()".to_vec(),
+        arguments: vec!["x".to_owned()],
+    };
+    let request = crate::RunRequest { program, ..request("{}", &recorder) };
+    run(Scripted::named("wall"), request).await.unwrap();
+    let text = std::fs::read_to_string(recorder.path().unwrap()).unwrap();
+    assert!(!text.contains("secret_code"), "{text}");
+    let digest = stockade_record::Digest::of(b"secret_code()").to_string();
+    assert!(text.contains(&digest) && text.contains("\"bytes\":13"), "{text}");
+}
+
+#[tokio::test]
+async fn refusal_of_the_policy_is_a_verdict_and_the_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let request = request("command_allowlist: [ls]", &recorder);
+    let report = run(Scripted::named("wall"), request).await.unwrap();
+    assert_eq!(kinds(&recorder), ["session_started", "verdict", "session_ended"]);
+    let Body::Verdict(given) = &bodies(&recorder)[1] else { panic!("it is a verdict") };
+    assert_eq!(given.denial.as_ref(), report.denials.first());
+    assert_eq!(given.verdict, Effect::Deny);
+}
+
+#[tokio::test]
+async fn limits_and_denials_of_the_wall_are_told_word_for_word() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let policy = Policy::parse_str("p", "command_allowlist: [ls]", Path::new("/")).unwrap();
+    let verdict = policy.judge_command(&["cat".to_owned()], &Context::default());
+    let denial = verdict.denial().unwrap();
+    let observed = Observation {
+        limits_hit: [Limit::Pids].into(),
+        denials: vec![denial.clone()],
+        ..Observation::default()
+    };
+    let report = run(Scripted::named("wall").observing(observed), request("{}", &recorder)).await;
+    assert_eq!(report.unwrap().denials, std::slice::from_ref(&denial));
+    let told = bodies(&recorder);
+    assert!(told.contains(&Body::Denial(Denied { execution: 0, denial })), "{told:?}");
+    let limit = Limit::Pids.spec().key.to_owned();
+    assert!(told.contains(&Body::LimitHit(LimitHit { execution: 0, limit, ended: false })));
+}
+
+#[tokio::test]
+async fn failure_of_the_wall_is_told_as_an_error() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    assert!(run(Scripted::named("wall"), request("isolation: vm", &recorder)).await.is_err());
+    assert_eq!(kinds(&recorder), ["session_started", "verdict", "session_ended"]);
+}
+
+#[tokio::test]
+async fn nothing_starts_when_the_record_cannot_begin() {
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::write(scratch.path().join("records"), "").unwrap();
+    let recorder = recorder(scratch.path());
+    let wall = Scripted::running(|_: Inside| async { panic!("the program was started") });
+    let error = run(wall, request("{}", &recorder)).await.unwrap_err();
+    assert!(matches!(error, RunError::Record(_)), "{error}");
+}
+
+#[tokio::test]
+async fn program_is_killed_when_the_record_cannot_go_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let gate = Arc::clone(&recorder);
+    let (killed, mut was_killed) = tokio::sync::watch::channel(false);
+    let wall = Scripted::running(move |mut inside: Inside| {
+        let (gate, killed) = (Arc::clone(&gate), killed.clone());
+        async move {
+            gate.egress(egress()).expect("the record takes an event");
+            // What takes its end away lets it take nothing more.
+            gate.end("early").expect("the record ends");
+            gate.egress(egress()).expect_err("the record takes nothing more");
+            inside.killed.wait_for(|killed| *killed).await.expect("the wall stays");
+            killed.send_replace(true);
+            Ok(ProcessEnd::Exited { code: 0 })
+        }
+    });
+    let error = run(wall, request("{}", &recorder)).await.unwrap_err();
+    assert!(matches!(error, RunError::Record(_)), "{error}");
+    was_killed.wait_for(|killed| *killed).await.unwrap();
+}

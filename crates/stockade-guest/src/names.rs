@@ -1,0 +1,134 @@
+//! Questions for names that come by UDP. All of them go through one stream, as over TCP, and the
+//! answers come back in the same order.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::SocketAddrV4;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::io::{AsyncRead, AsyncWrite};
+use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+use stockade_wire::Opening;
+use yamux::Stream;
+
+use crate::opener::Opener;
+use crate::reactor::{Descriptor, Direction};
+
+/// The longest question; names have at most 255 bytes, and what is asked besides is short.
+const MAX_QUESTION_BYTES: usize = 4096;
+/// The most questions without an answer; those beyond wait in the socket, which drops what is too
+/// much.
+const MAX_OUTSTANDING: usize = 64;
+
+/// Answers questions for as long as the guest lives. A stream that ends takes its questions with it,
+/// and the next question opens another.
+pub(crate) async fn serve(socket: Descriptor, opener: Opener) {
+    loop {
+        let (asker, question) = poll_fn(|context| poll_question(&socket, context)).await;
+        let Some(stream) = opener.open(Opening::Names).await else { continue };
+        let id = stream.id().val();
+        let mut names = Names::new(stream);
+        names.ask(asker, &question);
+        poll_fn(|context| names.poll(&socket, context)).await;
+        opener.ends.borrow_mut().let_go(id, false);
+    }
+}
+
+/// The questions on one stream.
+struct Names {
+    stream: Stream,
+    /// Whoever waits for an answer, in the order of the questions.
+    askers: VecDeque<SocketAddrV4>,
+    outgoing: Vec<u8>,
+    sent: usize,
+    incoming: Vec<u8>,
+}
+
+impl Names {
+    fn new(stream: Stream) -> Names {
+        Names {
+            stream,
+            askers: VecDeque::new(),
+            outgoing: Vec::new(),
+            sent: 0,
+            incoming: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, asker: SocketAddrV4, question: &[u8]) {
+        // No question is as long as a length can say.
+        let length = question.len() as u16;
+        self.outgoing.extend(length.to_be_bytes());
+        self.outgoing.extend(question);
+        self.askers.push_back(asker);
+    }
+
+    /// Ready when the stream has ended.
+    fn poll(&mut self, socket: &Descriptor, context: &mut Context<'_>) -> Poll<()> {
+        if self.poll_answers(socket, context).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            if self.poll_send(context).is_ready() {
+                return Poll::Ready(());
+            }
+            if self.sent < self.outgoing.len() || self.askers.len() >= MAX_OUTSTANDING {
+                return Poll::Pending;
+            }
+            let (asker, question) = ready!(poll_question(socket, context));
+            self.ask(asker, &question);
+        }
+    }
+
+    /// Sends what is to be sent. Ready when the stream takes no more ever.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.sent < self.outgoing.len() {
+            let stream = Pin::new(&mut self.stream);
+            match ready!(stream.poll_write(context, &self.outgoing[self.sent..])) {
+                Ok(written) => self.sent += written,
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+        self.outgoing.clear();
+        self.sent = 0;
+        Poll::Pending
+    }
+
+    /// Takes answers to whoever asked. Ready when no more can come.
+    fn poll_answers(&mut self, socket: &Descriptor, context: &mut Context<'_>) -> Poll<()> {
+        let mut piece = [0; MAX_QUESTION_BYTES];
+        loop {
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut piece)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(read) => self.incoming.extend(&piece[..read]),
+            }
+            while let Some((length, rest)) = self.incoming.split_first_chunk() {
+                let length = usize::from(u16::from_be_bytes(*length));
+                let Some(answer) = rest.get(..length) else { break };
+                // An answer that nobody asked for is a break of the order, and ends the stream.
+                let Some(asker) = self.askers.pop_front() else { return Poll::Ready(()) };
+                // One that cannot be taken is lost, as on any network, and asked for again.
+                let _ = sendto(socket, answer, SendFlags::DONTWAIT, &asker);
+                self.incoming.drain(..2 + length);
+            }
+        }
+    }
+}
+
+/// The next question, and whose it is. What is too long for one is dropped.
+fn poll_question(socket: &Descriptor, context: &mut Context<'_>) -> Poll<(SocketAddrV4, Vec<u8>)> {
+    let mut room = [0; MAX_QUESTION_BYTES];
+    loop {
+        let received = ready!(socket.attempt(context, Direction::Read, || {
+            let (_, length, asker) = recvfrom(socket, &mut room[..], RecvFlags::TRUNC)?;
+            Ok((length, asker))
+        }));
+        // A datagram that could not be received is lost, as on any network.
+        let Ok((length, asker)) = received else { continue };
+        let asker = asker.and_then(|asker| SocketAddrV4::try_from(asker).ok());
+        if let (Some(asker), Some(question)) = (asker, room.get(..length)) {
+            return Poll::Ready((asker, question.to_vec()));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! One connection of a program: bytes between its socket and a stream to the host.
+//!
+//! ```text
+//!   program ── up ──▶ stream      talking ── the program ends ──▶ closing ──▶ closed
+//!                                    └── the host has ended and listens no more ──▶ dropped
+//!   program ◀─ down ── stream     open ── the host ends ──▶ ended
+//! ```
+//! Each direction waits for the other end of it. One that breaks breaks the other, and what was
+//! reset on one side is reset on the other.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::io::AsyncWrite;
+use rustix::net::{Shutdown, shutdown, sockopt};
+use stockade_wire::Heard;
+use yamux::{Packet, Stream};
+
+use crate::opener::SharedEnds;
+use crate::reactor::Descriptor;
+
+/// Where what a program says is read to. One for all connections, because each is done with it
+/// before another is polled.
+pub(crate) type Room = Rc<RefCell<Box<[u8]>>>;
+
+/// The most bytes that are read at once: what one frame takes.
+const ROOM_BYTES: usize = 64 << 10;
+
+pub(crate) fn room() -> Room {
+    Rc::new(RefCell::new(vec![0; ROOM_BYTES].into_boxed_slice()))
+}
+
+/// Carries a connection to its end.
+pub(crate) async fn relay(client: Descriptor, stream: Stream, ends: SharedEnds, room: Room) {
+    let mut relay = Relay {
+        client,
+        stream,
+        ends,
+        room,
+        up: Up::Talking { rest: Vec::new(), sent: 0 },
+        down: Down::Open { packet: None, written: 0 },
+    };
+    if let Err(Broken::Host) = poll_fn(|context| relay.poll(context)).await {
+        reset(&relay.client);
+    }
+}
+
+/// Has a connection reset when it is closed, rather than ended.
+pub(crate) fn reset(client: &Descriptor) {
+    // A socket that cannot be told so is closed all the same.
+    let _ = sockopt::set_socket_linger(client, Some(Duration::ZERO));
+}
+
+/// Which side has broken off.
+enum Broken {
+    Host,
+    Program,
+}
+
+enum Up {
+    /// What was read and had no room in the stream goes before what is read next.
+    Talking {
+        rest: Vec<u8>,
+        sent: usize,
+    },
+    Closing,
+    Closed,
+    Dropped,
+}
+
+enum Down {
+    Open { packet: Option<Packet>, written: usize },
+    Ended,
+}
+
+struct Relay {
+    client: Descriptor,
+    stream: Stream,
+    ends: SharedEnds,
+    room: Room,
+    up: Up,
+    down: Down,
+}
+
+impl Relay {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let down = self.poll_down(context);
+        if let Poll::Ready(Err(broken)) = down {
+            return Poll::Ready(Err(broken));
+        }
+        match (self.poll_up(context), down) {
+            (Poll::Ready(Err(broken)), _) => Poll::Ready(Err(broken)),
+            (Poll::Ready(Ok(())), Poll::Ready(_)) => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            match &mut self.up {
+                Up::Talking { rest, sent } if *sent < rest.len() => {
+                    let stream = Pin::new(&mut self.stream);
+                    match ready!(stream.poll_write(context, &rest[*sent..])) {
+                        Ok(written) => *sent += written,
+                        Err(_) => self.stop_talking()?,
+                    }
+                }
+                Up::Talking { .. } => {
+                    let room = Rc::clone(&self.room);
+                    let mut room = room.borrow_mut();
+                    match ready!(self.client.poll_read(context, &mut room)) {
+                        Ok(0) => self.up = Up::Closing,
+                        Ok(read) => self.send(context, &room[..read])?,
+                        Err(_) => return Poll::Ready(Err(Broken::Program)),
+                    }
+                }
+                Up::Closing => match ready!(Pin::new(&mut self.stream).poll_close(context)) {
+                    Ok(()) => self.up = Up::Closed,
+                    Err(_) => return Poll::Ready(self.stop_talking()),
+                },
+                Up::Dropped => {
+                    let room = Rc::clone(&self.room);
+                    let mut room = room.borrow_mut();
+                    match ready!(self.client.poll_read(context, &mut room)) {
+                        Ok(0) | Err(_) => return Poll::Ready(Ok(())),
+                        Ok(_) => {}
+                    }
+                }
+                Up::Closed => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Hands to the stream what it takes, and keeps the rest.
+    fn send(&mut self, context: &mut Context<'_>, mut bytes: &[u8]) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, bytes) {
+                Poll::Ready(Ok(written)) => bytes = &bytes[written..],
+                Poll::Ready(Err(_)) => return self.stop_talking(),
+                Poll::Pending => break,
+            }
+        }
+        self.up = Up::Talking { rest: bytes.to_vec(), sent: 0 };
+        Ok(())
+    }
+
+    /// The host takes no more. If it has said all that it had to say, the program may finish what
+    /// it is saying and then hear that.
+    fn stop_talking(&mut self) -> Result<(), Broken> {
+        match self.heard() {
+            Some(Heard::End) => {
+                self.up = Up::Dropped;
+                Ok(())
+            }
+            Some(Heard::Reset) | None => Err(Broken::Host),
+        }
+    }
+
+    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            match &mut self.down {
+                Down::Open { packet: Some(open), written } if *written < open.as_ref().len() => {
+                    match ready!(self.client.poll_write(context, &open.as_ref()[*written..])) {
+                        Ok(more) => *written += more,
+                        Err(_) => return Poll::Ready(Err(Broken::Program)),
+                    }
+                }
+                Down::Open { packet, written } => {
+                    (*packet, *written) = (None, 0);
+                    match ready!(self.stream.poll_next_unpin(context)) {
+                        Some(Ok(next)) => *packet = Some(next),
+                        Some(Err(_)) => return Poll::Ready(Err(Broken::Host)),
+                        None if self.heard() == Some(Heard::End) => {
+                            // It fails only when the program is gone, which the other way shows.
+                            let _ = shutdown(&self.client, Shutdown::Write);
+                            self.down = Down::Ended;
+                        }
+                        None => return Poll::Ready(Err(Broken::Host)),
+                    }
+                }
+                Down::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn heard(&self) -> Option<Heard> {
+        self.ends.borrow().heard(self.stream.id().val())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let closed = matches!(self.up, Up::Closed);
+        self.ends.borrow_mut().let_go(self.stream.id().val(), closed);
+    }
+}

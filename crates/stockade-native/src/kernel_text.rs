@@ -1,0 +1,16 @@
+//! Reading files that the kernel makes up as they are read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// More than most of them have.
+const USUAL_BYTES: usize = 8 << 10;
+
+/// The text of a file below `/proc` or `/sys`. These say nothing of their length, and would
+/// otherwise be read in a dozen small steps.
+pub(crate) fn kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::with_capacity(USUAL_BYTES);
+    File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,194 @@
+//! What leads nowhere, and what a sandbox has to itself.
+
+use std::sync::Arc;
+
+use stockade_wire::Opening;
+
+use crate::gateway::{ADDRESS, ECHO, TestGateway};
+use crate::support::{finish, run, runtime, sandbox, start, way_out_can_be_made};
+
+const PING: &str = "\
+def ping():
+    connection = dial('127.64.0.1', 443)
+    connection.sendall(b'ping')
+    return connection.recv(4).decode()
+";
+
+#[test]
+fn nothing_but_the_gateway_can_be_reached() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, gateway) = run(&format!(
+        "{PING}\
+print(ping())
+print(refused(lambda: dial('93.184.216.34', 443)))
+print(refused(lambda: dial('10.0.0.1', 443)))
+print(refused(lambda: dial('169.254.169.254', 80)))
+print(refused(lambda: dial('2606:2800:220:1::1', 443, socket.AF_INET6)))
+datagrams = socket.socket(type=socket.SOCK_DGRAM)
+print(refused(lambda: datagrams.sendto(b'x', ('8.8.8.8', 53))))
+print(refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)))
+print(refused(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)))
+print(open('/proc/net/dev').read().count(':'), os.path.exists('/sys/class/net'))
+print(len(open('/proc/net/route').read().splitlines()))
+"
+    ));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[..6],
+        ["ping", "ENETUNREACH", "ENETUNREACH", "ENETUNREACH", "ENETUNREACH", "ENETUNREACH"]
+    );
+    assert!(lines[6..8].iter().all(|errno| *errno != "done"), "{said}");
+    assert_eq!(lines[8..], ["1 False", "1"], "one interface and no route");
+    assert_eq!(gateway.opened(), [Opening::Connection { address: ADDRESS, port: ECHO }]);
+}
+
+#[test]
+fn names_and_datagrams_of_synthetic_addresses_go_nowhere_by_udp() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, gateway) = run(&format!(
+        "{PING}\
+print(ping())
+datagrams = socket.socket(type=socket.SOCK_DGRAM)
+datagrams.connect(('127.64.0.1', 443))
+datagrams.send(b'quic')
+print(refused(lambda: datagrams.recv(1)))
+"
+    ));
+    assert_eq!(said, "ping\nECONNREFUSED\n");
+    assert_eq!(gateway.opened().len(), 1);
+}
+
+#[test]
+fn program_may_serve_every_port_while_the_way_out_works() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, gateway) = run(&format!(
+        "{PING}\
+servers = []
+for port in (53, 80, 443, 3128, 8080):
+    server = socket.socket()
+    server.bind(('0.0.0.0', port))
+    server.listen()
+    servers.append(server)
+    datagrams = socket.socket(type=socket.SOCK_DGRAM)
+    datagrams.bind(('0.0.0.0', port))
+    servers.append(datagrams)
+six = socket.socket(socket.AF_INET6)
+six.bind(('::1', 443))
+six.listen()
+print(ping(), socket.gethostbyname('echo.test'))
+for address, family in (('127.0.0.1', socket.AF_INET), ('localhost', socket.AF_INET), ('::1', socket.AF_INET6)):
+    client = dial(address, 443, family)
+    server = six if family == socket.AF_INET6 else servers[4]
+    accepted, peer = server.accept()
+    accepted.sendall(b'own')
+    print(client.recv(3).decode())
+proxy = dial('127.0.0.54', 3128)
+proxy.sendall(b'x')
+print(exactly(proxy, 7).decode())
+"
+    ));
+    assert_eq!(said, "ping 127.64.0.1\nown\nown\nown\nproxy x\n");
+    let opened = gateway.opened();
+    assert!(opened.contains(&Opening::Proxy) && opened.contains(&Opening::Names), "{opened:?}");
+    assert_eq!(opened.len(), 3);
+}
+
+#[test]
+fn guests_sockets_cannot_be_shared_or_taken() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, _) = run(&format!(
+        "{PING}\
+print(ping())
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for address in ('127.0.0.53', '0.0.0.0'):
+        thief = socket.socket(type=kind)
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        print(refused(lambda: thief.bind((address, 1))))
+"
+    ));
+    assert_eq!(said, format!("ping\n{}", "EADDRINUSE\n".repeat(4)));
+}
+
+#[test]
+fn same_port_of_a_program_reaches_two_names_at_once() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, _) = run("\
+connections = []
+for address in ('127.64.0.1', '127.64.0.2', '127.64.0.3'):
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.bind(('127.0.0.1', 40000))
+    connection.settimeout(20)
+    connection.connect((address, 443))
+    connections.append((address, connection))
+for address, connection in connections:
+    connection.sendall(address.encode())
+    print(connection.recv(100).decode())
+");
+    assert_eq!(said, "127.64.0.1\n127.64.0.2\n127.64.0.3\n");
+}
+
+#[test]
+fn redirection_cannot_be_changed_from_inside() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, _) = run(&format!(
+        "{PING}\
+print(ping())
+print(refused(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)))
+print(refused(lambda: open('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'w')))
+print(open('/proc/sys/net/ipv4/ip_unprivileged_port_start').read().strip())
+"
+    ));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((lines[0], lines[2], lines[3]), ("ping", "EROFS", "0"));
+}
+
+#[test]
+fn without_a_gateway_nobody_listens_and_nothing_is_told_of_a_proxy() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let script = "\
+print(refused(lambda: dial('127.64.0.1', 443)), refused(lambda: dial('127.0.0.54', 3128)))
+print([name for name in os.environ if name.lower().endswith('_proxy')])
+low = socket.socket()
+print(refused(lambda: low.bind(('127.0.0.1', 443))))
+";
+    let (with, _) = run(script);
+    assert!(with.starts_with("done done\n") && with.ends_with("done\n"), "{with}");
+    let without = runtime().block_on(async {
+        let mut sandbox = sandbox("{}", None).await.unwrap();
+        let running = start(&mut sandbox, script).await;
+        finish(running).await
+    });
+    assert_eq!(without, "ECONNREFUSED ECONNREFUSED\n[]\nEACCES\n");
+}
+
+#[test]
+fn each_sandbox_has_a_gateway_of_its_own() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (one, other) = (TestGateway::default(), TestGateway::default());
+    runtime().block_on(async {
+        let mut first = sandbox("{}", Some(Arc::new(one.clone()))).await.unwrap();
+        let mut second = sandbox("{}", Some(Arc::new(other.clone()))).await.unwrap();
+        let script = format!("{PING}print(ping())\n");
+        let (first, second) = (start(&mut first, &script).await, start(&mut second, &script).await);
+        assert_eq!((finish(first).await, finish(second).await), ("ping\n".into(), "ping\n".into()));
+    });
+    assert_eq!((one.opened().len(), other.opened().len()), (1, 1));
+}

@@ -1,0 +1,160 @@
+//! A gateway that knows one name, and does on each port something else.
+
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+use futures_core::future::BoxFuture;
+use stockade_provider::{Duplex, Gateway};
+use stockade_wire::Opening;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use tokio::sync::Notify;
+
+/// The one name that is known, and what stands for it.
+pub(crate) const NAME: &str = "echo.test";
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
+
+/// What is said back as it comes.
+pub(crate) const ECHO: u16 = 443;
+/// Speaks first, and ends.
+pub(crate) const GREETS: u16 = 1001;
+/// Says how many bytes came, when all have.
+pub(crate) const COUNTS: u16 = 1002;
+/// Breaks off at the first byte.
+pub(crate) const RESETS: u16 = 1003;
+/// Listens to the end, and breaks off.
+pub(crate) const BREAKS: u16 = 1007;
+/// Answers at once, ends, and listens to nothing.
+pub(crate) const DENIES: u16 = 1004;
+/// Sends as many bytes as it is told to.
+pub(crate) const SENDS: u16 = 1005;
+/// Listens to nothing and says nothing.
+pub(crate) const DEAF: u16 = 1006;
+
+/// What was opened, in the order it came.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    opened: Mutex<Vec<Opening>>,
+    ended: Mutex<Vec<Option<ErrorKind>>>,
+    one_ended: Notify,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestGateway {
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl TestGateway {
+    pub(crate) fn opened(&self) -> Vec<Opening> {
+        self.seen.opened.lock().unwrap().clone()
+    }
+
+    /// How the first few that ended did so.
+    pub(crate) async fn ended(&self, count: usize) -> Vec<Option<ErrorKind>> {
+        loop {
+            let one_ended = self.seen.one_ended.notified();
+            let ended = self.seen.ended.lock().unwrap().clone();
+            if ended.len() >= count {
+                return ended;
+            }
+            one_ended.await;
+        }
+    }
+}
+
+impl Gateway for TestGateway {
+    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        self.seen.opened.lock().unwrap().push(opening);
+        let seen = Arc::clone(&self.seen);
+        Box::pin(async move {
+            let served = match opening {
+                Opening::Names => answer(stream).await,
+                Opening::Proxy => echo(stream, b"proxy ").await,
+                Opening::Connection { port, .. } => connection(port, stream).await,
+            };
+            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
+            seen.one_ended.notify_one();
+        })
+    }
+
+    fn most_streams(&self) -> usize {
+        256
+    }
+}
+
+async fn echo(stream: Box<dyn Duplex>, first: &[u8]) -> std::io::Result<()> {
+    let (mut reader, mut writer) = split(stream);
+    writer.write_all(first).await?;
+    copy(&mut reader, &mut writer).await?;
+    writer.shutdown().await
+}
+
+async fn connection(port: u16, mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
+    match port {
+        GREETS => {
+            stream.write_all(b"hello").await?;
+            stream.shutdown().await?;
+            copy(&mut stream, &mut sink()).await?;
+            Ok(())
+        }
+        COUNTS => {
+            let count = copy(&mut stream, &mut sink()).await?;
+            stream.write_all(count.to_string().as_bytes()).await?;
+            stream.shutdown().await
+        }
+        RESETS => stream.read_u8().await.map(|_| ()),
+        BREAKS => copy(&mut stream, &mut sink()).await.map(|_| ()),
+        DENIES => {
+            stream.write_all(b"denied").await?;
+            stream.shutdown().await
+        }
+        SENDS => {
+            let bytes = stream.read_u64().await?;
+            let piece = vec![b's'; 64 << 10];
+            let mut left = bytes as usize;
+            while left > 0 {
+                let now = left.min(piece.len());
+                stream.write_all(&piece[..now]).await?;
+                left -= now;
+            }
+            stream.shutdown().await
+        }
+        DEAF => std::future::pending().await,
+        _ => echo(stream, b"").await,
+    }
+}
+
+/// Answers questions, one after another.
+async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
+    loop {
+        let length = stream.read_u16().await?;
+        let mut question = vec![0; usize::from(length)];
+        stream.read_exact(&mut question).await?;
+        let answer = answer_to(&question);
+        stream.write_u16(answer.len() as u16).await?;
+        stream.write_all(&answer).await?;
+    }
+}
+
+/// The answer to a well-formed question: an address for the one name, nothing for it of another
+/// type, and of another name that there is none.
+fn answer_to(question: &[u8]) -> Vec<u8> {
+    let mut end = 12;
+    let mut labels = Vec::new();
+    while question[end] != 0 {
+        let length = usize::from(question[end]);
+        labels.push(String::from_utf8_lossy(&question[end + 1..end + 1 + length]).to_lowercase());
+        end += 1 + length;
+    }
+    let kind = u16::from_be_bytes([question[end + 1], question[end + 2]]);
+    let (known, is_address) = (labels.join(".") == NAME, kind == 1);
+    let code = if known { 0 } else { 3 };
+    let mut answer = question[..2].to_vec();
+    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(known && is_address), 0, 0, 0, 0]);
+    answer.extend(&question[12..end + 5]);
+    if known && is_address {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(ADDRESS.octets());
+    }
+    answer
+}

@@ -1,0 +1,115 @@
+//! A directory of records, opened and checked.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::place::{Place, PlaceError};
+
+const PRIVATE: Mode = Mode::RWXU;
+
+/// An open directory that only its owner may enter.
+pub(crate) struct Directory {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) path: PathBuf,
+}
+
+impl Directory {
+    /// Opens a place, and makes what of it is not there.
+    pub(crate) fn open_or_make(place: &Place) -> Result<Directory, PlaceError> {
+        let (mut descriptor, mut path) = (base(&place.base)?, place.base.clone());
+        for name in &place.own {
+            path.push(name);
+            descriptor = match private(&descriptor, name, &path) {
+                Err(PlaceError::Open { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound =>
+                {
+                    make(&descriptor, name, &path)?;
+                    private(&descriptor, name, &path)?
+                }
+                opened => opened?,
+            };
+        }
+        Ok(Directory { descriptor, path })
+    }
+
+    /// Opens a place that is there, to read. One that a person named may be anybody's.
+    pub(crate) fn open(place: &Place) -> Result<Option<Directory>, PlaceError> {
+        let mut path = place.base.clone();
+        if place.is_named {
+            path = place.path();
+        }
+        let mut descriptor = match openat(CWD, &path, OFlags::RDONLY | FLAGS, Mode::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::NOTDIR) if !place.is_named => return Ok(None),
+            Err(error) => return Err(PlaceError::Open { path, source: error.into() }),
+        };
+        for name in place.own.iter().filter(|_| !place.is_named) {
+            path.push(name);
+            descriptor = match private(&descriptor, name, &path) {
+                Err(PlaceError::Open { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound =>
+                {
+                    return Ok(None);
+                }
+                opened => opened?,
+            };
+        }
+        Ok(Some(Directory { descriptor, path }))
+    }
+}
+
+const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// What stands above our own directories.
+fn base(path: &Path) -> Result<OwnedFd, PlaceError> {
+    let open = || openat(CWD, path, OFlags::PATH | FLAGS, Mode::empty());
+    let opened = match open() {
+        Err(Errno::NOENT) => {
+            let mut builder = std::fs::DirBuilder::new();
+            let made = builder.recursive(true).mode(PRIVATE.bits()).create(path);
+            made.map_err(|source| PlaceError::Make { path: path.to_owned(), source })?;
+            open()
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| PlaceError::Open { path: path.to_owned(), source: error.into() })
+}
+
+fn make(above: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), PlaceError> {
+    match mkdirat(above, name, PRIVATE) {
+        // Another session was faster; what it made is looked at like everything else.
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(PlaceError::Make { path: path.to_owned(), source: error.into() }),
+    }
+}
+
+/// A directory of ours, by the descriptor of the one above it: what was looked at is what is used.
+fn private(above: &OwnedFd, name: &OsStr, path: &Path) -> Result<OwnedFd, PlaceError> {
+    let path = || path.to_owned();
+    let opened = openat(above, name, FLAGS | OFlags::NOFOLLOW | OFlags::RDONLY, Mode::empty());
+    let descriptor = match opened {
+        Ok(descriptor) => descriptor,
+        // With O_DIRECTORY a link that is not followed is no directory, open(2).
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(PlaceError::NoDirectory { path: path() }),
+        Err(error) => return Err(PlaceError::Open { path: path(), source: error.into() }),
+    };
+    let found = fstat(&descriptor)
+        .map_err(|error| PlaceError::Open { path: path(), source: error.into() })?;
+    let user = geteuid().as_raw();
+    if found.st_uid != user {
+        return Err(PlaceError::NotOurs { path: path(), owner: found.st_uid, user });
+    }
+    let mode = Mode::from_raw_mode(found.st_mode);
+    if mode.intersects(Mode::RWXG | Mode::RWXO) {
+        return Err(PlaceError::OpenToOthers { path: path(), mode: mode.bits() });
+    }
+    Ok(descriptor)
+}

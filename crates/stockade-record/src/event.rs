@@ -1,0 +1,71 @@
+//! One event of a session.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, LimitHit, SessionEnded, SessionId,
+    SessionStarted, Time, VerdictGiven,
+};
+
+/// One event, with its place in the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its number in the stream, from zero without a gap.
+    pub sequence: u64,
+    /// When it was written.
+    pub time: Time,
+    /// Whose stream this is.
+    pub session: SessionId,
+    /// What happened.
+    pub body: Body,
+    /// The hash of the event before; [`Digest::ZERO`] for the first.
+    pub previous: Digest,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum Body {
+    /// The first event: what is to run, and under which policy.
+    SessionStarted(SessionStarted),
+    /// What the policy says to the program itself, before anything of it runs.
+    Verdict(VerdictGiven),
+    /// A program is about to start behind a wall.
+    ExecutionStarted(ExecutionStarted),
+    /// A connection or request ended, or was refused.
+    Egress(Egress),
+    /// A limit refused something, or ended the program.
+    LimitHit(LimitHit),
+    /// The wall refused something.
+    Denial(Denied),
+    /// How the program ended.
+    ExecutionEnded(ExecutionEnded),
+    /// The last event: the stream is complete.
+    SessionEnded(SessionEnded),
+}
+
+impl Body {
+    /// The kind as one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Body::SessionStarted(_) => "session_started",
+            Body::Verdict(_) => "verdict",
+            Body::ExecutionStarted(_) => "execution_started",
+            Body::Egress(_) => "egress",
+            Body::LimitHit(_) => "limit_hit",
+            Body::Denial(_) => "denial",
+            Body::ExecutionEnded(_) => "execution_ended",
+            Body::SessionEnded(_) => "session_ended",
+        }
+    }
+
+    /// Whether nothing comes after it.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Body::SessionEnded(_))
+    }
+
+    /// Whether it tells an end: what a stream always has room for.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Body::ExecutionEnded(_) | Body::SessionEnded(_))
+    }
+}

@@ -1,0 +1,188 @@
+//! Where records are kept.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::directory::Directory;
+
+/// The name of the product's own directory, and of the one for records in it.
+const PRODUCT: &str = "stockade";
+const SESSIONS: &str = "sessions";
+
+/// A directory for records: the last names of its path are ours alone, and are made when they are
+/// not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What stands above; links in it are followed.
+    pub(crate) base: PathBuf,
+    /// The names below it, each of a directory of ours that nobody else may enter.
+    pub(crate) own: Vec<OsString>,
+    /// Whether a person named it: they may read what belongs to others.
+    pub(crate) is_named: bool,
+}
+
+/// Why a place cannot hold records.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// The path ends in no name.
+    #[error("{} does not name a directory", path.display())]
+    NoName {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be made.
+    #[error("cannot make the directory {}", path.display())]
+    Make {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be opened.
+    #[error("cannot open the directory {}", path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a link or a file.
+    #[error("{} is a link or no directory", path.display())]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It belongs to somebody else.
+    #[error("{} belongs to user {owner}, not to user {user}", path.display())]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who asks.
+        user: u32,
+    },
+    /// Others may enter it.
+    #[error("{} can be entered or changed by others: its mode is {mode:04o}", path.display())]
+    OpenToOthers {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+}
+
+impl PlaceError {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        let elsewhere = "name another directory with --record DIR";
+        match self {
+            PlaceError::NoName { .. } => elsewhere.to_owned(),
+            PlaceError::Make { .. } | PlaceError::Open { .. } => {
+                format!("see that you may write there, or {elsewhere}")
+            }
+            PlaceError::NoDirectory { .. } => format!("remove it, or {elsewhere}"),
+            PlaceError::NotOurs { .. } => elsewhere.to_owned(),
+            PlaceError::OpenToOthers { path, .. } => {
+                format!("close it with `chmod 700 {}`, or {elsewhere}", path.display())
+            }
+        }
+    }
+
+    /// Whether the place is merely not there or not writable, so that the next one may do.
+    pub(crate) fn is_absence(&self) -> bool {
+        let (PlaceError::Make { source, .. } | PlaceError::Open { source, .. }) = self else {
+            return false;
+        };
+        use io::ErrorKind as Kind;
+        matches!(
+            source.kind(),
+            Kind::NotFound
+                | Kind::NotADirectory
+                | Kind::PermissionDenied
+                | Kind::ReadOnlyFilesystem
+        )
+    }
+}
+
+impl Place {
+    /// A directory that was asked for by an absolute path.
+    pub fn named(path: &Path) -> Result<Place, PlaceError> {
+        let no_name = || PlaceError::NoName { path: path.to_owned() };
+        let name = path.file_name().ok_or_else(no_name)?.to_owned();
+        let base = path.parent().ok_or_else(no_name)?.to_owned();
+        if base.components().any(|part| part == Component::ParentDir) || !base.is_absolute() {
+            return Err(no_name());
+        }
+        Ok(Place { base, own: vec![name], is_named: true })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        self.base.join(self.own.iter().collect::<PathBuf>())
+    }
+}
+
+/// The places for the records of a user, the one to write to first: the state directory of that
+/// user, and for one without a home a directory in `/tmp`.
+pub fn default_places(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<Place> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || absolute("HOME").map(|home| home.join(".local/state"));
+    let state = absolute("XDG_STATE_HOME").or_else(home);
+    let place = |base, own| Place { base, own, is_named: false };
+    let kept = state.map(|base| place(base, vec![PRODUCT.into(), SESSIONS.into()]));
+    let own = vec![format!("{PRODUCT}-{user}").into(), SESSIONS.into()];
+    let passing = place(PathBuf::from("/tmp"), own);
+    kept.into_iter().chain([passing]).collect()
+}
+
+/// The first of some places that is there or can be made. One that is there and open to others is
+/// refused rather than passed over.
+pub fn settle(places: &[Place]) -> Result<Place, PlaceError> {
+    settled(places).map(|(place, _)| place.clone())
+}
+
+/// The first place that will do, open.
+pub(crate) fn settled(places: &[Place]) -> Result<(&Place, Directory), PlaceError> {
+    let mut last = PlaceError::NoName { path: PathBuf::new() };
+    for place in places {
+        match Directory::open_or_make(place) {
+            Ok(directory) => return Ok((place, directory)),
+            Err(error) if error.is_absence() => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(variables: &[(&str, &str)]) -> Vec<PathBuf> {
+        let find = |name: &str| variables.iter().find(|(key, _)| *key == name);
+        let variable = |name: &str| find(name).map(|(_, value)| value.into());
+        default_places(variable, 7).iter().map(Place::path).collect()
+    }
+
+    #[test]
+    fn records_are_kept_with_the_users_state_and_in_tmp_for_one_without_a_home() {
+        let passing = Path::new("/tmp/stockade-7/sessions");
+        let home = [Path::new("/h/.local/state/stockade/sessions"), passing];
+        assert_eq!(paths(&[("HOME", "/h")]), home);
+        let state = [Path::new("/s/stockade/sessions"), passing];
+        assert_eq!(paths(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]), state);
+        assert_eq!(paths(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")]), home);
+        assert_eq!(paths(&[("HOME", "")]), [passing]);
+    }
+
+    #[test]
+    fn named_place_is_one_directory_of_an_absolute_path() {
+        assert_eq!(Place::named(Path::new("/a/b/")).unwrap().path(), Path::new("/a/b"));
+        for path in ["/", "/a/..", "a", "/a/../b", ""] {
+            assert!(Place::named(Path::new(path)).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The beginning and the end of a session.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::Digest;
+
+/// The number of the format that this version writes.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What is to run, for whom, and under which policy. Neither code nor the values of variables are
+/// part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionStarted {
+    /// The format of the stream.
+    pub format: u32,
+    /// The version of Stockade.
+    pub stockade: String,
+    /// The policy.
+    pub policy: PolicyDigest,
+    /// The host's number of the user who asked.
+    pub user: u32,
+    /// What is to run.
+    pub command: Command,
+    /// The names of the caller's variables.
+    pub variables: Vec<String>,
+}
+
+impl SessionStarted {
+    /// A beginning in the format of this version.
+    pub fn new(
+        stockade: impl Into<String>,
+        policy: PolicyDigest,
+        user: u32,
+        command: Command,
+    ) -> SessionStarted {
+        let (stockade, variables) = (stockade.into(), Vec::new());
+        SessionStarted { format: FORMAT, stockade, policy, user, command, variables }
+    }
+}
+
+/// A policy by its name and its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyDigest {
+    /// Its name; combined ones have one of their own.
+    pub name: String,
+    /// The SHA-256 of its text as `stockade policy show` prints it.
+    pub sha256: Digest,
+}
+
+impl PolicyDigest {
+    /// The digest of a policy's whole text.
+    pub fn of(name: impl Into<String>, text: &str) -> PolicyDigest {
+        PolicyDigest { name: name.into(), sha256: Digest::of(text.as_bytes()) }
+    }
+}
+
+/// What is to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// The words of a command; the arguments of code.
+    pub argv: Vec<String>,
+    /// The SHA-256 of all words, each ended by a zero byte, for those that are shortened above.
+    pub argv_sha256: Digest,
+    /// The code, where it is one's own file.
+    pub code: Option<CodeDigest>,
+}
+
+impl Command {
+    /// A command or the arguments of code.
+    pub fn of(argv: &[String], code: Option<CodeDigest>) -> Command {
+        let mut hash = Sha256::new();
+        for word in argv {
+            hash.update(word.as_bytes());
+            hash.update([0]);
+        }
+        let argv_sha256 = Digest::from_bytes(hash.finalize().into());
+        Command { argv: argv.to_vec(), argv_sha256, code }
+    }
+}
+
+/// Code by its language and its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodeDigest {
+    /// Its language.
+    pub language: String,
+    /// The name of its file inside.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: Digest,
+}
+
+impl CodeDigest {
+    /// The digest of code.
+    pub fn of(language: impl Into<String>, name: impl Into<String>, code: &[u8]) -> CodeDigest {
+        let bytes = u64::try_from(code.len()).unwrap_or(u64::MAX);
+        CodeDigest { language: language.into(), name: name.into(), bytes, sha256: Digest::of(code) }
+    }
+}
+
+/// The end of a session; the stream is complete with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionEnded {
+    /// How it ended, in one word: an outcome, or `error`.
+    pub outcome: String,
+    /// How many events came before.
+    pub events: u64,
+}

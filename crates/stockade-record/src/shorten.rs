@@ -1,0 +1,49 @@
+//! An event that fits on a line.
+
+use serde_json::Value;
+
+use crate::Body;
+
+/// How many bytes of a text and how many items of a list are kept, first try first. The last fits
+/// whatever the event is.
+const TRIES: [(usize, usize); 3] = [(1024, 64), (256, 32), (64, 8)];
+
+/// What stands for the rest.
+const REST: &str = "…";
+
+/// The event with its long texts and lists cut, each cut marked, so that it `fits`.
+pub(crate) fn shortened(body: &Body, fits: impl Fn(&Body) -> bool) -> Body {
+    let mut short = body.clone();
+    for (text, items) in TRIES {
+        short = cut(body, text, items).unwrap_or(short);
+        if fits(&short) {
+            break;
+        }
+    }
+    short
+}
+
+fn cut(body: &Body, text: usize, items: usize) -> Option<Body> {
+    let mut value = serde_json::to_value(body).ok()?;
+    walk(&mut value, text, items);
+    serde_json::from_value(value).ok()
+}
+
+fn walk(value: &mut Value, text: usize, items: usize) {
+    match value {
+        Value::String(long) if long.len() > text => {
+            long.truncate(long.floor_char_boundary(text - REST.len()));
+            long.push_str(REST);
+        }
+        Value::Array(long) => {
+            // Only words are listed without a bound, so the mark is one.
+            if long.len() > items {
+                long.truncate(items - 1);
+                long.push(Value::String(REST.to_owned()));
+            }
+            long.iter_mut().for_each(|item| walk(item, text, items));
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, text, items)),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

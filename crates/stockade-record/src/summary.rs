@@ -1,0 +1,93 @@
+//! Counts over the requests of sessions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+use stockade_policy::Effect;
+
+use crate::{Body, Egress, Event, SessionId, Time, Via};
+
+/// How many of the latest requests are kept.
+const LATEST: usize = 10;
+
+/// What stands for a method or a status that was not seen, because TLS was not opened.
+const UNKNOWN: &str = "unknown";
+
+/// What left sandboxes, or wanted to.
+///
+/// A question to the name server counts when it was refused: what was allowed then connects, and
+/// that counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// All requests.
+    pub requests: u64,
+    /// Bytes from inside to hosts.
+    pub sent_bytes: u64,
+    /// Bytes from hosts to the inside.
+    pub received_bytes: u64,
+    /// Requests by host.
+    pub by_host: BTreeMap<String, u64>,
+    /// Requests by method.
+    pub by_method: BTreeMap<String, u64>,
+    /// Requests by status.
+    pub by_status: BTreeMap<String, u64>,
+    /// Requests by verdict.
+    pub by_verdict: BTreeMap<&'static str, u64>,
+    /// The ten latest, newest first.
+    pub latest: VecDeque<Latest>,
+}
+
+/// One of the latest requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Latest {
+    /// When it was recorded.
+    pub time: Time,
+    /// Whose it was.
+    pub session: SessionId,
+    /// The method, or `unknown`.
+    pub method: String,
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: Option<u16>,
+    /// The path, where it was seen.
+    pub path: Option<String>,
+    /// The status, or `unknown`.
+    pub status: String,
+    /// What was decided.
+    pub verdict: Effect,
+}
+
+impl Summary {
+    /// Counts one event.
+    pub fn add(&mut self, event: &Event) {
+        let Body::Egress(egress) = &event.body else { return };
+        if egress.via == Via::Dns && egress.verdict.allows() {
+            return;
+        }
+        self.requests += 1;
+        self.sent_bytes = self.sent_bytes.saturating_add(egress.sent_bytes);
+        self.received_bytes = self.received_bytes.saturating_add(egress.received_bytes);
+        let latest = latest(event, egress);
+        *self.by_host.entry(latest.host.clone()).or_default() += 1;
+        *self.by_method.entry(latest.method.clone()).or_default() += 1;
+        *self.by_status.entry(latest.status.clone()).or_default() += 1;
+        *self.by_verdict.entry(egress.verdict.as_str()).or_default() += 1;
+        let at = self.latest.partition_point(|other| other.time > latest.time);
+        self.latest.insert(at, latest);
+        self.latest.truncate(LATEST);
+    }
+}
+
+fn latest(event: &Event, egress: &Egress) -> Latest {
+    Latest {
+        time: event.time,
+        session: event.session.clone(),
+        method: egress.method.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
+        host: egress.host.clone(),
+        port: egress.port,
+        path: egress.path.clone(),
+        status: egress.status.map_or_else(|| UNKNOWN.to_owned(), |status| status.to_string()),
+        verdict: egress.verdict,
+    }
+}

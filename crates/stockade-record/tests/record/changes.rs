@@ -1,0 +1,146 @@
+//! What `verify` finds.
+
+use std::fs;
+use std::path::Path;
+
+use stockade_record::{Tail, Verdict, verify};
+
+use crate::support::{recorder, session, started};
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory can be made")
+}
+
+/// The verdict on bytes in a file of a name.
+fn judged(name: &Path, bytes: &[u8]) -> Verdict {
+    fs::write(name, bytes).expect("a file can be written and read");
+    verify(name).expect("a file can be written and read").verdict
+}
+
+#[test]
+fn every_change_of_one_bit_or_byte_of_a_finished_stream_is_found() {
+    let scratch = scratch();
+    let path = session(scratch.path(), "x\u{1b}\n\"ä");
+    assert!(verify(&path).unwrap().verdict.is_complete());
+    let original = fs::read(&path).unwrap();
+    for at in 0..original.len() {
+        for change in [1, 0x20, 0x80, original[at] ^ b'\n'] {
+            if change == 0 {
+                continue;
+            }
+            let mut bytes = original.clone();
+            bytes[at] ^= change;
+            let verdict = judged(&path, &bytes);
+            assert!(!verdict.holds(), "byte {at} changed by {change:#x}: {verdict:?}");
+        }
+    }
+    assert!(judged(&path, &original).is_complete());
+}
+
+#[test]
+fn every_byte_that_is_removed_or_added_is_found() {
+    let scratch = scratch();
+    let path = session(scratch.path(), "x");
+    let original = fs::read(&path).unwrap();
+    for at in 0..original.len() {
+        let mut less = original.clone();
+        less.remove(at);
+        assert!(!judged(&path, &less).holds(), "without byte {at}");
+        for added in [b'\n', b' ', original[at]] {
+            let mut more = original.clone();
+            more.insert(at, added);
+            assert!(!judged(&path, &more).holds(), "with {added:#x} before byte {at}");
+        }
+    }
+    for added in [&b"\n"[..], b" ", b"{}", b"{}\n"] {
+        assert!(!judged(&path, &[&original, added].concat()).holds(), "with {added:?} at the end");
+    }
+}
+
+#[test]
+fn finished_stream_that_was_cut_anywhere_is_found() {
+    let scratch = scratch();
+    let path = session(scratch.path(), "x");
+    let original = fs::read(&path).unwrap();
+    for length in 0..original.len() {
+        assert!(!judged(&path, &original[..length]).holds(), "cut to {length} bytes");
+    }
+}
+
+#[test]
+fn lines_that_are_removed_swapped_or_doubled_are_found() {
+    let scratch = scratch();
+    let path = session(scratch.path(), "x");
+    let original = fs::read(&path).unwrap();
+    let lines: Vec<&[u8]> = original.split_inclusive(|byte| *byte == b'\n').collect();
+    for at in 0..lines.len() {
+        let mut less = lines.clone();
+        less.remove(at);
+        assert!(!judged(&path, &less.concat()).holds(), "without line {at}");
+        let mut double = lines.clone();
+        double.insert(at, lines[at]);
+        assert!(!judged(&path, &double.concat()).holds(), "line {at} twice");
+        if at > 0 {
+            let mut swapped = lines.clone();
+            swapped.swap(at, at - 1);
+            assert!(!judged(&path, &swapped.concat()).holds(), "line {at} before its own");
+        }
+    }
+}
+
+#[test]
+fn stream_of_another_session_is_found_under_this_name() {
+    let scratch = scratch();
+    let (one, other) = (session(scratch.path(), "x"), session(scratch.path(), "x"));
+    fs::copy(&other, &one).unwrap();
+    assert!(!verify(&one).unwrap().verdict.holds());
+    // A name that says no session is no claim.
+    let copied = scratch.path().join("copy.jsonl");
+    fs::copy(&other, &copied).unwrap();
+    assert!(verify(&copied).unwrap().verdict.is_complete());
+}
+
+#[test]
+fn stream_without_an_end_holds_to_its_last_whole_event_wherever_it_was_torn() {
+    let scratch = scratch();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    for body in crate::support::bodies("x") {
+        recorder.record(body).unwrap();
+    }
+    let path = recorder.path().unwrap();
+    let live = verify(&path).unwrap();
+    assert_eq!(live.events, 7);
+    assert!(matches!(live.verdict, Verdict::Unfinished { tail: Tail::Clean, is_live: true }));
+    drop(recorder);
+    let original = fs::read(&path).unwrap();
+    for length in 0..=original.len() {
+        fs::write(&path, &original[..length]).unwrap();
+        let found = verify(&path).unwrap();
+        let whole = original[..length].split_inclusive(|byte| *byte == b'\n');
+        let torn = whole.clone().next_back().filter(|line| !line.ends_with(b"\n"));
+        let events = whole.filter(|line| line.ends_with(b"\n")).count();
+        assert_eq!(found.events, events as u64, "cut to {length} bytes");
+        let expected = torn.map_or(Tail::Clean, |line| Tail::Torn { bytes: line.len() });
+        assert!(
+            matches!(found.verdict, Verdict::Unfinished { tail, is_live: false } if tail == expected),
+            "cut to {length} bytes: {:?}",
+            found.verdict
+        );
+    }
+}
+
+#[test]
+fn changed_event_of_a_stream_without_an_end_is_found() {
+    let scratch = scratch();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    let path = recorder.path().unwrap();
+    let original = fs::read(&path).unwrap();
+    // The last byte is the end of the line: without it the line counts as torn.
+    for at in 0..original.len() - 1 {
+        let mut bytes = original.clone();
+        bytes[at] ^= 1;
+        assert!(!judged(&path, &bytes).holds(), "byte {at}");
+    }
+}

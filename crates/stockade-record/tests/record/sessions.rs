@@ -1,0 +1,162 @@
+//! Sessions beside each other, and what is read of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stockade_policy::Effect;
+use stockade_record::{
+    Body, Egress, Place, Pruned, Reader, Sink, Summary, Time, Via, glance, list, prune, verify,
+};
+
+use crate::support::{egress, recorder, session, started};
+
+fn place(scratch: &Path) -> Place {
+    Place::named(&scratch.join("records")).expect("the path has a name")
+}
+
+#[test]
+fn many_threads_of_many_sessions_each_leave_a_chain_that_holds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorders: Vec<Arc<_>> = (0..8).map(|_| Arc::new(recorder(scratch.path()))).collect();
+    std::thread::scope(|scope| {
+        for recorder in &recorders {
+            scope.spawn(move || {
+                recorder.begin(started(&["ls"])).unwrap();
+                std::thread::scope(|scope| {
+                    for thread in 0..4 {
+                        scope.spawn(move || {
+                            for _ in 0..25 {
+                                let host = format!("h{thread}.example.org");
+                                recorder.egress(egress(&host, None, Effect::Allow)).unwrap();
+                            }
+                        });
+                    }
+                });
+                recorder.end("exited").unwrap();
+            });
+        }
+    });
+    let listed = list(&place(scratch.path())).unwrap();
+    assert_eq!(listed.len(), 8);
+    for record in &listed {
+        let found = verify(&record.path).unwrap();
+        assert!(found.verdict.is_complete(), "{:?}", found.verdict);
+        assert_eq!((found.events, found.session.as_ref()), (102, Some(&record.session)));
+    }
+}
+
+#[test]
+fn reader_sees_each_event_as_soon_as_it_is_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    let mut reader = Reader::open(&recorder.path().unwrap()).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().body.kind(), "session_started");
+    for _ in 0..3 {
+        assert_eq!(reader.next().unwrap(), None);
+        assert!(reader.is_live() && !reader.is_complete());
+        recorder.egress(egress("example.org", None, Effect::Allow)).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().body.kind(), "egress");
+    }
+    recorder.end("exited").unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().body.kind(), "session_ended");
+    assert!(reader.is_complete());
+    drop(recorder);
+    assert!(!reader.is_live());
+}
+
+#[test]
+fn ends_of_a_stream_are_seen_without_the_rest() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = session(scratch.path(), "x");
+    let seen = glance(&path).unwrap();
+    assert_eq!(seen.first.unwrap().body.kind(), "session_started");
+    assert_eq!(seen.last.unwrap().body.kind(), "session_ended");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(glance(&path).unwrap().last.unwrap().body.kind(), "execution_ended");
+}
+
+#[test]
+fn summary_counts_requests_by_host_method_status_and_verdict() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    let dns = |verdict| Egress { via: Via::Dns, ..egress("dns.example.org", None, verdict) };
+    for event in [
+        egress("a.example.org", Some(200), Effect::Allow),
+        egress("a.example.org", Some(404), Effect::Allow),
+        egress("b.example.org", None, Effect::Allow),
+        egress("c.example.org", Some(403), Effect::Deny),
+        // A question that was answered then connects, and that is what counts.
+        dns(Effect::Allow),
+        dns(Effect::Deny),
+    ] {
+        recorder.egress(event).unwrap();
+    }
+    for number in 0..12 {
+        let event = egress(&format!("n{number}.example.org"), Some(200), Effect::Audit);
+        recorder.egress(event).unwrap();
+    }
+    recorder.end("exited").unwrap();
+    let mut summary = Summary::default();
+    let mut reader = Reader::open(&recorder.path().unwrap()).unwrap();
+    while let Some(event) = reader.next().unwrap() {
+        summary.add(&event);
+    }
+    assert_eq!((summary.requests, summary.sent_bytes, summary.received_bytes), (17, 170, 340));
+    assert_eq!(summary.by_host["a.example.org"], 2);
+    assert_eq!(summary.by_host.len(), 16);
+    let method = &summary.by_method;
+    assert_eq!((method["GET"], method["unknown"]), (15, 2));
+    let status = &summary.by_status;
+    assert_eq!((status["200"], status["404"], status["403"], status["unknown"]), (13, 1, 1, 2));
+    let verdict = &summary.by_verdict;
+    assert_eq!((verdict["allow"], verdict["audit"], verdict["deny"]), (3, 12, 2));
+    assert_eq!(summary.latest.len(), 10);
+    assert_eq!(summary.latest[0].host, "n11.example.org");
+    assert_eq!(summary.latest[9].host, "n2.example.org");
+}
+
+#[test]
+fn old_records_are_removed_and_the_newest_and_the_running_stay() {
+    let scratch = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        session(scratch.path(), "x");
+    }
+    let running = recorder(scratch.path());
+    running.begin(started(&["sleep"])).unwrap();
+    let all = list(&place(scratch.path())).unwrap();
+    assert_eq!(all.len(), 4);
+    let past =
+        Time::from_unix_microseconds(Time::now().unix_microseconds() - 3_600_000_000).unwrap();
+    assert!(Pruned { before: past, keep: 0 }.of(&all).is_empty());
+    let now = Time::now();
+    let names = |keep: usize| -> Vec<_> {
+        Pruned { before: now, keep }.of(&all).into_iter().map(|record| &record.session).collect()
+    };
+    assert_eq!(names(0), [&all[0].session, &all[1].session, &all[2].session]);
+    assert_eq!(names(2), [&all[0].session, &all[1].session]);
+    for record in (Pruned { before: now, keep: 0 }).of(&all) {
+        prune(record).unwrap();
+    }
+    let left = list(&place(scratch.path())).unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].session, *running.session());
+}
+
+#[test]
+fn nothing_is_kept_before_the_beginning_or_after_the_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let early = recorder(scratch.path());
+    assert!(early.egress(egress("example.org", None, Effect::Allow)).is_err());
+    assert!(early.begin(started(&["ls"])).is_err());
+    let late = recorder(scratch.path());
+    late.begin(started(&["ls"])).unwrap();
+    late.end("exited").unwrap();
+    let path = late.path().unwrap();
+    assert!(late.record(Body::Egress(egress("example.org", None, Effect::Allow))).is_err());
+    let found = verify(&path).unwrap();
+    assert!(found.verdict.is_complete());
+    assert_eq!(found.events, 2);
+}

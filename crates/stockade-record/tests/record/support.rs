@@ -1,0 +1,117 @@
+//! Sessions to record.
+
+use std::path::{Path, PathBuf};
+
+use stockade_policy::{Denial, Effect};
+use stockade_record::{
+    Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, Inspection,
+    LimitHit, OutputCounts, Place, PolicyDigest, Recorder, SessionStarted, UsageCounts,
+    VerdictGiven, Via,
+};
+
+/// A recorder in a directory of a scratch directory.
+pub(crate) fn recorder(scratch: &Path) -> Recorder {
+    let place = Place::named(&scratch.join("records")).expect("the path has a name");
+    Recorder::new(vec![place]).expect("there is randomness")
+}
+
+/// The beginning of a session that runs words.
+pub(crate) fn started(words: &[&str]) -> SessionStarted {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let code = CodeDigest::of("python", "a.py", b"print(1)");
+    let policy = PolicyDigest::of("default", "version: 2");
+    SessionStarted::new("0.1.0", policy, 1000, Command::of(&words, Some(code)))
+}
+
+/// A request to a host.
+pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress {
+    Egress {
+        connection: 1,
+        via: Via::Http,
+        host: host.to_owned(),
+        port: Some(443),
+        address: Some([192, 0, 2, 1].into()),
+        method: status.map(|_| "GET".to_owned()),
+        path: status.map(|_| "/a".to_owned()),
+        status,
+        inspection: Inspection::Requests,
+        sent_bytes: 10,
+        received_bytes: 20,
+        duration_ms: 3,
+        verdict,
+        rule: "built in: a rule".to_owned(),
+        denial: (verdict == Effect::Deny).then(|| denial(host)),
+        failure: None,
+    }
+}
+
+pub(crate) fn denial(target: &str) -> Denial {
+    Denial {
+        control: "network_hosts".into(),
+        rule: "built in: everything unsaid is denied".to_owned(),
+        target: format!("{target}:443"),
+        why: format!("network_allowlist does not name {target}"),
+        how_to_allow: format!("add `{target}:443` to network_allowlist"),
+    }
+}
+
+/// One event of each kind between the beginning and the end, with a text in every field that has
+/// one.
+pub(crate) fn bodies(text: &str) -> Vec<Body> {
+    let own = || text.to_owned();
+    let refusal = Denial {
+        control: own().into(),
+        rule: own(),
+        target: own(),
+        why: own(),
+        how_to_allow: own(),
+    };
+    let counts = OutputCounts { kept_bytes: 1, dropped_bytes: u64::MAX };
+    vec![
+        Body::Verdict(VerdictGiven {
+            verdict: Effect::Audit,
+            control: own(),
+            rule: own(),
+            target: own(),
+            why: own(),
+            denial: Some(refusal.clone()),
+        }),
+        Body::ExecutionStarted(ExecutionStarted {
+            execution: 0,
+            provider: own(),
+            isolation: own(),
+        }),
+        Body::Egress(Egress {
+            method: Some(own()),
+            path: Some(own()),
+            rule: own(),
+            denial: Some(refusal.clone()),
+            failure: Some(own()),
+            ..egress(text, Some(200), Effect::Allow)
+        }),
+        Body::LimitHit(LimitHit { execution: 0, limit: own(), ended: true }),
+        Body::Denial(Denied { execution: 0, denial: refusal }),
+        Body::ExecutionEnded(ExecutionEnded {
+            execution: 0,
+            outcome: own(),
+            exit_code: Some(-1),
+            signal: Some(9),
+            error: Some(own()),
+            duration_ms: 5,
+            usage: UsageCounts { cpu_ms: Some(1), memory_peak_bytes: None, tasks_peak: Some(2) },
+            stdout: counts,
+            stderr: counts,
+        }),
+    ]
+}
+
+/// Records a whole session with one event of each kind.
+pub(crate) fn session(scratch: &Path, text: &str) -> PathBuf {
+    let recorder = recorder(scratch);
+    recorder.begin(started(&["ls", text])).expect("the record begins");
+    for body in bodies(text) {
+        recorder.record(body).expect("an event is kept");
+    }
+    recorder.end("exited").expect("the record ends");
+    recorder.path().expect("a record has a file")
+}

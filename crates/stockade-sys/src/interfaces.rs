@@ -1,0 +1,62 @@
+//! The addresses of this machine's own interfaces.
+#![expect(unsafe_code, reason = "getifaddrs(3) answers with a linked list of C structures")]
+// UNSAFETY: one list from getifaddrs(3) is walked and given back; addresses are read by the
+// family that each entry states.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Every address of every interface in the caller's network namespace. See getifaddrs(3).
+pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs writes one pointer to `first`, which is ours; it is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut entry = first;
+    while !entry.is_null() {
+        // SAFETY: `entry` is an element of the list that getifaddrs made, which nobody changes.
+        let held = unsafe { &*entry };
+        if let Some(address) = address_of(held.ifa_addr) {
+            found.push(address);
+        }
+        entry = held.ifa_next;
+    }
+    // SAFETY: `first` came from getifaddrs and is given back once; nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer is not null and getifaddrs made it point to a socket address, whose
+    // family is always there.
+    let family = unsafe { (*address).sa_family };
+    match i32::from(family) {
+        libc::AF_INET => {
+            // SAFETY: an address of family AF_INET is a sockaddr_in; it is read by value.
+            let internet = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(u32::from_be(internet.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: an address of family AF_INET6 is a sockaddr_in6; it is read by value.
+            let internet = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(internet.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_among_the_own_addresses() {
+        let addresses = interface_addresses().unwrap();
+        assert!(addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Sending what is addressed to some places of a network namespace to another place in it, by
+//! nftables.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rustix::net::netlink::NETFILTER;
+
+use crate::netlink::{Act, Attributes, Batch};
+
+/// What is sent elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// By which protocol it comes.
+    pub transport: Transport,
+    /// The first address of a range.
+    pub network: Ipv4Addr,
+    /// How many leading bits of an address are those of the range.
+    pub prefix: u8,
+    /// The one port, or all.
+    pub port: Option<u16>,
+}
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    fn number(self) -> u8 {
+        match self {
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+        }
+    }
+}
+
+const NAME: &str = "stockade";
+
+// The subsystem of nftables, and what it is told, linux/netfilter/nf_tables.h.
+const NFTABLES: u16 = 10;
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+const NEW_TABLE: u16 = NFTABLES << 8;
+const NEW_CHAIN: u16 = (NFTABLES << 8) | 3;
+const NEW_RULE: u16 = (NFTABLES << 8) | 6;
+
+/// What this namespace itself sends, before its route is looked for.
+const HOOK_OUTPUT: u32 = 3;
+/// Where destinations are changed.
+const PRIORITY: i32 = -100;
+
+const IPV4: u8 = 2;
+const REGISTER_1: u32 = 1;
+const REGISTER_2: u32 = 2;
+
+/// Sends what programs of the caller's network namespace address to one of the places to `target`
+/// instead. Who listens there learns the first address by SO_ORIGINAL_DST, ip(7).
+///
+/// All of it is done or nothing. It is done once in the life of a namespace.
+pub fn redirect_to(target: SocketAddrV4, places: &[Redirect]) -> io::Result<()> {
+    batch(target, places).send(Some(NETFILTER))
+}
+
+fn batch(target: SocketAddrV4, places: &[Redirect]) -> Batch {
+    // The family, version zero, and for the frame the subsystem that it is for.
+    let head = [IPV4, 0, 0, 0];
+    let [high, low] = NFTABLES.to_be_bytes();
+    let frame = [0, 0, high, low];
+    let mut batch = Batch::default();
+    batch.message(BATCH_BEGIN, Act::Frame, &frame, |_| {});
+    batch.message(NEW_TABLE, Act::Make, &head, |table| table.text(1, NAME));
+    batch.message(NEW_CHAIN, Act::Make, &head, |chain| {
+        chain.text(1, NAME);
+        chain.text(3, NAME);
+        chain.nested(4, |hook| {
+            hook.number(1, HOOK_OUTPUT);
+            hook.number(2, PRIORITY.cast_unsigned());
+        });
+        chain.text(7, "nat");
+    });
+    for place in places {
+        batch.message(NEW_RULE, Act::Add, &head, |rule| {
+            rule.text(1, NAME);
+            rule.text(2, NAME);
+            rule.nested(4, |list| expressions(list, place, target));
+        });
+    }
+    batch.message(BATCH_END, Act::Frame, &frame, |_| {});
+    batch
+}
+
+fn expressions(list: &mut Attributes<'_>, place: &Redirect, target: SocketAddrV4) {
+    expression(list, "meta", |meta| {
+        const PROTOCOL: u32 = 16;
+        meta.number(1, REGISTER_1);
+        meta.number(2, PROTOCOL);
+    });
+    equal(list, &[place.transport.number()]);
+    // The destination's address stands sixteen bytes into the header of IPv4.
+    payload(list, Header::Network, 16, 4);
+    let mask = u32::MAX.checked_shl(32 - u32::from(place.prefix)).unwrap_or(0);
+    expression(list, "bitwise", |bitwise| {
+        bitwise.number(1, REGISTER_1);
+        bitwise.number(2, REGISTER_1);
+        bitwise.number(3, 4);
+        bitwise.nested(4, |data| data.number(1, mask));
+        bitwise.nested(5, |data| data.number(1, 0));
+    });
+    equal(list, &(place.network.to_bits() & mask).to_be_bytes());
+    if let Some(port) = place.port {
+        // And the destination's port two bytes into those of TCP and UDP.
+        payload(list, Header::Transport, 2, 2);
+        equal(list, &port.to_be_bytes());
+    }
+    let value = |register: u32, bytes: &[u8], list: &mut Attributes<'_>| {
+        expression(list, "immediate", |immediate| {
+            immediate.number(1, register);
+            immediate.nested(2, |data| data.bytes(1, bytes));
+        });
+    };
+    value(REGISTER_1, &target.ip().octets(), list);
+    value(REGISTER_2, &target.port().to_be_bytes(), list);
+    expression(list, "nat", |nat| {
+        const DESTINATION: u32 = 1;
+        nat.number(1, DESTINATION);
+        nat.number(2, u32::from(IPV4));
+        nat.number(3, REGISTER_1);
+        nat.number(5, REGISTER_2);
+    });
+}
+
+fn expression(list: &mut Attributes<'_>, name: &str, build: impl FnOnce(&mut Attributes<'_>)) {
+    list.nested(1, |element| {
+        element.text(1, name);
+        element.nested(2, build);
+    });
+}
+
+#[derive(Clone, Copy)]
+enum Header {
+    Network = 1,
+    Transport = 2,
+}
+
+fn payload(list: &mut Attributes<'_>, header: Header, offset: u32, bytes: u32) {
+    expression(list, "payload", |payload| {
+        payload.number(1, REGISTER_1);
+        payload.number(2, header as u32);
+        payload.number(3, offset);
+        payload.number(4, bytes);
+    });
+}
+
+/// Goes on with the rule only if the register holds this.
+fn equal(list: &mut Attributes<'_>, value: &[u8]) {
+    expression(list, "cmp", |cmp| {
+        const EQUAL: u32 = 0;
+        cmp.number(1, REGISTER_1);
+        cmp.number(2, EQUAL);
+        cmp.nested(3, |data| data.bytes(1, value));
+    });
+}

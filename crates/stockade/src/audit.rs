@@ -1,0 +1,97 @@
+//! `stockade audit …`.
+
+mod follow;
+mod ls;
+mod prune;
+mod show;
+mod summary;
+mod text;
+mod verify;
+
+use std::path::{Path, PathBuf};
+
+use stockade_provider::chain;
+use stockade_record::{Listed, Place, ReadError, default_places, list};
+
+use crate::args::{AuditArgs, AuditCommand, Choice};
+use crate::render::Output;
+use crate::{Problem, load};
+
+pub(crate) fn run(args: AuditArgs, output: Output) -> anyhow::Result<u8> {
+    let named = args.record.as_deref();
+    match args.command {
+        AuditCommand::Ls(ls) => ls::run(&ls, named, output),
+        AuditCommand::Show(show) => show::run(show.session.as_deref(), named, output),
+        AuditCommand::Follow(follow) => follow::run(follow.session.as_deref(), named, output),
+        AuditCommand::Verify(verify) => verify::run(&verify, named, output),
+        AuditCommand::Summary(summary) => summary::run(&summary, named, output),
+        AuditCommand::Prune(prune) => prune::run(&prune, named, output),
+    }
+}
+
+/// Where records are kept: the directory that was named, or those of this user.
+pub(crate) fn places(named: Option<&Path>, here: &Path) -> anyhow::Result<Vec<Place>> {
+    let Some(named) = named else {
+        let user = rustix::process::geteuid().as_raw();
+        return Ok(default_places(|name| std::env::var_os(name), user));
+    };
+    let place = Place::named(&here.join(named))
+        .map_err(|error| Problem::new(format!("--record {error}"), error.remedy()))?;
+    Ok(vec![place])
+}
+
+/// Every record, oldest first.
+fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
+    let mut found = Vec::new();
+    for place in places(named, &load::here()?)? {
+        found.extend(list(&place).map_err(|error| {
+            Problem::new(chain(&error), "see that you may read there, or pass --record DIR")
+        })?);
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The file of a session that a person named, or of the latest.
+pub(crate) fn find(session: Option<&str>, named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(path) = session.filter(|text| text.contains('/') || text.ends_with(".jsonl")) {
+        return Ok(PathBuf::from(path));
+    }
+    let mut found = records(named)?;
+    let Some(session) = session else {
+        let latest = found.pop().ok_or_else(|| {
+            let remedy = "`stockade run` leaves one, unless it is told --no-record";
+            Problem::new("there is no record yet", remedy)
+        })?;
+        return Ok(latest.path);
+    };
+    found.retain(|record| record.session.begins_with(session));
+    match found.as_slice() {
+        [one] => Ok(one.path.clone()),
+        [] => {
+            let message = format!("no session is called `{session}`");
+            Err(Problem::new(message, "see which there are, with `stockade audit ls`").into())
+        }
+        several => {
+            let message = format!("{} sessions begin with `{session}`", several.len());
+            Err(Problem::new(message, "write more of its name").into())
+        }
+    }
+}
+
+/// The files that a person chose.
+fn chosen(choice: &Choice, named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    if choice.all {
+        return Ok(records(named)?.into_iter().map(|record| record.path).collect());
+    }
+    Ok(vec![find(choice.session.as_deref(), named)?])
+}
+
+/// What to say of a record that cannot be read.
+pub(crate) fn unreadable(error: &ReadError) -> Problem {
+    let remedy = match error {
+        ReadError::File { .. } => "check the path and its permissions",
+        _ => "see how far it holds, with `stockade audit verify`",
+    };
+    Problem::new(chain(error), remedy)
+}

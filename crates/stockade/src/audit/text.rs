@@ -1,0 +1,92 @@
+//! Events as lines for people.
+
+use stockade_policy::{Denial, Printable};
+use stockade_record::{
+    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, SessionStarted, VerdictGiven,
+};
+
+/// How many digits of a hash tell it from others.
+const SHORT_HASH: usize = 12;
+
+/// One event as one line, its end included.
+pub(super) fn event(event: &Event) -> String {
+    let Event { sequence, time, body, .. } = event;
+    let told = Printable(&told(body)).to_string();
+    format!("{sequence:>4}  {time}  {:<17} {told}\n", body.kind())
+}
+
+/// A command as a person would write it.
+pub(super) fn command(command: &Command) -> String {
+    let words: Vec<String> =
+        command.argv.iter().map(|word| stockade_engine::shell_word(word)).collect();
+    let code = command.code.as_ref().map(|code| format!("{} ({})", code.name, code.language));
+    let words = code.into_iter().chain(words).collect::<Vec<_>>().join(" ");
+    Printable(&words).to_string()
+}
+
+fn told(body: &Body) -> String {
+    match body {
+        Body::SessionStarted(started) => session_started(started),
+        Body::Verdict(verdict) => verdict_given(verdict),
+        Body::ExecutionStarted(started) => {
+            format!("behind the {} wall, isolation {}", started.provider, started.isolation)
+        }
+        Body::Egress(one) => egress(one),
+        Body::LimitHit(hit) if hit.ended => format!("{} ended the program", hit.limit),
+        Body::LimitHit(hit) => format!("{} refused something", hit.limit),
+        Body::Denial(denied) => refusal(&denied.denial),
+        Body::ExecutionEnded(ended) => execution_ended(ended),
+        Body::SessionEnded(ended) => format!("{}; the record is complete", ended.outcome),
+    }
+}
+
+fn session_started(started: &SessionStarted) -> String {
+    let SessionStarted { stockade, policy, user, command: run, .. } = started;
+    let hash: String = policy.sha256.to_string().chars().take(SHORT_HASH).collect();
+    let name = &policy.name;
+    format!("{} (stockade {stockade}, user {user}, policy {name} {hash})", command(run))
+}
+
+fn verdict_given(given: &VerdictGiven) -> String {
+    let VerdictGiven { verdict, target, why, rule, .. } = given;
+    format!("{} {target}: {why} ({rule})", verdict.as_str())
+}
+
+fn refusal(denial: &Denial) -> String {
+    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    format!("deny {target}: {why} ({rule}); to allow it, {how_to_allow}")
+}
+
+fn egress(egress: &Egress) -> String {
+    let port = egress.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let path = egress.path.as_deref().unwrap_or_default();
+    let method = egress.method.as_deref().unwrap_or("unknown");
+    let status = egress.status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+    let mut line = format!(
+        "{} {method} {}{port}{path} status {status}, {} bytes out, {} in, {} ms",
+        egress.verdict.as_str(),
+        egress.host,
+        egress.sent_bytes,
+        egress.received_bytes,
+        egress.duration_ms
+    );
+    match (&egress.denial, &egress.failure) {
+        (Some(denial), _) => line.push_str(&format!(": {} ({})", denial.why, denial.rule)),
+        (None, Some(failure)) => line.push_str(&format!(": {failure}")),
+        (None, None) => {}
+    }
+    line
+}
+
+fn execution_ended(ended: &ExecutionEnded) -> String {
+    let code = ended.exit_code.map(|code| format!(" with {code}")).unwrap_or_default();
+    let signal = ended.signal.map(|signal| format!(" of signal {signal}")).unwrap_or_default();
+    let why = ended.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    let (out, errors) = (printed(&ended.stdout), printed(&ended.stderr));
+    let (outcome, took) = (&ended.outcome, ended.duration_ms);
+    format!("{outcome}{code}{signal}{why}, after {took} ms, printed {out} and {errors} bytes")
+}
+
+fn printed(counts: &OutputCounts) -> u64 {
+    counts.kept_bytes.saturating_add(counts.dropped_bytes)
+}

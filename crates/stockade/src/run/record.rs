@@ -1,0 +1,120 @@
+//! Where the record of a run is kept: outside of everything that the run can see.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stockade_policy::{
+    Access, GuestPath, Policy, SYSTEM, Sourced, WORKSPACE, Workspace, WorkspaceMode,
+};
+use stockade_provider::{Root, chain};
+use stockade_record::{Place, Recorder, WriteError, settle};
+
+use crate::Problem;
+use crate::args::RunArgs;
+use crate::audit::places;
+
+/// What a report calls the line that hides a record.
+const HIDDEN: &str = "records are never visible inside";
+
+/// The recorder of a run, or none where none was wanted. A directory that the run could see is
+/// hidden from it, and one that it could change is refused.
+pub(crate) fn recorder(
+    args: &RunArgs,
+    here: &Path,
+    policy: &mut Policy,
+    root: &Root,
+) -> anyhow::Result<Option<Arc<Recorder>>> {
+    if args.no_record {
+        return Ok(None);
+    }
+    let mut places = places(args.record.as_deref(), here)?;
+    let shown = shown(policy, root);
+    let is_shown = |place: &Place| {
+        let path = real(&place.path());
+        shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(&path))
+    };
+    if places.iter().any(is_shown) {
+        // What is not there when the wall is built cannot be hidden, so it is made now.
+        let place = settle(&places).map_err(|error| cannot(&WriteError::Place(error)))?;
+        let hidden = keep_apart(&real(&place.path()), &shown)?;
+        policy.hide.extend(hidden.into_iter().map(|path| Sourced::built_in(path, HIDDEN)));
+        places = vec![place];
+    }
+    let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
+    Ok(Some(Arc::new(recorder)))
+}
+
+fn cannot(error: &WriteError) -> Problem {
+    Problem::new(chain(error), error.remedy())
+}
+
+/// A host path that a run sees.
+struct Shown {
+    host: PathBuf,
+    guest: PathBuf,
+    is_writable: bool,
+}
+
+/// Where the records at a path are to be hidden inside.
+fn keep_apart(path: &Path, shown: &[Shown]) -> Result<Vec<GuestPath>, Problem> {
+    let elsewhere = "keep them elsewhere, with --record DIR";
+    let mut hidden = Vec::new();
+    for Shown { host, guest, is_writable } in shown {
+        let below = path.strip_prefix(host);
+        if host.starts_with(path) || (*is_writable && below.is_ok()) {
+            let (path, host) = (path.display(), host.display());
+            let message = format!(
+                "the records in {path} could be changed from inside, where {host} is shown"
+            );
+            return Err(Problem::new(message, elsewhere));
+        }
+        let Ok(below) = below else { continue };
+        let inside = guest.join(below);
+        let parsed = inside.to_str().and_then(|path| GuestPath::parse(path).ok());
+        hidden.push(parsed.ok_or_else(|| {
+            let message = format!("the records cannot be hidden at {}", inside.display());
+            Problem::new(message, elsewhere)
+        })?);
+    }
+    Ok(hidden)
+}
+
+/// Everything of the host that a run may see. An interpreter's own directories hold no records
+/// unless somebody put them there; those of the system may.
+fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
+    let mut shown: Vec<Shown> = policy
+        .mounts
+        .iter()
+        .map(|mount| Shown {
+            host: mount.host.clone(),
+            guest: PathBuf::from(mount.guest.as_str()),
+            is_writable: mount.access == Access::Write,
+        })
+        .collect();
+    if let Workspace::Host { host, mode } = &policy.workspace.value {
+        let (host, guest) = (host.clone(), PathBuf::from(WORKSPACE));
+        shown.push(Shown { host, guest, is_writable: *mode == WorkspaceMode::Write });
+    }
+    let at_top = |host: &Path, guest: &Path| Shown {
+        host: host.to_owned(),
+        guest: guest.to_owned(),
+        is_writable: false,
+    };
+    match root {
+        Root::Standard => {
+            shown.extend(SYSTEM.iter().map(Path::new).map(|path| at_top(path, path)));
+        }
+        Root::Directory(directory) => shown.push(at_top(directory, Path::new("/"))),
+    }
+    shown
+}
+
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return real.join(rest);
+        }
+    }
+    path.to_owned()
+}

@@ -1,0 +1,112 @@
+//! Where records are kept, and that nothing inside sees them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use crate::support::{Records, binary, finish, walls_can_be_built};
+
+#[test]
+fn records_go_to_the_state_of_the_user_and_no_record_leaves_none() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(binary());
+        finish(command.args(words).env("XDG_STATE_HOME", records.scratch()))
+    };
+    let report = run(&["run", "--json", "--", "true"]).json();
+    let kept = records.scratch().join("stockade/sessions");
+    assert!(report["record"].as_str().unwrap().starts_with(kept.to_str().unwrap()), "{report}");
+    let count = || fs::read_dir(&kept).unwrap().count();
+    assert_eq!(count(), 1);
+    let report = run(&["run", "--no-record", "--json", "--", "true"]).json();
+    assert_eq!((&report["record"], &report["session"]), (&().into(), &().into()));
+    assert_eq!(count(), 1);
+    assert_eq!(run(&["audit", "ls", "--json"]).json().as_array().unwrap().len(), 1);
+    assert_eq!(run(&["run", "--no-record", "--record", "/x", "--", "true"]).code, Some(125));
+}
+
+#[test]
+fn directory_that_is_a_link_or_open_to_others_is_refused_before_anything_runs() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    let words = ["run", "--", "echo", "it ran"];
+    assert_eq!(records.stockade(&words).stdout, "it ran\n");
+    fs::set_permissions(records.path(), Permissions::from_mode(0o777)).unwrap();
+    let run = records.stockade(&words);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:?}");
+    assert!(run.stderr.contains("chmod 700"), "{run:?}");
+    fs::remove_dir_all(records.path()).unwrap();
+    let elsewhere = records.scratch().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).unwrap();
+    symlink(&elsewhere, records.path()).unwrap();
+    let run = records.stockade(&words);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:?}");
+    assert!(run.stderr.contains("is a link"), "{run:?}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn records_in_a_place_that_the_program_could_change_are_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    let writable = format!("{}:/data:rw", records.scratch().display());
+    let list = ["--", "ls", "/data"];
+    // Elsewhere the same mount is fine.
+    let other = Records::new();
+    assert_eq!(other.stockade(&[&["run", "--mount", &writable], &list[..]].concat()).code, Some(0));
+    for shown in [writable, format!("{}:/data", records.path().join("below").display())] {
+        fs::create_dir_all(records.path().join("below")).unwrap();
+        fs::set_permissions(records.path(), Permissions::from_mode(0o700)).unwrap();
+        let run = records.stockade(&[&["run", "--mount", &shown], &list[..]].concat());
+        assert_eq!(run.code, Some(125), "{run:?}");
+        assert!(run.stderr.contains("--record DIR"), "{run:?}");
+    }
+}
+
+#[test]
+fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    assert_eq!(records.stockade(&["run", "--", "true"]).code, Some(0));
+    fs::write(records.scratch().join("seen"), "").unwrap();
+    let shown = format!("{}:/data", records.scratch().display());
+    let overlay = records.scratch().display().to_string();
+    for (option, value, inside) in
+        [("--mount", shown.as_str(), "/data"), ("--workspace", overlay.as_str(), "/workspace")]
+    {
+        let run = records.stockade(&["run", option, value, "--", "find", inside, "-type", "f"]);
+        assert_eq!(run.stdout, format!("{inside}/seen\n"), "{option}: {run:?}");
+        // Elsewhere it is an ordinary directory.
+        let other = Records::new();
+        let run = other.stockade(&["run", option, value, "--", "find", inside, "-type", "f"]);
+        assert!(run.stdout.contains(".jsonl"), "{option}: {run:?}");
+    }
+}
+
+#[test]
+fn sessions_at_the_same_time_have_records_of_their_own() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    let children: Vec<_> =
+        (0..8).map(|_| records.command(&["run", "--", "true"]).spawn().unwrap()).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let all = records.audit(&["verify", "--all", "--json"]);
+    assert_eq!(all.code, Some(0), "{all:?}");
+    let all = all.json();
+    assert_eq!(all.as_array().unwrap().len(), 8);
+    assert!(all.as_array().unwrap().iter().all(|one| one["complete"] == true), "{all}");
+}
