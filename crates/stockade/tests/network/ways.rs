@@ -10,6 +10,7 @@ tests![
     allowed_host_is_reached_without_any_variable,
     plain_http_is_reached_both_ways,
     large_answer_and_upload_arrive_whole,
+    end_of_a_connection_is_an_end_and_no_reset,
     h22_websocket_works_by_name_and_through_the_proxy,
     server_that_speaks_first_is_reached_with_protocol_tcp,
     servers_inside_use_the_same_ports,
@@ -94,6 +95,36 @@ for scheme in ('http', 'https'):
     for way in ["name", "proxy"] {
         let run = inside(&FILES, &["python3", "-c", script, way]);
         assert_eq!(run.text(), "20000000\nb'3000001\\n'\n".repeat(2));
+    }
+}
+
+fn end_of_a_connection_is_an_end_and_no_reset() {
+    let script = "
+import os, socket, ssl, sys, urllib.parse
+def by_name(port):
+    return socket.create_connection(('files.test', port), 5)
+def by_proxy(port):
+    proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+    talk = socket.create_connection((proxy.hostname, proxy.port), 5)
+    talk.sendall(f'CONNECT files.test:{port} HTTP/1.1\\r\\nHost: files.test:{port}\\r\\n\\r\\n'.encode())
+    head = b''
+    while not head.endswith(b'\\r\\n\\r\\n'):
+        head += talk.recv(1)
+    return talk
+def ask(talk):
+    talk.sendall(b'GET /unmeasured HTTP/1.1\\r\\nHost: files.test\\r\\n\\r\\n')
+    return b''.join(iter(lambda: talk.recv(65536), b'')).partition(b'\\r\\n\\r\\n')[2].decode()
+for connect in (by_name, by_proxy)[:int(sys.argv[1])]:
+    print(ask(connect(80)), end='')
+    secure = ssl.create_default_context().wrap_socket(connect(443), server_hostname='files.test')
+    print(ask(secure), end='')
+";
+    let expected = format!("{}\n", internet().token());
+    assert_eq!(direct(&["python3", "-c", script, "1"]).text(), expected.repeat(2));
+    assert_eq!(inside(&FILES, &["python3", "-c", script, "2"]).text(), expected.repeat(4));
+    for extra in [&["--noproxy", "*"][..], &[]] {
+        let words = [&CURL[..], extra, &["http://files.test/unmeasured"]].concat();
+        assert_eq!(inside(&FILES, &words).text(), expected);
     }
 }
 

@@ -19,8 +19,7 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets of the command line that build walls.
-const TARGETS: [&str; 7] =
-    ["run", "commands", "doctor", "faults", "leaks", "network", "record"];
+const TARGETS: [&str; 7] = ["run", "commands", "doctor", "faults", "leaks", "network", "record"];
 
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";

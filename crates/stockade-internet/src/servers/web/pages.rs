@@ -46,6 +46,11 @@ impl Site {
             "/large" => large(stream, request).await,
             "/chunked" => chunked(stream, &self.token).await,
             "/slow" => slow(stream).await,
+            "/unmeasured" => {
+                let text = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}\n", self.token);
+                stream.write_all(text.as_bytes()).await?;
+                Ok(Then::Close)
+            }
             "/ws" => websocket::echo(stream, request).await,
             path if path.starts_with("/repository.git/") => {
                 git::answer(stream, request, &self.repositories, &self.token).await
