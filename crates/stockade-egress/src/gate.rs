@@ -21,7 +21,7 @@ use crate::denials::Observed;
 use crate::learned::Learned;
 use crate::rules::Rules;
 use crate::settings::{GateError, Settings};
-use crate::shared::Shared;
+use crate::shared::{Served, Shared};
 
 /// Streams beyond the connections of the policy: those of the name server, and those that are
 /// told why they are refused.
@@ -72,6 +72,15 @@ impl Gate {
         self.shared.close("the gate of this sandbox is closed");
     }
 
+    /// Ends when no connection is served, and none is left untold.
+    pub fn idle(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut serving = self.shared.serving.subscribe();
+        async move {
+            // The gate is alive as long as somebody serves, so waiting cannot fail.
+            let _ = serving.wait_for(|serving| *serving == 0).await;
+        }
+    }
+
     /// Ends when the sandbox has used up a limit that ends it, and says which.
     pub fn exceeded(&self) -> impl Future<Output = Limit> + Send + use<> {
         let shared = Arc::clone(&self.shared);
@@ -109,12 +118,15 @@ impl fmt::Debug for Gate {
 impl Gateway for Gate {
     fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.shared);
+        // The name server's streams stay open, and tell what they refuse at once.
+        let served = (opening != Opening::Names).then(|| Served::new(&shared));
         Box::pin(async move {
             tokio::select! {
                 biased;
                 () = shared.closed() => {}
                 () = connection::serve(&shared, opening, stream) => {}
             }
+            drop(served);
         })
     }
 

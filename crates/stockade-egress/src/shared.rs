@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     sink: Arc<dyn Sink>,
     open: AtomicUsize,
     connections: AtomicU64,
+    /// How many streams of the guest are being served.
+    pub(crate) serving: watch::Sender<usize>,
 }
 
 impl Shared {
@@ -45,6 +47,7 @@ impl Shared {
             sink,
             open: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
+            serving: watch::Sender::new(0),
         }
     }
 
@@ -150,6 +153,25 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that is being served, up to its end or until it is cut off.
+#[derive(Debug)]
+pub(crate) struct Served {
+    shared: Arc<Shared>,
+}
+
+impl Served {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Served {
+        shared.serving.send_modify(|serving| *serving += 1);
+        Served { shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.shared.serving.send_modify(|serving| *serving -= 1);
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::time::sleep;
 
 use crate::hints::{self, Asked};
 use crate::record::{self, Record};
+use crate::way_out::WayOut;
 use crate::{
     Audit, Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
 };
@@ -102,13 +103,20 @@ impl Engine {
                 return Err(error);
             }
         };
+        let way_out = match WayOut::of(&policy, request.passage, request.recorder.as_ref()) {
+            Ok(way_out) => way_out,
+            Err(error) => {
+                record.begin(&told)?;
+                return Err(error.into());
+            }
+        };
         let wanted = SandboxRequest {
             policy: Arc::clone(&policy),
             root: request.root,
             entry: entry(&program),
             surroundings,
             protected: request.protected,
-            gateway: None,
+            gateway: way_out.gateway(),
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
@@ -137,8 +145,10 @@ impl Engine {
         record.execution_started(&plan)?;
         let execution = Execution { program, environment };
         let (mut report, tail) =
-            execute::execute(sandbox, execution, &policy, streams, cancel, asked).await?;
+            execute::execute(sandbox, execution, &way_out, &policy, streams, cancel, asked).await?;
+        report.learned = way_out.learned();
         report.hints = hints::hints(&report.outcome, &tail, &advised);
+        report.hints.extend(hints::denied(&report.denials, &advised));
         report.audits.extend(Audit::of(&verdict));
         report.plan = Some(plan);
         Ok(report)

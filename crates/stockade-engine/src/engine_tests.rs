@@ -7,6 +7,7 @@ use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::Passage;
 use crate::scripted::{Inside, Scripted};
 use crate::{Advice, OutputStream};
 
@@ -19,6 +20,7 @@ fn request(policy: &str) -> RunRequest {
         protected: Vec::new(),
         program: Program::Command { argv: vec!["prog".to_owned()] },
         environment: Vec::new(),
+        passage: Passage::Allowed,
         context: Context::default(),
         advice: Advice::Flags,
         script: None,

@@ -72,6 +72,9 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// The gate could not be made.
+    #[error("cannot make the gate that connections pass")]
+    Gate(#[from] stockade_egress::GateError),
     /// The record could not be kept, so nothing goes on.
     #[error(transparent)]
     Record(Arc<WriteError>),

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::outcome::{self, Reader};
 use crate::output::Output;
 use crate::wait::{Deadlines, Stop, Unwritable, Waited, wait};
+use crate::way_out::WayOut;
 use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
 /// A limit that no policy text can reach, for a clock that nothing limits.
@@ -20,6 +21,7 @@ const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 pub(crate) async fn execute(
     mut sandbox: Box<dyn Sandbox>,
     execution: Execution,
+    way_out: &WayOut,
     policy: &Policy,
     streams: Streams,
     mut cancel: Pin<&mut impl Future<Output = ()>>,
@@ -45,7 +47,8 @@ pub(crate) async fn execute(
     let waited = match running {
         Ok(running) => {
             let (timeout, cancel) = (clock(policy, Limit::Timeout), cancel.as_mut());
-            let deadlines = Deadlines { cancel, lifetime, timeout };
+            let exceeded = exceeded(sandbox.as_ref(), way_out);
+            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout };
             let passing = passing.as_mut();
             wait(running, sandbox.as_ref(), &output, passing, streams.stdin, deadlines).await
         }
@@ -54,7 +57,11 @@ pub(crate) async fn execute(
             Waited { end, stop, at: began, is_reader_left: false, is_passed: true }
         }
     };
-    let observed = sandbox.observe();
+    if waited.stop.is_none() {
+        way_out.drain().await;
+    }
+    let mut observed = sandbox.observe();
+    way_out.close(&mut observed).await;
     // Before anybody is waited for who reads: taking down goes on behind.
     drop(sandbox);
     if waited.stop.is_none() && !waited.is_passed {
@@ -66,6 +73,14 @@ pub(crate) async fn execute(
     let duration = waited.at.duration_since(began);
     let outcome = of(waited, &observed)?;
     Ok(report(outcome, &output, observed, start, duration))
+}
+
+/// Resolves when a limit was passed that neither the kernel nor a clock holds.
+async fn exceeded(sandbox: &dyn Sandbox, way_out: &WayOut) -> Limit {
+    tokio::select! {
+        limit = sandbox.exceeded() => limit,
+        limit = way_out.exceeded() => limit,
+    }
 }
 
 /// Passes on what the program prints, if somebody wants it.

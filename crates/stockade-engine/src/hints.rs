@@ -1,6 +1,7 @@
 //! Advice after a failure, read from what a program printed. Nothing is decided by it.
 
 mod beside;
+mod network;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::Outcome;
 use crate::request::{Advice, RunRequest};
 
 pub use beside::shell_word;
+pub(crate) use network::denied;
 
 /// The most lines of advice.
 const MAX_HINTS: usize = 3;
@@ -86,6 +88,9 @@ fn after_failure(tail: &[u8], asked: &Asked) -> Vec<String> {
 }
 
 fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
+    if let Some(hint) = network::unreachable(line, asked) {
+        return vec![hint];
+    }
     if let Some(exists) = asked.host_file {
         let beside = beside::sibling(line, asked, exists)
             .or_else(|| beside::missing_file(line, asked, exists));

@@ -1,7 +1,7 @@
 use super::*;
 
 /// A question whose host has every file.
-fn asked(policy: &str) -> Asked {
+pub(super) fn asked(policy: &str) -> Asked {
     Asked {
         policy: Arc::new(Policy::parse_str("p", policy, Path::new("/srv")).unwrap()),
         advice: Advice::Flags,

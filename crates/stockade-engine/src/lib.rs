@@ -18,6 +18,7 @@ mod report;
 mod request;
 mod signal;
 mod wait;
+mod way_out;
 
 #[cfg(test)]
 mod scripted;
@@ -31,3 +32,5 @@ pub use output::{OutputStream, StreamOutput};
 pub use report::{RunReport, Usage};
 pub use request::{Advice, Live, RunRequest, Streams};
 pub use signal::signal_name;
+pub use stockade_egress::Learned;
+pub use way_out::Passage;

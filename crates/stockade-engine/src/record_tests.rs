@@ -5,6 +5,7 @@ use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
 use stockade_record::{Egress, Inspection, Place, Reader, Sink, Via, verify};
 
 use super::*;
+use crate::Passage;
 use crate::scripted::{Inside, Scripted};
 use crate::{Advice, Engine, Streams};
 
@@ -23,6 +24,7 @@ fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
         protected: Vec::new(),
         program: Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] },
         environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
+        passage: Passage::Allowed,
         context: Context::default(),
         advice: Advice::Flags,
         script: None,

@@ -11,7 +11,7 @@ use stockade_policy::{Denial, Limit};
 use stockade_provider::{HeldControl, Plan, Precision};
 use stockade_record::SessionId;
 
-use crate::{Audit, Outcome, StreamOutput, signal_name};
+use crate::{Audit, Learned, Outcome, StreamOutput, signal_name};
 
 /// What came of one execution.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct RunReport {
     pub denials: Vec<Denial>,
     /// What went ahead and is recorded.
     pub audits: Vec<Audit>,
+    /// Hosts that were reached while that was learned.
+    pub learned: Vec<Learned>,
     /// Advice for a person; nothing is decided by it.
     pub hints: Vec<String>,
     /// The wall with every control it held; `None` when none was built.
@@ -72,6 +74,7 @@ impl RunReport {
             limits_hit: BTreeSet::new(),
             denials,
             audits: Vec::new(),
+            learned: Vec::new(),
             hints: Vec::new(),
             plan,
             session: None,

@@ -8,6 +8,8 @@ use stockade_provider::{Program, Root, Surroundings};
 use stockade_record::Recorder;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::Passage;
+
 /// One execution, as a front door asks for it.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
@@ -25,6 +27,8 @@ pub struct RunRequest {
     pub program: Program,
     /// The caller's variables, beside those of the policy.
     pub environment: Vec<(String, String)>,
+    /// What passes the gate.
+    pub passage: Passage,
     /// What rules may look at; time rules need its clock.
     pub context: Context,
     /// What hints tell the caller to change.

@@ -55,9 +55,10 @@ pub(crate) struct Waited {
 }
 
 /// What can end a program from outside.
-pub(crate) struct Deadlines<'d, C, L> {
+pub(crate) struct Deadlines<'d, C, L, E> {
     pub(crate) cancel: Pin<&'d mut C>,
     pub(crate) lifetime: Pin<&'d mut L>,
+    pub(crate) exceeded: E,
     pub(crate) timeout: Duration,
 }
 
@@ -72,10 +73,15 @@ pub(crate) async fn wait(
     output: &Output,
     mut passing: Pin<&mut impl Future<Output = Result<(), Unwritable>>>,
     input: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    deadlines: Deadlines<'_, impl Future<Output = ()>, impl Future<Output = ()>>,
+    deadlines: Deadlines<
+        '_,
+        impl Future<Output = ()>,
+        impl Future<Output = ()>,
+        impl Future<Output = Limit>,
+    >,
 ) -> Waited {
     let Running { stdin, stdout, stderr, mut end } = running;
-    let Deadlines { mut cancel, mut lifetime, timeout: limit } = deadlines;
+    let Deadlines { mut cancel, mut lifetime, exceeded, timeout: limit } = deadlines;
     let mut reading = pin!(async {
         tokio::join!(
             output.read(OutputStream::Stdout, stdout),
@@ -86,7 +92,7 @@ pub(crate) async fn wait(
     let mut deadline = pin!(sleep(limit));
     let mut grace = pin!(sleep(GRACE));
     let mut silence = pin!(silence(output));
-    let mut exceeded = sandbox.exceeded();
+    let mut exceeded = pin!(exceeded);
     let mut ended = None;
     let mut at = Instant::now();
     let (mut is_fed, mut is_read, mut is_passed, mut is_reader_left) = (false, false, false, false);

@@ -4,6 +4,7 @@ pub(crate) mod amount;
 mod flags;
 mod input;
 mod interrupt;
+mod learn;
 mod record;
 mod request;
 mod script;
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     };
     load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
     let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
+    let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let request = request::request(args, target, args.options(&argv), output)?;
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
@@ -71,6 +73,9 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
         capture: output == Output::Json,
     };
     let report = execute(&engine, request, streams)?;
+    if let Some(place) = learned {
+        place.write(&args.flags, &report)?;
+    }
     if output == Output::Json {
         render::json(&report)?;
     } else if !args.quiet {

@@ -28,6 +28,27 @@ struct Answer {
 }
 
 impl Policy {
+    /// Whether there is any host that connections could be allowed to.
+    pub fn may_reach_anything(&self) -> bool {
+        let opens = |gate: &NetworkGate| {
+            gate.default.value == NetworkDefault::Allow || !gate.entries.is_empty()
+        };
+        !self.gates.is_empty() && self.gates.iter().all(|gate| opens(&gate.network))
+    }
+
+    /// This policy with the hosts that `said` allows and blocks, and nothing else of it. It widens,
+    /// so `said` comes from whoever may choose the policy too, such as a person's command line; the
+    /// blocklist still wins.
+    pub fn with_hosts_of_caller(&self, said: &Policy) -> Policy {
+        let mut with = self.clone();
+        let allowed = || said.gates.iter().flat_map(|gate| &gate.network.entries);
+        for gate in &mut with.gates {
+            gate.network.entries.extend(allowed().cloned());
+        }
+        with.network_blocklist.extend(said.network_blocklist.iter().cloned());
+        with
+    }
+
     /// Judges opening a connection to a host by name or literal, before it is resolved.
     pub fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         self.judge_network(&Question { host, port, request: None })

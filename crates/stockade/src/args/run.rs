@@ -43,6 +43,7 @@ Exit codes:
 
 const LIMITS: &str = "Limits";
 const FILES: &str = "Files and variables";
+const NETWORK: &str = "Network";
 const PROGRAM: &str = "Program and output";
 const WALL: &str = "Policy and wall";
 
@@ -109,6 +110,12 @@ pub(crate) struct RunArgs {
     /// Keep no record.
     #[arg(long, help_heading = PROGRAM)]
     pub(crate) no_record: bool,
+    /// Let every public host be reached, and write the policy that this run would have needed.
+    ///
+    /// Private, own and metadata addresses are still never reached. The file is written when the
+    /// run has ended; one that is there is replaced.
+    #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
+    pub(crate) learn: Option<PathBuf>,
     /// A script and what it sees as its arguments.
     ///
     /// `-` is a script from standard input. After `--`: a command that is looked for inside.
@@ -150,6 +157,17 @@ pub(crate) struct PolicyFlags {
     /// none; and write, which makes them on the host.
     #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
+    /// A host that may be reached, on ports 80 and 443 unless one is said.
+    ///
+    /// `*.example.org` is every host below example.org. Unsaid, nothing leaves. Beside a policy it
+    /// is added to what that allows; what is blocked stays so. May be repeated.
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
+    pub(crate) allow_host: Vec<String>,
+    /// A host, address or range that is never reached.
+    ///
+    /// It wins over everything that is allowed. May be repeated.
+    #[arg(long, value_name = "HOST", help_heading = NETWORK)]
+    pub(crate) block_host: Vec<String>,
     /// The weakest wall that does [default: process].
     ///
     /// One of process, container, user-kernel and vm.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use stockade_backends::User;
-use stockade_engine::{Advice, Engine, RunRequest, Streams};
+use stockade_engine::{Advice, Engine, Passage, RunRequest, Streams};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest, Surroundings};
 use tokio::runtime::{Builder, Runtime};
@@ -58,6 +58,7 @@ impl Interface {
             advice: Advice::Flags,
             host_file: None,
             script: None,
+            passage: Passage::Allowed,
             recorder: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use stockade_policy::{Limit, Policy, TightenError, Unit, is_harmless};
+use stockade_engine::{Learned, Passage};
+use stockade_policy::{Limit, Policy, Protocol, TightenError, Unit, is_harmless};
 
 use crate::Problem;
 use crate::args::PolicyFlags;
@@ -14,14 +15,36 @@ use super::amount::Amount;
 const MEBIBYTE: u64 = 1 << 20;
 
 /// The policy that the flags make of the preset `default`.
-pub(crate) fn preset(flags: &PolicyFlags, here: &Path) -> Result<Policy, Problem> {
+pub(crate) fn preset(
+    flags: &PolicyFlags,
+    passage: Passage,
+    here: &Path,
+) -> Result<Policy, Problem> {
     let limits = limits(flags)?;
     refuse_disk_over_memory(flags, default_memory())?;
     let mut text = Text::default();
     text.line(None, "name: default");
-    text.limits(flags, &limits);
-    text.files(flags)?;
+    text.limits(flags, &limits, passage);
+    text.files(flags, None)?;
+    text.hosts(flags);
     text.parse(here)
+}
+
+/// The text of the smallest policy that gives what the flags do and reaches what was learned.
+pub(crate) fn learned(
+    flags: &PolicyFlags,
+    learned: &[Learned],
+    here: &Path,
+) -> Result<String, Problem> {
+    let mut text = Text::default();
+    text.line(None, "# Written by `stockade run --learn`: what one run used. Read it before use.");
+    text.line(None, "version: \"2\"");
+    text.line(None, "name: learned");
+    text.limits(flags, &limits(flags)?, Passage::Allowed);
+    text.files(flags, Some(here))?;
+    text.learned(learned);
+    text.blocked(flags);
+    Ok(text.text)
 }
 
 /// A policy with the limits and the floor of the flags, which may only be stricter.
@@ -36,6 +59,7 @@ pub(crate) fn tightened(
         let message = format!("{flag} would widen the policy that --policy names");
         return Err(Problem::new(message, "add it to `filesystem` in the policy file"));
     }
+    let policy = with_hosts(policy, flags, here)?;
     let limits = limits(flags)?;
     if limits.is_empty() && flags.isolation.is_none() {
         return Ok(policy);
@@ -48,9 +72,19 @@ pub(crate) fn tightened(
         // What the disk is compared with when the text is checked.
         said.push((Limit::Memory, memory, String::new()));
     }
-    text.limits(flags, &said);
+    text.limits(flags, &said, Passage::Allowed);
     let said = text.parse(here)?;
     policy.tightened(&said).map_err(|error| wider(&error, &limits, flags))
+}
+
+/// A policy with the hosts of the flags.
+fn with_hosts(policy: Policy, flags: &PolicyFlags, here: &Path) -> Result<Policy, Problem> {
+    if flags.allow_host.is_empty() && flags.block_host.is_empty() {
+        return Ok(policy);
+    }
+    let mut text = Text::default();
+    text.hosts(flags);
+    Ok(policy.with_hosts_of_caller(&text.parse(here)?))
 }
 
 /// The limits that were said, in held units, each with its flag as it was written.
@@ -132,14 +166,18 @@ impl Text {
         self.flags.push(flag);
     }
 
-    fn limits(&mut self, flags: &PolicyFlags, limits: &SaidLimits) {
+    fn limits(&mut self, flags: &PolicyFlags, limits: &SaidLimits, passage: Passage) {
         if let Some(floor) = &flags.isolation {
             self.line(Some(format!("--isolation {floor}")), &format!("isolation: {floor}"));
         }
         for section in ["defaults", "limits"] {
             let said = || limits.iter().filter(|(limit, ..)| limit.spec().section == section);
-            if said().next().is_some() {
+            let is_open = section == "defaults" && passage == Passage::Learning;
+            if said().next().is_some() || is_open {
                 self.line(None, &format!("{section}:"));
+            }
+            if is_open {
+                self.line(Some("--learn".to_owned()), "  network_default: allow");
             }
             for (limit, held, flag) in said() {
                 let spec = limit.spec();
@@ -149,7 +187,8 @@ impl Text {
         }
     }
 
-    fn files(&mut self, flags: &PolicyFlags) -> Result<(), Problem> {
+    /// Mounts and the workspace, with host paths as they were written or from `here` on.
+    fn files(&mut self, flags: &PolicyFlags, here: Option<&Path>) -> Result<(), Problem> {
         if flags.mount.is_empty() && flags.workspace.is_none() {
             return Ok(());
         }
@@ -162,16 +201,50 @@ impl Text {
                 self.line(None, &format!("  {access}:"));
             }
             for Mount { host, guest, said, .. } in said() {
-                let line = format!("    - {{ host: {}, guest: {} }}", quoted(host), quoted(guest));
+                let host = from(host, here);
+                let line = format!("    - {{ host: {}, guest: {} }}", quoted(&host), quoted(guest));
                 self.line(Some(format!("--mount {said}")), &line);
             }
         }
         if let Some(said) = &flags.workspace {
             let (host, mode) = workspace(said)?;
-            let line = format!("  workspace: {{ host: {}, mode: {mode} }}", quoted(host));
+            let host = from(host, here);
+            let line = format!("  workspace: {{ host: {}, mode: {mode} }}", quoted(&host));
             self.line(Some(format!("--workspace {said}")), &line);
         }
         Ok(())
+    }
+
+    fn hosts(&mut self, flags: &PolicyFlags) {
+        self.list("network_allowlist", "--allow-host", &flags.allow_host);
+        self.blocked(flags);
+    }
+
+    fn blocked(&mut self, flags: &PolicyFlags) {
+        self.list("network_blocklist", "--block-host", &flags.block_host);
+    }
+
+    fn list(&mut self, key: &str, flag: &str, said: &[String]) {
+        if !said.is_empty() {
+            self.line(None, &format!("{key}:"));
+        }
+        for host in said {
+            self.line(Some(format!("{flag} {host}")), &format!("  - {}", quoted(host)));
+        }
+    }
+
+    fn learned(&mut self, learned: &[Learned]) {
+        if !learned.is_empty() {
+            self.line(None, "network_allowlist:");
+        }
+        for Learned { host, port, protocol } in learned {
+            let host = quoted(&host.to_string());
+            let protocol = match protocol {
+                Protocol::Web => String::new(),
+                other => format!(", protocol: {}", other.as_str()),
+            };
+            self.line(None, &format!("  - {{ host: {host}, ports: [{port}]{protocol} }}"));
+        }
     }
 
     fn parse(&self, here: &Path) -> Result<Policy, Problem> {
@@ -218,6 +291,14 @@ fn workspace(said: &str) -> Result<(&str, &str), Problem> {
         return Err(Problem::new(message, remedy));
     }
     Ok((host, mode))
+}
+
+/// A host path as it was written, or from a directory on.
+fn from(host: &str, here: Option<&Path>) -> String {
+    match here.map(|here| here.join(host)) {
+        Some(path) => path.to_str().unwrap_or(host).to_owned(),
+        None => host.to_owned(),
+    }
 }
 
 /// A text in the double quotes of YAML.

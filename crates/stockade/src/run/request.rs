@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_engine::{Advice, RunRequest};
+use stockade_engine::{Advice, Passage, RunRequest};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root, Surroundings};
 
@@ -22,8 +22,12 @@ pub(crate) fn request(
     output: Output,
 ) -> anyhow::Result<RunRequest> {
     let here = load::here()?;
+    let passage = match args.learn {
+        Some(_) => Passage::Learning,
+        None => Passage::Allowed,
+    };
     let (mut policy, advice) = if args.policy.is_empty() {
-        (flags::preset(&args.flags, &here)?, Advice::Flags)
+        (flags::preset(&args.flags, passage, &here)?, Advice::Flags)
     } else {
         let policy = load::combined(&args.policy)?;
         (flags::tightened(policy, &args.flags, &here)?, Advice::Clauses)
@@ -75,6 +79,7 @@ pub(crate) fn request(
         // What a program may have written decides what is looked for, and JSON reaches its author.
         host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
         recorder,
+        passage,
     })
 }
 

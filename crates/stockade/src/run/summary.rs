@@ -14,7 +14,7 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
         lines.push(limit_hit(*limit, report, policy));
     }
     if !matches!(report.outcome, Outcome::Denied { .. }) {
-        lines.extend(report.denials.iter().map(|denial| format!("denied {}", refusal(denial))));
+        lines.extend(report.denials.iter().map(in_one_line));
     }
     for audit in &report.audits {
         lines.push(format!("recorded {}: {}", audit.target, audit.why));
@@ -50,6 +50,12 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
         Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::EngineLost => "the sandbox was lost: its first process is gone".to_owned(),
     })
+}
+
+/// A refusal among what a program did; there can be many.
+fn in_one_line(denial: &Denial) -> String {
+    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    format!("denied {target}: {why}; decided by {rule}; to allow it: {how_to_allow}")
 }
 
 fn refusal(denial: &Denial) -> String {

@@ -17,6 +17,7 @@ fn report(outcome: Outcome) -> RunReport {
         limits_hit: BTreeSet::new(),
         denials: Vec::new(),
         audits: Vec::new(),
+        learned: Vec::new(),
         hints: Vec::new(),
         plan: None,
         session: None,
@@ -89,6 +90,7 @@ fn denial_says_how_to_allow_it_once() {
     let expected = "denied cat: it is not listed\n  decided by p.yaml:1:1: x\n  = list it";
     assert_eq!(said(&denied), [expected]);
     denied.outcome = Outcome::Exited { code: 1 };
+    let expected = "denied cat: it is not listed; decided by p.yaml:1:1: x; to allow it: list it";
     assert_eq!(said(&denied), [expected]);
 }
 

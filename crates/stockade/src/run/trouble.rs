@@ -36,6 +36,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
             message,
             "see whether a file system that is shown inside answers, with `ls` on each",
         ),
+        RunError::Gate(_) => Problem::new(chain(error), "see that the file is there for this user"),
         RunError::Record(failure) => Problem::new(chain(error), failure.remedy()),
         RunError::Output { .. } => Problem::new(chain(error), "check that its disk is not full"),
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_engine::{Advice, Engine, Outcome, RunRequest, Streams};
+use stockade_engine::{Advice, Engine, Outcome, Passage, RunRequest, Streams};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{
     Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest, Surroundings,
@@ -70,6 +70,7 @@ fn request(argv: &[&str]) -> RunRequest {
         protected: Vec::new(),
         program: Program::Command { argv: argv.iter().map(|word| (*word).to_owned()).collect() },
         environment: Vec::new(),
+        passage: Passage::Allowed,
         context: Context::default(),
         advice: Advice::Clauses,
         script: None,
