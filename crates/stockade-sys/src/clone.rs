@@ -30,6 +30,26 @@ impl Namespaces {
     /// None: an ordinary child.
     pub const NONE: Namespaces = Namespaces(0);
 
+    /// The network alone.
+    #[cfg(feature = "probe")]
+    pub const NETWORK: Namespaces = Namespaces(libc::CLONE_NEWNET as u64);
+
+    /// Network and mounts.
+    #[cfg(feature = "probe")]
+    pub const NETWORK_AND_MOUNTS: Namespaces =
+        Namespaces((libc::CLONE_NEWNET | libc::CLONE_NEWNS) as u64);
+
+    /// Network and mounts, owned by a new user namespace.
+    #[cfg(feature = "probe")]
+    pub const UNPRIVILEGED_NETWORK_AND_MOUNTS: Namespaces =
+        Namespaces((libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS) as u64);
+
+    /// The flags as unshare(2) takes them.
+    #[cfg(feature = "probe")]
+    pub(crate) fn flags(self) -> libc::c_int {
+        self.0 as libc::c_int
+    }
+
     /// The same but for the network.
     #[cfg(feature = "weaken")]
     pub fn without_network(self) -> Namespaces {
@@ -143,7 +163,7 @@ fn clone_into(flags: u64, directory: BorrowedFd<'_>, handle: &mut libc::c_int) -
 }
 
 /// How many threads the calling process has.
-fn threads() -> io::Result<usize> {
+pub(crate) fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 

@@ -23,6 +23,8 @@ mod refused_clone;
 mod seccomp;
 mod signals;
 mod spawn;
+#[cfg(feature = "probe")]
+mod unshare;
 mod usage;
 
 pub use child::ends_within;
@@ -42,4 +44,6 @@ pub use refused_clone::{clone_refused_by_filter, clone3_refused};
 pub use seccomp::{Instruction, install_asking_filter, install_filter, set_no_new_privs};
 pub use signals::{child_signals, default_signal, ignore_signal, signal_everybody};
 pub use spawn::{Spawn, spawn};
+#[cfg(feature = "probe")]
+pub use unshare::leave_namespaces;
 pub use usage::{ChildrenUsage, children_usage};

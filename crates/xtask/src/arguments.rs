@@ -20,6 +20,7 @@ cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with c
     --delegate      a cgroup belongs to that user
     --sysctl K=V    sets one; repeat it for more
     --copy A:/B     copies a file or a folder in; repeat it for more
+cargo xtask internet -- COMMAND         a command on a machine whose internet is a fake one
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
 
@@ -32,6 +33,7 @@ pub(crate) enum Task {
     Guards,
     Suites(Vec<String>),
     Lab(LabOptions),
+    Internet(Vec<String>),
     Probes,
     Fuzz(FuzzOptions),
 }
@@ -54,6 +56,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
             }
         }
         ["lab", rest @ ..] => Ok(Task::Lab(LabOptions::parse(rest)?)),
+        ["internet", "--", first, rest @ ..] => {
+            let command = [first].into_iter().chain(rest).map(|word| (*word).to_owned());
+            Ok(Task::Internet(command.collect()))
+        }
         ["probes"] => Ok(Task::Probes),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
@@ -105,6 +111,15 @@ mod tests {
     }
 
     #[test]
+    fn command_on_the_internet_keeps_its_own_options() {
+        let words = ["curl", "--silent", "https://files.test/"].map(str::to_owned).to_vec();
+        assert_eq!(
+            parsed("internet -- curl --silent https://files.test/").unwrap(),
+            Task::Internet(words)
+        );
+    }
+
+    #[test]
     fn unknown_word_is_an_error_rather_than_ignored() {
         for line in [
             "suite",
@@ -114,6 +129,8 @@ mod tests {
             "check extra",
             "fuzz a b",
             "fuzz --secs 3",
+            "internet",
+            "internet --",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -3,6 +3,7 @@
 mod arguments;
 mod cache;
 mod guards;
+mod internet;
 mod lab;
 mod metadata;
 mod program;
@@ -49,6 +50,7 @@ fn run() -> Result<ExitCode> {
             run_suites(&root, |suite| names.iter().any(|name| name.as_str() == suite.name))
         }
         Task::Lab(options) => Ok(lab::run(&root, options).map_or_else(lab_failed, ExitCode::from)),
+        Task::Internet(command) => match internet::run(&root, &command)? {},
         Task::Probes => run_suites(&root, |suite| suite.name == "probes"),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);

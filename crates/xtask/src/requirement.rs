@@ -6,7 +6,8 @@ use crate::suite::Outcome;
 
 /// Parts of the host that single tests ask for. The tests read the variable themselves and fail
 /// instead of skipping, so here they only have to be known.
-const HOST_PARTS: [&str; 5] = ["cgroup", "landlock", "namespaces", "node", "terminals"];
+const HOST_PARTS: [&str; 7] =
+    ["cgroup", "clients", "internet", "landlock", "namespaces", "node", "terminals"];
 
 /// Which suites are required.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use super::Finding;
 use crate::tree::Tree;
 
 /// Features that no shipped build has, and who may ask for them in a dependency.
-const FOR_TESTS: [(&str, &[&str]); 2] = [("weaken", &[]), ("probe", &["stockade-conformance"])];
+const FOR_TESTS: [(&str, &[&str]); 2] =
+    [("weaken", &[]), ("probe", &["stockade-conformance", "stockade-internet"])];
 
 const REMEDY: &str = "only the suite `probes` asks for it, on cargo's command line";
 

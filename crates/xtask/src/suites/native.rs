@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::cargo::{count_tests, failed_tests};
+use crate::cache;
 use crate::program::{cargo, executable, finish};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
@@ -18,7 +19,7 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets of the command line that build walls.
-const TARGETS: [&str; 6] = ["run", "commands", "doctor", "faults", "leaks", "record"];
+const TARGETS: [&str; 7] = ["run", "commands", "doctor", "faults", "leaks", "network", "record"];
 
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
@@ -40,6 +41,8 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
     let examples = place.join("examples");
     copy_folder(&root.join("examples"), &examples)?;
+    let cache = place.join("cache");
+    copy_clients(&cache)?;
     let home = place.join("home");
     fs::create_dir(&home)?;
     chown(&home, Some(NOBODY), Some(NOBODY))?;
@@ -50,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
         let tests = copy(&executable(&built.output, target)?, &place.join(target))?;
         let mut command = Command::new(tests);
         command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
-        command.env("HOME", &home);
+        command.env("HOME", &home).env("XDG_CACHE_HOME", &cache);
         command.env("STOCKADE_UNDER_TEST", &stockade).env("STOCKADE_EXAMPLES", &examples);
         for name in ["PATH", "STOCKADE_REQUIRE"] {
             command.envs(env::var_os(name).map(|value| (name, value)));
@@ -73,6 +76,22 @@ fn judge(success: bool, output: &str) -> Outcome {
         0 => Outcome::failed("no test ran at all"),
         passed => Outcome::passed(format!("{passed} tests as user {NOBODY}")),
     }
+}
+
+/// Copies the Python clients that the tests of the network gate have installed, if they have, so
+/// that they are not fetched once more.
+fn copy_clients(cache: &Path) -> Result<()> {
+    let (from, to) = (cache::folder()?, cache.join("stockade"));
+    fs::create_dir_all(&to)?;
+    for folder in [cache, &to] {
+        fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    }
+    let entries = fs::read_dir(&from).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("clients-"))
+    {
+        copy_folder(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<PathBuf> {

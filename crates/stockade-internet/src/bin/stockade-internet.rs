@@ -1,0 +1,55 @@
+//! `stockade-internet COMMAND…` runs a command on the fake internet, and `stockade-internet --serve`
+//! is one web server of it on the host's own loopback; docs/testing.md.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use stockade_internet::WebServer;
+
+fn main() -> ExitCode {
+    let problem = start();
+    // Nobody is left to tell when standard error is gone.
+    let _ = writeln!(std::io::stderr(), "stockade-internet: {problem}");
+    // As with other programs that start programs, and unlikely as the command's own.
+    ExitCode::from(125)
+}
+
+/// Goes on as the command, or returns why not.
+fn start() -> String {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "--serve") {
+        return serve()
+            .map_or_else(|error| format!("{error:#}"), |()| "the input ended".to_owned());
+    }
+    let entered = stockade_internet::enter();
+    let mut words = std::env::args_os().skip(1).skip_while(|word| word == "--");
+    let Some(program) = words.next() else {
+        return "usage: stockade-internet [--] COMMAND [ARGUMENT…], or --serve".to_owned();
+    };
+    match entered {
+        Err(error) => error.in_one_line(),
+        Ok(internet) => {
+            let mut command = Command::new(&program);
+            stockade_internet::equip(command.args(words), &internet);
+            // The servers watch this process, which goes on as the command.
+            format!("{}: {}", program.display(), command.exec())
+        }
+    }
+}
+
+/// Serves until standard input ends, after one line of JSON that says where.
+fn serve() -> Result<()> {
+    let server = WebServer::start(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+    let facts = serde_json::json!({
+        "http": server.http(),
+        "https": server.https(),
+        "authority": server.authority_pem(),
+    });
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{facts}")?;
+    output.flush()?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Entering: the calling process becomes the one machine on the fake internet.
+//!
+//! ```text
+//! caller ── namespaces of its own, starts ──▶ servers ── a network of their own ── apart
+//!   wire between both ◀─────────────────────────────────────────────────────────────┘
+//!   go on ───────────────────────────────────▶ addresses, sockets, authority ────── ready
+//!   covers resolv.conf and certificates, gives its rights away
+//!   ends ── seen by a handle ────────────────▶ kill who is left on the machine, remove the files
+//! ```
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use stockade_sys::{Namespaces, leave_namespaces};
+
+use crate::error::EnterError;
+use crate::internet::{Internet, LOG_FILE, LOG_VARIABLE};
+use crate::links;
+use crate::machine;
+use crate::servers::{self, APART, GO, READY, ROLE_VARIABLE};
+
+/// What laying the wire and serving on it takes, in a user namespace of one's own.
+const RIGHTS: [CapabilitySet; 4] = [
+    CapabilitySet::NET_ADMIN,
+    CapabilitySet::NET_RAW,
+    CapabilitySet::NET_BIND_SERVICE,
+    CapabilitySet::SYS_ADMIN,
+];
+
+/// Puts the calling process, which must have one thread, onto the fake internet. From here on it
+/// and its children reach nothing else. A process that is on it already stays.
+///
+/// Call it first in `main`: the servers are the same executable, started once more, and then this
+/// function serves and does not return.
+pub fn enter() -> Result<Internet, EnterError> {
+    if let Some(role) = std::env::var_os(ROLE_VARIABLE) {
+        servers::main(Path::new(&role));
+    }
+    if let Some(internet) = Internet::here() {
+        return Ok(internet);
+    }
+    let directory = tempfile::Builder::new()
+        .prefix("stockade-internet-")
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir()
+        .map_err(EnterError::file(std::env::temp_dir()))?;
+    let user = rustix::process::geteuid();
+    let group = rustix::process::getegid();
+    match user.is_root() {
+        true => leave_namespaces(Namespaces::NETWORK_AND_MOUNTS),
+        false => leave_namespaces(Namespaces::UNPRIVILEGED_NETWORK_AND_MOUNTS),
+    }
+    .map_err(|source| EnterError::Namespaces { source })?;
+    if !user.is_root() {
+        machine::map_ids(user.as_raw(), group.as_raw())?;
+        lend_rights()?;
+    }
+    machine::keep_mounts_private()?;
+    machine::open_low_ports()?;
+    let mut servers = start_servers(directory.path())?;
+    let talked = converse(&mut servers, directory.path());
+    if let Err(error) = talked {
+        // It may have ended by itself, and then there is nothing to kill.
+        let _ = servers.kill();
+        let _ = servers.wait();
+        return Err(error);
+    }
+    machine::cover(directory.path())?;
+    if !user.is_root() {
+        give_rights_away()?;
+    }
+    // From here on the servers remove it.
+    let directory = directory.keep();
+    Internet::open(&directory.join(LOG_FILE)).map_err(EnterError::file(directory))
+}
+
+/// Makes a command's variables those of the machine.
+pub fn equip(command: &mut Command, internet: &Internet) {
+    command.env(LOG_VARIABLE, internet.log_file());
+}
+
+fn start_servers(directory: &Path) -> Result<Child, EnterError> {
+    let errors = directory.join("servers.txt");
+    let errors = fs::File::create(&errors).map_err(EnterError::file(errors))?;
+    let network =
+        fs::metadata("/proc/self/ns/net").map_err(EnterError::file("/proc/self/ns/net"))?;
+    Command::new("/proc/self/exe")
+        .env(ROLE_VARIABLE, directory)
+        .env(servers::MACHINE_VARIABLE, format!("{} {}", std::process::id(), network.ino()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        // Not ended by a key that ends the command: they have to tidy up after it.
+        .process_group(0)
+        .spawn()
+        .map_err(EnterError::file("/proc/self/exe"))
+}
+
+fn converse(servers: &mut Child, directory: &Path) -> Result<(), EnterError> {
+    let failed = || EnterError::Servers {
+        reason: fs::read_to_string(directory.join("servers.txt"))
+            .unwrap_or_default()
+            .replace('\n', " "),
+    };
+    let id = servers.id();
+    let (Some(mut input), Some(output)) = (servers.stdin.take(), servers.stdout.take()) else {
+        return Err(failed());
+    };
+    let mut lines = BufReader::new(output).lines();
+    let mut hear = |word: &str| match lines.next() {
+        Some(Ok(line)) if line == word => Ok(()),
+        _ => Err(failed()),
+    };
+    hear(APART)?;
+    links::lay_from_machine(id)?;
+    writeln!(input, "{GO}").map_err(|_| failed())?;
+    hear(READY)
+}
+
+/// Lets the programs that we start keep what we may in our user namespace.
+fn lend_rights() -> Result<(), EnterError> {
+    let failed = |source: rustix::io::Errno| EnterError::Rights {
+        what: "capabilities of the servers",
+        source: source.into(),
+    };
+    let mut sets = rustix::thread::capabilities(None).map_err(failed)?;
+    for right in RIGHTS {
+        sets.inheritable |= right;
+    }
+    rustix::thread::set_capabilities(None, sets).map_err(failed)?;
+    for right in RIGHTS {
+        rustix::thread::configure_capability_in_ambient_set(right, true).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The command is an ordinary user on the machine.
+fn give_rights_away() -> Result<(), EnterError> {
+    let failed = |source: rustix::io::Errno| EnterError::Rights {
+        what: "the end of all capabilities",
+        source: source.into(),
+    };
+    rustix::thread::clear_ambient_capability_set().map_err(failed)?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets).map_err(failed)
+}

@@ -1,0 +1,102 @@
+//! The fake internet as seen from the machine: what its servers logged, and whom they are.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::log::Entry;
+use crate::world::ROUTER;
+
+/// Names the log to the command; where it is set, the process is on the fake internet.
+pub const LOG_VARIABLE: &str = "STOCKADE_INTERNET_LOG";
+
+pub(crate) const LOG_FILE: &str = "log.jsonl";
+pub(crate) const AUTHORITY_FILE: &str = "authority.pem";
+pub(crate) const TOKEN_FILE: &str = "token";
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Datagrams to this port are taken and not answered.
+const DISCARD_PORT: u16 = 9;
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u64);
+
+/// The fake internet around this process.
+#[derive(Clone, Debug)]
+pub struct Internet {
+    log: PathBuf,
+    token: String,
+}
+
+impl Internet {
+    /// The one that this process is on, if it is.
+    pub fn here() -> Option<Internet> {
+        let log = std::env::var_os(LOG_VARIABLE)?;
+        Internet::open(Path::new(&log)).ok()
+    }
+
+    pub(crate) fn open(log: &Path) -> io::Result<Internet> {
+        let token = fs::read_to_string(log.with_file_name(TOKEN_FILE))?;
+        Ok(Internet { log: log.to_owned(), token })
+    }
+
+    /// Where the log is.
+    pub fn log_file(&self) -> &Path {
+        &self.log
+    }
+
+    /// The certificate of the authority that every server's is signed by, as PEM.
+    pub fn ca_file(&self) -> PathBuf {
+        self.log.with_file_name(AUTHORITY_FILE)
+    }
+
+    /// Random text that only the servers know and that `/` of every web server says.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The end of the log as it is now.
+    pub fn mark(&self) -> io::Result<Mark> {
+        fs::metadata(&self.log).map(|file| Mark(file.len()))
+    }
+
+    /// What was logged since a mark.
+    pub fn since(&self, mark: Mark) -> io::Result<Vec<Entry>> {
+        let mut file = fs::File::open(&self.log)?;
+        file.seek(SeekFrom::Start(mark.0))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let parse = |line: &str| serde_json::from_str(line).map_err(io::Error::other);
+        text.lines().map(parse).collect()
+    }
+
+    /// The first entry since a mark that is as asked, as soon as it is there; `TimedOut` when none
+    /// comes.
+    pub fn wait_for(&self, mark: Mark, asked: impl Fn(&Entry) -> bool) -> io::Result<Entry> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(entry) = self.since(mark)?.into_iter().find(&asked) {
+                return Ok(entry);
+            }
+            if Instant::now() > deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until every packet that left the machine before this call is in the log. The wire keeps
+    /// the order of packets, so it sends one and waits for it.
+    pub fn settle(&self) -> io::Result<()> {
+        let mark = self.mark()?;
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+        let word = format!("settle {:016x}", u64::from_ne_bytes(random));
+        UdpSocket::bind("0.0.0.0:0")?.send_to(word.as_bytes(), (ROUTER, DISCARD_PORT))?;
+        self.wait_for(mark, |entry| entry.detail == word).map(drop)
+    }
+}

@@ -1,0 +1,60 @@
+//! Keys for certificates, with cryptography that needs no compiler of C.
+
+use std::fmt;
+
+use graviola::hashing::Sha256;
+use graviola::signing::ecdsa::{P256, SigningKey};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// How many bytes a public key has: a byte that says how it is written, and two coordinates.
+const POINT_BYTES: usize = 65;
+
+/// A key on the curve P-256.
+pub(crate) struct Key {
+    signing: SigningKey<P256>,
+    point: Vec<u8>,
+}
+
+impl Key {
+    pub(crate) fn generate() -> Result<Key, rcgen::Error> {
+        let failed = |_| rcgen::Error::KeyGenerationUnavailable;
+        let signing = SigningKey::<P256>::generate().map_err(failed)?;
+        let mut buffer = [0; 256];
+        // The key itself is the last part of its description.
+        let public = signing.to_spki_der(&mut buffer).map_err(failed)?;
+        let point = public.last_chunk::<POINT_BYTES>();
+        let point = point.ok_or(rcgen::Error::KeyGenerationUnavailable)?.to_vec();
+        Ok(Key { signing, point })
+    }
+
+    pub(crate) fn private(&self) -> Result<PrivateKeyDer<'static>, rcgen::Error> {
+        let mut buffer = [0; 256];
+        let der = self.signing.to_pkcs8_der(&mut buffer);
+        let der = der.map_err(|_| rcgen::Error::CouldNotParseKeyPair)?.to_vec();
+        Ok(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+impl rcgen::PublicKeyData for Key {
+    fn der_bytes(&self) -> &[u8] {
+        &self.point
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+impl rcgen::SigningKey for Key {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        let mut buffer = [0; 128];
+        let signature = self.signing.sign_asn1::<Sha256>(&[message], &mut buffer);
+        signature.map(<[u8]>::to_vec).map_err(|_| rcgen::Error::RemoteKeyError)
+    }
+}

@@ -1,0 +1,28 @@
+//! A small internet in namespaces, for the tests of the network gate.
+//!
+//! A process that calls [`enter`] is from then on a machine with one wire, to a second network
+//! namespace where name servers, web servers and others answer for every address there is, public
+//! or private, and log all that reaches them. See docs/testing.md.
+
+mod authority;
+mod enter;
+mod error;
+mod internet;
+mod key;
+mod links;
+mod log;
+mod machine;
+mod servers;
+mod web_server;
+mod world;
+
+pub use authority::{Authority, AuthorityError};
+pub use enter::{enter, equip};
+pub use error::EnterError;
+pub use internet::{Internet, LOG_VARIABLE, Mark};
+pub use log::Entry;
+pub use web_server::{WebServer, WebServerError};
+pub use world::{
+    BANNER_PORTS, DATAGRAM_PORTS, HTTP_PORTS, HTTPS_PORTS, MACHINE, MACHINE_PUBLIC, MACHINE_SIX,
+    METADATA, PRIVATE, PUBLIC, PUBLIC_SIX, RAW_PORTS, RESOLVER, ROUTER, ROUTER_SIX,
+};

@@ -1,0 +1,182 @@
+//! Every packet that comes over the wire from the machine, before anybody answers it.
+//!
+//! Logged are those that begin something: the first packet of a TCP connection, datagrams, ICMP
+//! but for what IPv6 needs to find its neighbours, and all that is neither.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with, sockopt,
+};
+
+use crate::log::{Entry, Log};
+use crate::world::MACHINE_HARDWARE;
+
+/// Packets that wait to be looked at; many, so that none is lost in a burst.
+const BUFFER_BYTES: usize = 32 << 20;
+/// Headers and the first bytes of what is in a packet.
+const LOOKED_AT_BYTES: usize = 512;
+const ETHERNET_BYTES: usize = 14;
+
+/// Starts a thread that logs packets.
+pub(super) fn watch(log: Log) -> io::Result<()> {
+    let socket =
+        socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL))?;
+    // Only root of the host may go above the host's own bound; others take what they get.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES)?;
+    }
+    std::thread::Builder::new().name("packets".to_owned()).spawn(move || {
+        let mut frame = [0; LOOKED_AT_BYTES];
+        loop {
+            // The link goes down once, when the machine ends.
+            let Ok((length, _)) = recv(&socket, &mut frame, RecvFlags::empty()) else { continue };
+            if let Some(entry) = entry(&frame[..length]) {
+                log.add(&entry);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// What to log of a frame, if it is from the machine and begins something.
+fn entry(frame: &[u8]) -> Option<Entry> {
+    if frame.get(6..12)? != MACHINE_HARDWARE {
+        return None;
+    }
+    let packet = &frame[ETHERNET_BYTES..];
+    match u16::from_be_bytes([frame[12], frame[13]]) {
+        0x0800 => four(packet),
+        0x86dd => six(packet),
+        // ARP asks the router for its hardware address, and nobody further.
+        0x0806 => None,
+        other => Some(Entry::new("packet", &format!("ethernet {other:#06x}"))),
+    }
+}
+
+fn four(packet: &[u8]) -> Option<Entry> {
+    let header = usize::from(packet.first()? & 0x0f) * 4;
+    let address = |at: usize| {
+        let bytes: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
+        Some(IpAddr::V4(Ipv4Addr::from(bytes)))
+    };
+    // Only the first fragment has the header of what is inside.
+    let first = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff == 0;
+    inside(*packet.get(9)?, address(12)?, address(16)?, packet.get(header..)?, first)
+}
+
+fn six(packet: &[u8]) -> Option<Entry> {
+    let address = |at: usize| {
+        let bytes: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
+        Some(IpAddr::V6(Ipv6Addr::from(bytes)))
+    };
+    let (mut protocol, mut rest) = (*packet.get(6)?, packet.get(40..)?);
+    // Hop-by-hop options stand before what asks who listens to a group.
+    if protocol == 0 {
+        protocol = *rest.first()?;
+        rest = rest.get((usize::from(*rest.get(1)?) + 1) * 8..)?;
+    }
+    inside(protocol, address(8)?, address(24)?, rest, true)
+}
+
+fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> Option<Entry> {
+    let ports = || {
+        let port = |at: usize| Some(u16::from_be_bytes([*rest.get(at)?, *rest.get(at + 1)?]));
+        Some((SocketAddr::new(from, port(0)?), SocketAddr::new(to, port(2)?)))
+    };
+    let text = |at: usize| String::from_utf8_lossy(rest.get(at..).unwrap_or_default()).into_owned();
+    let plain = |event: &str| {
+        let entry = Entry::new("packet", event);
+        Entry { from: from.to_string(), to: to.to_string(), ..entry }
+    };
+    match protocol {
+        _ if !first => Some(plain("fragment")),
+        6 => {
+            let (from, to) = ports()?;
+            let flags = *rest.get(13)?;
+            let begins = flags & 0x02 != 0 && flags & 0x10 == 0;
+            begins.then(|| Entry::new("packet", "tcp").between(from, to))
+        }
+        17 => {
+            let (from, to) = ports()?;
+            let entry = Entry::new("packet", "udp").between(from, to).with(&text(8));
+            let asked = (to.port() == 53).then(|| asked_name(rest.get(20..)?)).flatten();
+            Some(entry.named(&asked.unwrap_or_default()))
+        }
+        1 => Some(plain("icmp").with(&format!("type {} {}", rest.first()?, text(8)))),
+        58 if (130..=137).contains(rest.first()?) || *rest.first()? == 143 => None,
+        58 => Some(plain("icmp6").with(&format!("type {} {}", rest.first()?, text(8)))),
+        other => Some(plain(&format!("protocol {other}"))),
+    }
+}
+
+/// The name at the start of a question to a name server, in lower case.
+fn asked_name(mut question: &[u8]) -> Option<String> {
+    let mut labels = Vec::new();
+    loop {
+        let (length, rest) = question.split_first()?;
+        match usize::from(*length) {
+            0 => return Some(labels.join(".")),
+            length => {
+                let label = rest.get(..length)?;
+                labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+                question = &rest[length..];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame from the machine: IPv4, no options, with this inside.
+    fn frame(protocol: u8, inside: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 6];
+        frame.extend(MACHINE_HARDWARE);
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0]);
+        frame.extend([192, 168, 77, 2, 93, 184, 1, 1]);
+        frame.extend(inside);
+        frame
+    }
+
+    fn tcp(flags: u8) -> Vec<u8> {
+        let mut header = vec![0xc0, 0x00, 0x01, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x50];
+        header.extend([flags, 0, 0, 0, 0, 0, 0]);
+        header
+    }
+
+    #[test]
+    fn first_packet_of_a_connection_is_logged_and_later_ones_are_not() {
+        let logged = entry(&frame(6, &tcp(0x02))).unwrap();
+        assert_eq!((logged.event.as_str(), logged.to.as_str()), ("tcp", "93.184.1.1:443"));
+        assert_eq!(entry(&frame(6, &tcp(0x10))), None);
+        assert_eq!(entry(&frame(6, &tcp(0x12))), None);
+    }
+
+    #[test]
+    fn datagrams_icmp_and_unknown_protocols_are_logged() {
+        let datagram = [0xc0, 0, 0, 9, 0, 10, 0, 0, b'h', b'i'];
+        assert_eq!(entry(&frame(17, &datagram)).unwrap().detail, "hi");
+        assert_eq!(entry(&frame(1, &[8, 0, 0, 0, 0, 1, 0, 1])).unwrap().event, "icmp");
+        assert_eq!(entry(&frame(132, &[0; 8])).unwrap().event, "protocol 132");
+    }
+
+    #[test]
+    fn question_to_a_name_server_is_logged_with_the_name() {
+        let mut datagram = vec![0xc0, 0, 0, 53, 0, 40, 0, 0, 0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        datagram.extend(*b"\x05Files\x04test\0\0\x01\0\x01");
+        assert_eq!(entry(&frame(17, &datagram)).unwrap().name, "files.test");
+        assert_eq!(entry(&frame(17, &datagram[..24])).unwrap().name, "");
+    }
+
+    #[test]
+    fn packets_of_others_and_short_ones_are_not_logged() {
+        let mut other = frame(6, &tcp(0x02));
+        other[6..12].copy_from_slice(&[0; 6]);
+        assert_eq!(entry(&other), None);
+        assert_eq!(entry(&frame(6, &[])), None);
+        assert_eq!(entry(&[0; 4]), None);
+    }
+}

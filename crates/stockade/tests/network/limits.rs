@@ -1,0 +1,87 @@
+//! Using the gate up, and the limits that bound it.
+
+use crate::support::{Running, command, inside, internet, tests};
+use crate::ways::with_policy;
+
+tests![
+    h30_many_connections_are_bounded_and_others_go_on,
+    h30_endless_heads_are_given_up,
+    h34_bytes_beyond_the_limit_are_not_carried,
+];
+
+const FILES: [&str; 2] = ["--allow-host", "files.test"];
+
+fn h30_many_connections_are_bounded_and_others_go_on() {
+    let script = "
+import socket, sys
+held, refused = [], 0
+for _ in range(300):
+    try:
+        talk = socket.create_connection(('files.test', 80), 5)
+        talk.sendall(b'GET / HTTP/1.1\\r\\n')
+        held.append(talk)
+    except OSError:
+        refused += 1
+for talk in held:
+    talk.settimeout(0.01)
+    try:
+        refused += talk.recv(1) == b'' or 1
+    except TimeoutError:
+        pass
+    except OSError:
+        refused += 1
+print('refused', refused, flush=True)
+sys.stdin.readline()
+";
+    let mut greedy = Running::start(command(&FILES, &["python3", "-c", script]));
+    let said = greedy.hear();
+    let refused: u32 = said.trim_start_matches("refused ").parse().expect(&said);
+    // 64 connections at once unless a policy says otherwise.
+    assert!((200..300).contains(&refused), "{said}");
+    let run = inside(&FILES, &["curl", "-sS", "-m", "10", "https://files.test/"]);
+    assert_eq!(run.text(), format!("{} files.test\n", internet().token()));
+    greedy.say("");
+}
+
+fn h30_endless_heads_are_given_up() {
+    let script = "
+import os, socket, time, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+for target in ((proxy.hostname, proxy.port), ('files.test', 80)):
+    talk = socket.create_connection(target, 10)
+    talk.sendall(b'GET http://files.test/ HTTP/1.1\\r\\nHost: files.test\\r\\n')
+    deadline = time.time() + 15
+    ended = False
+    while not ended and time.time() < deadline:
+        try:
+            talk.sendall(b'X: ' + b'a' * 1000 + b'\\r\\n')
+        except OSError:
+            ended = True
+    print(ended)
+";
+    let run = inside(&FILES, &["python3", "-c", script]);
+    assert_eq!(run.text(), "True\nTrue\n");
+}
+
+fn h34_bytes_beyond_the_limit_are_not_carried() {
+    let policy = "network_allowlist: [ files.test ]\nlimits: { max_egress_bytes: 100000 }\n";
+    let few = [
+        "curl",
+        "-sS",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{size_download}",
+        "http://files.test/large?bytes=1000",
+    ];
+    assert_eq!(with_policy(policy, &few).text(), "1000");
+    let script = "
+import urllib.request
+try:
+    print(urllib.request.urlopen('http://files.test/upload', data=bytes(5000000)).read())
+except Exception as error:
+    print(type(error).__name__)
+";
+    let run = with_policy(policy, &["python3", "-c", script]);
+    assert!(!run.stdout.contains("5000000"), "{run:?}");
+}

@@ -1,0 +1,54 @@
+//! The network gate, end to end: real programs in real sandboxes on a fake internet whose servers
+//! and whose wire log everything. See docs/verification.md.
+//!
+//! `cargo test -p stockade --test network h05` runs the tests with `h05` in their names.
+
+mod addresses;
+mod bypass;
+mod clients;
+mod conversation;
+mod ends;
+mod limits;
+mod proxy;
+mod records;
+mod rules;
+mod socks;
+mod support;
+mod tls;
+mod ways;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    // The packages of the clients come from outside, so before there is only the fake internet.
+    let packages = clients::install_packages();
+    let entered = stockade_internet::enter();
+    let arguments = Arguments::from_args();
+    let tests = match support::begin(entered, packages) {
+        Ok(()) => [
+            ways::tests(),
+            clients::tests(),
+            bypass::tests(),
+            proxy::tests(),
+            socks::tests(),
+            addresses::tests(),
+            tls::tests(),
+            rules::tests(),
+            limits::tests(),
+            records::tests(),
+            ends::tests(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        Err((part, reason)) => {
+            vec![Trial::test("network_tests_can_run_here", move || {
+                support::skipped(part, &reason);
+                Ok(())
+            })]
+        }
+    };
+    libtest_mimic::run(&arguments, tests).exit_code()
+}

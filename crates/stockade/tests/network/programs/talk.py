@@ -1,0 +1,34 @@
+# Says bytes to the proxy, each list entry on a connection of its own, and prints what came back.
+# An entry is [base64 of what is said, how many answers are waited for].
+import base64, json, os, re, socket, sys, urllib.parse
+
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+
+def whole(answer):
+    """How many whole HTTP answers there are."""
+    count = 0
+    while (end := answer.find(b'\r\n\r\n')) >= 0:
+        length = re.search(rb'(?im)^content-length: *(\d+)', answer[:end])
+        answer = answer[end + 4 + (int(length[1]) if length else 0):]
+        count += 1
+    return count
+
+answers = []
+for said, wanted in json.loads(sys.stdin.read() if sys.argv[1] == '-' else sys.argv[1]):
+    talk = socket.create_connection((proxy.hostname, proxy.port), 5)
+    answer = b''
+    try:
+        talk.sendall(base64.b64decode(said))
+        talk.settimeout(4)
+        while whole(answer) < wanted:
+            piece = talk.recv(65536)
+            if not piece:
+                break
+            answer += piece
+    except TimeoutError:
+        answer += b'<nothing more came>'
+    except OSError as error:
+        answer += f'<{error.strerror}>'.encode()
+    answers.append(base64.b64encode(answer).decode())
+    talk.close()
+print(json.dumps(answers))

@@ -1,0 +1,78 @@
+//! What is told of refusals, and what is kept out of it.
+
+use crate::conversation::{Said, converse};
+use crate::support::{inside, report, tests};
+
+tests![
+    denial_is_in_the_report_with_how_to_allow_it,
+    h37_strange_names_do_not_reach_a_terminal,
+    h37_queries_of_urls_are_not_told,
+    h09_refused_name_is_told_why_by_the_name_server,
+];
+
+const FILES: [&str; 2] = ["--allow-host", "files.test"];
+
+fn denial_is_in_the_report_with_how_to_allow_it() {
+    let report = report(&FILES, &["curl", "-sS", "-m", "5", "https://other.test/"]);
+    let denials = report["denials"].as_array().cloned().unwrap_or_default();
+    let of_other = |denial: &&serde_json::Value| {
+        denial["target"].as_str().is_some_and(|target| target.contains("other.test"))
+    };
+    let denial = denials.iter().find(of_other).unwrap_or_else(|| panic!("{report}"));
+    for key in ["control", "rule", "target", "why", "how_to_allow"] {
+        assert!(denial[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {denial}");
+    }
+    assert!(denial["how_to_allow"].to_string().contains("other.test"), "{denial}");
+}
+
+fn h37_strange_names_do_not_reach_a_terminal() {
+    let long = "a".repeat(60_000);
+    let script = "
+import os, socket, sys, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+for name in ('evil\\x1b[31m.test', 'evil\\x1b]0;title\\x07.test', 'evil\\x9b31m.test', 'a' * 60000 + '.test'):
+    talk = socket.create_connection((proxy.hostname, proxy.port), 5)
+    try:
+        talk.sendall(f'CONNECT {name}:443 HTTP/1.1\\r\\nHost: {name}:443\\r\\n\\r\\n'.encode())
+        talk.recv(4096)
+    except OSError:
+        pass
+";
+    let run = inside(&FILES, &["python3", "-c", script]);
+    assert_eq!(run.code, 0, "{run:?}");
+    for byte in ['\u{1b}', '\u{7}', '\u{9b}'] {
+        assert!(!run.stderr.contains(byte), "{:?}", run.stderr);
+    }
+    assert!(run.stderr.len() < 20_000, "{} bytes", run.stderr.len());
+    assert!(!run.stderr.contains(&long[..5000]));
+    let heard = converse(&FILES, &[Said::connect("evil\u{1b}[31m.test:443")]);
+    assert!(!heard[0].0.contains('\u{1b}'), "{heard:?}");
+}
+
+fn h37_queries_of_urls_are_not_told() {
+    let words = ["curl", "-sS", "http://files.test/?key=hunter2", "http://other.test/?key=hunter2"];
+    let report = report(&FILES, &words);
+    assert!(!report["denials"].to_string().contains("hunter2"), "{report}");
+    let mut rest = report.clone();
+    rest["stdout"] = "".into();
+    assert!(!rest.to_string().contains("hunter2"), "{rest}");
+}
+
+fn h09_refused_name_is_told_why_by_the_name_server() {
+    // An extended error of DNS: the option 15 in the answer to a question that knows of it.
+    let script = "
+import socket
+name = b''.join(bytes([len(part)]) + part for part in b'other.test'.split(b'.')) + b'\\0'
+question = bytes.fromhex('000701000001000000000001') + name + bytes.fromhex('00010001')
+question += bytes.fromhex('0000290fa0000000000000')
+asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asker.settimeout(5)
+asker.sendto(question, ('127.0.0.53', 53))
+answer = asker.recv(4096)
+print(answer[3] & 15, answer[len(question):].decode('latin-1').isprintable(), b'other.test' in answer or b'allow' in answer)
+print(answer)
+";
+    let run = inside(&FILES, &["python3", "-c", script]);
+    assert!(run.text().starts_with("3 "), "NXDOMAIN was expected: {run:?}");
+    assert!(run.stdout.contains("allow"), "the reason was expected: {run:?}");
+}

@@ -1,0 +1,293 @@
+//! Programs on the machine and in sandboxes, and what of them is seen on the wire.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use serde_json::Value;
+use stockade_internet::{EnterError, Entry, Internet, Mark};
+
+/// Where programs are looked for, the same on the machine as in a sandbox.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+static INTERNET: OnceLock<Internet> = OnceLock::new();
+static PACKAGES: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+
+/// A list of tests, each named after its function and its module.
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        /// The tests of this module.
+        pub(crate) fn tests() -> Vec<libtest_mimic::Trial> {
+            let module = module_path!().rsplit("::").next().unwrap_or_default();
+            vec![$(libtest_mimic::Trial::test(format!("{module}::{}", stringify!($name)), || {
+                $name();
+                Ok(())
+            })),*]
+        }
+    };
+}
+pub(crate) use tests;
+
+/// Remembers what was prepared, and looks whether walls can be built; else the part of the host
+/// that is missing, and why.
+pub(crate) fn begin(
+    entered: Result<Internet, EnterError>,
+    packages: Result<PathBuf, String>,
+) -> Result<(), (&'static str, String)> {
+    let internet = entered.map_err(|error| ("internet", error.in_one_line()))?;
+    INTERNET.get_or_init(|| internet);
+    PACKAGES.get_or_init(|| packages);
+    let run = finish(command(&[], &["true"]));
+    match run.code {
+        0 => Ok(()),
+        _ => Err(("namespaces", run.stderr.trim().replace('\n', " "))),
+    }
+}
+
+/// The fake internet.
+pub(crate) fn internet() -> &'static Internet {
+    INTERNET.get().expect("the tests run after main has entered it")
+}
+
+/// The directory with the packages of Python clients, or why there is none.
+pub(crate) fn packages() -> Result<&'static Path, &'static str> {
+    let packages = PACKAGES.get().expect("the tests run after main has installed them");
+    packages.as_ref().map(PathBuf::as_path).map_err(String::as_str)
+}
+
+/// Says that a test does not run for want of a part of the host, or fails where that is required.
+pub(crate) fn skipped(part: &str, reason: &str) {
+    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
+    let named = required.split(',').map(str::trim).any(|name| name == part || name == "all");
+    assert!(!named, "required, but skipped: {reason}");
+    let _ = writeln!(std::io::stderr(), "run tests: skipped for want of {part}: {reason}");
+}
+
+/// Says that a test has no meaning for this user or this host.
+pub(crate) fn not_run(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "run tests: not here: {reason}");
+}
+
+/// Whether a program is on the machine. Where it is not, that is said, by the part of the host that
+/// is missing.
+pub(crate) fn has(program: &str, part: &str) -> bool {
+    let found = PATH.split(':').any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        skipped(part, &format!("{program} is not installed"));
+    }
+    found
+}
+
+/// What a program printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Standard output of a program that must have ended well.
+    pub(crate) fn text(&self) -> &str {
+        assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
+        &self.stdout
+    }
+
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
+    }
+
+    /// Whether it printed what only the servers know.
+    pub(crate) fn has_token(&self) -> bool {
+        let token = internet().token();
+        self.stdout.contains(token) || self.stderr.contains(token)
+    }
+}
+
+/// A command with few variables, not started yet. What it leaves in its home and among temporary
+/// files goes with the fake internet.
+fn clean<W: AsRef<OsStr>>(program: W) -> Command {
+    static HOME: OnceLock<PathBuf> = OnceLock::new();
+    let home = HOME.get_or_init(|| {
+        let home = internet().log_file().with_file_name("home");
+        std::fs::create_dir(&home).expect("there is room beside the log");
+        home
+    });
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", PATH).env("LANG", "C.UTF-8");
+    command.env("HOME", home).env("TMPDIR", home);
+    command
+}
+
+/// Runs a program on the machine, without a wall.
+pub(crate) fn direct(words: &[&str]) -> Run {
+    let (program, arguments) = words.split_first().expect("a program is named");
+    let mut command = clean(program);
+    command.args(arguments);
+    finish(command)
+}
+
+/// `stockade run` with these flags and this command, not started yet.
+pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
+    let binary = std::env::var_os("STOCKADE_UNDER_TEST");
+    let binary =
+        binary.map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_stockade")), PathBuf::from);
+    let mut command = clean(binary);
+    command.arg("run").args(flags).arg("--").args(words);
+    command
+}
+
+/// Runs a program in a sandbox. It must have run: what Stockade refuses to start has shown nothing.
+#[track_caller]
+pub(crate) fn inside(flags: &[&str], words: &[&str]) -> Run {
+    let run = finish(command(flags, words));
+    assert_ne!(run.code, 125, "{flags:?}: {}", run.stderr);
+    run
+}
+
+/// Runs a program in a sandbox; the report of `--json`.
+pub(crate) fn report(flags: &[&str], words: &[&str]) -> Value {
+    inside(&[&["--json"], flags].concat(), words).json()
+}
+
+/// Runs a command to its end without input.
+pub(crate) fn finish(mut command: Command) -> Run {
+    command.stdin(Stdio::null());
+    let output = command.output();
+    let Output { status, stdout, stderr } =
+        output.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    Run {
+        code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+/// A program that runs while a test does other things; dropping it kills it.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Starts it with pipes for its input and its output.
+    pub(crate) fn start(mut command: Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Running(command.spawn().expect("the program starts"))
+    }
+
+    /// The next line that it prints; empty at its end.
+    pub(crate) fn hear(&mut self) -> String {
+        let output = self.0.stdout.as_mut().expect("standard output is piped");
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while std::io::Read::read(output, &mut byte).is_ok_and(|count| count == 1) && byte != *b"\n"
+        {
+            line.extend(byte);
+        }
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
+    /// Sends a line.
+    pub(crate) fn say(&mut self, line: &str) {
+        let input = self.0.stdin.as_mut().expect("standard input is piped");
+        writeln!(input, "{line}").expect("the program takes a line");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A public address that only one test uses, and the name that leads to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) name: String,
+}
+
+impl Place {
+    /// The next one.
+    pub(crate) fn new() -> Place {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        Place::at(Ipv4Addr::new(93, 184, 128 + high, low))
+    }
+
+    /// That of a known address.
+    pub(crate) fn at(address: Ipv4Addr) -> Place {
+        let [a, b, c, d] = address.octets();
+        Place { address, name: format!("{a}-{b}-{c}-{d}.ip.test") }
+    }
+
+    /// Whether a packet was on its way to it, or asked a name server for it.
+    fn is_meant_by(&self, entry: &Entry) -> bool {
+        let there = target(entry) == Some(IpAddr::V4(self.address));
+        entry.server == "packet" && (there || entry.name.ends_with(&self.name))
+    }
+}
+
+/// The address that something was sent to.
+fn target(entry: &Entry) -> Option<IpAddr> {
+    let with_port = entry.to.parse::<SocketAddr>().map(|address| address.ip());
+    with_port.or_else(|_| entry.to.parse()).ok()
+}
+
+/// The log from a moment on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch(Mark);
+
+impl Watch {
+    /// From now on: every packet of before is in the log already.
+    pub(crate) fn start() -> Watch {
+        internet().settle().expect("the wire works");
+        Watch(internet().mark().expect("the log is there"))
+    }
+
+    /// Waits for something.
+    #[track_caller]
+    pub(crate) fn wait(self, what: &str, asked: impl Fn(&Entry) -> bool) -> Entry {
+        let found = internet().wait_for(self.0, asked);
+        found.unwrap_or_else(|error| panic!("{what} was not seen: {error}"))
+    }
+
+    /// Everything of a kind that was logged. Of packets it is all that left the machine up to now;
+    /// what servers say may come later, so tests of what did not happen ask for packets.
+    pub(crate) fn seen(self, asked: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        internet().settle().expect("the wire works");
+        let seen = internet().since(self.0).expect("the log can be read");
+        seen.into_iter().filter(asked).collect()
+    }
+
+    /// Everything that was on its way to a place, its name looked up included.
+    pub(crate) fn to(self, place: &Place) -> Vec<Entry> {
+        self.seen(|entry| place.is_meant_by(entry))
+    }
+
+    /// Every packet to an address.
+    pub(crate) fn to_address(self, address: IpAddr) -> Vec<Entry> {
+        self.seen(|entry| entry.server == "packet" && target(entry) == Some(address))
+    }
+}
+
+/// Runs a program on the machine, where it must get as far as the place's address or name, and then
+/// in a sandbox, where nothing of it may be seen.
+#[track_caller]
+pub(crate) fn reaches_only_without_wall(place: &Place, flags: &[&str], words: &[&str]) -> Run {
+    let watch = Watch::start();
+    let run = direct(words);
+    assert_ne!(watch.to(place), [], "{words:?} on the machine: {run:?}");
+    let watch = Watch::start();
+    let run = inside(flags, words);
+    assert_eq!(watch.to(place), [], "{words:?} got out: {run:?}");
+    assert!(!run.has_token(), "{run:?}");
+    run
+}

@@ -1,0 +1,101 @@
+//! TLS that says another name than the one that was allowed, or none, or is none.
+
+use crate::support::{Place, Watch, direct, inside, internet, report, tests};
+
+tests![
+    h18_server_name_must_be_the_allowed_one,
+    h18_hello_in_pieces_is_put_together,
+    h18_hello_without_a_name_is_refused,
+    h18_what_is_no_tls_is_refused_on_its_port,
+    h19_what_an_allowed_server_fronts_for_is_not_seen_and_the_record_says_so,
+];
+
+const FILES: [&str; 2] = ["--allow-host", "files.test"];
+const WAYS: [&str; 2] = ["name", "proxy"];
+
+fn hello<'a>(way: &'a str, name: &'a str, shape: &'a str) -> [&'a str; 7] {
+    ["python3", "-c", include_str!("programs/hello.py"), way, "files.test", name, shape]
+}
+
+/// What a program inside makes of a hello.
+fn said(way: &str, name: &str, shape: &str) -> String {
+    inside(&FILES, &hello(way, name, shape)).text().trim().to_owned()
+}
+
+fn reached() -> String {
+    format!("reached {} files.test", internet().token())
+}
+
+/// Refused by the alert `access_denied`, or by the end of the connection.
+#[track_caller]
+fn is_refused(said: &str) {
+    assert!(said == "alert 49" || said.starts_with("closed"), "{said}");
+}
+
+fn h18_server_name_must_be_the_allowed_one() {
+    let place = Place::new();
+    for name in [place.name.as_str(), "www.files.test"] {
+        assert_eq!(direct(&hello("name", name, "whole")).text().trim(), reached());
+        for way in WAYS {
+            let watch = Watch::start();
+            is_refused(&said(way, name, "whole"));
+            let greeted =
+                |entry: &stockade_internet::Entry| entry.event == "hello" && entry.name == name;
+            assert_eq!(watch.seen(greeted), []);
+        }
+    }
+    for way in WAYS {
+        assert_eq!(said(way, "files.test", "whole"), reached());
+        assert_eq!(said(way, "FILES.test", "whole"), reached());
+    }
+}
+
+fn h18_hello_in_pieces_is_put_together() {
+    let place = Place::new();
+    for shape in ["records", "bytes"] {
+        for way in WAYS {
+            assert_eq!(said(way, "files.test", shape), reached(), "{shape} by {way}");
+            is_refused(&said(way, &place.name, shape));
+        }
+    }
+}
+
+fn h18_hello_without_a_name_is_refused() {
+    for (name, shape) in [("-", "whole"), ("-", "old")] {
+        let answer = direct(&hello("name", name, shape)).text().trim().to_owned();
+        assert!(answer == reached() || answer.starts_with("alert"), "{answer}");
+        for way in WAYS {
+            is_refused(&said(way, name, shape));
+        }
+    }
+}
+
+fn h18_what_is_no_tls_is_refused_on_its_port() {
+    for way in WAYS {
+        let watch = Watch::start();
+        let ssh = said(way, "files.test", "ssh");
+        assert!(!ssh.starts_with("answered") || ssh.contains("HTTP/1.1 4"), "{ssh}");
+        let heard = |entry: &stockade_internet::Entry| entry.detail.contains("SSH-2.0-client");
+        assert_eq!(watch.seen(heard), []);
+    }
+    // Plain HTTP for another host on a connection that was allowed for this one.
+    let place = Place::new();
+    for way in WAYS {
+        let watch = Watch::start();
+        let answer = said(way, &place.name, "http");
+        assert!(!answer.contains("HTTP/1.1 200"), "{answer}");
+        let request = |entry: &stockade_internet::Entry| entry.name == place.name;
+        assert_eq!(watch.seen(request), []);
+    }
+}
+
+fn h19_what_an_allowed_server_fronts_for_is_not_seen_and_the_record_says_so() {
+    // A known gap: the name inside the TLS is the server's business.
+    let words = ["curl", "-sS", "-H", "Host: other.test", "https://files.test/"];
+    let expected = format!("{} other.test\n", internet().token());
+    assert_eq!(direct(&words).text(), expected);
+    let report = report(&FILES, &words);
+    assert_eq!(report["stdout"], expected);
+    let text = report.to_string();
+    assert!(text.contains("\"inspection\":\"server_name\""), "{text}");
+}
