@@ -1,5 +1,5 @@
-# A run works; with user namespaces forbidden it is refused and the error names the knob, for root
-# and for an ordinary user.
+# A run works; with user namespaces forbidden it is refused, and doctor and the error name the knob,
+# for root and for an ordinary user.
 as_agent="setpriv --reuid=agent --regid=agent --init-groups"
 for who in "" "$as_agent"; do
     $who stockade run -- true || exit 1
@@ -10,4 +10,6 @@ for who in "" "$as_agent"; do
     code=$?
     cat /tmp/said
     [ "$code" = 125 ] && grep -q user.max_user_namespaces /tmp/said || exit 1
+    $who stockade doctor >/tmp/said
+    grep -q 'because .* the sysctl user.max_user_namespaces, which is 0' /tmp/said || exit 1
 done
