@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use crate::leftovers::{Host, binary};
 use crate::refusing::finish;
-use crate::support::{Scratch, control_of, error, json, refusals, stockade, wall, words};
+use crate::support::{
+    Scratch, control_of, doctor_here, error, json, refusals, stockade, wall, words,
+};
 
 #[test]
 fn short_answer_is_first_and_all_is_readable_without_colour() {
@@ -28,7 +30,7 @@ const WALLS: [(&str, &str); 2] = [("native", "process"), ("reduced", "reduced")]
 fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
     let _alone = Host::alone();
     let scratch = Scratch::new("enforceable");
-    let (code, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    let (code, doctor) = doctor_here();
     let mut usable = Vec::new();
     for (provider, isolation) in WALLS {
         let wall = wall(&doctor, provider);
@@ -72,7 +74,7 @@ fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
 fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
     let _alone = Host::alone();
     let scratch = Scratch::new("refused");
-    let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    let (_, doctor) = doctor_here();
     let clauses = [
         ("commands", "command_allowlist: [ls]\n"),
         ("hide_paths", "filesystem: { read: [/usr/share], hide: [/usr/share/doc] }\n"),
@@ -115,7 +117,7 @@ fn apparmor_profile_is_for_this_program() {
 #[test]
 fn json_is_one_object_with_answer_walls_and_machine() {
     let _alone = Host::alone();
-    let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    let (_, doctor) = doctor_here();
     let keys: Vec<&String> = doctor.as_object().expect("an object").keys().collect();
     assert_eq!(keys, ["can_run", "walls", "machine"]);
     let host = &doctor["machine"]["host"];

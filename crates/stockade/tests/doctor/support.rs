@@ -73,6 +73,23 @@ pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value
     (code, value.unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")))
 }
 
+/// What `doctor` says, asked again for as long as it says that the host was too busy to tell.
+pub(crate) fn doctor(ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> (Option<i32>, Value) {
+    let mut said = ask(&["doctor", "--json"]);
+    for _ in 0..20 {
+        if !said.1.to_string().contains("see whether the host is overloaded") {
+            break;
+        }
+        said = ask(&["doctor", "--json"]);
+    }
+    said
+}
+
+/// The same here.
+pub(crate) fn doctor_here() -> (Option<i32>, Value) {
+    doctor(|words| json(stockade(words), &[]))
+}
+
 /// What `doctor` says of a wall.
 pub(crate) fn wall<'a>(doctor: &'a Value, provider: &str) -> &'a Value {
     let walls = doctor["walls"].as_array().expect("walls are a list");

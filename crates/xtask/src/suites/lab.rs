@@ -51,6 +51,7 @@ impl Selection {
 const UNFIT: &[&str] = &[
     "fork_bomb_leaves_the_host_able_to_fork",
     "half_a_processor_is_half_of_the_time",
+    "sandbox_that_wants_everything_does_not_starve_another",
     "time_that_is_over_ends_every_process_at_once",
     "overlay_takes_every_change_and_leaves_the_host_as_it_was",
 ];
