@@ -88,31 +88,8 @@ const WALLS: &str = "namespaces,cgroup";
 const CGROUP: &str = "stockade run --json -- true | grep -q 'cgroup v2 memory limit' || exit 1";
 const FORBID: &str = include_str!("lab/no_user_namespaces.sh");
 
+/// The short ones first.
 const ROUNDS: [Round; 5] = [
-    Round {
-        name: "root",
-        kernel: Kernel::Stable,
-        user: "root",
-        delegate: false,
-        first: CGROUP,
-        requires: WALLS,
-        tests: &[
-            Selection::all("wall"),
-            Selection::only("stockade_native", &["cgroup::tests::", "id_range::"]).without(UNFIT),
-            Selection::only("faults", &["refused_clone", "refused_writes"]),
-            RUN,
-            DOCTOR,
-        ],
-    },
-    Round {
-        name: "a user with a delegated cgroup",
-        kernel: Kernel::Stable,
-        user: "agent",
-        delegate: true,
-        first: CGROUP,
-        requires: WALLS,
-        tests: &[Selection::all("wall"), RUN, DOCTOR_HERE],
-    },
     Round {
         name: "no user namespaces",
         kernel: Kernel::Stable,
@@ -140,10 +117,34 @@ const ROUNDS: [Round; 5] = [
         requires: "landlock,namespaces",
         tests: &[Selection::only("run", &["reduced::"]), Selection::all("commands"), DOCTOR],
     },
+    Round {
+        name: "root",
+        kernel: Kernel::Stable,
+        user: "root",
+        delegate: false,
+        first: CGROUP,
+        requires: WALLS,
+        tests: &[
+            Selection::all("wall"),
+            Selection::only("stockade_native", &["cgroup::tests::", "id_range::"]).without(UNFIT),
+            Selection::only("faults", &["refused_clone", "refused_writes"]),
+            RUN,
+            DOCTOR,
+        ],
+    },
+    Round {
+        name: "a user with a delegated cgroup",
+        kernel: Kernel::Stable,
+        user: "agent",
+        delegate: true,
+        first: CGROUP,
+        requires: WALLS,
+        tests: &[Selection::all("wall"), RUN, DOCTOR_HERE],
+    },
 ];
 
 /// The tests and what they start, some of which ask for more memory than they may have.
-const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(600) };
+const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(1200) };
 
 /// Where the test executables are in the machine.
 const TESTS: &str = "/srv/tests";
