@@ -42,7 +42,11 @@ fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
         if wall["usable"] == false {
             assert_eq!((planned, ran), (Some(125), Some(125)), "{provider}: {report}");
             let obstacle = words(&wall["obstacle"]);
-            assert_eq!(refusals(&plan), [obstacle.clone()], "{provider}: doctor and plan");
+            assert_eq!(
+                refusals(&plan),
+                std::slice::from_ref(&obstacle),
+                "{provider}: doctor and plan"
+            );
             let (message, remedy) = error(&report);
             assert!(message.ends_with(&obstacle.0), "{provider}: {message} and {obstacle:?}");
             assert_eq!(remedy, obstacle.1, "{provider}: doctor and run");
