@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,7 +40,7 @@ pub(crate) struct Host {
 impl Host {
     /// Looks at the host, and at the folders of the bench that no probe may change.
     pub(crate) fn look(bench: &Bench) -> Host {
-        let read = |path: String| fs::read_to_string(path).unwrap_or_default();
+        let read = |path: String| text(fs::read_to_string(path));
         let mut host = Host::default();
         for name in SETTINGS {
             host.values.insert(format!("setting {name}"), read(format!("/proc/sys/{name}")));
@@ -93,18 +95,40 @@ impl Host {
     }
 }
 
-/// Names, sizes and contents below a path.
+/// Names, kinds, owners and contents below a path. What cannot be read is hashed as that.
 fn digest(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
-    let Ok(kind) = fs::symlink_metadata(path) else { return };
-    if !kind.is_dir() {
-        fs::read(path).unwrap_or_default().hash(hasher);
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) => return unreadable(&error).hash(hasher),
+    };
+    (found.mode(), found.uid(), found.gid()).hash(hasher);
+    if found.is_symlink() {
+        return fs::read_link(path).map_err(|error| unreadable(&error)).hash(hasher);
+    }
+    if found.is_file() {
+        return fs::read(path).map_err(|error| unreadable(&error)).hash(hasher);
+    }
+    if !found.is_dir() {
         return;
     }
-    let mut below: Vec<PathBuf> =
-        fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    below.sort();
-    below.iter().for_each(|path| digest(path, hasher));
+    match fs::read_dir(path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>()) {
+        Ok(entries) => {
+            let below: BTreeSet<PathBuf> = entries.iter().map(|entry| entry.path()).collect();
+            below.iter().for_each(|path| digest(path, hasher));
+        }
+        Err(error) => unreadable(&error).hash(hasher),
+    }
+}
+
+/// What stands for something that cannot be read: never the same as an empty one.
+fn unreadable(error: &io::Error) -> String {
+    format!("unreadable: {error}")
+}
+
+/// A text of the host's, or why there is none.
+fn text(read: io::Result<String>) -> String {
+    read.unwrap_or_else(|error| unreadable(&error))
 }
 
 /// Cgroups that some Stockade made.
@@ -134,4 +158,47 @@ fn processes(place: &Path) -> impl Iterator<Item = String> {
         let id = entry.file_name().to_string_lossy().into_owned();
         is_ours.then(|| format!("process {id}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn hashed(path: &Path) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        digest(path, &mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn unreadable_is_neither_empty_nor_missing() {
+        let missing = text(fs::read_to_string("/no-such-file"));
+        // A file that exists and that nobody reads from its beginning.
+        let unreadable = text(fs::read_to_string("/proc/self/mem"));
+        let empty = text(Ok(String::new()));
+        assert_eq!(BTreeSet::from([missing, unreadable, empty]).len(), 3);
+    }
+
+    #[test]
+    fn every_change_below_a_folder_is_another_digest() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("file");
+        let mut seen = BTreeSet::new();
+        let mut differs = |what: &str| assert!(seen.insert(hashed(scratch.path())), "{what}");
+        differs("an empty folder");
+        fs::write(&file, "").unwrap();
+        differs("an empty file");
+        fs::write(&file, "text").unwrap();
+        differs("its contents");
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+        differs("its mode");
+        fs::remove_file(&file).unwrap();
+        symlink("/proc/self/mem", &file).unwrap();
+        differs("a link");
+        fs::remove_file(&file).unwrap();
+        symlink("/no-such-file", &file).unwrap();
+        differs("where it leads");
+    }
 }

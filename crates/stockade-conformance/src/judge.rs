@@ -111,6 +111,7 @@ fn holds(bench: &Bench, expect: Expect, seen: &Seen) -> Result<(), String> {
     match expect {
         Expect::Refused(errnos, _) => otherwise(is_refused(seen, errnos)),
         Expect::Hidden => otherwise(seen.answer.is_some()),
+        Expect::Searched => otherwise(seen.ret().is_some_and(|found| found > 0)),
         Expect::Note(text) => otherwise(seen.answer.is_some() && seen.note() == text),
         Expect::Most(most) => otherwise(seen.ret().is_some_and(|ret| ret <= most)),
         Expect::Limited(most, limit) => {
@@ -129,8 +130,8 @@ fn fails(bench: &Bench, expect: Expect, seen: &Seen) -> Result<String, String> {
             Some(_) => !reached.is_empty() && is_refused(seen, reached),
             None => false,
         },
-        Expect::Hidden => bench.canaries.seen_in(&seen.text),
-        Expect::Note(text) => seen.answer.is_some() && seen.note() != text,
+        Expect::Hidden | Expect::Searched => bench.canaries.seen_in(&seen.text),
+        Expect::Note(text) => seen.ret().is_some_and(|ret| ret >= 0) && seen.note() != text,
         Expect::Most(most) | Expect::Limited(most, _) => seen.ret().is_some_and(|it| it > most),
         Expect::Killed(_) => seen.ret().is_some_and(|ret| ret >= 0),
         Expect::Check(check) => seen.answer.is_some() && check(bench, seen).is_err(),

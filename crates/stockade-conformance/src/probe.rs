@@ -80,6 +80,8 @@ pub(crate) enum Expect {
     Refused(&'static [&'static str], &'static [&'static str]),
     /// No canary in anything that comes back.
     Hidden,
+    /// The same, and something was there to be looked at.
+    Searched,
     /// Exactly this note.
     Note(&'static str),
     /// At most this count.

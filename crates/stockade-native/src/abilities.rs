@@ -96,7 +96,14 @@ fn commands(machine: &Machine) -> Ability {
              root, and nothing writable can be executed"
         ));
     }
-    let (found, remedy) = match machine.landlock_found {
+    let (found, remedy) = without_landlock(machine.landlock_found);
+    let reason = format!("only Landlock can tell a listed program from another file, and {found}");
+    missing(&reason, remedy)
+}
+
+/// Why Landlock cannot be used here, and what to do about it.
+pub(crate) fn without_landlock(found: Landlock) -> (String, &'static str) {
+    match found {
         Landlock::Version(old) => (
             format!("this kernel has version {old} of it, and {LANDLOCK_NEEDED} is needed"),
             "use Linux 6.2 or later",
@@ -113,9 +120,7 @@ fn commands(machine: &Machine) -> Ability {
             "let the filter allow landlock_create_ruleset, landlock_add_rule and \
              landlock_restrict_self; of a container, `--security-opt seccomp=unconfined` does",
         ),
-    };
-    let reason = format!("only Landlock can tell a listed program from another file, and {found}");
-    missing(&reason, remedy)
+    }
 }
 
 pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {

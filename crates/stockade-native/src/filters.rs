@@ -8,8 +8,8 @@ use stockade_policy::Policy;
 
 use crate::error::StartError;
 use crate::seccomp::{
-    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Ids, Options, Profile, Program,
-    Syscall, Tracing, built_in, compile, ready, reduced, tighten,
+    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Ids, MemoryHolder, Options,
+    Profile, Program, Syscall, Tracing, built_in, compile, ready, reduced, tighten,
 };
 
 /// A filter as the launcher takes it.
@@ -43,10 +43,11 @@ pub(crate) fn reduced_filters(
     policy: &Policy,
     kernel: (u32, u32),
     ids: Ids,
+    memory: MemoryHolder,
 ) -> Result<Vec<RawFilter>, StartError> {
     let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
     // First: a profile of the policy may refuse to install another.
-    let mut programs = vec![raw(&compile(&reduced(ids), architecture)?)];
+    let mut programs = vec![raw(&compile(&reduced(ids, memory), architecture)?)];
     programs.extend(filters(policy, kernel)?);
     Ok(programs)
 }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use stockade_carrier::Link;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::Observation;
@@ -13,7 +14,7 @@ use crate::cgroup::Group;
 use crate::launch::First;
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
-use crate::watchdog::{Action, Bounds, Measurement, Ration, measure};
+use crate::watchdog::{Action, Aside, Bounds, Measurement, Ration, measure};
 
 /// How often a sandbox is looked at for what the kernel does not hold by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -21,13 +22,23 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// Each of how many looks also adds up a scratch directory, which takes longer.
 const DIRECTORY_LOOKS: u32 = 5;
 
+/// How long a look may take before the rest goes on without it, and before an end.
+const LOOK: Duration = Duration::from_millis(10);
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+/// How long nothing may be seen of a sandbox. Only the exact count of memory can be held up for so
+/// long, and that is asked for where an estimate is above the limit.
+const BLIND: Duration = Duration::from_secs(5);
+
 /// What is looked at.
 pub(crate) struct Watched {
     pub(crate) first: First,
     /// The top of a file system in memory.
     pub(crate) scratch: Option<OwnedFd>,
-    /// A directory of the host in its place.
-    pub(crate) directory: Option<ScratchDirectory>,
+    /// Looks at what neither kernel nor cgroup counts; not set where these count everything.
+    pub(crate) aside: Option<Aside<Look>>,
+    /// Whether a directory of the host is in its place.
+    pub(crate) has_directory: bool,
     /// Set where the policy lists what may be started.
     pub(crate) programs: Option<Programs>,
     pub(crate) group: Option<Group>,
@@ -43,6 +54,32 @@ pub(crate) struct Watched {
     pub(crate) seen: Mutex<Seen>,
 }
 
+/// One look at what nobody counts.
+pub(crate) struct Look {
+    measured: Option<Measurement>,
+    /// The limit that a directory of the host exceeds.
+    exceeded: Option<Limit>,
+}
+
+/// What looks at a sandbox: at its processes where they have bounds that nothing else holds, and at
+/// its directory. It is called in a thread of its own.
+pub(crate) fn looking(
+    first: Pid,
+    bounds: Option<Bounds>,
+    directory: Option<ScratchDirectory>,
+    policy: Arc<Policy>,
+) -> impl FnMut() -> Look + Send + 'static {
+    let mut looks: u32 = 0;
+    move || {
+        let in_turn = directory.as_ref().filter(|_| looks.is_multiple_of(DIRECTORY_LOOKS));
+        looks = looks.wrapping_add(1);
+        Look {
+            measured: bounds.and_then(|bounds| measure(first, bounds).ok()),
+            exceeded: in_turn.and_then(|directory| directory.exceeds(&policy)),
+        }
+    }
+}
+
 /// The most that was seen so far of what nobody counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -51,6 +88,7 @@ pub(crate) struct Seen {
     /// Where no cgroup counts them: the most memory and tasks.
     memory_bytes: Option<u64>,
     tasks: Option<u64>,
+    cpu_time: Option<Duration>,
 }
 
 impl Watched {
@@ -75,9 +113,9 @@ impl Watched {
                 observation.limits_hit.insert(Limit::Pids);
             }
         }
-        let measured = self.measure();
-        let seen = self.see(measured.as_ref());
-        observation.cpu_time = self.cpu_time(measured.as_ref());
+        let look = self.aside.as_ref().and_then(|aside| aside.look(LAST_LOOK));
+        let seen = self.see(look.and_then(|look| look.measured).as_ref());
+        observation.cpu_time = self.cpu_time(&seen);
         observation.memory_peak_bytes = observation.memory_peak_bytes.or(seen.memory_bytes);
         observation.tasks_peak = observation.tasks_peak.or(seen.tasks);
         let most = self.policy.limits.value(Limit::Pids).unwrap_or(u64::MAX);
@@ -105,6 +143,7 @@ impl Watched {
             let memory = measured.memory_bytes + self.scratch_bytes();
             seen.memory_bytes = seen.memory_bytes.max(Some(memory));
             seen.tasks = seen.tasks.max(Some(measured.tasks));
+            seen.cpu_time = seen.cpu_time.max(Some(measured.cpu_time));
         }
         seen.clone()
     }
@@ -119,21 +158,22 @@ impl Watched {
         if !self.needs_looks() {
             std::future::pending::<()>().await;
         }
-        let mut looks: u32 = 0;
         loop {
             tokio::time::sleep(pause).await;
-            if looks.is_multiple_of(DIRECTORY_LOOKS)
-                && let Some(limit) = self.directory.as_ref().and_then(|it| it.exceeds(&self.policy))
-            {
-                return limit;
+            let look = self.aside.as_ref().and_then(|aside| aside.look(LOOK));
+            if self.aside.as_ref().is_some_and(|aside| aside.overdue() > BLIND) {
+                return Limit::Memory;
             }
-            looks = looks.wrapping_add(1);
-            let measured = self.measure();
-            self.see(measured.as_ref());
-            if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(measured.as_ref()))
+            let exceeded = look.as_ref().and_then(|look| look.exceeded);
+            let measured = look.and_then(|look| look.measured);
+            let seen = self.see(measured.as_ref());
+            if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(&seen))
                 && used >= most
             {
                 return Limit::CpuTime;
+            }
+            if let Some(limit) = exceeded {
+                return limit;
             }
             let Some(measured) = measured else { continue };
             if !self.pids_held && measured.tasks > self.most_tasks() {
@@ -164,7 +204,7 @@ impl Watched {
         let counts_cpu_time = self.policy.limits.value(Limit::CpuTime).is_some();
         counts_cpu_time
             || self.scratch.is_some()
-            || self.directory.is_some()
+            || self.has_directory
             || !self.memory_held
             || !self.cpu_held
     }
@@ -178,27 +218,17 @@ impl Watched {
         (millis < all).then(|| Ration::new(millis, u32::try_from(processors).unwrap_or(u32::MAX)))
     }
 
-    /// A look at the process tree, where that is needed.
-    fn measure(&self) -> Option<Measurement> {
-        if self.memory_held && self.cpu_held && self.pids_held {
-            return None;
-        }
-        let bounds = Bounds { tasks: self.most_tasks(), memory_bytes: self.memory_bytes() };
-        measure(self.first.process, bounds).ok()
-    }
-
-    /// The guest is one more.
     fn most_tasks(&self) -> u64 {
-        self.policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1)
+        most_tasks(&self.policy)
     }
 
-    fn cpu_time(&self, measured: Option<&Measurement>) -> Option<Duration> {
+    fn cpu_time(&self, seen: &Seen) -> Option<Duration> {
         let counted = self.group.as_ref().and_then(|group| group.cpu_time().ok());
-        counted.or_else(|| measured.map(|measured| measured.cpu_time))
+        counted.or(seen.cpu_time)
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.policy.limits.value(Limit::Memory).unwrap_or(0) << 20
+        most_memory(&self.policy)
     }
 
     /// What files in memory take.
@@ -207,4 +237,18 @@ impl Watched {
         let space = rustix::fs::fstatvfs(scratch);
         space.map_or(0, |space| (space.f_blocks - space.f_bfree) * space.f_frsize)
     }
+}
+
+/// What the process tree of a sandbox may use.
+pub(crate) fn bounds(policy: &Policy) -> Bounds {
+    Bounds { tasks: most_tasks(policy), memory_bytes: most_memory(policy) }
+}
+
+/// The guest is one more.
+fn most_tasks(policy: &Policy) -> u64 {
+    policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1)
+}
+
+fn most_memory(policy: &Policy) -> u64 {
+    policy.limits.value(Limit::Memory).unwrap_or(0) << 20
 }

@@ -27,10 +27,11 @@ use crate::error::StartError;
 use crate::interpreter::Interpreter;
 use crate::launch::{Handed, Standing};
 use crate::launcher::{Launcher, User};
-use crate::observe::Watched;
+use crate::observe::{Watched, bounds, looking};
 use crate::plan::{CODE_DIRECTORY, proxy_variables};
 use crate::programs::{Listed, Programs};
 use crate::reduced::ScratchDirectory;
+use crate::watchdog::Aside;
 
 /// What a sandbox is made of.
 pub(crate) struct Parts {
@@ -101,13 +102,21 @@ impl NativeSandbox {
         });
         let programs = programs.transpose()?;
         let (control, link) = (Arc::new(control), Link::open(stream, gateway)?);
+        let has_directory = parts.scratch.is_some();
+        let is_counted = parts.memory_held && parts.cpu_held && parts.pids_held;
+        let aside = (has_directory || !is_counted).then(|| {
+            let bounds = (!is_counted).then(|| bounds(&policy));
+            let look = looking(first.process, bounds, parts.scratch, Arc::clone(&policy));
+            Aside::start(look).map_err(StartError::prepare("watch the sandbox"))
+        });
         let watched = Watched {
             first,
             scratch,
             programs,
             group,
             policy,
-            directory: parts.scratch,
+            aside: aside.transpose()?,
+            has_directory,
             memory_held: parts.memory_held,
             cpu_held: parts.cpu_held,
             pids_held: parts.pids_held,

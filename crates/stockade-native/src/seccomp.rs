@@ -27,7 +27,7 @@ pub use compile::{CompileError, Program, compile};
 pub use custom::{CustomProfile, Host, ProfileError, ResolveError};
 pub use profile::{Action, Call, Comparison, Condition, Profile, Rule, Width};
 pub use ready::ready;
-pub use reduced::{Ids, reduced};
+pub use reduced::{Ids, MemoryHolder, reduced};
 pub use start::{forbids_start, needed_to_start};
 pub use syscall::Syscall;
 pub use tighten::{Filters, TightenError, tighten};

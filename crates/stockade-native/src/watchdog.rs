@@ -13,6 +13,7 @@
 //! and a process whose parent ignores SIGCHLD takes its cpu time with it when it ends. Rlimits bound
 //! the first two.
 
+mod aside;
 mod exact;
 mod process;
 mod ration;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
+pub(crate) use aside::Aside;
 pub(crate) use ration::{Action, Ration};
 
 /// What a sandbox may use. Above it, a measurement need not be complete.

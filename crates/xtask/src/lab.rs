@@ -4,6 +4,7 @@ mod accelerator;
 mod image;
 mod job;
 mod machine;
+mod offer;
 mod options;
 mod packages;
 mod parcel;
@@ -21,6 +22,7 @@ use machine::{Output, boot};
 
 pub(crate) use job::Job;
 pub(crate) use machine::Size;
+pub(crate) use offer::Kernel;
 pub(crate) use options::LabOptions;
 pub(crate) use packages::missing_programs;
 
@@ -43,15 +45,15 @@ pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
         files,
         command: options.command,
     };
-    let image = Image::current(progress::note)?;
+    let image = Image::current(options.kernel, progress::note)?;
     let (parcel, mark) = job.pack()?;
     let output = Output { stdout: &mut io::stdout(), stderr: &mut io::stderr() };
     boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)
 }
 
 /// Runs a job in a new machine; its exit code, and what it printed, errors last.
-pub(crate) fn capture(job: &Job, size: Size) -> Result<(u8, String)> {
-    let image = Image::current(progress::note)?;
+pub(crate) fn capture(kernel: Kernel, job: &Job, size: Size) -> Result<(u8, String)> {
+    let image = Image::current(kernel, progress::note)?;
     let (parcel, mark) = job.pack()?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let output = Output { stdout: &mut stdout, stderr: &mut stderr };

@@ -101,7 +101,7 @@ pub(super) const READING: &[Probe] = &[
     virtualised(
         "A11",
         "arguments of other processes",
-        &[Act::new(&["scan", "cmdline"], Expect::Hidden)],
+        &[Act::new(&["scan", "cmdline"], Expect::Searched)],
     ),
     blocked(
         "A12",
@@ -146,7 +146,7 @@ pub(super) const READING: &[Probe] = &[
     virtualised(
         "A19",
         "deleted files that somebody holds open",
-        &[Act::new(&["deleted"], Expect::Hidden)],
+        &[Act::new(&["deleted"], Expect::Searched)],
     ),
     never(
         "A20",

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 
-use crate::abilities::{exact, missing, of_limit};
+use crate::abilities::{exact, missing, of_limit, without_landlock};
 use crate::cgroup::{Controller, Layout};
-use crate::machine::{LANDLOCK_NEEDED, Machine};
+use crate::machine::Machine;
 use crate::seccomp::Ids;
 
 /// The first version of Landlock that keeps signals inside.
@@ -18,13 +18,13 @@ pub(super) fn unusable(machine: &Machine, ids: Ids) -> Option<Obstacle> {
     let obstacle =
         |reason: String, remedy: &str| Some(Obstacle { reason, remedy: remedy.to_owned() });
     match (machine.landlock, ids) {
-        (0, _) => obstacle(
-            format!(
-                "only Landlock {LANDLOCK_NEEDED} or later can hold files without namespaces, and this \
-                 kernel has none"
-            ),
-            "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)",
-        ),
+        (0, _) => {
+            let (found, remedy) = without_landlock(machine.landlock_found);
+            obstacle(
+                format!("only Landlock can hold files without namespaces, and {found}"),
+                remedy,
+            )
+        }
         (version, Ids::Callers) if version < LANDLOCK_HOLDS_SIGNALS => obstacle(
             format!(
                 "the sandbox would have the caller's user id, and only Landlock \

@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::plan::USER;
 use crate::provider::{cgroup_limits, check_open_files, interpreter};
 use crate::sandbox::{NativeSandbox, Parts, Places};
-use crate::seccomp::Ids;
+use crate::seccomp::{Ids, MemoryHolder};
 use crate::try_out::obstacle;
 
 use super::abilities::{abilities, unusable};
@@ -85,7 +85,11 @@ impl ReducedProvider {
         let name = GroupName::new()?;
         let mut scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
         let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
-        let filters = reduced_filters(policy, machine.kernel, ids)?;
+        let memory = match layout.has(Controller::Memory) {
+            true => MemoryHolder::Cgroup,
+            false => MemoryHolder::Watchdog,
+        };
+        let filters = reduced_filters(policy, machine.kernel, ids, memory)?;
         let limits = cgroup_limits(policy, layout);
         let unfinished = match layout.has(Controller::Kill) {
             true => Some(Unfinished::begin(layout, &name, &limits)?),

@@ -51,6 +51,9 @@ fn limit_of_core_dumps_stays_and_whoever_lowers_it_is_content() {
     assert_eq!(with("prlimit64", [0, OPEN_FILES, set]), Action::Allow);
     assert_eq!(with("setrlimit", [OPEN_FILES, set, 0]), Action::Allow);
     assert_eq!(with("prlimit64", [1, CORE, set]), EPERM);
+    // Whoever wants to know the limit from before in the same call is not left with nothing.
+    let exchange = |new| answer(Options::default(), "prlimit64", [0, CORE, new, set, 0, 0]);
+    assert_eq!([exchange(set), exchange(0)], [EPERM, Action::Allow]);
 }
 
 #[test]

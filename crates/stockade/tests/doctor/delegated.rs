@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::leftovers::{Host, not_run, skipped, walls_can_be_built};
-use crate::support::{Scratch, control, json, quiet, refusals, stockade};
+use crate::support::{Scratch, control, doctor, doctor_here, json, quiet, refusals};
 
 const NOBODY: u32 = 65_534;
 
@@ -19,7 +19,7 @@ struct Delegated(Vec<PathBuf>);
 impl Delegated {
     /// Makes a group below each place where this host's own sandboxes get theirs.
     fn new() -> Delegated {
-        let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+        let (_, doctor) = doctor_here();
         let cgroups = doctor["machine"]["host"]["cgroups"].as_array().expect("a list").clone();
         let mut groups = Delegated(Vec::new());
         for cgroup in
@@ -73,17 +73,19 @@ fn delegated_cgroups_hold_limits_exactly_for_an_ordinary_user() {
     }
     let scratch = Scratch::new("delegated");
     let memory = |doctor: &Value| control(doctor, "max_memory_mb")["enforced"]["precision"].clone();
-    let (_, as_root) = json(stockade(&["doctor", "--json"]), &[]);
+    let (_, as_root) = doctor_here();
     if memory(&as_root) != "exact" {
         return skipped("cgroup", "memory is not held by a cgroup here");
     }
-    let mut plain = Command::new(scratch.binary());
-    plain.args(["doctor", "--json"]).uid(NOBODY).gid(NOBODY);
-    let (_, without) = json(quiet(plain), &[]);
+    let (_, without) = doctor(|words| {
+        let mut plain = Command::new(scratch.binary());
+        plain.args(words).uid(NOBODY).gid(NOBODY);
+        json(quiet(plain), &[])
+    });
     assert_eq!(memory(&without), "approximate", "without delegation: {without}");
 
     let delegated = Delegated::new();
-    let (code, with) = json(delegated.stockade(&scratch, &["doctor", "--json"]), &[]);
+    let (code, with) = doctor(|words| json(delegated.stockade(&scratch, words), &[]));
     assert_eq!((code, memory(&with)), (Some(0), "exact".into()), "{with}");
     let policy = scratch.policy("limits:\n  exact: true\n");
     let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::leftovers::{Host, skipped, walls_can_be_built};
 use crate::refusing::{Refused, finish};
 use crate::support::{
-    NOBODY, Scratch, Words, control, error, json, native, quiet, refusals, stockade, words,
+    NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, quiet, refusals,
+    stockade, words,
 };
 
 const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
@@ -57,7 +58,7 @@ struct Said {
 }
 
 fn ask(policy: &str, ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> Said {
-    let (doctor_code, doctor) = ask(&["doctor", "--json"]);
+    let (doctor_code, doctor) = doctor(&ask);
     let (plan_code, plan) = ask(&["policy", "plan", policy, "--provider", "native", "--json"]);
     let (run_code, run) = ask(&["run", "--json", "--provider", "native", "--", "true"]);
     let plans = refusals(&plan);
@@ -163,13 +164,13 @@ fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
     let scratch = Scratch::new("landlock");
     let policy = scratch.policy("command_allowlist: [ls]\n");
     let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
-    let (_, with) = json(stockade(&["doctor", "--json"]), &[]);
+    let (_, with) = doctor_here();
     if control(&with, "commands")["enforced"].is_null() {
         return skipped("landlock", "this kernel has none to take away");
     }
     assert_eq!(json(stockade(&plan), &[]).0, Some(0), "with Landlock the list is held");
 
-    let (code, doctor) = json(stockade(&["doctor", "--json"]), &LANDLOCK);
+    let (code, doctor) = doctor(|words| json(stockade(words), &LANDLOCK));
     assert_eq!(code, Some(0), "the wall itself can be run: {doctor}");
     assert_eq!(doctor["can_run"][0]["full_strength"], false);
     let missing = doctor["can_run"][0]["missing"].as_array().expect("a list");

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-use crate::leftovers::{Host, binary, walls_can_be_built};
+use crate::leftovers::{Host, binary};
 use crate::refusing::finish;
-use crate::support::{control, json, native, refusals, stockade, words};
+use crate::support::{
+    Scratch, control_of, doctor_here, error, json, refusals, stockade, wall, words,
+};
 
 #[test]
 fn short_answer_is_first_and_all_is_readable_without_colour() {
@@ -21,48 +23,88 @@ fn short_answer_is_first_and_all_is_readable_without_colour() {
     }
 }
 
+/// The walls that are built in, each with the least that a policy must accept to get it.
+const WALLS: [(&str, &str); 2] = [("native", "process"), ("reduced", "reduced")];
+
 #[test]
 fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
     let _alone = Host::alone();
-    if !walls_can_be_built() {
-        return;
+    let scratch = Scratch::new("enforceable");
+    let (code, doctor) = doctor_here();
+    let mut usable = Vec::new();
+    for (provider, isolation) in WALLS {
+        let wall = wall(&doctor, provider);
+        let policy = scratch.policy(&format!("isolation: {isolation}\n"));
+        let plan = ["policy", "plan", &policy, "--provider", provider, "--json"];
+        let (planned, plan) = json(stockade(&plan), &[]);
+        let run = ["run", "--json", "--provider", provider, "--isolation", isolation];
+        let (ran, report) = json(stockade(&[&run[..], &["--", "/bin/true"]].concat()), &[]);
+        if wall["usable"] == false {
+            assert_eq!((planned, ran), (Some(125), Some(125)), "{provider}: {report}");
+            let obstacle = words(&wall["obstacle"]);
+            assert_eq!(
+                refusals(&plan),
+                std::slice::from_ref(&obstacle),
+                "{provider}: doctor and plan"
+            );
+            let (message, remedy) = error(&report);
+            assert!(message.ends_with(&obstacle.0), "{provider}: {message} and {obstacle:?}");
+            assert_eq!(remedy, obstacle.1, "{provider}: doctor and run");
+            continue;
+        }
+        assert_eq!((planned, ran), (Some(0), Some(0)), "{provider}: {plan} {report}");
+        assert_eq!(report["provider"], provider);
+        usable.push(provider);
+        let held = report["isolation"]["controls"].as_array().expect("controls are a list");
+        assert!(held.len() > 15, "{report}");
+        for held in held {
+            let name = held["control"].as_str().expect("controls have names");
+            let said = &control_of(wall, name)["enforced"];
+            let both = |value: &Value| (value["mechanism"].clone(), value["precision"].clone());
+            assert_eq!(both(said), both(held), "{provider}: {name}");
+        }
     }
-    let (code, doctor) = json(stockade(&["doctor", "--json"]), &[]);
-    assert_eq!((code, native(&doctor)["usable"].as_bool()), (Some(0), Some(true)));
-    assert_eq!(doctor["can_run"][0]["provider"], "native");
-    let (code, report) =
-        json(stockade(&["run", "--json", "--provider", "native", "--", "true"]), &[]);
-    assert_eq!(code, Some(0), "{report}");
-    let held = report["isolation"]["controls"].as_array().expect("controls are a list");
-    assert!(held.len() > 15, "{report}");
-    for held in held {
-        let name = held["control"].as_str().expect("controls have names");
-        let said = &control(&doctor, name)["enforced"];
-        let both = |value: &Value| (value["mechanism"].clone(), value["precision"].clone());
-        assert_eq!(both(said), both(held), "{name}");
-    }
+    let can_run: Vec<&str> = doctor["can_run"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|wall| wall["provider"].as_str())
+        .collect();
+    assert_eq!(can_run, usable, "the short answer is that of the walls");
+    assert_eq!(code, Some(if usable.is_empty() { 125 } else { 0 }));
 }
 
 #[test]
 fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
     let _alone = Host::alone();
-    if !walls_can_be_built() {
-        return;
-    }
-    let scratch = crate::support::Scratch::new("refused");
-    let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    let scratch = Scratch::new("refused");
+    let (_, doctor) = doctor_here();
     let clauses = [
+        ("commands", "command_allowlist: [ls]\n"),
+        ("hide_paths", "filesystem: { read: [/usr/share], hide: [/usr/share/doc] }\n"),
+        ("moved_paths", "filesystem: { read: [{ host: /usr/share, guest: /data }] }\n"),
+        ("workspace_layer", "filesystem: { workspace: { host: /usr/share, mode: overlay } }\n"),
+        ("max_io_bytes_per_second", "limits: { max_io_bytes_per_second: 1000000 }\n"),
+        ("network_hosts", "network_allowlist: [example.org]\n"),
         ("network_requests", "network_allowlist: [{host: example.org, methods: [GET]}]\n"),
         ("tools", "tool_allowlist: [search]\n"),
     ];
-    let refused =
-        clauses.iter().filter(|(name, _)| !control(&doctor, name)["not_built_in"].is_null());
-    for (name, clause) in refused {
-        let policy = scratch.policy(clause);
-        let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
-        let (code, plan) = json(stockade(&plan), &[]);
-        let said = vec![words(&control(&doctor, name)["not_built_in"])];
-        assert_eq!((code, refusals(&plan)), (Some(125), said), "{name}");
+    let usable = WALLS.iter().filter(|(provider, _)| wall(&doctor, provider)["usable"] == true);
+    for (provider, isolation) in usable {
+        for (name, clause) in clauses {
+            let policy = scratch.policy(&format!("isolation: {isolation}\n{clause}"));
+            let plan = ["policy", "plan", &policy, "--provider", provider, "--json"];
+            let (code, plan) = json(stockade(&plan), &[]);
+            let control = control_of(wall(&doctor, provider), name);
+            let said = ["missing", "not_built_in"].map(|key| &control[key]);
+            match said.into_iter().find(|it| !it.is_null()) {
+                Some(said) => {
+                    let refused = (Some(125), vec![words(said)]);
+                    assert_eq!((code, refusals(&plan)), refused, "{provider}: {name}");
+                }
+                None => assert_eq!(code, Some(0), "{provider}: {name} is enforced: {plan}"),
+            }
+        }
     }
 }
 
@@ -80,7 +122,7 @@ fn apparmor_profile_is_for_this_program() {
 #[test]
 fn json_is_one_object_with_answer_walls_and_machine() {
     let _alone = Host::alone();
-    let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);
+    let (_, doctor) = doctor_here();
     let keys: Vec<&String> = doctor.as_object().expect("an object").keys().collect();
     assert_eq!(keys, ["can_run", "walls", "machine"]);
     let host = &doctor["machine"]["host"];

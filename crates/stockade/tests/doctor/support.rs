@@ -73,16 +73,43 @@ pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value
     (code, value.unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")))
 }
 
+/// What `doctor` says, asked again for as long as it says that the host was too busy to tell.
+pub(crate) fn doctor(ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> (Option<i32>, Value) {
+    let mut said = ask(&["doctor", "--json"]);
+    for _ in 0..20 {
+        if !said.1.to_string().contains("see whether the host is overloaded") {
+            break;
+        }
+        said = ask(&["doctor", "--json"]);
+    }
+    said
+}
+
+/// The same here.
+pub(crate) fn doctor_here() -> (Option<i32>, Value) {
+    doctor(|words| json(stockade(words), &[]))
+}
+
+/// What `doctor` says of a wall.
+pub(crate) fn wall<'a>(doctor: &'a Value, provider: &str) -> &'a Value {
+    let walls = doctor["walls"].as_array().expect("walls are a list");
+    walls.iter().find(|it| it["provider"] == provider).expect("every wall is named")
+}
+
 /// What `doctor` says of the native wall.
 pub(crate) fn native(doctor: &Value) -> &Value {
-    let walls = doctor["walls"].as_array().expect("walls are a list");
-    walls.iter().find(|wall| wall["provider"] == "native").expect("the native wall is named")
+    wall(doctor, "native")
+}
+
+/// What `doctor` says of one control of a wall.
+pub(crate) fn control_of<'a>(wall: &'a Value, name: &str) -> &'a Value {
+    let controls = wall["controls"].as_array().expect("controls are a list");
+    controls.iter().find(|it| it["control"] == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// What `doctor` says of one control of the native wall.
 pub(crate) fn control<'a>(doctor: &'a Value, name: &str) -> &'a Value {
-    let controls = native(doctor)["controls"].as_array().expect("controls are a list");
-    controls.iter().find(|it| it["control"] == name).unwrap_or_else(|| panic!("no {name}"))
+    control_of(native(doctor), name)
 }
 
 /// The reason and the remedy in an object.
@@ -91,7 +118,7 @@ pub(crate) fn words(value: &Value) -> Words {
     (text("reason").to_owned(), text("remedy").to_owned())
 }
 
-/// The distinct reasons for which `plan` refuses a policy behind the native wall.
+/// The distinct reasons for which `plan` refuses a policy behind the one wall that was asked for.
 pub(crate) fn refusals(plan: &Value) -> Vec<Words> {
     let controls = plan["walls"][0]["controls"].as_array().expect("controls are a list");
     let refused = controls.iter().filter(|finding| finding["status"] == "refused");

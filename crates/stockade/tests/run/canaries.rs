@@ -52,19 +52,25 @@ fn nothing_planted_on_the_host_is_found_inside() {
     if !walls_can_be_built() {
         return;
     }
+    let mut inside = Command::new(binary());
+    inside.args(["run", "--json"]);
+    nothing_planted_is_found(1, inside);
+}
+
+/// Plants everything, finds all of it without a wall, and nothing of it with this command before
+/// the program. The number is that of no other test.
+pub(crate) fn nothing_planted_is_found(number: u32, mut inside: Command) {
     let scratch = Scratch::new();
-    let canaries = Canaries::new(scratch.text(), 1);
+    let canaries = Canaries::new(scratch.text(), number);
+    let look = ["python3", "-c", LOOK, &canaries.argument];
     let mut planter = Command::new("python3");
     planter.args(["-c", PLANT, &canaries.argument]).env("PLANTED", &canaries.token);
     let mut planted = Conversation::start(planter);
     assert_eq!(planted.hear(), "ready");
-    let mut found = Command::new("python3");
-    found.args(["-c", LOOK, &canaries.argument]).env("PLANTED", &canaries.token);
-    let found = finish(found, b"").json();
-    assert_eq!(found, json!(ALL), "without the wall everything is found");
-    let mut inside = Command::new(binary());
-    inside.args(["run", "--json", "--", "python3", "-c", LOOK, &canaries.argument]);
-    inside.env("PLANTED", &canaries.token);
+    let mut found = Command::new(look[0]);
+    found.args(&look[1..]).env("PLANTED", &canaries.token);
+    assert_eq!(finish(found, b"").json(), json!(ALL), "without the wall everything is found");
+    inside.arg("--").args(look).env("PLANTED", &canaries.token);
     let run = finish(inside, b"");
     let report = run.json();
     assert_eq!((run.code, &report["stdout"]), (0, &json!("[]\n")), "{report}");

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use super::offer::{Kernel, Offer};
 use super::packages::{download, kernel_version, resolve};
 use super::parcel::Parcel;
 use crate::cache;
@@ -19,7 +20,7 @@ const INIT: &str = include_str!("init.sh");
 /// Changes when the code below makes something else of the same packages.
 const RECIPE: u32 = 1;
 
-/// The modules of the disks and ports, in the order of their needs.
+/// The modules of the disks and ports, in the order of their needs; some kernels have some built in.
 const MODULES: [&str; 7] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
@@ -53,11 +54,12 @@ pub(crate) struct Image {
 
 impl Image {
     /// The image of what apt offers today, made if it is not there yet.
-    pub(crate) fn current(say: impl Fn(&str)) -> Result<Image> {
+    pub(crate) fn current(kernel: Kernel, say: impl Fn(&str)) -> Result<Image> {
         let cache = cache::folder()?.join("lab");
         fs::create_dir_all(&cache)
             .with_context(|| format!("cannot make the folder {}", cache.display()))?;
-        let packages = resolve(&cache)?;
+        let offer = Offer::of(kernel, &cache)?;
+        let packages = resolve(&offer)?;
         let image = Image { folder: cache.join(name(&packages)) };
         if image.folder.is_dir() {
             return Ok(image);
@@ -72,7 +74,7 @@ impl Image {
                 fs::remove_dir_all(&building)?;
             }
             fs::create_dir(&building)?;
-            build(&packages, &cache, &building)?;
+            build(&packages, &offer, &building)?;
             fs::rename(&building, &image.folder)?;
         }
         Ok(image)
@@ -103,10 +105,10 @@ fn name(packages: &[String]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn build(packages: &[String], cache: &Path, folder: &Path) -> Result<()> {
+fn build(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
     let (downloads, tree) = (folder.join("packages"), folder.join("tree"));
     fs::create_dir(&downloads)?;
-    download(packages, cache, &downloads)?;
+    download(packages, offer, &downloads)?;
     unpack(&downloads, &tree)?;
     let version = kernel_version(packages)?;
     index_modules(&tree, version)?;
@@ -171,16 +173,32 @@ fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
     }
     parcel.file(Path::new("init"), 0o755, INITRAMFS.as_bytes())?;
     parcel.host(&tree.join("usr/bin/busybox"), Path::new("bin/busybox"))?;
-    let modules = tree.join("usr/lib/modules").join(version).join("kernel");
+    let modules = tree.join("usr/lib/modules").join(version);
+    let built_in = fs::read_to_string(modules.join("modules.builtin"))?;
     let mut order = String::new();
-    for module in MODULES {
-        let module = format!("{module}.ko");
-        parcel.host(&modules.join(&module), &Path::new("modules").join(&module))?;
+    for module in MODULES.map(|module| format!("{module}.ko")) {
+        if built_in.lines().any(|line| line.strip_prefix("kernel/") == Some(&module)) {
+            continue;
+        }
+        let bytes = read_module(tree, &modules.join("kernel").join(&module))?;
+        parcel.file(&Path::new("modules").join(&module), 0o644, &bytes)?;
         order.push_str(&module);
         order.push('\n');
     }
     parcel.file(Path::new("modules/order"), 0o644, order.as_bytes())?;
     Ok(fs::write(path, parcel.finish()?)?)
+}
+
+/// A module as the first program loads it; newer kernels have them compressed.
+fn read_module(tree: &Path, module: &Path) -> Result<Vec<u8>> {
+    if module.exists() {
+        return fs::read(module).with_context(|| format!("cannot read {}", module.display()));
+    }
+    let mut xz = Command::new(tree.join("usr/bin/busybox"));
+    xz.args(["xz", "-dc"]).arg(module.with_added_extension("xz"));
+    let said = xz.output().context("cannot start busybox")?;
+    ensure!(said.status.success(), "cannot decompress {}", module.display());
+    Ok(said.stdout)
 }
 
 /// Writes the tree to a disk on which everything belongs to root, whoever makes it.

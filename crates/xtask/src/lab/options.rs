@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::machine::Size;
+use super::offer::Kernel;
 
 /// What was asked of the lab.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +14,7 @@ pub(crate) struct LabOptions {
     pub(crate) memory_mib: u32,
     pub(crate) cpus: u32,
     pub(crate) timeout: Duration,
+    pub(crate) kernel: Kernel,
     pub(crate) user: String,
     /// Whether a cgroup belongs to that user.
     pub(crate) delegate: bool,
@@ -29,6 +31,7 @@ impl Default for LabOptions {
             memory_mib: 1024,
             cpus: 2,
             timeout: Duration::from_secs(120),
+            kernel: Kernel::Stable,
             user: "root".to_owned(),
             delegate: false,
             sysctls: Vec::new(),
@@ -62,6 +65,10 @@ impl LabOptions {
                 "--cpus" => options.cpus = value.parse().with_context(|| wrong("2"))?,
                 "--timeout" => {
                     options.timeout = duration(value).with_context(|| wrong("120s or 5m"))?;
+                }
+                "--kernel" => {
+                    options.kernel =
+                        Kernel::named(value).with_context(|| wrong("stable or newer"))?;
                 }
                 "--user" => options.user = value.to_owned(),
                 "--sysctl" => {
@@ -111,12 +118,13 @@ mod tests {
 
     #[test]
     fn every_option_is_read_and_the_rest_is_the_command() {
-        let line = "--memory 2g --cpus 1 --user agent --delegate --sysctl a.b=1 --timeout 5m \
+        let line = "--memory 2g --cpus 1 --kernel newer --user agent --delegate --sysctl a.b=1 --timeout 5m \
                     --copy here:/there -- stockade run --cpus 3";
         let expected = LabOptions {
             memory_mib: 2048,
             cpus: 1,
             timeout: Duration::from_secs(300),
+            kernel: Kernel::Newer,
             user: "agent".to_owned(),
             delegate: true,
             sysctls: vec!["a.b=1".to_owned()],
@@ -136,6 +144,7 @@ mod tests {
             "--memory 9999999g -- true",
             "--timeout 5 -- true",
             "--sysctl a -- true",
+            "--kernel 6 -- true",
             "--copy here:there -- true",
             "--copy",
             "--colour red -- true",

@@ -6,11 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::offer::Offer;
 use crate::program::{finish, on_path};
 
-/// What is asked for; apt adds what these need. Kept small: unpacking and booting take longer with
-/// each.
-const WANTED: [&str; 18] = [
+/// What is asked for beside a kernel; apt adds what these need. Kept small: unpacking and booting
+/// take longer with each.
+const WANTED: [&str; 17] = [
     "base-files",
     "bash",
     "busybox-static",
@@ -21,7 +22,6 @@ const WANTED: [&str; 18] = [
     "hostname",
     "kmod",
     "libc-bin",
-    "linux-image-cloud-amd64",
     "mount",
     "nftables",
     "procps",
@@ -60,9 +60,10 @@ pub(crate) fn missing_programs() -> Option<String> {
 }
 
 /// Every package with its version, `name=version`, as apt chooses them for a machine that has none.
-pub(crate) fn resolve(cache: &Path) -> Result<Vec<String>> {
-    let mut apt = apt(cache);
+pub(crate) fn resolve(offer: &Offer) -> Result<Vec<String>> {
+    let mut apt = apt(offer);
     apt.args(["--simulate", "--no-install-recommends", "install"]).args(WANTED);
+    apt.arg(&offer.kernel);
     let said = finish(apt)?;
     ensure!(
         said.success,
@@ -75,8 +76,8 @@ pub(crate) fn resolve(cache: &Path) -> Result<Vec<String>> {
 }
 
 /// Downloads packages into a folder; apt checks them against its signed lists.
-pub(crate) fn download(packages: &[String], cache: &Path, folder: &Path) -> Result<()> {
-    let mut apt = apt(cache);
+pub(crate) fn download(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
+    let mut apt = apt(offer);
     apt.current_dir(folder).args(["--quiet", "download"]).args(packages);
     let said = finish(apt)?;
     if !said.success {
@@ -85,13 +86,11 @@ pub(crate) fn download(packages: &[String], cache: &Path, folder: &Path) -> Resu
     Ok(())
 }
 
-/// apt for an empty machine, with an index of its own so that it need not be made each time.
-fn apt(cache: &Path) -> Command {
+/// apt for an empty machine.
+fn apt(offer: &Offer) -> Command {
     let mut apt = Command::new("apt-get");
     apt.env("LC_ALL", "C").args(["-o", "Dir::State::status=/dev/null"]);
-    // Everything happens as the caller, so there is no other user to drop to.
-    apt.args(["-o", "APT::Sandbox::User=", "-o", "Dir::Cache::srcpkgcache="]);
-    apt.arg("-o").arg(format!("Dir::Cache::pkgcache={}", cache.join("apt.bin").display()));
+    apt.args(&offer.options);
     apt
 }
 

@@ -7,17 +7,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::cargo::{count_tests, failed_tests};
-use crate::lab::{self, Job, Size};
+use crate::lab::{self, Job, Kernel, Size};
 use crate::program::{cargo, executable, finish};
 use crate::suite::Outcome;
 
 /// One machine, and what is shown in it.
 struct Round {
     name: &'static str,
+    kernel: Kernel,
     user: &'static str,
     delegate: bool,
     /// A shell script that must succeed before any test runs.
     first: &'static str,
+    /// The parts of a host without which a test fails instead of saying why it did not run.
+    requires: &'static str,
     tests: &'static [Selection],
 }
 
@@ -28,89 +31,121 @@ struct Selection {
     without: &'static [&'static str],
 }
 
-/// Translated instructions take ten times as long: these measure time, and the machine shares it.
-const TIMED: [&str; 4] = [
-    "fork_bomb_dies_whole",
+impl Selection {
+    const fn all(target: &'static str) -> Selection {
+        Selection { target, only: &[], without: &[] }
+    }
+
+    const fn only(target: &'static str, only: &'static [&'static str]) -> Selection {
+        Selection { target, only, without: &[] }
+    }
+
+    const fn without(self, without: &'static [&'static str]) -> Selection {
+        Selection { without, ..self }
+    }
+}
+
+/// Translated instructions take ten times as long, and the machine shares them: these measure time.
+/// Before Linux 6.6 a tmpfs cannot mark a directory as replaced, so that one of the workspace with
+/// something in it cannot be removed from an overlay: the last.
+const UNFIT: &[&str] = &[
     "fork_bomb_leaves_the_host_able_to_fork",
     "half_a_processor_is_half_of_the_time",
+    "sandbox_that_wants_everything_does_not_starve_another",
     "time_that_is_over_ends_every_process_at_once",
+    "overlay_takes_every_change_and_leaves_the_host_as_it_was",
 ];
 
-/// Before Linux 6.6 a tmpfs cannot mark a directory as replaced, so that one of the workspace with
-/// something in it cannot be removed from an overlay.
-const OVERLAY: &str = "overlay_takes_every_change_and_leaves_the_host_as_it_was";
+/// Need user namespaces: to forbid them in, and to show without the wall what others may read.
+const FORBIDDEN: &[&str] =
+    &["reduced::forbidden::", "what_is_not_listed_is_neither_read_nor_listed_nor_watched"];
 
-const NO_CGROUP: &str = "stockade run --json -- true | grep -q 'cgroup v2 memory limit' || exit 1";
+/// What a run shows of kernel and cgroups.
+const RUN: Selection = Selection::only(
+    "run",
+    &[
+        "canaries::",
+        "examples::",
+        "leftovers::",
+        "limits::",
+        "memory::",
+        "mounts::",
+        "neighbours::",
+        "outcomes::",
+        "scratch::",
+        "workspace::",
+    ],
+)
+.without(UNFIT);
 
-const ROUNDS: [Round; 3] = [
-    Round {
-        name: "root",
-        user: "root",
-        delegate: false,
-        first: NO_CGROUP,
-        tests: &[
-            Selection { target: "wall", only: &[], without: &[] },
-            Selection {
-                target: "stockade_native",
-                only: &["cgroup::tests::", "id_range::"],
-                without: &TIMED,
-            },
-            Selection {
-                target: "faults",
-                only: &["refused_clone", "refused_writes"],
-                without: &[],
-            },
-            Selection {
-                target: "run",
-                only: &[
-                    "canaries::",
-                    "leftovers::",
-                    "limits::",
-                    "memory::",
-                    "mounts::",
-                    "neighbours::",
-                    "outcomes::",
-                    "scratch::",
-                    "workspace::",
-                    "examples::",
-                ],
-                without: &[OVERLAY, TIMED[0], TIMED[1], TIMED[2], TIMED[3]],
-            },
-        ],
-    },
+const REDUCED: Selection = Selection::only("run", &["reduced::"]).without(FORBIDDEN);
+
+/// Doctor on the host as it is, and as another process can make it.
+const DOCTOR: Selection = Selection::all("doctor");
+const DOCTOR_HERE: Selection = Selection::only("doctor", &["here::"]);
+
+const WALLS: &str = "namespaces,cgroup";
+
+const CGROUP: &str = "stockade run --json -- true | grep -q 'cgroup v2 memory limit' || exit 1";
+const FORBID: &str = include_str!("lab/no_user_namespaces.sh");
+
+/// The short ones first.
+const ROUNDS: [Round; 5] = [
     Round {
         name: "no user namespaces",
+        kernel: Kernel::Stable,
         user: "root",
         delegate: false,
-        first: include_str!("lab/no_user_namespaces.sh"),
-        tests: &[],
+        first: FORBID,
+        requires: "",
+        tests: &[DOCTOR_HERE],
+    },
+    Round {
+        name: "no user namespaces, newer kernel",
+        kernel: Kernel::Newer,
+        user: "root",
+        delegate: false,
+        first: concat!(include_str!("lab/no_user_namespaces.sh"), include_str!("lab/reduced.sh")),
+        requires: "landlock",
+        tests: &[REDUCED, DOCTOR_HERE],
+    },
+    Round {
+        name: "a user, newer kernel",
+        kernel: Kernel::Newer,
+        user: "agent",
+        delegate: false,
+        first: "true",
+        requires: "landlock,namespaces",
+        tests: &[Selection::only("run", &["reduced::"]), Selection::all("commands"), DOCTOR],
+    },
+    Round {
+        name: "root",
+        kernel: Kernel::Stable,
+        user: "root",
+        delegate: false,
+        first: CGROUP,
+        requires: WALLS,
+        tests: &[
+            Selection::all("wall"),
+            Selection::only("stockade_native", &["cgroup::tests::", "id_range::"]).without(UNFIT),
+            Selection::only("faults", &["refused_clone", "refused_writes"]),
+            RUN,
+            DOCTOR,
+        ],
     },
     Round {
         name: "a user with a delegated cgroup",
+        kernel: Kernel::Stable,
         user: "agent",
         delegate: true,
-        first: NO_CGROUP,
-        tests: &[
-            Selection { target: "wall", only: &[], without: &[] },
-            Selection {
-                target: "run",
-                only: &[
-                    "canaries::",
-                    "leftovers::",
-                    "limits::",
-                    "memory::",
-                    "mounts::",
-                    "neighbours::",
-                    "workspace::",
-                ],
-                without: &[OVERLAY, TIMED[0], TIMED[1], TIMED[2], TIMED[3]],
-            },
-        ],
+        first: CGROUP,
+        requires: WALLS,
+        tests: &[Selection::all("wall"), RUN, DOCTOR_HERE],
     },
 ];
 
 /// The tests and what they start, some of which ask for more memory than they may have.
-const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(600) };
+const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(1200) };
 
 /// Where the test executables are in the machine.
 const TESTS: &str = "/srv/tests";
@@ -127,18 +162,18 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
             user: round.user.to_owned(),
             delegate: round.delegate,
             sysctls: Vec::new(),
-            environment: environment(),
+            environment: environment(round),
             files: files.clone(),
             command: ["sh", "-c", &script(round)].map(str::to_owned).to_vec(),
         };
-        let (code, output) = lab::capture(&job, SIZE)?;
+        let (code, output) = lab::capture(round.kernel, &job, SIZE)?;
         let name = round.name;
         if code != 0 {
             let tests = failed_tests(&output);
             return Ok(Outcome::failed(format!("{name}: {tests}\n{output}")));
         }
         let ran = count_tests(&output).passed;
-        ensure!(ran > 0 || round.tests.is_empty(), "{name}: no test ran at all\n{output}");
+        ensure!(ran > 0, "{name}: no test ran at all\n{output}");
         passed += ran;
     }
     Ok(Outcome::passed(format!("{passed} tests in {} machines", ROUNDS.len())))
@@ -156,14 +191,12 @@ fn script(round: &Round) -> String {
     lines.join("\n")
 }
 
-fn environment() -> Vec<String> {
-    [
-        "STOCKADE_UNDER_TEST=/usr/local/bin/stockade",
-        "STOCKADE_EXAMPLES=/srv/lab/examples",
-        "STOCKADE_REQUIRE=namespaces,cgroup",
+fn environment(round: &Round) -> Vec<String> {
+    vec![
+        "STOCKADE_UNDER_TEST=/usr/local/bin/stockade".to_owned(),
+        "STOCKADE_EXAMPLES=/srv/lab/examples".to_owned(),
+        format!("STOCKADE_REQUIRE={}", round.requires),
     ]
-    .map(str::to_owned)
-    .to_vec()
 }
 
 /// The command line, the tests as the suite `tests` built them, and what these start, where they
@@ -175,7 +208,7 @@ fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     build.args(["test", "--workspace", "--locked", "--no-run", "--message-format=json"]);
     let built = finish(build)?;
     ensure!(built.success, "the tests do not build\n{}", built.output);
-    for target in ["run", "faults", "wall", "stockade_native"] {
+    for target in ["run", "commands", "doctor", "faults", "wall", "stockade_native"] {
         let from = executable(&built.output, target)?;
         files.push((from, format!("{TESTS}/{target}")));
     }
@@ -194,11 +227,9 @@ mod tests {
 
     #[test]
     fn script_runs_every_selection_and_fails_with_any() {
-        let tests = &[
-            Selection { target: "a", only: &["b::", "c::"], without: &["d"] },
-            Selection { target: "e", only: &[], without: &[] },
-        ];
-        let round = Round { name: "", user: "root", delegate: false, first: "true", tests };
+        const TESTS: &[Selection] =
+            &[Selection::only("a", &["b::", "c::"]).without(&["d"]), Selection::all("e")];
+        let round = Round { first: "true", tests: TESTS, ..ROUNDS[0] };
         let expected = "true\nfailed=0\n\
             /srv/tests/a --test-threads=2 b:: c:: --skip d || failed=1\n\
             /srv/tests/e --test-threads=2   || failed=1\n\

@@ -75,8 +75,12 @@ fn open_to_write(words: &[&str]) -> Tried {
 
 /// Every descriptor this process was started with, and what each leads to.
 fn descriptors(_: &[&str]) -> Tried {
+    let names = match names("/proc/self/fd") {
+        Ok(names) => names,
+        Err(error) => return Tried::one(Err::<String, _>(error)),
+    };
     let mut found = Vec::new();
-    for name in names("/proc/self/fd").unwrap_or_default() {
+    for name in names {
         // The directory that was read had a descriptor too, which is closed by now.
         if let Ok(link) = fs::read_link(format!("/proc/self/fd/{name}")) {
             let link = link.to_string_lossy().into_owned();
@@ -140,30 +144,49 @@ fn by_handle(words: &[&str]) -> Tried {
 
 /// A file of every process that can be seen.
 fn scan(words: &[&str]) -> Tried {
-    let mut tried = Tried::default();
-    for process in processes() {
+    each_process(Path::new("/proc"), |process, tried| {
         tried.add("", beginning(process.join(word(words, 0))));
-    }
-    tried
+    })
 }
 
-fn processes() -> Vec<PathBuf> {
-    let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
-    let names = names("/proc").unwrap_or_default().into_iter().filter(is_process);
-    names.map(|name| Path::new("/proc").join(name)).collect()
-}
-
-/// Files that some process holds open and that have no name any more.
+/// Files that some process holds open and that have no name any more. It counts the processes whose
+/// descriptors could be listed, of which this one always is one.
 fn deleted(_: &[&str]) -> Tried {
-    let mut tried = Tried::default();
-    for process in processes() {
-        for name in names(process.join("fd")).unwrap_or_default() {
-            let path = process.join("fd").join(name);
+    let mut listed = 0;
+    let mut tried = each_process(Path::new("/proc"), |process, tried| {
+        let folder = process.join("fd");
+        let names = match names(&folder) {
+            Ok(names) => names,
+            Err(error) => return tried.refused.push(error),
+        };
+        listed += 1;
+        for path in names.iter().map(|name| folder.join(name)) {
             let is_deleted = |link: &PathBuf| link.to_string_lossy().ends_with("(deleted)");
             if fs::read_link(&path).is_ok_and(|link| is_deleted(&link)) {
                 tried.add("", beginning(&path));
             }
         }
+    });
+    if listed > 0 {
+        tried.count = Some(listed);
+    }
+    tried
+}
+
+/// Looks at every process that can be seen. That none can be listed is what came of it then.
+fn each_process(place: &Path, mut look: impl FnMut(&Path, &mut Tried)) -> Tried {
+    let names = match names(place) {
+        Ok(names) => names,
+        Err(error) => return Tried::one(Err::<String, _>(error)),
+    };
+    let mut tried = Tried::default();
+    let is_process = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
+    for name in names.iter().filter(is_process) {
+        look(&place.join(name), &mut tried);
+    }
+    if tried.worked.is_empty() && tried.refused.is_empty() {
+        // Whoever lists processes is one itself.
+        tried.refused.push(errno(libc::ESRCH));
     }
     tried
 }
@@ -197,12 +220,39 @@ fn search(words: &[&str]) -> Tried {
 }
 
 fn below(place: &Path, depth: u32, tried: &mut Tried) {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+    let entries = match fs::read_dir(place) {
+        Ok(entries) => entries,
+        Err(error) => return tried.refused.push(error),
+    };
+    for entry in entries.flatten() {
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         match is_directory {
             true if depth > 0 => below(&entry.path(), depth - 1, tried),
             true => {}
             false => tried.add(&entry.path().to_string_lossy(), beginning(entry.path())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stockade_conformance::Answer;
+
+    use super::*;
+
+    fn looked(place: &str) -> (i64, Option<String>) {
+        let look = |process: &Path, tried: &mut Tried| {
+            tried.add("", beginning(process.join("comm")));
+        };
+        let answer = Answer::of("scan", each_process(Path::new(place), look));
+        (answer.ret, answer.errno)
+    }
+
+    #[test]
+    fn listing_that_fails_is_not_an_empty_one() {
+        assert!(looked("/proc").0 > 0);
+        assert_eq!(looked("/no-such-place"), (-1, Some("ENOENT".to_owned())));
+        assert_eq!(looked("/proc/self"), (-1, Some("ESRCH".to_owned())));
+        assert!(Answer::of("deleted", deleted(&[])).ret > 0);
     }
 }

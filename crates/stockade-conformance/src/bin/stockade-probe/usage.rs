@@ -29,6 +29,7 @@ const MEBIBYTE: usize = 1 << 20;
 
 /// Starts children that wait, until there are enough or no more can be.
 fn children(words: &[&str]) -> Tried {
+    const HELD: std::time::Duration = std::time::Duration::from_secs(1);
     let mut started: Vec<Child> = Vec::new();
     let mut stopped_by = None;
     while (started.len() as u64) < number(words, 0) {
@@ -43,6 +44,10 @@ fn children(words: &[&str]) -> Tried {
         }
     }
     let count = started.len() as i64;
+    if stopped_by.is_some() {
+        // Whoever counts them only now and then sees them too.
+        std::thread::sleep(HELD);
+    }
     for mut child in started {
         // It may have been ended by somebody else.
         let _ = child.kill();

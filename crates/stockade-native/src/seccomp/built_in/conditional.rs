@@ -67,6 +67,7 @@ const MAKES_A_FILE: [u64; 2] = [0o100, 0o20_000_000];
 
 /// The rules of each such call; what none matches is refused by the profile's default.
 pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec<Rule>)> {
+    let own = || low(0, Comparison::Equal(0));
     let mut rules = vec![
         ("clone", vec![when(Action::Allow, [low(0, without(NEW_NAMESPACES))])]),
         ("unshare", vec![when(Action::Allow, [whole(0, without(!UNSHARED_FREELY))])]),
@@ -75,15 +76,11 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
         (
             "prlimit64",
             vec![
-                when(
-                    TAKEN_AS_DONE,
-                    [
-                        low(0, Comparison::Equal(0)),
-                        low(1, Comparison::Equal(RLIMIT_CORE)),
-                        whole(2, Comparison::NotEqual(0)),
-                    ],
-                ),
-                when(Action::Allow, [low(0, Comparison::Equal(0))]),
+                when(Action::Allow, [own(), whole(2, Comparison::Equal(0))]),
+                when(Action::Allow, [own(), low(1, Comparison::NotEqual(RLIMIT_CORE))]),
+                // Whoever wants to know in the same call what it was before is refused: nobody
+                // would tell.
+                when(TAKEN_AS_DONE, [own(), whole(3, Comparison::Equal(0))]),
             ],
         ),
         (

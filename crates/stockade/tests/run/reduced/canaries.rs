@@ -2,35 +2,19 @@
 
 use std::process::{Child, Command, Stdio};
 
-use serde_json::json;
-
-use super::{PROGRAMS, can_be_built, inside, outside, words};
-use crate::canaries::{Canaries, LOOK, PLANT};
+use super::{ASKED, PROGRAMS, can_be_built, inside, outside, words};
+use crate::canaries::nothing_planted_is_found;
 use crate::scratch::Scratch;
-use crate::support::{Conversation, finish};
+use crate::support::finish;
 
 #[test]
 fn nothing_planted_on_the_host_is_found_without_namespaces_either() {
     if !can_be_built() {
         return;
     }
-    let scratch = Scratch::new();
-    let canaries = Canaries::new(scratch.text(), 7);
-    let mut planter = Command::new("python3");
-    planter.args(["-c", PLANT, &canaries.argument]).env("PLANTED", &canaries.token);
-    let mut planted = Conversation::start(planter);
-    assert_eq!(planted.hear(), "ready");
-    let mut found = Command::new("python3");
-    found.args(["-c", LOOK, &canaries.argument]).env("PLANTED", &canaries.token);
-    let found = finish(found, b"").json();
-    assert_eq!(found.as_array().map(Vec::len), Some(9), "without the wall everything is found");
-    let mut inside = words(&["run", "--json", "--provider", "reduced", "--isolation", "reduced"]);
-    inside.args(["--", "python3", "-c", LOOK, &canaries.argument]).env("PLANTED", &canaries.token);
-    let run = finish(inside, b"");
-    let report = run.json();
-    assert_eq!((run.code, &report["stdout"]), (0, &json!("[]\n")), "{report}");
-    assert!(!run.stdout.contains(&canaries.token));
-    assert_eq!(planted.end(), 0);
+    let mut inside = words(&["run", "--json"]);
+    inside.args(ASKED);
+    nothing_planted_is_found(7, inside);
 }
 
 /// A process of the host with the caller's own ids. Dropping it kills it.

@@ -86,3 +86,19 @@ fn writable_place_is_changed_and_nothing_beside_it() {
     assert!(scratch.path().join("writable/made/file").exists());
     assert!(!scratch.path().join("beside").exists() && !scratch.path().join("made").exists());
 }
+
+#[test]
+fn attributes_of_files_outside_the_list_are_not_told() {
+    if !can_be_built() {
+        return;
+    }
+    let scratch = open_to_all();
+    let file = format!("{}/file", scratch.text());
+    let mark = "import os, sys\nos.setxattr(sys.argv[1], 'user.canary', b'told')";
+    assert_eq!(outside(mark, &[&file]).text(), "");
+    let ask = "import os, sys
+try: print(os.listxattr(sys.argv[1]), os.getxattr(sys.argv[1], 'user.canary'))
+except OSError as error: print(error.strerror)";
+    assert!(outside(ask, &[&file]).text().contains("told"));
+    assert_eq!(inside(&["--quiet"], ask, &[&file]).text(), "Operation not supported\n");
+}

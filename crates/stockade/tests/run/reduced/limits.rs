@@ -1,6 +1,10 @@
 //! Limits without a file system of the sandbox's own.
 
-use super::{can_be_built, reduced, report};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{ASKED, PROGRAMS, can_be_built, outside, reduced, report};
+use crate::support::{binary, finish};
 
 #[test]
 fn disk_is_bounded_by_file_and_in_all() {
@@ -54,4 +58,40 @@ print(made)";
     let made = json["stdout"].as_str().and_then(|it| it.trim().parse::<u32>().ok());
     let is_held = json["limit"] == "max_pids" || made.is_some_and(|made| made < 20);
     assert!(is_held, "{json}");
+}
+
+/// Forks wherever it can, on one processor for it and for whoever looks at it.
+const BOMB: &str = "import os
+while True:
+    try: os.fork()
+    except OSError: pass";
+
+#[test]
+fn fork_bomb_that_lets_nobody_get_on_does_not_hold_up_its_end() {
+    if !can_be_built() {
+        return;
+    }
+    let mut bomb = Command::new("taskset");
+    bomb.args(["--cpu-list", "0"]).arg(binary()).args(["run", "--json"]).args(ASKED);
+    bomb.args(["--timeout", "2s", "--", "python3", "-c", BOMB]).env("PATH", PROGRAMS);
+    let start = Instant::now();
+    let json = finish(bomb, b"").json();
+    let took = start.elapsed();
+    let ended = ["timed_out", "limit_exceeded", "out_of_memory"];
+    assert!(ended.iter().any(|outcome| json["outcome"] == *outcome), "{json}");
+    assert!(took < Duration::from_secs(12), "{took:?}: {json}");
+}
+
+#[test]
+fn files_in_memory_that_nobody_maps_are_not_beyond_the_limit() {
+    if !can_be_built() {
+        return;
+    }
+    let fill = "import os
+made = [os.memfd_create('file') for _ in range(25)]
+for file in made: os.write(file, bytes(8 << 20))
+print('200 MiB')";
+    assert_eq!(outside(fill, &[]).text(), "200 MiB\n");
+    let json = report(&["--memory", "64m", "--", "python3", "-c", fill]);
+    assert_eq!((&json["stdout"], json["exit_code"] == 0), (&"".into(), false), "{json}");
 }
