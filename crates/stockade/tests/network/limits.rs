@@ -1,7 +1,6 @@
 //! Using the gate up, and the limits that bound it.
 
-use crate::support::{Running, command, inside, internet, tests};
-use crate::ways::with_policy;
+use crate::support::{Running, command, direct, inside, internet, tests, with_policy};
 
 tests![
     h30_many_connections_are_bounded_and_others_go_on,
@@ -77,13 +76,13 @@ fn h34_bytes_beyond_the_limit_are_not_carried() {
         "http://files.test/large?bytes=1000",
     ];
     assert_eq!(with_policy(policy, &few).text(), "1000");
-    let script = "
-import urllib.request
-try:
-    print(urllib.request.urlopen('http://files.test/upload', data=bytes(5000000)).read())
-except Exception as error:
-    print(type(error).__name__)
-";
-    let run = with_policy(policy, &["python3", "-c", script]);
-    assert!(!run.stdout.contains("5000000"), "{run:?}");
+    let upload = "import urllib.request\n\
+                  urllib.request.urlopen('http://files.test/upload', data=bytes(5000000)).read()";
+    let download = ["curl", "-sS", "-o", "/dev/null", "http://files.test/large?bytes=5000000"];
+    for words in [&["python3", "-c", upload][..], &download] {
+        assert_eq!(direct(words).code, 0);
+        let run = with_policy(policy, words);
+        assert_eq!(run.code, 122, "{run:?}");
+        assert!(run.stderr.contains("limits.max_egress_bytes"), "{run:?}");
+    }
 }

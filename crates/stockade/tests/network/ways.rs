@@ -1,7 +1,7 @@
 //! Ways out that are open: by name, by the proxy, and with servers inside on the same ports.
 
 use crate::support::{
-    Place, Watch, command, direct, finish, inside, internet, reaches_only_without_wall, tests,
+    Place, Watch, direct, inside, internet, reaches_only_without_wall, tests, with_policy,
 };
 
 tests![
@@ -184,14 +184,6 @@ print(talk.readline())
     let run = with_policy(&policy(""), &["python3", "-c", &first]);
     assert!(!run.stdout.contains("SSH"), "{run:?}");
     assert!(!run.stdout.contains("more"), "{run:?}");
-}
-
-/// Runs a program with a policy from standard input.
-pub(crate) fn with_policy(policy: &str, words: &[&str]) -> crate::support::Run {
-    let folder = tempfile::tempdir().expect("a directory for a policy");
-    let file = folder.path().join("policy.yaml");
-    std::fs::write(&file, policy).expect("the policy can be written");
-    finish(command(&["--policy", file.to_str().expect("the path is text")], words))
 }
 
 fn servers_inside_use_the_same_ports() {
