@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Header, Headers};
 
+use crate::buffer::Buffer;
 use crate::opener::SharedEnds;
 use crate::reactor::Descriptor;
 
@@ -15,8 +16,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The stream to the host.
 pub(crate) struct Socket {
     descriptor: Descriptor,
-    incoming: Vec<u8>,
-    /// How much of `incoming` has been handed out.
+    incoming: Buffer,
+    /// How much of `incoming` was read, and how much of that has been handed out.
+    filled: usize,
     taken: usize,
     outgoing: Vec<u8>,
     /// How much of `outgoing` has been written.
@@ -63,7 +65,8 @@ impl Socket {
         let passing = |ends| Passing { ends, heard: Headers::default(), said: Headers::default() };
         Socket {
             descriptor,
-            incoming: Vec::new(),
+            incoming: Buffer::new(BUFFER_BYTES),
+            filled: 0,
             taken: 0,
             outgoing: Vec::new(),
             written: 0,
@@ -73,16 +76,15 @@ impl Socket {
 
     /// Reads what there is, if all that was read before has been handed out.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.taken < self.incoming.len() {
+        if self.taken < self.filled {
             return Poll::Ready(Ok(()));
         }
-        self.taken = 0;
-        self.incoming.resize(BUFFER_BYTES, 0);
-        let read = self.descriptor.poll_read(context, &mut self.incoming);
-        self.incoming.truncate(match &read {
-            Poll::Ready(Ok(read)) => *read,
-            _ => 0,
-        });
+        (self.taken, self.filled) = (0, 0);
+        let read = self.descriptor.poll_read(context, self.incoming.room());
+        if let Poll::Ready(Ok(read)) = &read {
+            self.filled = *read;
+            self.incoming.was_read(*read);
+        }
         read.map_ok(|_| ())
     }
 }
@@ -93,7 +95,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if self.taken == self.incoming.len() && buffer.len() >= BUFFER_BYTES {
+        if self.taken == self.filled && buffer.len() >= BUFFER_BYTES {
             let read = self.descriptor.poll_read(context, buffer);
             if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
                 passing.hear(&buffer[..*read]);
@@ -105,7 +107,7 @@ impl AsyncRead for Socket {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => return Poll::Pending,
         }
-        let ready = &self.incoming[self.taken..];
+        let ready = &self.incoming.bytes()[self.taken..self.filled];
         let read = ready.len().min(buffer.len());
         buffer[..read].copy_from_slice(&ready[..read]);
         self.taken += read;
