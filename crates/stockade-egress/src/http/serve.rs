@@ -73,7 +73,14 @@ pub(super) async fn serve_one(
             *server = Some(used);
             Ended::Kept
         }
-        Ok(ended) => ended,
+        Ok(Ended::Over) => {
+            // A stream that is let go before the program has ended it reaches the program as a
+            // reset, which takes away what it has not read yet.
+            drop(account);
+            linger(inside, shared.settings.times.idle).await;
+            Ended::Over
+        }
+        Ok(Ended::WebSocket) => Ended::WebSocket,
         Err(error) => {
             broken(connection, inside, account, error).await;
             Ended::Over
