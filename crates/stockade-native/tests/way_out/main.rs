@@ -6,5 +6,6 @@
 mod alone;
 mod gateway;
 mod many;
+mod speed;
 mod support;
 mod works;
