@@ -32,7 +32,7 @@ fn replace(plan: &mut Plan, name: &str, with: Step) -> usize {
 fn way_out(listen: &str, prefix: u8) -> Step {
     let network = [127, 64, 0, 1].into();
     let redirected = vec![Redirected { transport: Transport::Tcp, network, prefix, port: None }];
-    Step::WayOut { listen: listen.parse().unwrap(), redirected }
+    Step::WayOut { listen: listen.parse().expect("an address"), redirected }
 }
 
 #[test]
