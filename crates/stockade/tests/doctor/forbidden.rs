@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::leftovers::{Host, skipped, walls_can_be_built};
 use crate::refusing::{Refused, finish};
 use crate::support::{
-    NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, quiet, refusals,
-    stockade, words,
+    NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, patiently, quiet,
+    refusals, stockade, words,
 };
 
 const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
@@ -59,7 +59,8 @@ struct Said {
 
 fn ask(policy: &str, ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> Said {
     let (doctor_code, doctor) = doctor(&ask);
-    let (plan_code, plan) = ask(&["policy", "plan", policy, "--provider", "native", "--json"]);
+    let plan = ["policy", "plan", policy, "--provider", "native", "--json"];
+    let (plan_code, plan) = patiently(|| ask(&plan));
     let (run_code, run) =
         ask(&["run", "--json", "--no-record", "--provider", "native", "--", "true"]);
     let plans = refusals(&plan);
