@@ -1,7 +1,10 @@
 //! `stockade bench`: what a sandbox costs, beside what else the machine has.
 
+mod curl;
+mod directory;
 mod html;
 mod leftovers;
+mod network;
 mod peers;
 mod programs;
 mod records;
@@ -9,6 +12,7 @@ mod report;
 mod rows;
 mod samples;
 mod sandboxes;
+mod server;
 mod table;
 
 use std::path::Path;

@@ -14,6 +14,9 @@ Rows:
   python-api   the same through the Rust interface
   destroy      ending a sandbox, as its caller sees it
   idle-memory  what a sandbox costs that does nothing
+  download     one HTTPS download through the gate, beside curl without a sandbox
+  request      one HTTPS request through the gate, on a new connection
+  request-kept the same on a connection that is there
   rounds       1000 runs, 10 at a time, and what is left of them
 
 Every side of a row is measured in turns, by one clock: once back to back, and once 300 ms apart,
@@ -41,6 +44,9 @@ pub(crate) struct BenchArgs {
     /// How often each side is measured.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub(crate) rounds: u32,
+    /// How large the download is.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) megabytes: u32,
     /// The local image that the peer docker runs; the first that is found when unsaid.
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,

@@ -8,9 +8,11 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use super::programs::{Timed, output};
+use super::server::PROXIES;
 
-/// Every peer that is known.
-pub(crate) const PEERS: [&str; 4] = ["bwrap", "bwrap-lean", "firejail", "docker"];
+/// Every peer that is known: those around a program, and the forward proxies.
+pub(crate) const PEERS: [&str; 6] =
+    ["bwrap", "bwrap-lean", "firejail", "docker", "tinyproxy", "squid"];
 
 /// A peer that could not be measured.
 #[derive(Debug, Serialize)]
@@ -27,7 +29,7 @@ pub(super) fn around_true(
     stockade: &Path,
 ) -> (Vec<Timed>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
-    for peer in PEERS {
+    for peer in PEERS.into_iter().filter(|peer| !PROXIES.contains(peer)) {
         if !asked.is_empty() && !asked.iter().any(|name| name == peer) {
             continue;
         }
@@ -83,9 +85,13 @@ fn line(program: PathBuf, words: &[&str]) -> Vec<OsString> {
     line
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// The program of that name, also where only the administrator has it on the path.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into()])
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
 }
 
 fn first_image(docker: &Path) -> anyhow::Result<String> {

@@ -54,12 +54,16 @@ pub(super) struct Pass {
     pub(super) sides: Vec<Samples>,
 }
 
-/// What a row should not pass.
+/// What a row should hold.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
     /// Our median divided by that of one peer.
     Ratio { against: &'static str, most: f64 },
+    /// Our median divided by that of one peer, where more is better.
+    Least { against: &'static str, least: f64 },
+    /// Our median without that of one peer.
+    Added { against: &'static str, most: f64 },
     /// Our median.
     Median { most: f64 },
 }
@@ -90,18 +94,21 @@ impl Row {
 impl Bound {
     /// Whether a pass stays within; nothing where the peer was not measured.
     fn holds(self, pass: &Pass) -> Option<bool> {
+        let ours = pass.sides.first()?;
+        let peer = |name| pass.sides.iter().find(|side| side.name == name);
         match self {
-            Bound::Ratio { against, most } => {
-                let peer = pass.sides.iter().find(|side| side.name == against)?;
-                Some(peer.ratio? <= most)
-            }
-            Bound::Median { most } => Some(pass.sides.first()?.median <= most),
+            Bound::Ratio { against, most } => Some(peer(against)?.ratio? <= most),
+            Bound::Least { against, least } => Some(peer(against)?.ratio? >= least),
+            Bound::Added { against, most } => Some(ours.median - peer(against)?.median <= most),
+            Bound::Median { most } => Some(ours.median <= most),
         }
     }
 
     pub(super) fn text(self, unit: &str) -> String {
         match self {
             Bound::Ratio { against, most } => format!("at most {most} × {against}"),
+            Bound::Least { against, least } => format!("at least {least} × {against}"),
+            Bound::Added { against, most } => format!("at most {most} {unit} more than {against}"),
             Bound::Median { most } => format!("at most {most} {unit}"),
         }
     }
@@ -127,5 +134,21 @@ mod tests {
         let other = Bound::Ratio { against: "firejail", most: 1.1 };
         let row = Row::new(("run", ""), "ms", other, vec![pass(1.0, 1.0)]);
         assert_eq!(row.within, None, "a peer that was not measured says nothing");
+    }
+
+    #[test]
+    fn rates_have_a_least_and_latencies_a_most_beyond_the_peer() {
+        let within =
+            |bound, ours, theirs| Row::new(("x", ""), "ms", bound, vec![pass(ours, theirs)]).within;
+        let rate = Bound::Least { against: "bwrap", least: 0.5 };
+        assert_eq!(within(rate, 5.0, 10.0), Some(true));
+        assert_eq!(within(rate, 4.9, 10.0), Some(false));
+        let added = Bound::Added { against: "bwrap", most: 1.5 };
+        assert_eq!(within(added, 11.5, 10.0), Some(true));
+        assert_eq!(within(added, 11.6, 10.0), Some(false));
+        let other = Bound::Added { against: "direct", most: 1.5 };
+        assert_eq!(within(other, 1.0, 1.0), None, "a peer that was not measured says nothing");
+        assert_eq!(added.text("ms"), "at most 1.5 ms more than bwrap");
+        assert_eq!(rate.text("MB/s"), "at least 0.5 × bwrap");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::leftovers::Count;
+use super::network;
 use super::peers::{self, Absent};
 use super::programs::{Timed, output, shown};
 use super::progress;
@@ -16,8 +17,17 @@ use super::samples::{APART, Samples, Side, in_turns};
 use super::sandboxes::Interface;
 use crate::args::BenchArgs;
 
-pub(crate) const ROW_NAMES: [&str; 6] =
-    ["run", "python-cli", "python-api", "destroy", "idle-memory", "rounds"];
+pub(crate) const ROW_NAMES: [&str; 9] = [
+    "run",
+    "python-cli",
+    "python-api",
+    "destroy",
+    "idle-memory",
+    "download",
+    "request",
+    "request-kept",
+    "rounds",
+];
 
 /// Rounds of the row of that name, and how many at a time.
 const MANY: usize = 1000;
@@ -58,13 +68,13 @@ pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
 }
 
 /// What is measured, and where its runs keep their records.
-struct Ours {
+pub(super) struct Ours {
     stockade: PathBuf,
     records: Records,
 }
 
 impl Ours {
-    fn argv(&self, words: &[&str]) -> Vec<OsString> {
+    pub(super) fn argv(&self, words: &[&str]) -> Vec<OsString> {
         self.records.ours(&self.stockade, words)
     }
 }
@@ -73,6 +83,10 @@ fn remedy(row: &str) -> &'static str {
     match row {
         "idle-memory" => "run it as root: only root may read the memory of a sandbox's processes",
         "python-cli" | "python-api" => "see that `stockade run -- python3 -c 'print(1)'` works",
+        "download" | "request" | "request-kept" => {
+            "install the packages python3, openssl and curl, and see that \
+             `stockade run -- curl --version` works"
+        }
         _ => "see that `stockade run -- /bin/true` works",
     }
 }
@@ -89,6 +103,9 @@ fn one(
         "python-api" => python_api(args, ours),
         "destroy" => destroy(args),
         "idle-memory" => idle_memory(args),
+        "download" => network::download(args, ours, absent),
+        "request" => network::request(args, ours, absent),
+        "request-kept" => network::request_kept(args, ours, absent),
         _ => rounds(ours),
     }
 }
@@ -197,7 +214,11 @@ fn rounds(ours: &Ours) -> anyhow::Result<Row> {
 }
 
 /// Both passes over the same sides.
-fn passes(row: &str, sides: &mut [Side<'_>], args: &BenchArgs) -> anyhow::Result<Vec<Pass>> {
+pub(super) fn passes(
+    row: &str,
+    sides: &mut [Side<'_>],
+    args: &BenchArgs,
+) -> anyhow::Result<Vec<Pass>> {
     let mut passes = Vec::new();
     for pause in [Duration::ZERO, APART] {
         let tell = |round| {

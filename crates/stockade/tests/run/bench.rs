@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::scratch::Scratch;
-use crate::support::{Run, alone, binary, finish, walls_can_be_built};
+use crate::support::{Run, alone, binary, finish, skipped, walls_can_be_built};
 
 fn bench(words: &[&str]) -> Run {
     let mut command = Command::new(binary());
@@ -42,6 +42,56 @@ fn row_is_measured_twice_with_every_sample_kept() {
     }
     let bare = &rows[0]["passes"][0]["sides"][1];
     assert_eq!((&bare["name"], bare["ratio"].is_number()), (&json!("bare"), true));
+}
+
+#[test]
+fn downloads_and_requests_are_measured_beside_a_direct_connection() {
+    if !walls_can_be_built() {
+        return;
+    }
+    for program in ["curl", "openssl"] {
+        if Command::new(program).arg("version").output().is_err() {
+            return skipped(program, &format!("{program} is not installed"));
+        }
+    }
+    let _quiet = alone();
+    let rows = "download,request,request-kept";
+    let run = bench(&["--json", "--rows", rows, "--rounds", "3", "--megabytes", "2"]);
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    let report = run.json();
+    let rows = report["rows"].as_array().expect("rows are a list");
+    let told: Vec<_> = rows.iter().map(|row| (&row["row"], &row["unit"], &row["bound"])).collect();
+    let least = json!({"least": {"against": "direct", "least": 0.5}});
+    let added = json!({"added": {"against": "direct", "most": 1.5}});
+    let [download, request, kept] = ["download", "request", "request-kept"].map(|row| json!(row));
+    let [rate, time] = ["MB/s", "ms"].map(|unit| json!(unit));
+    assert_eq!(
+        told,
+        [(&download, &rate, &least), (&request, &time, &added), (&kept, &time, &added)]
+    );
+    for row in rows {
+        assert!(row["within"].is_boolean(), "{row}");
+        for pass in row["passes"].as_array().expect("passes are a list") {
+            let (ours, direct) = (&pass["sides"][0], &pass["sides"][1]);
+            assert_eq!((&ours["name"], &direct["name"]), (&json!("stockade"), &json!("direct")));
+            assert_eq!(ours["samples"].as_array().map(Vec::len), Some(3), "{ours}");
+            assert!(direct["ratio"].is_number(), "{direct}");
+        }
+    }
+}
+
+#[test]
+fn download_without_a_client_says_what_to_install() {
+    let mut command = Command::new(binary());
+    command.args(["bench", "--json", "--rows", "download"]).env("PATH", "/nonexistent");
+    let run = finish(command, b"");
+    assert_eq!(run.code, 125, "{}", run.stdout);
+    let missing = &run.json()["not_measured"][0];
+    assert_eq!(
+        (&missing["row"], &missing["reason"]),
+        (&json!("download"), &json!("curl is not installed"))
+    );
+    assert!(missing["remedy"].as_str().is_some_and(|it| it.contains("openssl and curl")));
 }
 
 #[test]

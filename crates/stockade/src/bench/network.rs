@@ -1,0 +1,214 @@
+//! Downloads and requests through the gate, beside the same without a sandbox.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use super::curl::{SAYS, times};
+use super::directory::Directory;
+use super::peers::{Absent, on_path};
+use super::programs::{output, shown};
+use super::report::{Bound, Row};
+use super::rows::{Ours, passes};
+use super::samples::{Samples, Side};
+use super::server::{ADDRESS, PROXIES, Proxy, Server};
+use crate::args::BenchArgs;
+
+/// Requests of one round.
+const REQUESTS: usize = 50;
+/// Bytes that one of them asks for.
+const REQUEST_BYTES: u64 = 100;
+
+/// What one program of a side fetches.
+#[derive(Clone, Copy)]
+enum Fetch {
+    /// One file of so many bytes, in megabytes per second.
+    Download { bytes: u64 },
+    /// Many small ones, each on a new connection, in milliseconds.
+    Fresh,
+    /// Many small ones on the connection of the first, in milliseconds.
+    Kept,
+}
+
+pub(super) fn download(
+    args: &BenchArgs,
+    ours: &Ours,
+    absent: &mut Vec<Absent>,
+) -> anyhow::Result<Row> {
+    let what = "one HTTPS download through the gate, by curl's own clock";
+    let bound = Bound::Least { against: "direct", least: 0.5 };
+    let fetch = Fetch::Download { bytes: u64::from(args.megabytes) << 20 };
+    row(("download", what), "MB/s", bound, fetch, (args, ours, absent))
+}
+
+pub(super) fn request(
+    args: &BenchArgs,
+    ours: &Ours,
+    absent: &mut Vec<Absent>,
+) -> anyhow::Result<Row> {
+    let what = "one HTTPS request through the gate, on a new connection, by curl's own clock";
+    let bound = Bound::Added { against: "direct", most: 1.5 };
+    row(("request", what), "ms", bound, Fetch::Fresh, (args, ours, absent))
+}
+
+pub(super) fn request_kept(
+    args: &BenchArgs,
+    ours: &Ours,
+    absent: &mut Vec<Absent>,
+) -> anyhow::Result<Row> {
+    let what = "one more HTTPS request on a connection through the gate, by curl's own clock";
+    let bound = Bound::Added { against: "direct", most: 1.5 };
+    row(("request-kept", what), "ms", bound, Fetch::Kept, (args, ours, absent))
+}
+
+fn row(
+    (name, what): (&'static str, &'static str),
+    unit: &'static str,
+    bound: Bound,
+    fetch: Fetch,
+    (args, ours, absent): (&BenchArgs, &Ours, &mut Vec<Absent>),
+) -> anyhow::Result<Row> {
+    let curl = on_path("curl").context("curl is not installed")?;
+    let directory = Directory::new("server")?;
+    let server = Server::start(&directory)?;
+    let proxy = proxy(&args.against, &directory, server.port, absent);
+    let policy = directory.file("policy.yaml", &policy(server.port))?;
+
+    let fetching = fetch.argv(curl, server.port);
+    let mut inside = ours.argv(&["--policy"]);
+    inside.extend([policy.into(), "--".into()]);
+    inside.extend(fetching.iter().cloned());
+    // The variables of whoever measures could name another proxy.
+    let outside = |variable: Option<OsString>| {
+        let mut argv = vec!["env".into(), "-i".into()];
+        argv.extend(variable);
+        argv.extend(fetching.iter().cloned());
+        argv
+    };
+    let mut sides = vec![fetch.side("stockade", inside), fetch.side("direct", outside(None))];
+    if let Some(proxy) = &proxy {
+        let variable = format!("https_proxy=http://127.0.0.1:{}", proxy.port);
+        sides.push(fetch.side(proxy.name, outside(Some(variable.into()))));
+    }
+    Ok(Row::new((name, what), unit, bound, passes(name, &mut sides, args)?))
+}
+
+/// The first forward proxy that is asked for and installed.
+fn proxy(
+    asked: &[String],
+    directory: &Directory,
+    server: u16,
+    absent: &mut Vec<Absent>,
+) -> Option<Proxy> {
+    let mut missing = Vec::new();
+    let is_asked = |name: &&str| asked.is_empty() || asked.iter().any(|one| one == name);
+    for name in PROXIES.into_iter().filter(is_asked) {
+        match Proxy::start(name, directory, server) {
+            Ok(proxy) => return Some(proxy),
+            Err(error) => missing.push(Absent {
+                peer: name,
+                reason: format!("{error:#}"),
+                remedy: format!("install the package {name}"),
+            }),
+        }
+    }
+    // Several rows look for the same.
+    missing.retain(|new| !absent.iter().any(|known| known.peer == new.peer));
+    absent.extend(missing);
+    None
+}
+
+/// Allows the server and takes away every limit that would be measured instead of the gate.
+fn policy(port: u16) -> String {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "name: bench\n\
+         defaults: {{ max_cpu: {processors}, timeout_seconds: 600 }}\n\
+         limits: {{ max_egress_bytes: 1125899906842624 }}\n\
+         network_allowlist:\n  - {{ host: {ADDRESS}, ports: [{port}], protocol: tcp }}\n"
+    )
+}
+
+impl Fetch {
+    fn many(self) -> usize {
+        match self {
+            Fetch::Download { .. } => 1,
+            Fetch::Fresh | Fetch::Kept => REQUESTS,
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Fetch::Download { bytes } => bytes,
+            Fetch::Fresh | Fetch::Kept => REQUEST_BYTES,
+        }
+    }
+
+    /// The same inside and outside.
+    fn argv(self, curl: PathBuf, port: u16) -> Vec<OsString> {
+        // Without a file of settings, and without looking at who signed the certificate.
+        let words = ["-q", "-k", "-s", "-S", "--http1.1", "--no-sessionid", "-w", SAYS];
+        let mut argv: Vec<OsString> = vec![curl.into()];
+        argv.extend(words.map(OsString::from));
+        if let Fetch::Fresh = self {
+            argv.extend(["-H", "Connection: close"].map(OsString::from));
+        }
+        argv.extend(["-o", "/dev/null"].map(OsString::from));
+        let (many, bytes) = (self.many(), self.bytes());
+        argv.push(format!("https://{ADDRESS}:{port}/bytes/{bytes}?[1-{many}]").into());
+        argv
+    }
+
+    fn side(self, name: &str, argv: Vec<OsString>) -> Side<'static> {
+        let command = shown(&argv);
+        Side {
+            name: name.to_owned(),
+            command: command.clone(),
+            round: Box::new(move || {
+                let output = output(&argv)?;
+                let (stdout, stderr) = (
+                    String::from_utf8_lossy(&output.stdout),
+                    String::from_utf8_lossy(&output.stderr),
+                );
+                if !output.status.success() {
+                    bail!("`{command}` ended with {}: {}", output.status, stderr.trim());
+                }
+                let times = times(&stdout, self.many(), self.bytes());
+                Ok(self.number(&times.with_context(|| format!("`{command}`"))?))
+            }),
+        }
+    }
+
+    /// What the times of one round come to.
+    fn number(self, times: &[f64]) -> f64 {
+        let median =
+            |times: &[f64]| Samples::new(String::new(), String::new(), times.to_vec()).median;
+        match self {
+            Fetch::Download { bytes } => bytes as f64 / f64::from(1 << 20) / median(times),
+            Fetch::Fresh => median(times) * 1000.0,
+            // The first makes the connection.
+            Fetch::Kept => median(times.get(1..).unwrap_or_default()) * 1000.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_is_a_rate_or_the_median_of_its_requests() {
+        let download = Fetch::Download { bytes: 64 << 20 };
+        assert_eq!(download.number(&[0.5]), 128.0);
+        assert_eq!(Fetch::Fresh.number(&[0.009, 0.001, 0.002]), 2.0);
+        assert_eq!(Fetch::Kept.number(&[0.009, 0.001, 0.003]), 2.0, "without the first");
+    }
+
+    #[test]
+    fn both_kinds_of_requests_differ_in_the_connection_alone() {
+        let words = |fetch: Fetch| shown(&fetch.argv("curl".into(), 7));
+        assert_eq!(words(Fetch::Fresh).replace(" -H 'Connection: close'", ""), words(Fetch::Kept));
+        assert!(words(Fetch::Kept).ends_with("'https://127.0.0.2:7/bytes/100?[1-50]'"));
+    }
+}
