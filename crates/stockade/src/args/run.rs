@@ -89,7 +89,7 @@ pub(crate) struct RunArgs {
     /// What is allowed; the preset `default` when unsaid.
     ///
     /// `-` is standard input. May be repeated: several policies are combined, which only narrows.
-    /// Beside a policy other options only tighten it.
+    /// Beside a policy other options only tighten it, but for --allow-host.
     #[arg(long, value_name = "FILE", help_heading = WALL)]
     pub(crate) policy: Vec<PathBuf>,
     /// The wall; unsaid, the fastest that holds the policy.
