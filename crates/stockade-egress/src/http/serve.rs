@@ -14,8 +14,14 @@ use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
 use crate::side::Side;
 
-/// Fields by which some servers take another method than the request's own.
-const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Fields by which some servers take another method or path than the request's own.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// A server that was dialled for a host.
 pub(super) struct Server {
@@ -73,7 +79,14 @@ pub(super) async fn serve_one(
             *server = Some(used);
             Ended::Kept
         }
-        Ok(ended) => ended,
+        Ok(Ended::Over) => {
+            // Told before the wait, so that nobody waits for the event.
+            drop((account, used));
+            // In good order: a body may end with the connection, and a reset would break it off.
+            linger(inside, connection.shared.settings.times.linger).await;
+            Ended::Over
+        }
+        Ok(Ended::WebSocket) => Ended::WebSocket,
         Err(error) => {
             broken(connection, inside, account, error).await;
             Ended::Over
@@ -144,7 +157,9 @@ fn judge(
     if let Some(denial) = connection.overfull(target) {
         return Err(Refusal { status: 503, denial: Box::new(denial) });
     }
-    let is_disguised = OVERRIDES.iter().any(|name| head.fields.has(name));
+    // Some servers read an underscore in the name of a field as a hyphen.
+    let is_override = |name: &str| OVERRIDES.iter().any(|one| name.eq_ignore_ascii_case(one));
+    let is_disguised = head.fields.0.iter().any(|field| is_override(&field.name.replace('_', "-")));
     if is_disguised && rules.judges_requests(host, *port) {
         return Err(Refusal::unreadable(format!("{host}:{port}"), &HeadError::Override));
     }
