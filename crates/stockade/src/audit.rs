@@ -11,10 +11,10 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use stockade_provider::chain;
-use stockade_record::{Listed, Place, ReadError, default_places, list};
+use stockade_record::{ListError, Listed, Place, ReadError, default_places, list};
 
 use crate::args::{AuditArgs, AuditCommand, Choice};
-use crate::render::Output;
+use crate::render::{self, Output};
 use crate::{Problem, load};
 
 pub(crate) fn run(args: AuditArgs, output: Output) -> anyhow::Result<u8> {
@@ -43,10 +43,18 @@ pub(crate) fn places(named: Option<&Path>, here: &Path) -> anyhow::Result<Vec<Pl
 /// Every record, oldest first.
 fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
     let mut found = Vec::new();
-    for place in places(named, &load::here()?)? {
-        found.extend(list(&place).map_err(|error| {
-            Problem::new(chain(&error), "see that you may read there, or pass --record DIR")
-        })?);
+    for (at, place) in places(named, &load::here()?)?.iter().enumerate() {
+        match list(place) {
+            Ok(listed) => found.extend(listed),
+            // Anybody can put something into /tmp, and shall not keep others from their records.
+            Err(ListError::Place(error)) if at > 0 && error.is_somebody_elses() => {
+                render::talk(&format!("no records are looked for there: {error}"));
+            }
+            Err(error) => {
+                let remedy = "see that you may read there, or pass --record DIR";
+                return Err(Problem::new(chain(&error), remedy).into());
+            }
+        }
     }
     found.sort();
     Ok(found)
