@@ -7,13 +7,41 @@ use futures_util::io::Cursor;
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use stockade_wire::{FrameError, GuestMessage, HostMessage, StreamHeader, encode, read_message};
+use stockade_wire::{
+    Ends, FrameError, GuestMessage, Headers, HostMessage, Opening, StreamHeader, encode, read_message,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     read_all::<GuestMessage>(bytes);
     read_all::<HostMessage>(bytes);
     read_all::<StreamHeader>(bytes);
+    read_all::<Opening>(bytes);
+    follow(bytes);
 });
+
+/// The headers of the multiplexer are the same however their bytes are cut, and no stream that is
+/// not held is followed.
+fn follow(bytes: &[u8]) {
+    let headers = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut headers, mut found) = (Headers::default(), Vec::new());
+        for piece in pieces {
+            let Ok(()) = headers.follow(piece, |header| {
+                found.push(header);
+                Ok::<_, std::convert::Infallible>(())
+            });
+        }
+        found
+    };
+    let whole = headers(&mut std::iter::once(bytes));
+    assert_eq!(headers(&mut bytes.chunks(5)), whole);
+    let mut ends = Ends::default();
+    for header in whole {
+        ends.hear(header);
+        ends.say(header);
+        ends.let_go(header.stream, header.length.is_multiple_of(2));
+    }
+    ends.take_resets(|frame| panic!("{frame:?} for a stream that is not held"));
+}
 
 fn read_all<T>(bytes: &[u8])
 where

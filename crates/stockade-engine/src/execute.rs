@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{ErrorKind, Execution, Observation, Sandbox};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::outcome::{self, Reader};
 use crate::output::Output;
@@ -15,6 +15,9 @@ use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
 /// A limit that no policy text can reach, for a clock that nothing limits.
 const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// How long a killed sandbox may take until nothing of it is left.
+const GONE: Duration = Duration::from_millis(300);
 
 /// Runs a program in a fresh sandbox and ends the sandbox. Returns the report, without a plan, and
 /// the last bytes of the program's errors.
@@ -46,9 +49,9 @@ pub(crate) async fn execute(
     let began = Instant::now();
     let waited = match running {
         Ok(running) => {
-            let (timeout, cancel) = (clock(policy, Limit::Timeout), cancel.as_mut());
+            let (limit, cancel) = (clock(policy, Limit::Timeout), cancel.as_mut());
             let exceeded = exceeded(sandbox.as_ref(), way_out);
-            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout };
+            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout: limit };
             let passing = passing.as_mut();
             wait(running, sandbox.as_ref(), &output, passing, streams.stdin, deadlines).await
         }
@@ -62,8 +65,12 @@ pub(crate) async fn execute(
     }
     let mut observed = sandbox.observe();
     way_out.close(&mut observed).await;
-    // Before anybody is waited for who reads: taking down goes on behind.
-    drop(sandbox);
+    // Before anybody is waited for who reads. What was killed is gone when that is told, unless the
+    // kernel takes too long; otherwise taking down goes on behind.
+    match waited.stop {
+        Some(_) => _ = timeout(GONE, sandbox.end()).await,
+        None => drop(sandbox),
+    }
     if waited.stop.is_none() && !waited.is_passed {
         tokio::select! {
             passed = passing => passed.map_err(|(stream, source)| RunError::Output { stream, source })?,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stockade_policy::{Policy, Verdict};
+use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
 use stockade_provider::{Plan, Program};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts,
@@ -141,7 +141,7 @@ impl Asked<'_> {
 }
 
 fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded> {
-    let hit = |limit: stockade_policy::Limit, ended| {
+    let hit = |limit: Limit, ended| {
         let limit = limit.spec().key.to_owned();
         recorder.record(Body::LimitHit(LimitHit { execution: EXECUTION, limit, ended }))
     };
@@ -153,12 +153,24 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     }
     // What the policy refused before the start is told as its verdict.
     if !matches!(report.outcome, Outcome::Denied { .. }) {
-        for denial in &report.denials {
+        for denial in report.denials.iter().filter(|denial| !is_of_gate(denial)) {
             let denied = Denied { execution: EXECUTION, denial: denial.clone() };
             recorder.record(Body::Denial(denied))?;
         }
     }
     Ok(())
+}
+
+/// Whether a refusal is the gate's, which tells each when it happens.
+fn is_of_gate(denial: &Denial) -> bool {
+    let controls = [
+        Control::NetworkHosts,
+        Control::NetworkPublic,
+        Control::NetworkBlock,
+        Control::NetworkRequests,
+        Control::Limit(Limit::Connections),
+    ];
+    controls.iter().any(|control| denial.control == control.as_str())
 }
 
 fn execution_ended(result: Result<&RunReport, &RunError>) -> ExecutionEnded {

@@ -3,6 +3,7 @@
 //! It speaks `stockade-wire` on one stream, and its process ends when that stream does. Where the
 //! wall has a way out, connections of programs arrive at it and go to the host.
 
+mod buffer;
 mod code;
 mod control;
 mod execution;

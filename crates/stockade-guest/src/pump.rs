@@ -3,6 +3,7 @@
 use futures_util::io::{AsyncReadExt, AsyncWriteExt};
 use yamux::Stream;
 
+use crate::buffer::Buffer;
 use crate::reactor::Descriptor;
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -13,17 +14,18 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// waits for it.
 pub(crate) async fn input(mut stream: Stream, pipe: Descriptor) {
     let mut pipe = Some(pipe);
-    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut buffer = Buffer::new(CHUNK_BYTES);
     loop {
-        let read = match stream.read(&mut buffer).await {
+        let read = match stream.read(buffer.room()).await {
             Ok(0) | Err(_) => return,
             Ok(read) => read,
         };
         if let Some(open) = &pipe
-            && open.write_all(&buffer[..read]).await.is_err()
+            && open.write_all(&buffer.bytes()[..read]).await.is_err()
         {
             pipe = None;
         }
+        buffer.was_read(read);
     }
 }
 
@@ -31,11 +33,12 @@ pub(crate) async fn input(mut stream: Stream, pipe: Descriptor) {
 ///
 /// When the host has closed the stream the pipe is closed too, which the program then learns.
 pub(crate) async fn output(pipe: Descriptor, mut stream: Stream) {
-    let mut buffer = vec![0; CHUNK_BYTES];
-    while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
-        if stream.write_all(&buffer[..read]).await.is_err() {
+    let mut buffer = Buffer::new(CHUNK_BYTES);
+    while let Ok(read @ 1..) = pipe.read(buffer.room()).await {
+        if stream.write_all(&buffer.bytes()[..read]).await.is_err() {
             return;
         }
+        buffer.was_read(read);
     }
     // A stream that cannot be closed is closed already.
     let _ = stream.close().await;

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
 use stockade_launcher::Listeners;
-use stockade_sys::{close_on_exec_from, ignore_signal};
+use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
 use stockade_wire::{GuestExit, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode, Stream};
 
@@ -36,6 +36,10 @@ const MAX_STREAMS: usize = 16;
 /// closing come on top, and the connection does not outlive one stream too many.
 const MAX_STREAMS_WITH_WAY_OUT: usize = 1 << 16;
 const WINDOW_BYTES: usize = 256 << 10;
+/// By how much the windows of all streams together may grow, for those through which much comes.
+const WINDOW_GROWTH_BYTES: usize = 8 << 20;
+/// How much memory is kept for the next frames, where there is a way out.
+const KEPT_BYTES: usize = 2 << 20;
 /// The most bytes of one frame: what one read of a pipe gives.
 const SEND_BYTES: usize = 64 << 10;
 
@@ -71,7 +75,11 @@ struct Place {
 /// An error says that nothing was served.
 fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
     let (reactor, opener, streams) = match &place.listeners {
-        Some(_) => (Reactor::for_many()?, Some(Opener::default()), MAX_STREAMS_WITH_WAY_OUT),
+        Some(_) => {
+            // Frames come and go, and each would cost the kernel's pages anew.
+            keep_freed_memory(KEPT_BYTES);
+            (Reactor::for_many()?, Some(Opener::default()), MAX_STREAMS_WITH_WAY_OUT)
+        }
         None => (Reactor::default(), None, MAX_STREAMS),
     };
     let around = prepare(place.reach, &reactor)?;
@@ -82,11 +90,12 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
         way_out::serve(listeners, opener, &reactor)?;
     }
     let mut config = Config::default();
-    // The window cannot grow: the limit leaves every stream its first window and no more.
+    // Every stream has its first window, and beside that windows grow only with a way out.
+    let growth = opener.as_ref().map_or(0, |_| WINDOW_GROWTH_BYTES);
     config
         .set_max_connection_receive_window(None)
         .set_max_num_streams(streams)
-        .set_max_connection_receive_window(Some(streams * WINDOW_BYTES))
+        .set_max_connection_receive_window(Some(streams * WINDOW_BYTES + growth))
         .set_split_send_size(SEND_BYTES);
     let mut service = Service {
         connection: Connection::new(socket, config, Mode::Server),

@@ -1,8 +1,8 @@
 //! The stream to the host, buffered so that one system call carries many small frames.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Header, Headers};
@@ -10,13 +10,19 @@ use stockade_wire::{Header, Headers};
 use crate::opener::SharedEnds;
 use crate::reactor::Descriptor;
 
+/// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
+const AHEAD_BYTES: usize = 8 << 10;
+/// How much is kept to be written.
 const BUFFER_BYTES: usize = 64 << 10;
+/// From here on bytes are written from where they are, with what was said before.
+const LARGE_BYTES: usize = 16 << 10;
 
 /// The stream to the host.
 pub(crate) struct Socket {
     descriptor: Descriptor,
-    incoming: Vec<u8>,
-    /// How much of `incoming` has been handed out.
+    incoming: Box<[u8]>,
+    /// How much of `incoming` was read, and how much of that has been handed out.
+    filled: usize,
     taken: usize,
     outgoing: Vec<u8>,
     /// How much of `outgoing` has been written.
@@ -63,7 +69,8 @@ impl Socket {
         let passing = |ends| Passing { ends, heard: Headers::default(), said: Headers::default() };
         Socket {
             descriptor,
-            incoming: Vec::new(),
+            incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
+            filled: 0,
             taken: 0,
             outgoing: Vec::new(),
             written: 0,
@@ -73,17 +80,36 @@ impl Socket {
 
     /// Reads what there is, if all that was read before has been handed out.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.taken < self.incoming.len() {
+        if self.taken < self.filled {
             return Poll::Ready(Ok(()));
         }
-        self.taken = 0;
-        self.incoming.resize(BUFFER_BYTES, 0);
-        let read = self.descriptor.poll_read(context, &mut self.incoming);
-        self.incoming.truncate(match &read {
-            Poll::Ready(Ok(read)) => *read,
-            _ => 0,
-        });
-        read.map_ok(|_| ())
+        (self.taken, self.filled) = (0, 0);
+        self.filled = ready!(self.descriptor.poll_read(context, &mut self.incoming))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is left of `outgoing` and, in the same call, as much of `bytes` as is taken.
+    fn poll_write_through(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let before = self.outgoing.len() - self.written;
+            let both = [IoSlice::new(&self.outgoing[self.written..]), IoSlice::new(bytes)];
+            match ready!(self.descriptor.poll_write_all_of(context, &both))? {
+                written if written <= before && before > 0 => self.written += written,
+                written => {
+                    self.outgoing.clear();
+                    self.written = 0;
+                    let taken = written - before;
+                    if let Some(passing) = &mut self.passing {
+                        passing.say(&bytes[..taken]);
+                    }
+                    return Poll::Ready(Ok(taken));
+                }
+            }
+        }
     }
 }
 
@@ -93,7 +119,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if self.taken == self.incoming.len() && buffer.len() >= BUFFER_BYTES {
+        if self.taken == self.filled && buffer.len() >= AHEAD_BYTES {
             let read = self.descriptor.poll_read(context, buffer);
             if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
                 passing.hear(&buffer[..*read]);
@@ -105,7 +131,7 @@ impl AsyncRead for Socket {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => return Poll::Pending,
         }
-        let ready = &self.incoming[self.taken..];
+        let ready = &self.incoming[self.taken..self.filled];
         let read = ready.len().min(buffer.len());
         buffer[..read].copy_from_slice(&ready[..read]);
         self.taken += read;
@@ -128,6 +154,9 @@ impl AsyncWrite for Socket {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,
             }
+        }
+        if bytes.len() >= LARGE_BYTES {
+            return self.poll_write_through(context, bytes);
         }
         let this = &mut *self;
         if let Some(passing) = &mut this.passing {

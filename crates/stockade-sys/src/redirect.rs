@@ -63,6 +63,10 @@ const REGISTER_2: u32 = 2;
 ///
 /// All of it is done or nothing. It is done once in the life of a namespace.
 pub fn redirect_to(target: SocketAddrV4, places: &[Redirect]) -> io::Result<()> {
+    if places.iter().any(|place| u32::from(place.prefix) > u32::BITS) {
+        let what = "an address has no more than 32 bits";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     batch(target, places).send(Some(NETFILTER))
 }
 
@@ -103,7 +107,8 @@ fn expressions(list: &mut Attributes<'_>, place: &Redirect, target: SocketAddrV4
     equal(list, &[place.transport.number()]);
     // The destination's address stands sixteen bytes into the header of IPv4.
     payload(list, Header::Network, 16, 4);
-    let mask = u32::MAX.checked_shl(32 - u32::from(place.prefix)).unwrap_or(0);
+    let others = u32::BITS - u32::from(place.prefix);
+    let mask = u32::MAX.checked_shl(others).unwrap_or(0);
     expression(list, "bitwise", |bitwise| {
         bitwise.number(1, REGISTER_1);
         bitwise.number(2, REGISTER_1);

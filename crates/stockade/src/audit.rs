@@ -48,7 +48,7 @@ fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
             Ok(listed) => found.extend(listed),
             // Anybody can put something into /tmp, and shall not keep others from their records.
             Err(ListError::Place(error)) if at > 0 && error.is_somebody_elses() => {
-                render::talk(&format!("no records are looked for there: {error}"));
+                render::talk(&format!("passed over: {error}"));
             }
             Err(error) => {
                 let remedy = "see that you may read there, or pass --record DIR";

@@ -1,6 +1,6 @@
 //! The socket under the connection: buffered, and watched for what the connection lets pass.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,12 @@ use tokio::net::UnixStream;
 
 use super::ledger::Ledger;
 
+/// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
+const AHEAD_BYTES: usize = 8 << 10;
+/// How much is kept to be written.
 const BUFFER_BYTES: usize = 64 << 10;
+/// From here on bytes are written from where they are, with what was said before.
+const LARGE_BYTES: usize = 16 << 10;
 
 /// The socket to the guest.
 #[derive(Debug)]
@@ -35,7 +40,7 @@ impl Sieve {
         Sieve {
             socket,
             ledger,
-            incoming: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
             filled: 0,
             taken: 0,
             outgoing: Vec::new(),
@@ -56,6 +61,29 @@ impl Sieve {
         read
     }
 
+    /// Writes what is left of `outgoing` and, in the same call, as much of `bytes` as is taken.
+    fn poll_write_through(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let before = self.outgoing.len() - self.written;
+            let both = [IoSlice::new(&self.outgoing[self.written..]), IoSlice::new(bytes)];
+            let socket = Pin::new(&mut self.socket);
+            match ready!(socket.poll_write_vectored(context, &both))? {
+                written if written <= before && before > 0 => self.written += written,
+                written => {
+                    self.outgoing.clear();
+                    self.written = 0;
+                    let taken = &bytes[..written - before];
+                    self.said.follow(taken, |header| self.ledger.said(header))?;
+                    return Poll::Ready(Ok(taken.len()));
+                }
+            }
+        }
+    }
+
     /// Adds what the connection does not say, where no frame is cut by it.
     fn add_resets(&mut self) {
         if self.said.is_between_frames() {
@@ -72,11 +100,18 @@ impl AsyncRead for Sieve {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         ready!(this.ledger.poll_room(context));
-        ready!(this.poll_fill(context))?;
-        let ready = &this.incoming[this.taken..this.filled];
-        let read = ready.len().min(buffer.len());
-        buffer[..read].copy_from_slice(&ready[..read]);
-        this.taken += read;
+        let read = if this.taken == this.filled && buffer.len() >= AHEAD_BYTES {
+            let mut directly = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut this.socket).poll_read(context, &mut directly))?;
+            directly.filled().len()
+        } else {
+            ready!(this.poll_fill(context))?;
+            let ready = &this.incoming[this.taken..this.filled];
+            let read = ready.len().min(buffer.len());
+            buffer[..read].copy_from_slice(&ready[..read]);
+            this.taken += read;
+            read
+        };
         this.heard.follow(&buffer[..read], |header| this.ledger.heard(header))?;
         Poll::Ready(Ok(read))
     }
@@ -92,6 +127,9 @@ impl AsyncWrite for Sieve {
             ready!(self.as_mut().poll_flush(context))?;
         }
         let this = &mut *self;
+        if bytes.len() >= LARGE_BYTES {
+            return this.poll_write_through(context, bytes);
+        }
         this.add_resets();
         this.said.follow(bytes, |header| this.ledger.said(header))?;
         this.outgoing.extend_from_slice(bytes);

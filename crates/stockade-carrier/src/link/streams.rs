@@ -31,6 +31,8 @@ const MAX_PASSING: usize = 4096;
 const MOST_OF_GUEST: usize = 1 << 16;
 /// What a guest may send on one stream before any of it is read.
 const WINDOW_BYTES: usize = 256 << 10;
+/// By how much the windows of all streams together may grow, for those through which much comes.
+const WINDOW_GROWTH_BYTES: usize = 8 << 20;
 /// The most bytes of one frame.
 const SEND_BYTES: usize = 64 << 10;
 
@@ -65,11 +67,12 @@ impl Streams {
         };
         let ledger = Arc::new(Ledger::new(guest_streams));
         let mut config = Config::default();
-        // The window cannot grow: the limit leaves every stream its first window and no more.
+        // Every stream has its first window, and beside that windows grow only with a gateway.
+        let growth = gateway.as_ref().map_or(0, |_| WINDOW_GROWTH_BYTES);
         config
             .set_max_connection_receive_window(None)
             .set_max_num_streams(most)
-            .set_max_connection_receive_window(Some(most * WINDOW_BYTES))
+            .set_max_connection_receive_window(Some(most * WINDOW_BYTES + growth))
             .set_split_send_size(SEND_BYTES);
         let sieve = Sieve::new(stream, Arc::clone(&ledger));
         let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));

@@ -80,10 +80,10 @@ pub(super) async fn serve_one(
             Ended::Kept
         }
         Ok(Ended::Over) => {
-            // Told before the wait, so that nobody waits for the event.
+            // A stream that is let go before the program has ended it reaches the program as a
+            // reset, which takes away what it has not read yet.
             drop((account, used));
-            // In good order: a body may end with the connection, and a reset would break it off.
-            linger(inside, connection.shared.settings.times.linger).await;
+            linger(inside, shared.settings.times.idle).await;
             Ended::Over
         }
         Ok(Ended::WebSocket) => Ended::WebSocket,

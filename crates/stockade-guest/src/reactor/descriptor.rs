@@ -1,7 +1,7 @@
 //! Descriptors that a future can read and write.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -57,6 +57,15 @@ impl Descriptor {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.attempt(context, Direction::Write, || rustix::io::write(&*self.file, bytes))
+    }
+
+    /// Writes from several places in one call.
+    pub(crate) fn poll_write_all_of(
+        &self,
+        context: &mut Context<'_>,
+        places: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.attempt(context, Direction::Write, || rustix::io::writev(&*self.file, places))
     }
 
     /// Tries a call, and again when the descriptor may have become ready for it.

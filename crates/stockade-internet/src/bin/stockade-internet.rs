@@ -10,7 +10,12 @@ use anyhow::Result;
 use stockade_internet::WebServer;
 
 fn main() -> ExitCode {
-    let problem = start();
+    let serves = std::env::args_os().nth(1).is_some_and(|word| word == "--serve");
+    let problem = match serves.then(serve) {
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => format!("{error:#}"),
+        None => start(),
+    };
     // Nobody is left to tell when standard error is gone.
     let _ = writeln!(std::io::stderr(), "stockade-internet: {problem}");
     // As with other programs that start programs, and unlikely as the command's own.
@@ -19,10 +24,6 @@ fn main() -> ExitCode {
 
 /// Goes on as the command, or returns why not.
 fn start() -> String {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "--serve") {
-        return serve()
-            .map_or_else(|error| format!("{error:#}"), |()| "the input ended".to_owned());
-    }
     let entered = stockade_internet::enter();
     let mut words = std::env::args_os().skip(1).skip_while(|word| word == "--");
     let Some(program) = words.next() else {

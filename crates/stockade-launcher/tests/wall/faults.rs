@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use stockade_launcher::{
-    Family, IdMap, LandlockRule, Phase, Plan, Refusal, Report, Resource, Step, TreeKind,
+    Family, IdMap, LandlockRule, Phase, Plan, Redirected, Refusal, Report, Resource, Step,
+    Transport, TreeKind,
 };
 
 use crate::support::{Ended, LANDLOCK, carry_out, landlock_can_be_used, plan, walls_can_be_built};
@@ -25,6 +26,13 @@ fn replace(plan: &mut Plan, name: &str, with: Step) -> usize {
     let index = plan.inside.iter().position(|step| step.name() == name).expect("the step is there");
     plan.inside[index] = with;
     index
+}
+
+/// A redirection of one address.
+fn way_out(listen: &str, prefix: u8) -> Step {
+    let network = [127, 64, 0, 1].into();
+    let redirected = vec![Redirected { transport: Transport::Tcp, network, prefix, port: None }];
+    Step::WayOut { listen: listen.parse().expect("an address"), redirected }
 }
 
 #[test]
@@ -65,6 +73,11 @@ fn each_failing_step_is_named_and_nothing_runs() {
         ("file", Step::File { path: PathBuf::from("/usr/x"), content: String::new() }),
         ("limit", Step::Limit { resource: Resource::OpenFiles, amount: u64::MAX - 1 }),
         ("working_directory", Step::WorkingDirectory(nowhere())),
+        // `/proc` is not there yet.
+        ("proc", Step::OpenPorts),
+        // The loopback interface has this address already, and no address has more than 32 bits.
+        ("host_name", way_out("127.0.0.1:1", 32)),
+        ("host_name", way_out("127.0.0.53:1", 33)),
         ("host_name", Step::HostName("x".repeat(100))),
         (
             "landlock",

@@ -3,3 +3,4 @@
 mod faults;
 mod posture;
 mod support;
+mod way_out;

@@ -1,10 +1,10 @@
 //! Programs behind the real wall, and a gateway on the host that sees what they open.
-#![expect(clippy::unwrap_used, reason = "what the tests share fails by panicking, as they do")]
 // Always true here; it tells clippy that the functions between the tests are tests too.
 #![cfg(test)]
 
 mod alone;
 mod gateway;
 mod many;
+mod speed;
 mod support;
 mod works;

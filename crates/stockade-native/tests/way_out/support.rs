@@ -21,7 +21,7 @@ use crate::gateway::TestGateway;
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// What every script begins with.
-const PRELUDE: &str = "\
+pub(crate) const PRELUDE: &str = "\
 import socket, os, sys, threading, errno
 def dial(address, port, family=socket.AF_INET):
     connection = socket.socket(family)

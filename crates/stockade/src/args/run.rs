@@ -28,6 +28,8 @@ Examples:
   stockade run --workspace . -- python3 tests.py
   stockade run --mount ./data:/data --mount ./out:/out:rw script.py
   while read -r name; do stockade run --no-input a.py \"$name\"; done < names
+  stockade run --allow-host example.org -- curl -s https://example.org/
+  stockade run --learn policy.yaml script.py
   stockade run --policy policy.yaml --json script.py
 
 Exit codes:
@@ -110,8 +112,9 @@ pub(crate) struct RunArgs {
     /// Keep no record.
     #[arg(long, help_heading = PROGRAM)]
     pub(crate) no_record: bool,
-    /// Let every public host be reached, and write the policy that this run would have needed.
+    /// Allow public hosts, and write those used.
     ///
+    /// What is written is the smallest policy that this run would have needed.
     /// Private, own and metadata addresses are still never reached. The file is written when the
     /// run has ended; one that is there is replaced.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
@@ -157,13 +160,13 @@ pub(crate) struct PolicyFlags {
     /// none; and write, which makes them on the host.
     #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
-    /// A host that may be reached, on ports 80 and 443 unless one is said.
+    /// Let a host be reached, on ports 80 and 443.
     ///
-    /// `*.example.org` is every host below example.org. Unsaid, nothing leaves. Beside a policy it
+    /// `example.org:8080` is that port alone, and `*.example.org` every host below it. Unsaid, nothing leaves. Beside a policy it
     /// is added to what that allows; what is blocked stays so. May be repeated.
     #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
     pub(crate) allow_host: Vec<String>,
-    /// A host, address or range that is never reached.
+    /// Never reach a host, address or range.
     ///
     /// It wins over everything that is allowed. May be repeated.
     #[arg(long, value_name = "HOST", help_heading = NETWORK)]

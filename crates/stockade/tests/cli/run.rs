@@ -184,15 +184,20 @@ fn help_fits_eighty_columns_and_has_examples_defaults_and_groups() {
     let (short, long) = (stockade(&["run", "-h"]), stockade(&["run", "--help"]));
     for help in [&short, &long] {
         assert_eq!((help.code, help.stderr.as_str()), (0, ""));
-        for group in ["Limits:", "Files and variables:", "Program and output:", "Policy and wall:"]
-        {
+        for group in [
+            "Limits:",
+            "Files and variables:",
+            "Network:",
+            "Program and output:",
+            "Policy and wall:",
+        ] {
             assert!(help.stdout.lines().any(|line| line == group), "{group}: {}", help.stdout);
         }
         for line in help.stdout.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
     }
-    assert!(short.stdout.lines().count() <= 48, "{}", short.stdout);
+    assert!(short.stdout.lines().count() <= 52, "{}", short.stdout);
     for words in ["Examples:", "Exit codes:", "[default: 512m]", "--no-input", "while read"] {
         assert!(long.stdout.contains(words), "{words}: {}", long.stdout);
     }

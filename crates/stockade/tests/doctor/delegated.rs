@@ -91,8 +91,17 @@ fn delegated_cgroups_hold_limits_exactly_for_an_ordinary_user() {
     let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
     let (code, planned) = json(delegated.stockade(&scratch, &plan), &[]);
     assert_eq!((code, refusals(&planned)), (Some(0), Vec::new()), "{planned}");
-    let hungry =
-        ["run", "--json", "--memory", "64m", "--", "sh", "-c", "head -c 200m /dev/zero | tail"];
+    let hungry = [
+        "run",
+        "--json",
+        "--no-record",
+        "--memory",
+        "64m",
+        "--",
+        "sh",
+        "-c",
+        "head -c 200m /dev/zero | tail",
+    ];
     let (_, report) = json(delegated.stockade(&scratch, &hungry), &[]);
     let held = report["isolation"]["controls"].as_array().expect("controls are a list");
     let memory_held =

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::leftovers::{Host, skipped, walls_can_be_built};
 use crate::refusing::{Refused, finish};
 use crate::support::{
-    NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, quiet, refusals,
-    stockade, words,
+    NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, patiently, quiet,
+    refusals, stockade, words,
 };
 
 const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
@@ -59,8 +59,10 @@ struct Said {
 
 fn ask(policy: &str, ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> Said {
     let (doctor_code, doctor) = doctor(&ask);
-    let (plan_code, plan) = ask(&["policy", "plan", policy, "--provider", "native", "--json"]);
-    let (run_code, run) = ask(&["run", "--json", "--provider", "native", "--", "true"]);
+    let plan = ["policy", "plan", policy, "--provider", "native", "--json"];
+    let (plan_code, plan) = patiently(|| ask(&plan));
+    let (run_code, run) =
+        ask(&["run", "--json", "--no-record", "--provider", "native", "--", "true"]);
     let plans = refusals(&plan);
     assert_eq!(plans.len(), 1, "one cause has one reason: {plan}");
     let words = [words(&native(&doctor)["obstacle"]), plans[0].clone(), error(&run)];
@@ -93,7 +95,7 @@ fn forbidden_user_namespaces_are_named_alike_by_doctor_plan_and_run() {
     }
     let scratch = Scratch::new("forbidden");
     let policy = scratch.policy("{}\n");
-    let run = ["run", "--provider", "native", "--", "true"];
+    let run = ["run", "--no-record", "--provider", "native", "--", "true"];
     let without = finish(in_namespace(&scratch, "", &run));
     if without.code != Some(0) {
         return skipped("namespaces", &format!("one within another: {}", without.stderr));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::leftovers::{Host, binary};
 use crate::refusing::finish;
 use crate::support::{
-    Scratch, control_of, doctor_here, error, json, refusals, stockade, wall, words,
+    Scratch, control_of, doctor_here, error, json, patiently, refusals, stockade, wall, words,
 };
 
 #[test]
@@ -36,7 +36,7 @@ fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
         let wall = wall(&doctor, provider);
         let policy = scratch.policy(&format!("isolation: {isolation}\n"));
         let plan = ["policy", "plan", &policy, "--provider", provider, "--json"];
-        let (planned, plan) = json(stockade(&plan), &[]);
+        let (planned, plan) = patiently(|| json(stockade(&plan), &[]));
         let run = ["run", "--json", "--provider", provider, "--isolation", isolation];
         let (ran, report) = json(stockade(&[&run[..], &["--", "/bin/true"]].concat()), &[]);
         if wall["usable"] == false {
@@ -94,7 +94,7 @@ fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
         for (name, clause) in clauses {
             let policy = scratch.policy(&format!("isolation: {isolation}\n{clause}"));
             let plan = ["policy", "plan", &policy, "--provider", provider, "--json"];
-            let (code, plan) = json(stockade(&plan), &[]);
+            let (code, plan) = patiently(|| json(stockade(&plan), &[]));
             let control = control_of(wall(&doctor, provider), name);
             let said = ["missing", "not_built_in"].map(|key| &control[key]);
             match said.into_iter().find(|it| !it.is_null()) {

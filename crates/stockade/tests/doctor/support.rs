@@ -73,16 +73,17 @@ pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value
     (code, value.unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")))
 }
 
-/// What `doctor` says, asked again for as long as it says that the host was too busy to tell.
+/// Asks again for as long as the answer is that the host was too busy to tell.
+pub(crate) fn patiently(ask: impl Fn() -> (Option<i32>, Value)) -> (Option<i32>, Value) {
+    let is_told = |said: &(Option<i32>, Value)| {
+        !said.1.to_string().contains("see whether the host is overloaded")
+    };
+    (0..20).map(|_| ask()).find(is_told).expect("the host is not too busy for ever")
+}
+
+/// What `doctor` says.
 pub(crate) fn doctor(ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> (Option<i32>, Value) {
-    let mut said = ask(&["doctor", "--json"]);
-    for _ in 0..20 {
-        if !said.1.to_string().contains("see whether the host is overloaded") {
-            break;
-        }
-        said = ask(&["doctor", "--json"]);
-    }
-    said
+    patiently(|| ask(&["doctor", "--json"]))
 }
 
 /// The same here.

@@ -21,11 +21,16 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// How many tests run at once unless `--test-threads` says otherwise.
+const THREADS: usize = 4;
+
 fn main() -> ExitCode {
     // The packages of the clients come from outside, so before there is only the fake internet.
     let packages = clients::install_packages();
     let entered = stockade_internet::enter();
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of a test is waiting for others: for a sandbox, an answer, a silence.
+    arguments.test_threads.get_or_insert(THREADS);
     let tests = match support::begin(entered, packages) {
         Ok(()) => [
             ways::tests(),

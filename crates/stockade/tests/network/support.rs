@@ -152,6 +152,22 @@ pub(crate) fn inside(flags: &[&str], words: &[&str]) -> Run {
     run
 }
 
+/// Runs a program in a sandbox with a policy, which must be held.
+#[track_caller]
+pub(crate) fn with_policy(policy: &str, words: &[&str]) -> Run {
+    let run = try_policy(policy, words);
+    assert_ne!(run.code, 125, "{policy}: {}", run.stderr);
+    run
+}
+
+/// Runs a program in a sandbox with a policy, if that can be held.
+pub(crate) fn try_policy(policy: &str, words: &[&str]) -> Run {
+    let folder = tempfile::tempdir().expect("there is room for a policy");
+    let file = folder.path().join("policy.yaml");
+    std::fs::write(&file, policy).expect("the policy can be written");
+    finish(command(&["--policy", file.to_str().expect("the path is text")], words))
+}
+
 /// Runs a program in a sandbox; the report of `--json`.
 pub(crate) fn report(flags: &[&str], words: &[&str]) -> Value {
     inside(&[&["--json"], flags].concat(), words).json()

@@ -1,7 +1,7 @@
 //! Ways out that are open: by name, by the proxy, and with servers inside on the same ports.
 
 use crate::support::{
-    Place, Watch, command, direct, finish, inside, internet, reaches_only_without_wall, tests,
+    Place, Watch, direct, inside, internet, reaches_only_without_wall, tests, with_policy,
 };
 
 tests![
@@ -11,6 +11,7 @@ tests![
     plain_http_is_reached_both_ways,
     large_answer_and_upload_arrive_whole,
     end_of_a_connection_is_an_end_and_no_reset,
+    slow_reader_gets_everything,
     h22_websocket_works_by_name_and_through_the_proxy,
     server_that_speaks_first_is_reached_with_protocol_tcp,
     servers_inside_use_the_same_ports,
@@ -128,6 +129,22 @@ for connect in (by_name, by_proxy)[:int(sys.argv[1])]:
     }
 }
 
+fn slow_reader_gets_everything() {
+    let script = "
+import socket, time
+talk = socket.create_connection(('files.test', 80), 5)
+talk.sendall(b'GET /large?bytes=2000000 HTTP/1.1\\r\\nHost: files.test\\r\\nConnection: close\\r\\n\\r\\n')
+head = b''
+while not head.endswith(b'\\r\\n\\r\\n'):
+    head += talk.recv(1)
+time.sleep(2)
+print(len(b''.join(iter(lambda: talk.recv(65536), b''))))
+";
+    let words = ["python3", "-c", script];
+    assert_eq!(direct(&words).text(), "2000000\n");
+    assert_eq!(inside(&FILES, &words).text(), "2000000\n");
+}
+
 fn h22_websocket_works_by_name_and_through_the_proxy() {
     let script = include_str!("programs/websocket.py");
     for url in ["ws://files.test/ws", "wss://files.test/ws"] {
@@ -167,14 +184,6 @@ print(talk.readline())
     let run = with_policy(&policy(""), &["python3", "-c", &first]);
     assert!(!run.stdout.contains("SSH"), "{run:?}");
     assert!(!run.stdout.contains("more"), "{run:?}");
-}
-
-/// Runs a program with a policy from standard input.
-pub(crate) fn with_policy(policy: &str, words: &[&str]) -> crate::support::Run {
-    let folder = tempfile::tempdir().expect("a directory for a policy");
-    let file = folder.path().join("policy.yaml");
-    std::fs::write(&file, policy).expect("the policy can be written");
-    finish(command(&["--policy", file.to_str().expect("the path is text")], words))
 }
 
 fn servers_inside_use_the_same_ports() {

@@ -23,7 +23,7 @@ fn as_nobody(scratch: &Scratch, words: &[&str]) -> Run {
     } else {
         Command::new(binary())
     };
-    command.arg("run").args(words).current_dir("/").env("HOME", "/nonexistent");
+    command.args(["run", "--no-record"]).args(words).current_dir("/").env("HOME", "/nonexistent");
     finish(command, b"")
 }
 

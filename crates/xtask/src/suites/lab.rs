@@ -80,8 +80,10 @@ const RUN: Selection = Selection::only(
 
 const REDUCED: Selection = Selection::only("run", &["reduced::"]).without(FORBIDDEN);
 
-/// Doctor on the host as it is, and as another process can make it.
-const DOCTOR: Selection = Selection::all("doctor");
+/// Doctor on the host as it is, and as another process can make it. The one left out hands groups of
+/// version 1 to a user; with version 2 a round of its own does.
+const DOCTOR: Selection = Selection::all("doctor")
+    .without(&["delegated_cgroups_hold_limits_exactly_for_an_ordinary_user"]);
 const DOCTOR_HERE: Selection = Selection::only("doctor", &["here::"]);
 
 const WALLS: &str = "namespaces,cgroup";

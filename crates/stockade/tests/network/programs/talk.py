@@ -9,7 +9,10 @@ def whole(answer):
     count = 0
     while (end := answer.find(b'\r\n\r\n')) >= 0:
         length = re.search(rb'(?im)^content-length: *(\d+)', answer[:end])
-        answer = answer[end + 4 + (int(length[1]) if length else 0):]
+        end += 4 + (int(length[1]) if length else 0)
+        if end > len(answer):
+            break
+        answer = answer[end:]
         count += 1
     return count
 

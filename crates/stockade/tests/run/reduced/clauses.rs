@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{PROGRAMS, can_be_built, reduced, words};
+use super::{PROGRAMS, can_be_built, patiently, reduced, words};
 use crate::scratch::{Scratch, set_mode};
 use crate::support::{Run, binary, finish, is_root, not_run, walls_can_be_built};
 
@@ -169,7 +169,7 @@ fn plan_of_the_reduced_wall_names_what_holds_each_control() {
         command.args(["policy", "plan", &policy]).args(more).env("PATH", PROGRAMS);
         finish(command, b"")
     };
-    let text = plan(&["--provider", "reduced"]);
+    let text = patiently(|| plan(&["--provider", "reduced"]));
     assert_eq!(text.code, 0, "{}{}", text.stdout, text.stderr);
     assert!(text.stdout.contains("no namespaces: Landlock"), "{}", text.stdout);
     set_mode(Path::new(&policy), 0o644);

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::{PROGRAMS, can_be_built};
+use super::{PROGRAMS, can_be_built, patiently};
 use crate::scratch::Scratch;
 use crate::support::{Run, binary, finish, skipped, walls_can_be_built};
 
@@ -45,7 +45,7 @@ fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used()
     assert!(run.stderr.contains("isolation: reduced"), "{}", run.stderr);
     let scratch = Scratch::new();
     let policy = scratch.file("p.yaml", "name: p\n");
-    let plan = there(&["policy", "plan", &policy]);
+    let plan = patiently(|| there(&["policy", "plan", &policy]));
     assert_ne!(plan.code, 0);
     assert!(plan.stdout.contains(KNOB), "{}", plan.stdout);
 }
@@ -63,7 +63,7 @@ fn host_without_namespaces_runs_what_accepts_the_reduced_wall_and_says_so() {
     let policy = scratch.file("p.yaml", "isolation: reduced\n");
     let json = there(&["run", "--json", "--policy", &policy, "--", "true"]).json();
     assert_eq!((&json["provider"], &json["outcome"]), (&"reduced".into(), &"exited".into()));
-    let plan = there(&["policy", "plan", "--json", &policy]).json();
+    let plan = patiently(|| there(&["policy", "plan", "--json", &policy])).json();
     assert_eq!(
         (&plan["provider"], &plan["enforceable"]),
         (&"reduced".into(), &true.into()),

@@ -14,7 +14,8 @@ fn disk_is_bounded_by_file_and_in_all() {
     let fits = "head -c 3m /dev/zero > a; head -c 3m /dev/zero > b; sleep 0.4; echo fits";
     assert_eq!(reduced(&["-q", "--disk", "8m", "--", "sh", "-c", fits]).text(), "fits\n");
     let one = reduced(&["-q", "--disk", "8m", "--", "sh", "-c", "head -c 20m /dev/zero > a"]);
-    assert_eq!(one.code, 128 + 25, "one file ends at the limit: {one:?}");
+    // By SIGXFSZ, or by whoever adds up the directory, whichever comes first.
+    assert!([128 + 25, 122].contains(&one.code), "one file ends at the limit: {one:?}");
     let many =
         "mkdir -m 300 hidden; i=0; while :; do i=$((i+1)); head -c 2m /dev/zero > hidden/$i; done";
     let report = report(&["--disk", "8m", "--timeout", "20s", "--", "sh", "-c", many]);
