@@ -117,6 +117,10 @@ async fn resolve(
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name,
     };
+    // What is asked for leaves this machine as well.
+    if let Err(error) = shared.budget.spend(name.as_str().len() as u64).await {
+        return Err(DialError::Unreachable(error.to_string()));
+    }
     let answer = shared.settings.resolver.resolve(name);
     let resolved = match timeout(shared.settings.times.resolve, answer).await {
         Ok(Ok(resolved)) => resolved,

@@ -12,7 +12,7 @@ mod descriptor;
 mod tasks;
 mod waits;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,12 +37,18 @@ pub(crate) enum Direction {
 pub(crate) struct Reactor {
     waits: Rc<RefCell<Waits>>,
     tasks: Rc<RefCell<Tasks>>,
+    /// What the future that is polled has tried on descriptors.
+    tried: Rc<Cell<u32>>,
 }
 
 impl Reactor {
+    /// How often a future may try something on descriptors before the others are polled. Somebody
+    /// who always has something for it to read would otherwise keep it from ever letting go.
+    const TRIES_AT_ONCE: u32 = 128;
+
     /// A reactor for more descriptors than can be looked at one by one.
     pub(crate) fn for_many() -> io::Result<Reactor> {
-        Ok(Reactor { waits: Rc::new(RefCell::new(Waits::for_many()?)), tasks: Rc::default() })
+        Ok(Reactor { waits: Rc::new(RefCell::new(Waits::for_many()?)), ..Reactor::default() })
     }
 
     /// Runs `future` beside the others until it ends or the main one does.
@@ -62,6 +68,7 @@ impl Reactor {
         let mut rounds = 0_u32;
         let ended = loop {
             let mut busy = main_woken.take();
+            self.tried.set(0);
             if busy
                 && let Poll::Ready(value) =
                     main.as_mut().poll(&mut Context::from_waker(&main_waker))
@@ -91,9 +98,17 @@ impl Reactor {
         ended
     }
 
+    /// Counts a try of the future that is polled. `false` says that it is the turn of others.
+    fn may_try(&self) -> bool {
+        let tried = self.tried.get();
+        self.tried.set(tried.saturating_add(1));
+        tried < Reactor::TRIES_AT_ONCE
+    }
+
     /// Polls one future. It is taken out meanwhile, because it may spawn others.
     fn poll_task(&self, id: usize) {
         let Some(mut task) = self.tasks.borrow_mut().take(id) else { return };
+        self.tried.set(0);
         match task.poll() {
             Poll::Pending => self.tasks.borrow_mut().put_back(id, task),
             Poll::Ready(()) => {

@@ -91,6 +91,11 @@ impl PlaceError {
         }
     }
 
+    /// Whether somebody else has put something there, so that no record of this user can be in it.
+    pub fn is_somebody_elses(&self) -> bool {
+        matches!(self, PlaceError::NotOurs { .. } | PlaceError::NoDirectory { .. })
+    }
+
     /// Whether the place is merely not there or not writable, so that the next one may do.
     pub(crate) fn is_absence(&self) -> bool {
         let (PlaceError::Make { source, .. } | PlaceError::Open { source, .. }) = self else {

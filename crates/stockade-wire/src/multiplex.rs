@@ -22,6 +22,8 @@ pub struct Header {
 impl Header {
     /// A frame with a body.
     pub const DATA: u8 = 0;
+    /// A frame that gives a stream more room.
+    pub const WINDOW: u8 = 1;
     /// A frame that ends the connection.
     pub const GO_AWAY: u8 = 3;
     /// The first frame of a stream.
@@ -32,6 +34,14 @@ impl Header {
     pub const RESET: u16 = 8;
 
     const BYTES: usize = 12;
+
+    /// Whether the multiplexer takes this for the beginning of a stream: not where the same frame
+    /// resets it, and not in a frame that belongs to no stream.
+    pub fn opens_stream(self) -> bool {
+        matches!(self.kind, Header::DATA | Header::WINDOW)
+            && self.says(Header::FIRST)
+            && !self.says(Header::RESET)
+    }
 
     fn says(self, flag: u16) -> bool {
         self.flags & flag != 0

@@ -11,7 +11,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use stockade_provider::chain;
-use stockade_record::{Listed, Place, ReadError, default_places, list};
+use stockade_record::{ListError, Listed, Place, ReadError, default_places, list};
 
 use crate::args::{AuditArgs, AuditCommand, Choice};
 use crate::render::{self, Output};
@@ -46,8 +46,10 @@ fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
     for (at, place) in places(named, &load::here()?)?.iter().enumerate() {
         match list(place) {
             Ok(listed) => found.extend(listed),
-            // Anybody may make a directory in /tmp by the name of ours; it holds nothing of ours.
-            Err(error) if at > 0 => render::talk(&format!("passed over: {}", chain(&error))),
+            // Anybody can put something into /tmp, and shall not keep others from their records.
+            Err(ListError::Place(error)) if at > 0 && error.is_somebody_elses() => {
+                render::talk(&format!("passed over: {error}"));
+            }
             Err(error) => {
                 let remedy = "see that you may read there, or pass --record DIR";
                 return Err(Problem::new(chain(&error), remedy).into());

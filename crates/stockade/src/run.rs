@@ -1,5 +1,6 @@
 //! `stockade run`.
 
+mod aliases;
 pub(crate) mod amount;
 mod flags;
 mod input;

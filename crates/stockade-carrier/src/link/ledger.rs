@@ -131,7 +131,7 @@ impl Ledger {
     /// connection.
     pub(super) fn heard(&self, header: Header) -> io::Result<()> {
         let mut state = self.lock();
-        let opens = header.flags & Header::FIRST != 0 && header.stream.is_multiple_of(2);
+        let opens = header.opens_stream() && header.stream.is_multiple_of(2);
         if opens && self.guest_streams == GuestStreams::Allowed {
             let new = || Entry::Connection(Unread::default(), None);
             state.streams.entry(header.stream).or_insert_with(new);

@@ -2,6 +2,7 @@
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const WINDOW: u8 = 1;
+pub(crate) const PING: u8 = 2;
 pub(crate) const SYN: u8 = 1;
 pub(crate) const ACK: u8 = 2;
 pub(crate) const FIN: u8 = 4;

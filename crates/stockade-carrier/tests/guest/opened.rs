@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::frames::{DATA, FIN, RST, SYN, WINDOW, data, frame};
+use crate::frames::{DATA, FIN, PING, RST, SYN, WINDOW, data, frame};
 use crate::memory::{alone, resident_bytes};
 use crate::support::{LIMIT, command};
 
@@ -331,6 +331,25 @@ async fn streams_without_number_of_a_guest_that_hears_nothing_cost_little() {
     let _ = timeout(Duration::from_millis(500), &mut hostile.running.end).await;
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "the link holds {grown} bytes");
+}
+
+#[tokio::test]
+async fn streams_that_never_begin_cost_nothing() {
+    const STREAMS: u32 = 200_000;
+    if alone("opened::streams_that_never_begin_cost_nothing") {
+        return;
+    }
+    // Opened and reset in one frame, and opened by a frame that belongs to no stream.
+    for (kind, flags) in [(DATA, SYN | RST), (WINDOW, SYN | RST), (PING, SYN)] {
+        let bytes: Vec<u8> =
+            (1..=STREAMS).flat_map(|number| frame(kind, flags, number * 2, 0, b"")).collect();
+        let mut hostile = Hostile::new(2, true).await;
+        let before = resident_bytes();
+        hostile.say(bytes).await;
+        hostile.output_flows().await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 8 << 20, "after frames of kind {kind} the link holds {grown} bytes");
+    }
 }
 
 #[tokio::test]

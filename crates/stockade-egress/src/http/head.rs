@@ -37,7 +37,7 @@ pub(crate) enum HeadError {
     Scheme,
     #[error("the method is not one that passes")]
     Method,
-    #[error("a field gives another method than the request, and methods are judged here")]
+    #[error("a field gives another method or path than the request, and these are judged here")]
     Override,
     #[error("Connection names a field that must pass on")]
     Connection,

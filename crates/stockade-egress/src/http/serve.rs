@@ -14,8 +14,14 @@ use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
 use crate::side::Side;
 
-/// Fields by which some servers take another method than the request's own.
-const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Fields by which some servers take another method or path than the request's own.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// A server that was dialled for a host.
 pub(super) struct Server {
@@ -76,7 +82,7 @@ pub(super) async fn serve_one(
         Ok(Ended::Over) => {
             // A stream that is let go before the program has ended it reaches the program as a
             // reset, which takes away what it has not read yet.
-            drop(account);
+            drop((account, used));
             linger(inside, shared.settings.times.idle).await;
             Ended::Over
         }
@@ -151,7 +157,9 @@ fn judge(
     if let Some(denial) = connection.overfull(target) {
         return Err(Refusal { status: 503, denial: Box::new(denial) });
     }
-    let is_disguised = OVERRIDES.iter().any(|name| head.fields.has(name));
+    // Some servers read an underscore in the name of a field as a hyphen.
+    let is_override = |name: &str| OVERRIDES.iter().any(|one| name.eq_ignore_ascii_case(one));
+    let is_disguised = head.fields.0.iter().any(|field| is_override(&field.name.replace('_', "-")));
     if is_disguised && rules.judges_requests(host, *port) {
         return Err(Refusal::unreadable(format!("{host}:{port}"), &HeadError::Override));
     }

@@ -4,11 +4,15 @@ use stockade_policy::{Control, Denial};
 use tokio::time::timeout;
 
 use super::socks::{SocksError, SocksRequest, read_greeting, read_request};
+use crate::account::Account;
 use crate::connection::Connection;
 use crate::converse::converse;
 use crate::dial::{DialError, Dialled, Target, dial};
 use crate::http::{Refusal, answer_denied, answer_failed, linger};
 use crate::side::Side;
+
+/// What opens the tunnel of a CONNECT.
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Opens the tunnel that a CONNECT asked for and says so, or says why not.
 pub(super) async fn connect(
@@ -20,9 +24,7 @@ pub(super) async fn connect(
     account.target(&target.host, Some(target.port));
     let error = match open(connection, target).await {
         Ok(dialled) => {
-            account.forget();
-            let opened = inside.outgoing.send(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
-            return opened.is_ok().then_some(dialled);
+            return establish(inside, dialled, account, ESTABLISHED).await;
         }
         Err(error) => error,
     };
@@ -66,19 +68,42 @@ pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
         Ok(target) => target,
         Err(denial) => return refuse(connection, &mut inside, &shown, 2, denial).await,
     };
-    match open(connection, &target).await {
+    let mut account = connection.request_account();
+    account.target(&target.host, Some(target.port));
+    let error = match open(connection, &target).await {
         Ok(dialled) => {
-            if inside.outgoing.send(&reply(0)).await.is_ok() {
+            if let Some(dialled) = establish(&mut inside, dialled, account, &reply(0)).await {
                 converse(connection, inside, &target, Some(dialled)).await;
             }
+            return;
         }
-        Err(DialError::Denied(denial)) => {
-            refuse(connection, &mut inside, &shown, 2, denial).await;
-        }
-        Err(DialError::Unresolved(why)) => fail(connection, &mut inside, &target, 4, why).await,
-        Err(DialError::Unreachable(why)) => fail(connection, &mut inside, &target, 5, why).await,
-        Err(DialError::TooSlow(why)) => fail(connection, &mut inside, &target, 6, why).await,
+        Err(error) => error,
+    };
+    account.forget();
+    match error {
+        DialError::Denied(denial) => refuse(connection, &mut inside, &shown, 2, denial).await,
+        DialError::Unresolved(why) => fail(connection, &mut inside, &target, 4, why).await,
+        DialError::Unreachable(why) => fail(connection, &mut inside, &target, 5, why).await,
+        DialError::TooSlow(why) => fail(connection, &mut inside, &target, 6, why).await,
     }
+}
+
+/// Says that a tunnel is open. What goes on in it is told then; a program that does not wait for
+/// that has had a name resolved and a host dialled all the same.
+async fn establish(
+    inside: &mut Side,
+    dialled: Dialled,
+    mut account: Account,
+    word: &[u8],
+) -> Option<Dialled> {
+    if inside.outgoing.send(word).await.is_ok() {
+        account.forget();
+        return Some(dialled);
+    }
+    account.allowed(&dialled.verdict);
+    account.dialled(dialled.address);
+    account.failed("the program went away before the tunnel was open");
+    None
 }
 
 /// Judges a tunnel and dials its host. What is spoken in it comes later.

@@ -4,7 +4,7 @@ use stockade_policy::Effect;
 use stockade_record::{Inspection, Via};
 
 use crate::server::Server;
-use crate::world::{World, here, opens};
+use crate::world::{HERE, World, here, opens};
 
 #[tokio::test]
 async fn denied_host_gets_403_with_reason() {
@@ -145,6 +145,21 @@ async fn what_a_tunnel_carries_is_read_as_well() {
     assert!(bytes.rest().await.is_empty());
     let denials = world.gate.observed().denials;
     assert!(denials.iter().any(|denial| denial.how_to_allow.contains("`protocol: tcp`")));
+}
+
+#[tokio::test]
+async fn tunnel_that_nobody_waits_for_is_told_all_the_same() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let world = World::new(&opens(port, &["a.example.org"], ""), here(&["a.example.org"]));
+    let mut program = world.proxy();
+    program.send(format!("CONNECT a.example.org:{port} HTTP/1.1\r\n\r\n")).await;
+    drop(program);
+    let event = world.event().await;
+    assert_eq!(world.dialled().len(), 1);
+    assert_eq!((event.via, event.verdict), (Via::Connect, Effect::Allow));
+    assert_eq!((event.host.as_str(), event.address), ("a.example.org", Some(HERE)));
+    assert!(event.failure.is_some());
 }
 
 #[tokio::test]

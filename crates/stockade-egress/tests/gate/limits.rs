@@ -68,6 +68,25 @@ async fn bytes_beyond_the_limit_do_not_pass_and_the_engine_is_told() {
 }
 
 #[tokio::test]
+async fn names_that_are_resolved_count_as_bytes() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let text = opens(port, &["*.a.example.org"], "limits: {max_egress_bytes: 1000}\n");
+    let names: Vec<String> = (10..60).map(|at| format!("{at}.secret.a.example.org")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let world = World::new(&text, here(&names));
+    let mut exceeded = std::pin::pin!(world.gate.exceeded());
+    let mut opened = 0;
+    for name in &names {
+        let mut program = world.proxy();
+        program.send(format!("CONNECT {name}:{port} HTTP/1.1\r\n\r\n")).await;
+        opened += usize::from(program.answer().await.status == 200);
+    }
+    assert_eq!(within(&mut exceeded).await, Limit::EgressBytes);
+    assert_eq!(opened, 1000 / names[0].len());
+}
+
+#[tokio::test]
 async fn rate_is_held() {
     let body = "x".repeat(30_000);
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n{body}");

@@ -230,9 +230,32 @@ async fn methods_and_paths_are_judged_where_the_policy_names_them() {
     for path in ["/repos/%2e%2e/admin", "/repos/../admin", "/repos//x", "/repos/x;a=b"] {
         assert_eq!(ask(&format!("GET {path}")).await, 400, "{path}");
     }
-    let disguised = "GET /repos/x HTTP/1.1\r\nX-HTTP-Method-Override: DELETE";
-    let mut program = world.dial("a.example.org", port).await;
-    program.send(format!("{disguised}\r\nHost: a.example.org:{port}\r\n\r\n")).await;
-    assert_eq!(program.answer().await.status, 400);
+    for field in [
+        "X-HTTP-Method-Override: DELETE",
+        "X_HTTP_METHOD_OVERRIDE: DELETE",
+        "X-Original-URL: /admin",
+        "X-Rewrite-URL: /admin",
+    ] {
+        let disguised = format!("GET /repos/x HTTP/1.1\r\n{field}");
+        let mut program = world.dial("a.example.org", port).await;
+        program.send(format!("{disguised}\r\nHost: a.example.org:{port}\r\n\r\n")).await;
+        assert_eq!(program.answer().await.status, 400, "{field}");
+    }
     assert_eq!(server.text().matches("GET ").count(), 1);
+}
+
+#[tokio::test]
+async fn answer_that_ends_with_its_connection_ends_in_good_order() {
+    let server = Server::start(|mut stream, _| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end").await;
+    })
+    .await;
+    let port = server.port;
+    let world = World::new(&opens(port, &NAMES, ""), here(&NAMES));
+    let mut program = world.dial("a.example.org", port).await;
+    program.send(format!("GET / HTTP/1.1\r\nHost: a.example.org:{port}\r\n\r\n")).await;
+    assert!(program.rest().await.ends_with(b"\r\n\r\nuntil the end"));
+    // One that was dropped would have been reset, and takes no more.
+    program.send(b"x").await;
 }

@@ -4,7 +4,7 @@ use stockade_policy::Effect;
 use stockade_record::Via;
 
 use crate::server::Server;
-use crate::world::{Program, World, here, opens};
+use crate::world::{HERE, Program, World, here, opens};
 
 const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 
@@ -38,6 +38,21 @@ async fn denied_host_gets_reply_2() {
     let event = world.events(2).await[1].clone();
     assert_eq!((event.verdict, event.host), (Effect::Deny, format!("b.example.org:{port}")));
     assert_eq!(server.seen().connections, 1);
+}
+
+#[tokio::test]
+async fn tunnel_that_nobody_waits_for_is_told_all_the_same() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let world = World::new(&opens(port, &["a.example.org"], ""), here(&NAMES));
+    let mut program = greeted(&world).await;
+    program.send(by_name(b"a.example.org", port)).await;
+    drop(program);
+    let event = world.event().await;
+    assert_eq!(world.dialled().len(), 1);
+    assert_eq!((event.via, event.verdict), (Via::Socks, Effect::Allow));
+    assert_eq!((event.host.as_str(), event.address), ("a.example.org", Some(HERE)));
+    assert!(event.failure.is_some());
 }
 
 #[tokio::test]

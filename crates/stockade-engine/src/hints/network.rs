@@ -1,6 +1,6 @@
 //! Advice about hosts that were not reached.
 
-use stockade_policy::{Control, Denial};
+use stockade_policy::{AddressKind, Control, Denial, Host, classify, parse_host_port};
 
 use crate::request::Advice;
 
@@ -36,7 +36,8 @@ pub(super) fn unreachable(line: &str, asked: &Asked) -> Option<String> {
     })
 }
 
-/// Advice for hosts that the policy does not name, where a flag would.
+/// Advice for hosts that the policy does not name, where a flag would. What is not public is left
+/// out: a program that tries it shall not have this host's own services put on a line to copy.
 pub(crate) fn denied(denials: &[Denial], asked: &Asked) -> Option<String> {
     if asked.advice != Advice::Flags {
         return None;
@@ -44,6 +45,8 @@ pub(crate) fn denied(denials: &[Denial], asked: &Asked) -> Option<String> {
     let unnamed = |denial: &&Denial| {
         denial.control == Control::NetworkHosts.as_str()
             && denial.why.starts_with("network_allowlist does not name")
+            && !matches!(parse_host_port(&denial.target), Ok((Host::Address(address), _))
+                if classify(address) != AddressKind::Public)
     };
     let flags: Vec<String> = denials
         .iter()
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_were_refused_are_named_as_flags_and_blocked_ones_are_not() {
+    fn hosts_that_were_refused_are_named_as_flags_and_blocked_or_private_ones_are_not() {
         let denial = |target: &str, control: Control, why: &str| Denial {
             control: control.as_str().into(),
             rule: "r".to_owned(),
@@ -80,6 +83,8 @@ mod tests {
         let denials = [
             denial("a.test:443", Control::NetworkHosts, "network_allowlist does not name a.test"),
             denial("b.test:443", Control::NetworkBlock, "network_blocklist names b.test"),
+            denial("127.0.0.1:80", Control::NetworkHosts, "network_allowlist does not name it"),
+            denial("[::1]:80", Control::NetworkHosts, "network_allowlist does not name it"),
         ];
         let hint = denied(&denials, &asked("{}")).unwrap();
         assert_eq!(hint, "allow it with --allow-host a.test:443");

@@ -75,6 +75,10 @@ impl Descriptor {
         direction: Direction,
         mut call: impl FnMut() -> rustix::io::Result<T>,
     ) -> Poll<io::Result<T>> {
+        if !self.reactor.may_try() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
             match call() {
                 Ok(value) => return Poll::Ready(Ok(value)),

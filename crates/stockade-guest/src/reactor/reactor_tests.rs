@@ -65,6 +65,27 @@ fn busy_future_does_not_keep_a_ready_descriptor_from_its_own() {
 }
 
 #[test]
+fn descriptor_that_always_has_more_keeps_nobody_from_their_turn() {
+    for reactor in reactors() {
+        let zeros = std::fs::File::open("/dev/zero").unwrap().into();
+        let zeros = Descriptor::new(zeros, &reactor).unwrap();
+        let (near, far) = pair(&reactor);
+        let read_all = Rc::new(Cell::new(false));
+        let has_read_all = Rc::clone(&read_all);
+        reactor.spawn(async move {
+            for _ in 0..100_000 {
+                zeros.read(&mut [0; 8]).await.unwrap();
+            }
+            has_read_all.set(true);
+        });
+        reactor.spawn(async move { far.write_all(b"x").await.unwrap() });
+        let main = async { near.read(&mut [0]).await.unwrap() };
+        assert_eq!(reactor.run(main).unwrap(), 1);
+        assert!(!read_all.get(), "it was polled until it had read all");
+    }
+}
+
+#[test]
 fn dropped_descriptor_is_closed_although_somebody_had_waited_for_it() {
     for reactor in reactors() {
         let (waiting, other) = pair(&reactor);

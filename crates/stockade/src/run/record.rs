@@ -14,6 +14,8 @@ use crate::Problem;
 use crate::args::RunArgs;
 use crate::audit::places;
 
+use super::aliases::aliases;
+
 /// What a report calls the line that hides a record.
 const HIDDEN: &str = "records are never visible inside";
 
@@ -30,21 +32,34 @@ pub(crate) fn recorder(
     }
     let mut places = places(args.record.as_deref(), here)?;
     let shown = shown(policy, root);
-    let is_shown = |place: &Place| {
-        let path = real(&place.path());
-        shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(&path))
+    let is_shown = |path: &PathBuf| {
+        shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(path))
     };
-    if places.iter().any(is_shown) {
+    let mut all = Vec::new();
+    for place in &places {
+        all.extend(paths(place)?);
+    }
+    if all.iter().any(is_shown) {
         // What is not there when the wall is built cannot be hidden, so it is made now.
         let place = settle(&places).map_err(|error| cannot(&WriteError::Place(error)))?;
-        let hidden = keep_apart(&real(&place.path()), &shown)?;
-        policy.hide.extend(hidden.into_iter().map(|path| Sourced::built_in(path, HIDDEN)));
+        for path in paths(&place)? {
+            let hidden = keep_apart(&path, &shown)?;
+            policy.hide.extend(hidden.into_iter().map(|path| Sourced::built_in(path, HIDDEN)));
+        }
         places = vec![place];
     }
     // A record over the limit of `ulimit -f` is then an error that is told, and not our death.
     stockade_sys::ignore_signal(Signal::XFSZ)?;
     let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
     Ok(Some(Arc::new(recorder)))
+}
+
+/// Every path by which records at a place could be reached.
+fn paths(place: &Place) -> Result<Vec<PathBuf>, Problem> {
+    aliases(&real(&place.path())).map_err(|error| {
+        let message = format!("cannot see where the records would be shown: {error}");
+        Problem::new(message, "see that /proc is mounted here")
+    })
 }
 
 fn cannot(error: &WriteError) -> Problem {

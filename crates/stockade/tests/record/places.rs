@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::support::{Records, binary, finish, walls_can_be_built};
+use crate::support::{Records, binary, finish, not_run, walls_can_be_built};
 
 #[test]
 fn records_go_to_the_state_of_the_user_and_no_record_leaves_none() {
@@ -93,6 +93,78 @@ fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
         let other = Records::new();
         let run = other.stockade(&["run", option, value, "--", "find", inside, "-type", "f"]);
         assert!(run.stdout.contains(".jsonl"), "{option}: {run:?}");
+    }
+}
+
+#[test]
+fn records_that_another_mount_shows_are_kept_apart_as_well() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return not_run("only root mounts one directory over another");
+    }
+    // Another mount of what is shown, and one of a part of it.
+    for bound in [".", "below"] {
+        let records = Records::new();
+        let (work, alias) = (records.scratch().join("work"), records.scratch().join("alias"));
+        for directory in [&work, &alias, &work.join("below")] {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(work.join("seen"), "").unwrap();
+        let run = |kept: &str, kind: &str, option: &str| {
+            let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", script, "sh"]);
+            command.arg(work.join(bound)).arg(&alias).arg(binary());
+            command.args(["run", "--record"]).arg(records.scratch().join(kept));
+            let shown = format!("{}:{option}", work.display());
+            finish(command.args([kind, &shown, "--", "find", ".", "/data", "-type", "f"]))
+        };
+        let kept = run("elsewhere", "--workspace", "write");
+        assert!(kept.stdout.contains("./seen"), "elsewhere it is shown: {kept:?}");
+        for (kind, option) in [("--workspace", "write"), ("--mount", "/data:rw")] {
+            let refused = run("alias/records", kind, option);
+            assert_eq!((refused.code, refused.stdout.as_str()), (Some(125), ""), "{refused:?}");
+            assert!(refused.stderr.contains("could be changed from inside"), "{refused:?}");
+        }
+        for (kind, option, seen) in
+            [("--workspace", "read", "./seen\n"), ("--mount", "/data", "/data/seen\n")]
+        {
+            let hidden = run("alias/records", kind, option);
+            assert_eq!(hidden.stdout, seen, "{bound}: {hidden:?}");
+        }
+    }
+}
+
+#[test]
+fn somebody_elses_directory_in_tmp_keeps_nobody_from_their_records() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return not_run("only root makes what belongs to somebody else");
+    }
+    let records = Records::new();
+    let state = records.scratch().join("state");
+    let run =
+        finish(Command::new(binary()).args(["run", "--", "true"]).env("XDG_STATE_HOME", &state));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let audit = |planted: &str| {
+        let script = format!("mount --bind \"$1\" /tmp && {planted} && shift && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]).arg(records.scratch()).arg(binary());
+        finish(command.args(["audit", "verify", "--all"]).env("XDG_STATE_HOME", "/tmp/state"))
+    };
+    let alone = audit("true");
+    assert_eq!((alone.code, alone.stderr.as_str()), (Some(0), ""), "{alone:?}");
+    for planted in [
+        "mkdir /tmp/stockade-0 && chown 65534 /tmp/stockade-0",
+        "rmdir /tmp/stockade-0 && ln -s /proc /tmp/stockade-0",
+    ] {
+        let beside = audit(planted);
+        assert_eq!((beside.code, beside.stdout), (Some(0), alone.stdout.clone()), "{planted}");
+        assert!(beside.stderr.contains("/tmp/stockade-0"), "{}", beside.stderr);
     }
 }
 
