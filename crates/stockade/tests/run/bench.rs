@@ -50,7 +50,7 @@ fn downloads_and_requests_are_measured_beside_a_direct_connection() {
         return;
     }
     for program in ["curl", "openssl"] {
-        if Command::new(program).arg("version").output().is_err() {
+        if Command::new(program).arg("--version").output().is_err() {
             return skipped(program, &format!("{program} is not installed"));
         }
     }
@@ -86,7 +86,8 @@ fn download_without_a_client_says_what_to_install() {
     command.args(["bench", "--json", "--rows", "download"]).env("PATH", "/nonexistent");
     let run = finish(command, b"");
     assert_eq!(run.code, 125, "{}", run.stdout);
-    let missing = &run.json()["not_measured"][0];
+    let report = run.json();
+    let missing = &report["not_measured"][0];
     assert_eq!(
         (&missing["row"], &missing["reason"]),
         (&json!("download"), &json!("curl is not installed"))
