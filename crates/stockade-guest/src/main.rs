@@ -6,9 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use dlmalloc::GlobalDlmalloc;
 use rustix::fs::{CWD, Mode, OFlags};
 use stockade_guest::{GuestExit, serve, serve_confined};
 use stockade_launcher::{Launched, Listeners, launch, refuse};
+
+/// Keeps what was freed for what comes next. The one of musl gives memory back at once, and takes it
+/// anew for every frame.
+#[global_allocator]
+static ALLOCATOR: GlobalDlmalloc = GlobalDlmalloc;
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
