@@ -5,7 +5,7 @@ use std::process::Command;
 use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
 
 use crate::leftovers::{Host, not_run, walls_can_be_built};
-use crate::refusing::{Marked, Refused, finish, finish_refusing, upper};
+use crate::refusing::{CALLER, Marked, Refused, finish, finish_refusing, upper};
 
 /// Who makes the call at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,9 @@ const NO_EXECUTION: u32 = 8;
 /// Whoever the guest's executable runs in is not loaded at a random place: what its pointers lead
 /// to lies in the lower four gigabytes, and what everybody else's lead to does not.
 const OF_THE_GUEST_1: (u32, u32, u32) = (upper(1), ALL, 0);
-const OF_THE_GUEST_2: (u32, u32, u32) = (upper(2), ALL, 0);
+
+/// So is its code.
+const BY_THE_GUEST: (u32, u32, u32) = (CALLER, ALL, 0);
 
 /// The guest's first write of two bytes is a `0` to max_user_namespaces.
 const NO_MORE: &[(u32, u32, u32)] = &[OF_THE_GUEST_1, (2, ALL, 2)];
@@ -236,7 +238,7 @@ const CLONES: [Refused; 2] = [
 ];
 
 /// The start of the program itself, which the guest makes.
-const PROGRAM: Refused = Refused { call: libc::SYS_execve, when: &[OF_THE_GUEST_2], errno: EPERM };
+const PROGRAM: Refused = Refused { call: libc::SYS_execve, when: &[BY_THE_GUEST], errno: EPERM };
 
 /// Writes to files of the kernel, told apart by their length: the limit of memory, and a map of a
 /// range of ids.

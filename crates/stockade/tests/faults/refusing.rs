@@ -27,6 +27,9 @@ pub(crate) const fn upper(argument: u32) -> u32 {
 
 const UPPER: u32 = 0x80;
 
+/// The upper half of the address of the call itself, in the place of an argument.
+pub(crate) const CALLER: u32 = 0x40;
+
 /// How a run ended.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -131,11 +134,15 @@ fn program(refused: &Refused) -> Vec<Instruction> {
     const RETURN: u16 = 0x06;
     const ALLOW: u32 = 0x7fff_0000;
     const ERRNO: u32 = 0x0005_0000;
-    // Of struct seccomp_data: the number at 0, the arguments from 16 on, lower halves first.
+    // Of struct seccomp_data: the number at 0, the address of the call at 8, the arguments from 16 on, lower halves first.
     let mut tests = vec![(0, u32::MAX, u32::try_from(refused.call).expect("numbers are small"))];
     tests.extend(refused.when.iter().map(|(argument, mask, value)| {
         let half = if argument & UPPER == 0 { 0 } else { 4 };
-        (16 + 8 * (argument & !UPPER) + half, *mask, *value)
+        let offset = match *argument {
+            CALLER => 12,
+            _ => 16 + 8 * (argument & !UPPER) + half,
+        };
+        (offset, *mask, *value)
     }));
     let mut program = Vec::new();
     for (at, (offset, mask, value)) in tests.iter().enumerate() {
