@@ -1,10 +1,14 @@
 //! What is told of refusals, and what is kept out of it.
 
+use serde_json::Value;
+
 use crate::conversation::{Said, converse};
-use crate::support::{inside, report, tests};
+use crate::support::{finish, inside, report, stockade, tests};
 
 tests![
     denial_is_in_the_report_with_how_to_allow_it,
+    denial_is_the_same_for_the_program_the_result_the_record_and_suggest,
+    learned_policy_lets_the_same_run_pass_and_nothing_else,
     h37_strange_names_do_not_reach_a_terminal,
     h37_queries_of_urls_are_not_told,
     h09_refused_name_is_told_why_by_the_name_server,
@@ -23,6 +27,46 @@ fn denial_is_in_the_report_with_how_to_allow_it() {
         assert!(denial[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {denial}");
     }
     assert!(denial["how_to_allow"].to_string().contains("other.test"), "{denial}");
+}
+
+fn denial_is_the_same_for_the_program_the_result_the_record_and_suggest() {
+    let folder = tempfile::tempdir().expect("there is room for a record");
+    let records = folder.path().join("records");
+    let flags = ["--record", records.to_str().expect("the path is text")];
+    let report = report(&[&flags[..], &FILES].concat(), &["curl", "-s", "http://other.test/"]);
+    let told = &report["denials"][0];
+    let body: Value = serde_json::from_str(report["stdout"].as_str().unwrap_or_default())
+        .unwrap_or_else(|error| panic!("{error}: {report}"));
+    assert_eq!((&body, &body["target"]), (told, &"other.test:80".into()));
+    let record = report["record"].as_str().expect("a record was kept");
+    let record = std::fs::read_to_string(record).expect("it can be read");
+    let events: Vec<Value> = record
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is an event"))
+        .collect();
+    let of_gate: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["kind"] == "egress")
+        .map(|event| &event["body"]["denial"])
+        .collect();
+    assert_eq!(of_gate, [told], "{record}");
+    let words = ["policy", "suggest", report["record"].as_str().unwrap_or_default()];
+    let suggested = finish(stockade(&words));
+    assert!(suggested.stdout.contains("- \"other.test:80\""), "{suggested:?}");
+}
+
+fn learned_policy_lets_the_same_run_pass_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("there is room for a policy");
+    let file = folder.path().join("learned.yaml");
+    let file = file.to_str().expect("the path is text");
+    let curl = |url| ["curl", "-sS", "-m", "5", url];
+    assert!(inside(&["--learn", file], &curl("https://files.test/")).has_token());
+    let learned = std::fs::read_to_string(file).expect("a policy was written");
+    assert!(learned.contains("- { host: \"files.test\", ports: [443] }"), "{learned}");
+    assert!(inside(&["--policy", file], &curl("https://files.test/")).has_token());
+    assert!(!inside(&["--policy", file], &curl("https://other.test/")).has_token());
+    // Private addresses are not reached while learning either.
+    assert!(!inside(&["--learn", file], &curl("http://private.test/")).has_token());
 }
 
 fn h37_strange_names_do_not_reach_a_terminal() {

@@ -134,13 +134,20 @@ pub(crate) fn direct(words: &[&str]) -> Run {
     finish(command)
 }
 
-/// `stockade run` with these flags and this command, not started yet.
-pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
+/// `stockade` with these words, not started yet.
+pub(crate) fn stockade(words: &[&str]) -> Command {
     let binary = std::env::var_os("STOCKADE_UNDER_TEST");
     let binary =
         binary.map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_stockade")), PathBuf::from);
     let mut command = clean(binary);
-    command.arg("run").args(flags).arg("--").args(words);
+    command.args(words);
+    command
+}
+
+/// `stockade run` with these flags and this command, not started yet.
+pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
+    let mut command = stockade(&["run"]);
+    command.args(flags).arg("--").args(words);
     command
 }
 
