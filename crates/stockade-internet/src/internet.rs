@@ -18,6 +18,8 @@ pub(crate) const TOKEN_FILE: &str = "token";
 
 /// How long anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// No line of the log is longer: an entry's texts are shortened.
+const LONGEST_LINE: u64 = 64 * 1024;
 /// Datagrams to this port are taken and not answered.
 const DISCARD_PORT: u16 = 9;
 
@@ -59,19 +61,30 @@ impl Internet {
         &self.token
     }
 
-    /// The end of the log as it is now.
+    /// The end of the last whole line of the log as it is now.
     pub fn mark(&self) -> io::Result<Mark> {
-        fs::metadata(&self.log).map(|file| Mark(file.len()))
+        let end = fs::metadata(&self.log)?.len();
+        let start = end.saturating_sub(LONGEST_LINE);
+        let tail = self.whole_lines(start)?;
+        Ok(Mark(start + u64::try_from(tail.len()).map_err(io::Error::other)?))
     }
 
     /// What was logged since a mark.
     pub fn since(&self, mark: Mark) -> io::Result<Vec<Entry>> {
+        let lines = self.whole_lines(mark.0)?;
+        let parse = |line| serde_json::from_slice(line).map_err(io::Error::other);
+        lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(parse).collect()
+    }
+
+    /// The log from a place on, without the line that is being written: a reader may see a line
+    /// that crosses a page of the file by halves.
+    fn whole_lines(&self, start: u64) -> io::Result<Vec<u8>> {
         let mut file = fs::File::open(&self.log)?;
-        file.seek(SeekFrom::Start(mark.0))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let parse = |line: &str| serde_json::from_str(line).map_err(io::Error::other);
-        text.lines().map(parse).collect()
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1));
+        Ok(bytes)
     }
 
     /// The first entry since a mark that is as asked, as soon as it is there; `TimedOut` when none
@@ -98,5 +111,34 @@ impl Internet {
         let word = format!("settle {:016x}", u64::from_ne_bytes(random));
         UdpSocket::bind("0.0.0.0:0")?.send_to(word.as_bytes(), (ROUTER, DISCARD_PORT))?;
         self.wait_for(mark, |entry| entry.detail == word).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_that_is_being_written_is_read_when_it_is_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join(LOG_FILE);
+        let internet = Internet { log: log.clone(), token: String::new() };
+        let line = |name: &str| {
+            serde_json::to_string(&Entry::new("dns", "query").named(name)).expect("plain text")
+        };
+        let names = |mark| -> Vec<String> {
+            let entries = internet.since(mark).expect("whole lines");
+            entries.into_iter().map(|entry| entry.name).collect()
+        };
+        let second = line("second");
+        let first_and_half = format!("{}\n{}", line("first"), &second[..20]);
+        fs::write(&log, &first_and_half).expect("written");
+
+        let mark = internet.mark().expect("a mark");
+        assert_eq!(names(Mark(0)), ["first"]);
+        assert_eq!(names(mark), [""; 0]);
+
+        fs::write(&log, first_and_half + &second[20..] + "\n").expect("written");
+        assert_eq!(names(mark), ["second"]);
     }
 }
