@@ -116,6 +116,11 @@ fn has_standard_library(target: &str) -> Result<bool> {
     let words = ["--print", "target-libdir", "--target", target];
     let output = Command::new(env::var("RUSTC")?).args(words).output()?;
     let folder = PathBuf::from(String::from_utf8(output.stdout)?.trim_end());
+    // rustup lists here what it has installed, so what comes or goes later is noticed.
+    let components = folder.ancestors().nth(2).map(|folder| folder.join("components"));
+    if let Some(components) = components.filter(|list| list.is_file()) {
+        println!("cargo::rerun-if-changed={}", components.display());
+    }
     Ok(output.status.success() && folder.is_dir())
 }
 

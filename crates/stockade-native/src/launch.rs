@@ -72,12 +72,27 @@ impl Waiting {
 pub(crate) struct Begun(Waiting);
 
 impl Begun {
-    /// Builds the wall.
-    pub(crate) async fn build(self, inside: &[Step]) -> Result<Standing, StartError> {
+    /// Hands over the steps, which are then carried out.
+    pub(crate) fn build(self, inside: &[Step]) -> Result<Building, StartError> {
         let Waiting { control, stream, launcher } = self.0;
         // From here on a failure leaves a launcher, which ends when its control socket does.
         let control = Control::open(control, inside)
             .map_err(StartError::prepare("hand the plan to the launcher"))?;
+        Ok(Building { control, stream, launcher })
+    }
+}
+
+/// A wall that is being built. Dropping it ends it.
+pub(crate) struct Building {
+    control: Control,
+    stream: UnixStream,
+    launcher: Launcher,
+}
+
+impl Building {
+    /// Waits until the wall stands.
+    pub(crate) async fn finish(self) -> Result<Standing, StartError> {
+        let Building { control, stream, launcher } = self;
         match follow(&control).await {
             Ok((first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
             Err(error) => {

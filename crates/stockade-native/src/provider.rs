@@ -110,9 +110,6 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let beginning = crate::weaken::beginning(beginning);
         let begun = self.launcher()?.begin(&beginning, &kept)?;
-        if remains == Remains::Swept {
-            sweep_parents(layout);
-        }
         let mut group = unfinished.map(Unfinished::finish).transpose()?;
         let inside = inside(&Inputs {
             site,
@@ -128,7 +125,12 @@ impl NativeProvider {
         });
         #[cfg(feature = "weaken")]
         let inside = crate::weaken::steps(inside);
-        let standing = begun.build(&inside).await?;
+        let building = begun.build(&inside)?;
+        // While the kernel mounts: nobody waits for what others have left.
+        if remains == Remains::Swept {
+            sweep_parents(layout);
+        }
+        let standing = building.finish().await?;
         // Only now: a start that fails or is given up takes the group with it.
         if let Some(group) = &mut group {
             group.hand_over();

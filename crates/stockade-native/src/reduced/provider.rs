@@ -116,7 +116,7 @@ impl ReducedProvider {
             pids_held,
             filters,
         });
-        let standing = begun.build(&inside).await?;
+        let standing = begun.build(&inside)?.finish().await?;
         // Only now: a start that fails or is given up takes both with it.
         scratch.hand_over();
         if let Some(group) = &mut group {
