@@ -31,6 +31,8 @@ pub enum Opening {
     },
     /// A connection to the proxy inside. Whether HTTP or SOCKS is spoken, its bytes say.
     Proxy,
+    /// A connection to the socket where programs call tools.
+    Tools,
 }
 
 impl Opening {
