@@ -58,7 +58,7 @@ pub(crate) fn steps(steps: Vec<Step>) -> Vec<Step> {
         "seccomp" => !matches!(step, Step::Seccomp { .. }),
         "landlock" => !matches!(step, Step::Landlock { .. }),
         "capabilities" => !matches!(step, Step::SealPrivileges),
-        "rlimits" => !matches!(step, Step::Limit { .. }),
+        "rlimits" => !matches!(step, Step::Limit { .. } | Step::ProgramFiles(_)),
         "proc" => !is_about_proc(step),
         "read-only" => !matches!(step, Step::SealRoot),
         "user-namespaces" => !matches!(step, Step::ForbidUserNamespaces),

@@ -16,7 +16,7 @@ use super::files::{attach, below, memory_file_system, new_file, send_all};
 use super::wrong;
 
 /// How many connections wait to be accepted.
-const WAITING: i32 = 1024;
+const WAITING: i32 = 4096;
 /// The largest page of any machine: a file takes whole pages.
 const LARGEST_PAGE: u64 = 64 << 10;
 /// The most bytes of the command, which is this executable.

@@ -116,8 +116,8 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
             "remove the clause, or use a host with namespaces",
         ),
         Control::Tools => missing(
-            "this version has no way to call tools from inside",
-            "remove tool_allowlist, or pass results in as files",
+            "without a mount namespace a program could replace the socket that tools are called by",
+            "remove tool_allowlist and pass results in as files, or use a host with namespaces",
         ),
     }
 }
@@ -139,7 +139,8 @@ fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
         Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
             exact("nothing leaves: seccomp refuses every socket")
         }
-        Limit::ToolTime
+        Limit::ToolCalls
+        | Limit::ToolTime
         | Limit::ToolBytes
         | Limit::ToolDepth
         | Limit::ToolRate
