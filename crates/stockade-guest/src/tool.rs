@@ -97,7 +97,7 @@ fn answered(wanted: Wanted) -> Result<Vec<u8>, Failure> {
                 words::Arguments::Text(text) => text,
                 words::Arguments::Stdin => words::checked(read_stdin()?)?,
             };
-            let name = serde_json::Value::from(tool.as_str());
+            let name = serde_json::to_string(&tool).map_err(|_| not_understood())?;
             let line =
                 say(format!(r#"{{"id":1,"call":{name},"arguments":{arguments}}}"#).as_bytes())?;
             let result = result_of(&line, Some(&tool))?;

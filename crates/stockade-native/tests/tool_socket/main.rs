@@ -7,5 +7,6 @@ mod desk;
 mod kept;
 mod many;
 mod places;
+mod roots;
 mod support;
 mod works;

@@ -1,6 +1,6 @@
 //! What a program finds that calls tools.
 
-use stockade_provider::{Entry, Root, SandboxRequest};
+use stockade_provider::SandboxRequest;
 use stockade_wire::Opening;
 use tokio::time::timeout;
 
@@ -180,73 +180,6 @@ hear(connection)
 }
 
 #[test]
-fn listed_commands_leave_the_one_that_calls_tools() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let desk = TestDesk::default();
-    let asked = |policy: &str| {
-        let entry = Entry::Program("sh".to_owned());
-        let script =
-            "stockade-tool echo '{\"a\":1}'; /usr/bin/ls / >/dev/null 2>&1 && echo listed; true";
-        let wanted = SandboxRequest { entry, ..request(policy, &desk) };
-        runtime().block_on(async {
-            let mut sandbox = sandbox(&wanted).await?;
-            let running = start(&mut sandbox, shell(script)).await;
-            let said = finish(running).await;
-            let denials = sandbox.observe().denials;
-            Ok((said, denials.into_iter().map(|denial| denial.target).collect::<Vec<_>>()))
-        })
-    };
-    assert_eq!(asked("{}"), Ok::<_, String>(("{\"a\":1}\nlisted\n".to_owned(), Vec::new())));
-    match asked("command_allowlist: [sh]") {
-        Ok((said, denials)) => {
-            assert_eq!(said, "{\"a\":1}\n");
-            assert!(denials.iter().all(|target| target.ends_with("/ls")), "{denials:?}");
-            assert!(!denials.is_empty());
-        }
-        // A kernel without it cannot list programs, and says so.
-        Err(reason) => assert!(reason.contains("Landlock"), "{reason}"),
-    }
-}
-
-#[test]
-fn directory_as_root_has_tools_too() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("root");
-    install(&root, "/bin/sh");
-    // Something of the image's own in the place of the tools is not what is found there.
-    std::fs::create_dir_all(root.join("run/stockade")).unwrap();
-    std::fs::write(root.join("run/stockade/tools.sock"), "the image's own\n").unwrap();
-    open_to_all(directory.path());
-    let desk = TestDesk::default();
-    let wanted = SandboxRequest {
-        root: Root::Directory(root.clone()),
-        entry: Entry::Program("/usr/bin/sh".to_owned()),
-        ..request("{}", &desk)
-    };
-    let program = stockade_provider::Program::Command {
-        argv: ["/usr/bin/sh", "-c", "stockade-tool echo '{\"b\":[]}'; echo x > /run/stockade/y"]
-            .map(str::to_owned)
-            .to_vec(),
-    };
-    let said = runtime().block_on(async {
-        let mut sandbox = sandbox(&wanted).await.unwrap();
-        let running = start(&mut sandbox, program).await;
-        let mut out = String::new();
-        let stockade_provider::Running { mut stdout, end, .. } = running;
-        tokio::io::AsyncReadExt::read_to_string(&mut stdout, &mut out).await.unwrap();
-        end.await.unwrap();
-        out
-    });
-    assert_eq!(said, "{\"b\":[]}\n");
-    assert_eq!(desk.opened(), [Opening::Tools]);
-}
-
-#[test]
 fn each_sandbox_has_a_desk_of_its_own() {
     if !walls_can_be_built() {
         return;
@@ -262,28 +195,6 @@ fn each_sandbox_has_a_desk_of_its_own() {
         assert_eq!((first.as_str(), second.as_str()), ("{'x': [1]}\n", "{'x': [1]}\n"));
     });
     assert_eq!((one.opened().len(), other.opened().len()), (1, 1));
-}
-
-/// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.
-fn install(root: &std::path::Path, program: &str) {
-    let put = |from: &str, to: std::path::PathBuf| {
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(from, to).unwrap();
-    };
-    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    put(program, root.join("usr/bin").join(name));
-    let needed = std::process::Command::new("ldd").arg(program).output().unwrap().stdout;
-    for word in String::from_utf8_lossy(&needed).split_whitespace() {
-        if word.starts_with('/') {
-            put(word, root.join(word.trim_start_matches('/')));
-        }
-    }
-}
-
-/// A sandbox of root's has ids of its own, which must be able to walk there.
-fn open_to_all(directory: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
