@@ -360,6 +360,9 @@ pub struct ToolSocket {
     pub command: PathBuf,
     /// The socket, by its path below the directory.
     pub socket: PathBuf,
+    /// Whether it can be changed after all.
+    #[cfg(feature = "weaken")]
+    pub writable: bool,
 }
 
 /// A file for programs that call tools.

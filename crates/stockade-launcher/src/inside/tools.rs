@@ -27,7 +27,7 @@ const OTHER_INODES: u64 = 8;
 /// Makes the directory with everything in it, and lets nobody change it any more. Returns where the
 /// guest listens.
 pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
-    let ToolSocket { directory, files, command, socket } = tools;
+    let ToolSocket { directory, files, command, socket, .. } = tools;
     let executable = this_executable()?;
     let bytes = rustix::fs::fstat(&executable)?.st_size as u64;
     if bytes > MOST_COMMAND_BYTES {
@@ -39,6 +39,9 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
         inodes: inodes(files.iter().map(|file| file.path.as_path()).chain([command.as_path()])),
         executable: true,
     })?;
+    let root =
+        rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    attach(&memory, &root, directory)?;
     for file in files {
         new_file(&memory, plain(&file.path)?, READABLE)?.write_all(file.content.as_bytes())?;
     }
@@ -48,10 +51,11 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
     }
     // What is open for writing keeps a mount from becoming read-only.
     drop(copy);
-    let root =
-        rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    attach(&memory, &root, directory)?;
     let listener = listen(&directory.join(plain(socket)?))?;
+    #[cfg(feature = "weaken")]
+    if tools.writable {
+        return Ok(listener);
+    }
     // Last: from here on nothing in it can be made, removed, renamed or written.
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID

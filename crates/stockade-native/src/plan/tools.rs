@@ -31,6 +31,8 @@ pub(super) fn step(files: &[ToolFile]) -> Step {
         files: files.to_vec(),
         command: below(&command()),
         socket: below(Path::new(ToolDoor::SOCKET)),
+        #[cfg(feature = "weaken")]
+        writable: false,
     })
 }
 
