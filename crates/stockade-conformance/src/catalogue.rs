@@ -5,6 +5,7 @@ mod kernel;
 mod limits;
 mod lives;
 mod shared;
+mod tools;
 
 use crate::probe::Probe;
 
@@ -13,7 +14,7 @@ pub(crate) const COUNTED: &str = "ABDEFGIJO";
 
 /// Every probe, in the order of ids. What is left of all runs is looked at last.
 pub fn catalogue() -> impl Iterator<Item = &'static Probe> {
-    let classes: [&'static [Probe]; 10] = [
+    let classes: [&'static [Probe]; 11] = [
         files::READING,
         files::WRITING,
         kernel::PLACES,
@@ -24,6 +25,7 @@ pub fn catalogue() -> impl Iterator<Item = &'static Probe> {
         limits::LIMITS,
         lives::LIVES,
         lives::FAILING,
+        tools::TOOLS,
     ];
     classes.into_iter().flatten()
 }

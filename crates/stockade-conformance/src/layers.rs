@@ -9,7 +9,7 @@ use crate::judge::{Verdict, judge};
 use crate::probe::Probe;
 
 /// Layers that a weakened build can leave out.
-pub const LAYERS: [&str; 13] = [
+pub const LAYERS: [&str; 14] = [
     "capabilities",
     "cgroup",
     "cgroup-view",
@@ -22,6 +22,7 @@ pub const LAYERS: [&str; 13] = [
     "read-only",
     "rlimits",
     "seccomp",
+    "tools",
     "user-namespaces",
 ];
 

@@ -44,6 +44,7 @@ pub(crate) fn write(
         ("exact", own, format!("filesystem: {{read: [{shows}]}}\nlimits: {{exact: true}}\n")),
         ("unknown-key", own, format!("filesystem: {{read: [{shows}]}}\nfilesystems: {{}}\n")),
         ("future", own, format!("version: \"99\"\nfilesystem: {{read: [{shows}]}}\n")),
+        ("with-tools", own, format!("filesystem: {{read: [{shows}]}}\ntool_allowlist: [open]\n")),
         (
             "guarded",
             guarded.as_path(),
@@ -53,7 +54,14 @@ pub(crate) fn write(
             ),
         ),
     ];
-    for (name, directory, content) in policies {
+    let offered = ["open", "closed"].map(|name| {
+        format!(
+            "  - name: {name}\n    description: Says what it was told.\n    command: [cat]\n    \
+             input_schema: {{type: object}}\n"
+        )
+    });
+    let offered = ("tools", own, format!("version: \"1\"\ntools:\n{}", offered.concat()));
+    for (name, directory, content) in policies.into_iter().chain([offered]) {
         let path = directory.join(format!("{name}.yaml"));
         fs::write(&path, content)?;
         if user.is_some() {

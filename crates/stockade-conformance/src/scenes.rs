@@ -8,6 +8,7 @@ pub(crate) mod memory;
 pub(crate) mod neighbours;
 pub(crate) mod posture;
 pub(crate) mod signals;
+pub(crate) mod tools;
 
 use std::fs;
 use std::io;

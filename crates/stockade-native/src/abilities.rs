@@ -81,9 +81,9 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             "this version's gate does not put secrets into requests",
             "remove secrets: nothing inside has them then",
         ),
-        Control::Tools => not_built_in(
-            "this version has no way to call tools from inside",
-            "remove tool_allowlist, or pass results in as files",
+        Control::Tools => exact(
+            "a socket inside that nothing there can replace leads to the desk on the host, which \
+             judges each call",
         ),
     }
 }
@@ -153,7 +153,14 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
             exact("the engine's clock; everything inside is killed from outside")
         }
         Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
-        Limit::ToolCalls => exact("no tool can be called"),
+        Limit::ToolCalls | Limit::ToolRate => {
+            exact("counted by the desk on the host; what is beyond is refused")
+        }
+        Limit::ToolsAtOnce => exact("counted by the desk on the host; what is beyond waits"),
+        Limit::ToolTime => exact("the clock of the desk on the host; a call beyond it is ended"),
+        Limit::ToolBytes | Limit::ToolDepth => {
+            exact("measured by the desk on the host, of arguments and of results")
+        }
         Limit::Connections | Limit::EgressBytes => {
             exact("counted by the gate on the host; nothing else leaves")
         }

@@ -35,6 +35,14 @@ pub enum StartError {
         /// The entry.
         name: String,
     },
+    /// What is to be shown of tools cannot be.
+    #[error("cannot show tools inside: {reason}")]
+    Tools {
+        /// Why not.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
     /// Something was asked for that this wall has no part for.
     #[error("cannot use {what} here: {reason}")]
     Unsupported {
@@ -170,6 +178,7 @@ impl From<StartError> for Error {
         // No wildcard arm: a new variant must choose its kind.
         let (kind, remedy) = match &error {
             StartError::HostPath { remedy, .. } => (ErrorKind::Invalid, Some(remedy.clone())),
+            StartError::Tools { remedy, .. } => (ErrorKind::Invalid, Some(remedy.clone())),
             StartError::NoCommand { .. } => {
                 (ErrorKind::Invalid, Some("install it, or remove it from the list".to_owned()))
             }

@@ -33,6 +33,7 @@ mod provider;
 mod reduced;
 mod sandbox;
 pub mod seccomp;
+mod tools;
 mod trial;
 mod try_out;
 mod watchdog;

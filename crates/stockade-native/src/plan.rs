@@ -5,11 +5,12 @@ mod etc;
 mod files;
 mod guard;
 mod rest;
+mod tools;
 mod way_out;
 
 use std::path::PathBuf;
 
-use stockade_launcher::{Beginning, Birth, Family, IdMap, Step};
+use stockade_launcher::{Beginning, Birth, Family, IdMap, Step, ToolFile};
 use stockade_policy::{Limit, Policy};
 
 use crate::cgroup::Removal;
@@ -19,6 +20,7 @@ use crate::machine::Machine;
 
 pub(crate) use files::{CODE_DIRECTORY, Visible};
 pub(crate) use rest::{after, kept_small};
+pub(crate) use tools::command as tool_command;
 pub(crate) use way_out::{WayOut, proxy_variables};
 
 /// The user and group id of everything inside.
@@ -49,6 +51,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) program_watch: Option<RawFilter>,
     /// Whether connections can leave.
     pub(crate) way_out: WayOut,
+    /// What programs find of tools, where they can call any.
+    pub(crate) tools: Option<Vec<ToolFile>>,
     /// What the sandbox's `/proc` says of the machine.
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }

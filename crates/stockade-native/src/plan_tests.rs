@@ -61,6 +61,17 @@ fn planned_with(
     files: &HostFiles,
     cgroup: bool,
 ) -> Plan {
+    planned_for(way_out, None, text, machine, files, cgroup)
+}
+
+fn planned_for(
+    way_out: WayOut,
+    tools: Option<Vec<ToolFile>>,
+    text: &str,
+    machine: &Machine,
+    files: &HostFiles,
+    cgroup: bool,
+) -> Plan {
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
     let first_id = machine.is_root().then_some(0x7000_0000);
     let site = Site { policy: &policy, machine, files, first_id };
@@ -71,6 +82,7 @@ fn planned_with(
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
         way_out,
+        tools,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     });
     Plan { beginning: beginning(&site, None, &Removal::default()), inside }
@@ -240,6 +252,76 @@ fn way_out_is_made_while_there_are_rights_and_its_setting_before_those_are_read_
         let plain: Vec<&Step> = without.inside.iter().filter(resolver).collect();
         assert_eq!(rest, plain, "without a gateway nothing else is done");
     }
+}
+
+fn with_tools(way_out: WayOut, text: &str, machine: &Machine, files: &HostFiles) -> Plan {
+    let listing = ToolFile { path: PathBuf::from("tools.json"), content: "[]".to_owned() };
+    planned_for(way_out, Some(vec![listing]), text, machine, files, true)
+}
+
+#[test]
+fn tools_are_made_in_the_finished_root_while_there_are_rights_and_nothing_else_changes() {
+    for user in [0, 1000] {
+        let with = with_tools(WayOut::None, "{}", &machine(user), &files(Vec::new()));
+        let order = [
+            last(&with, "attach_scratch"),
+            last(&with, "mask"),
+            index(&with, "pivot"),
+            index(&with, "seal_root"),
+            index(&with, "tool_socket"),
+            index(&with, "seal_privileges"),
+            index(&with, "landlock"),
+        ];
+        assert!(order.is_sorted_by(|a, b| a < b), "{user}: {order:?}");
+        let Step::ToolSocket(socket) = &with.inside[index(&with, "tool_socket")] else { panic!() };
+        assert_eq!(socket.directory, Path::new("/run/stockade"));
+        assert_eq!(socket.command, Path::new("bin/stockade-tool"));
+        assert_eq!(socket.socket, Path::new("tools.sock"));
+        let own = |step: &&Step| {
+            let files = Resource::OpenFiles;
+            !matches!(step.name(), "tool_socket" | "program_files")
+                && !matches!(step, Step::Limit { resource, .. } if *resource == files)
+        };
+        let without = planned("{}", &machine(user), &files(Vec::new()), true);
+        let rest = |plan: &Plan| plan.inside.iter().filter(own).cloned().collect::<Vec<_>>();
+        assert_eq!(rest(&with), rest(&without), "without tools nothing else is done");
+        assert!(!without.inside.iter().any(|step| step.name() == "program_files"));
+    }
+}
+
+#[test]
+fn guest_has_descriptors_for_its_connections_and_programs_have_those_of_the_policy() {
+    let limits = |way_out, text, open_files| {
+        let machine = Machine { open_files, ..machine(501) };
+        let plan = with_tools(way_out, text, &machine, &files(Vec::new()));
+        let limit = |step: &Step| match step {
+            Step::Limit { resource: Resource::OpenFiles, amount } => Some(*amount),
+            Step::ProgramFiles(amount) => Some(*amount),
+            _ => None,
+        };
+        plan.inside.iter().filter_map(limit).collect::<Vec<u64>>()
+    };
+    assert_eq!(limits(WayOut::None, "{}", 1 << 20), [1088, 1024]);
+    assert_eq!(limits(WayOut::Gateway, "{}", 1 << 20), [2112, 1024]);
+    assert_eq!(limits(WayOut::None, "limits: {max_open_files: 16}", 1 << 20), [1088, 16]);
+    assert_eq!(limits(WayOut::None, "limits: {max_open_files: 4096}", 1 << 20), [4096]);
+    // Never more than the machine gives, which would be refused.
+    assert_eq!(limits(WayOut::Gateway, "{}", 1500), [1500, 1024]);
+    assert_eq!(limits(WayOut::None, "{}", 1024), [1024]);
+}
+
+#[test]
+fn listed_commands_leave_the_one_that_calls_tools_where_there_are_some() {
+    let mut files = files(Vec::new());
+    files.commands = Some(Commands::default());
+    let executable = |plan: &Plan| -> Vec<PathBuf> {
+        let Step::Landlock { rules, .. } = &plan.inside[index(plan, "landlock")] else { panic!() };
+        rules.iter().filter(|rule| rule.executable).map(|rule| rule.path.clone()).collect()
+    };
+    let text = "command_allowlist: [ls]";
+    let with = with_tools(WayOut::None, text, &machine(501), &files);
+    assert_eq!(executable(&with), [Path::new("/run/stockade/bin/stockade-tool")]);
+    assert!(executable(&planned(text, &machine(501), &files, true)).is_empty());
 }
 
 #[test]

@@ -21,10 +21,11 @@ use crate::interpreter::{Interpreter, find};
 use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, WayOut, beginning, inside};
+use crate::plan::{Inputs, Site, WayOut, beginning, inside, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::tools;
 use crate::try_out::{Tried, try_out};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
@@ -82,6 +83,7 @@ impl NativeProvider {
         let machine = self.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
+        let tools = tools::files(request)?;
         let interpreter = interpreter(request)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         #[cfg(feature = "weaken")]
@@ -117,10 +119,8 @@ impl NativeProvider {
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters: filters(policy, machine.kernel)?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
-            way_out: match request.gateway {
-                Some(_) => WayOut::Gateway,
-                None => WayOut::None,
-            },
+            way_out: way_out(request),
+            tools,
             proc_files: proc_files(policy)?,
         });
         #[cfg(feature = "weaken")]
@@ -137,7 +137,7 @@ impl NativeProvider {
         }
         NativeSandbox::new(Parts {
             standing,
-            listed: listed(policy, files),
+            listed: listed(request, files),
             group,
             policy: request.policy.clone(),
             interpreter,
@@ -148,6 +148,7 @@ impl NativeProvider {
             pids_held: true,
             user: self.user,
             gateway: request.gateway.clone(),
+            tools: request.tools.as_ref().map(|door| door.environment.clone()),
         })
     }
 }
@@ -205,6 +206,14 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
         return Err(StartError::TooMuch { key, asked, most });
     }
     Ok(())
+}
+
+/// Whether connections to the network can leave.
+fn way_out(request: &SandboxRequest) -> WayOut {
+    match &request.gateway {
+        Some(gateway) if gateway.carries().network => WayOut::Gateway,
+        Some(_) | None => WayOut::None,
+    }
 }
 
 /// The host's interpreter for what will be started, if it is one's.
@@ -283,13 +292,15 @@ fn host_files(
 }
 
 /// What may be started, for whoever watches that.
-fn listed(policy: &Policy, files: HostFiles) -> Option<Listed> {
-    let rule = policy.commands.as_ref()?.basis.to_string();
+fn listed(request: &SandboxRequest, files: HostFiles) -> Option<Listed> {
+    let rule = request.policy.commands.as_ref()?.basis.to_string();
     let hidden = match files.base {
         Base::System { .. } => Hidden::HostPrograms,
         Base::Directory(_) => Hidden::Nothing,
     };
-    Some(Listed { executables: files.commands?.executables, rule, hidden })
+    let mut executables = files.commands?.executables;
+    executables.extend(request.tools.as_ref().map(|_| tool_command()));
+    Some(Listed { executables, rule, hidden })
 }
 
 /// What cgroups can hold of a policy here.

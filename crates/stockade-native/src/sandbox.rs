@@ -18,7 +18,7 @@ use stockade_launcher::Ending;
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Error, ErrorKind, Execution, Gateway, Language, Observation, ProcessEnd, Program, Running,
-    Sandbox,
+    Sandbox, ToolDoor,
 };
 
 use crate::cgroup::Group;
@@ -52,6 +52,8 @@ pub(crate) struct Parts {
     pub(crate) user: User,
     /// Where connections go, if they can leave.
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
+    /// Variables that tell programs of tools, if they can call any.
+    pub(crate) tools: Option<Vec<(String, String)>>,
 }
 
 /// Where a program finds what every sandbox has.
@@ -86,13 +88,26 @@ pub(crate) struct NativeSandbox {
     user: User,
     /// What tells programs of the way out.
     proxies: Vec<(String, String)>,
+    /// What tells them of tools, if there are any.
+    tools: Option<Vec<(String, String)>>,
 }
 
 impl NativeSandbox {
     pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { standing, listed, group, policy, interpreter, places, user, gateway, .. } =
-            parts;
-        let proxies = gateway.as_ref().map(|_| proxy_variables()).unwrap_or_default();
+        let Parts {
+            standing,
+            listed,
+            group,
+            policy,
+            interpreter,
+            places,
+            user,
+            gateway,
+            tools,
+            ..
+        } = parts;
+        let network = gateway.as_ref().filter(|gateway| gateway.carries().network);
+        let proxies = network.map(|_| proxy_variables()).unwrap_or_default();
         let Standing { control, stream, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
@@ -124,7 +139,17 @@ impl NativeSandbox {
             seen: Mutex::default(),
         };
         let launcher = Some(launcher);
-        Ok(NativeSandbox { control, link, launcher, interpreter, places, watched, user, proxies })
+        Ok(NativeSandbox {
+            control,
+            link,
+            launcher,
+            interpreter,
+            places,
+            watched,
+            user,
+            proxies,
+            tools,
+        })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -186,6 +211,8 @@ impl NativeSandbox {
                 path.push(directory.to_owned());
             }
         }
+        // Last: a program of the sandbox that has a name keeps it.
+        path.extend(self.tools.as_ref().map(|_| ToolDoor::COMMANDS.to_owned()));
         variables.push(("PATH".to_owned(), path.join(":")));
         let home = self.places.home.as_str();
         for (name, value) in
@@ -194,6 +221,11 @@ impl NativeSandbox {
             variables.push((name.to_owned(), value.to_owned()));
         }
         variables.extend(self.proxies.iter().cloned());
+        for (name, value) in self.tools.iter().flatten() {
+            if !variables.iter().any(|(own, _)| own == name) {
+                variables.push((name.clone(), value.clone()));
+            }
+        }
         variables.retain(|(name, _)| !added.iter().any(|(own, _)| own == name));
         variables.extend(added.iter().cloned());
         variables

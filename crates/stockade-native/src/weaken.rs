@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use stockade_launcher::{Beginning, SharedNamespace, Step, TreeKind};
+use stockade_launcher::{Beginning, SharedNamespace, Step, ToolSocket, TreeKind};
 
 use crate::cgroup::Limits;
 use crate::host_files::Base;
@@ -58,7 +58,7 @@ pub(crate) fn steps(steps: Vec<Step>) -> Vec<Step> {
         "seccomp" => !matches!(step, Step::Seccomp { .. }),
         "landlock" => !matches!(step, Step::Landlock { .. }),
         "capabilities" => !matches!(step, Step::SealPrivileges),
-        "rlimits" => !matches!(step, Step::Limit { .. }),
+        "rlimits" => !matches!(step, Step::Limit { .. } | Step::ProgramFiles(_)),
         "proc" => !is_about_proc(step),
         "read-only" => !matches!(step, Step::SealRoot),
         "user-namespaces" => !matches!(step, Step::ForbidUserNamespaces),
@@ -69,6 +69,9 @@ pub(crate) fn steps(steps: Vec<Step>) -> Vec<Step> {
     });
     kept.map(|step| match step {
         Step::BecomeUser { .. } if layer == "identity" => Step::BecomeUser { user: 0, group: 0 },
+        Step::ToolSocket(socket) if layer == "tools" => {
+            Step::ToolSocket(ToolSocket { writable: true, ..socket })
+        }
         step => step,
     })
     .collect()

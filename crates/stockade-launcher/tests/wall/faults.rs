@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use stockade_launcher::{
     Family, IdMap, LandlockRule, Phase, Plan, Redirected, Refusal, Report, Resource, Step,
-    Transport, TreeKind,
+    ToolSocket, Transport, TreeKind,
 };
 
 use crate::support::{Ended, LANDLOCK, carry_out, landlock_can_be_used, plan, walls_can_be_built};
@@ -33,6 +33,16 @@ fn way_out(listen: &str, prefix: u8) -> Step {
     let network = [127, 64, 0, 1].into();
     let redirected = vec![Redirected { transport: Transport::Tcp, network, prefix, port: None }];
     Step::WayOut { listen: listen.parse().expect("an address"), redirected }
+}
+
+/// Tools without files.
+fn tools(directory: &str, command: &str) -> Step {
+    Step::ToolSocket(ToolSocket {
+        directory: directory.into(),
+        files: Vec::new(),
+        command: command.into(),
+        socket: "socket".into(),
+    })
 }
 
 #[test]
@@ -78,6 +88,9 @@ fn each_failing_step_is_named_and_nothing_runs() {
         // The loopback interface has this address already, and no address has more than 32 bits.
         ("host_name", way_out("127.0.0.1:1", 32)),
         ("host_name", way_out("127.0.0.53:1", 33)),
+        // Below something read-only, and out of the directory.
+        ("host_name", tools("/usr/tools", "bin/tool")),
+        ("host_name", tools("/tmp/tools", "../tool")),
         ("host_name", Step::HostName("x".repeat(100))),
         (
             "landlock",

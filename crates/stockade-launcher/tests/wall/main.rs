@@ -3,4 +3,5 @@
 mod faults;
 mod posture;
 mod support;
+mod tools;
 mod way_out;

@@ -9,7 +9,7 @@ use stockade_policy::{Limit, Policy, WORKSPACE};
 use crate::cgroup::Removal;
 use crate::machine::Machine;
 
-use super::{Inputs, etc, limit};
+use super::{Inputs, etc, limit, tools};
 
 /// Too little for any core dump, and the one limit at which the kernel does not feed a handler of the
 /// host either: `core_pattern` with a pipe is fed at 0, core(5).
@@ -24,6 +24,7 @@ const LOCKED_BYTES: u64 = 8 << 20;
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
     steps.extend(inputs.way_out.step());
+    steps.extend(inputs.tools.as_deref().map(tools::step));
     steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));
     steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
@@ -41,7 +42,19 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
         let memory = limit(policy, Limit::Memory) << 20;
         limits.push((Resource::Data, memory * 2 + (256 << 20)));
     }
-    limits.into_iter().map(|(resource, amount)| Step::Limit { resource, amount }).collect()
+    let mut steps = Vec::new();
+    for (resource, amount) in limits {
+        match (resource, &inputs.tools) {
+            // The guest has one for each connection of a program, and programs what was asked for.
+            (Resource::OpenFiles, Some(_)) if tools::guest_files(inputs) > amount => {
+                let guests = tools::guest_files(inputs);
+                steps
+                    .extend([Step::Limit { resource, amount: guests }, Step::ProgramFiles(amount)]);
+            }
+            _ => steps.push(Step::Limit { resource, amount }),
+        }
+    }
+    steps
 }
 
 /// Limits of every process, whatever else holds it.

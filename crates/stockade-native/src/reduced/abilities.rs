@@ -116,8 +116,8 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
             "remove the clause, or use a host with namespaces",
         ),
         Control::Tools => missing(
-            "this version has no way to call tools from inside",
-            "remove tool_allowlist, or pass results in as files",
+            "without a mount namespace a program could replace the socket that tools are called by",
+            "remove tool_allowlist and pass results in as files, or use a host with namespaces",
         ),
     }
 }
@@ -139,6 +139,12 @@ fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
         Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
             exact("nothing leaves: seccomp refuses every socket")
         }
+        Limit::ToolCalls
+        | Limit::ToolTime
+        | Limit::ToolBytes
+        | Limit::ToolDepth
+        | Limit::ToolRate
+        | Limit::ToolsAtOnce => exact("no tool can be called"),
         other => of_limit(other, layout),
     }
 }

@@ -68,6 +68,14 @@ impl ReducedProvider {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
+        if request.tools.is_some() {
+            return Err(StartError::Unsupported {
+                what: "tools",
+                reason: "without a mount namespace a program could replace the socket they are \
+                         called by",
+                remedy: "remove tool_allowlist, or use a host with namespaces",
+            });
+        }
         if request.gateway.is_some() {
             return Err(StartError::Unsupported {
                 what: "a way out",
@@ -141,6 +149,7 @@ impl ReducedProvider {
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
             gateway: None,
+            tools: None,
         })
     }
 }

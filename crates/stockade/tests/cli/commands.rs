@@ -189,8 +189,30 @@ fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
     }
     let text = stockade(&["policy", "plan", POLICY]);
     assert_eq!(text.code, 125);
-    for control in ["network_requests", "secrets", "tools"] {
+    for control in ["network_requests", "secrets"] {
         assert!(text.stdout.contains(&format!("refused  {control}")), "{control}: {}", text.stdout);
+    }
+}
+
+#[test]
+fn plan_holds_every_clause_about_tools_behind_the_native_wall_alone() {
+    let scratch = Scratch::new("tools");
+    let policy = scratch.file(
+        "p.yaml",
+        "tool_allowlist: [search]\ndefaults: {max_tool_calls: 3}\nlimits: {max_tool_seconds: 5}\n",
+    );
+    let plan = stockade(&["policy", "plan", &policy, "--json"]).json();
+    for wall in plan["walls"].as_array().unwrap() {
+        let controls = wall["controls"].as_array().unwrap();
+        let control = |name: &str| controls.iter().find(|it| it["control"] == name).unwrap();
+        if wall["provider"] == "native" && control("isolation")["status"] != "refused" {
+            assert!(control("tools")["mechanism"].as_str().unwrap().contains("socket"), "{wall}");
+            for name in ["tools", "max_tool_calls", "max_tool_seconds"] {
+                assert_eq!(control(name)["precision"], "exact", "{wall}");
+            }
+        } else {
+            assert_eq!(control("tools")["status"], "refused", "{wall}");
+        }
     }
 }
 

@@ -62,10 +62,11 @@ fn clause_that_this_wall_cannot_hold_is_refused_and_named() {
         return;
     }
     let scratch = Scratch::new();
-    let policy = scratch.file("policy.yaml", "tool_allowlist: [search]\n");
+    let clause = "network_allowlist: [{host: example.org, methods: [GET]}]\n";
+    let policy = scratch.file("policy.yaml", clause);
     let run = stockade(&["--policy", &policy, "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("tool"), "{}", run.stderr);
+    assert!(run.stderr.contains("network_requests"), "{}", run.stderr);
 }
 
 #[test]

@@ -18,9 +18,9 @@ use crate::suite::Outcome;
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65_534;
 
-/// The test targets that build walls: those of the command line, and one of the native wall's own.
-const TARGETS: [&str; 8] =
-    ["run", "commands", "doctor", "faults", "leaks", "network", "record", "way_out"];
+/// The test targets that build walls: those of the command line, and two of the native wall's own.
+const TARGETS: [&str; 9] =
+    ["run", "commands", "doctor", "faults", "leaks", "network", "record", "tool_socket", "way_out"];
 
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";

@@ -12,6 +12,7 @@ mod privileged;
 mod sockets;
 mod status;
 mod terminal;
+mod tools;
 mod usage;
 
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ use stockade_conformance::{Answer, Tried};
 type Act = fn(&[&str]) -> Tried;
 
 /// Every act by its name, by the subject it belongs to.
-const ACTS: [&[(&str, Act)]; 12] = [
+const ACTS: [&[(&str, Act)]; 13] = [
     calls::ACTS,
     changes::ACTS,
     credentials::ACTS,
@@ -35,6 +36,7 @@ const ACTS: [&[(&str, Act)]; 12] = [
     sockets::ACTS,
     status::ACTS,
     terminal::ACTS,
+    tools::ACTS,
     usage::ACTS,
 ];
 

@@ -1,0 +1,80 @@
+//! What a sandbox is asked to show of tools, checked before anything is built.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+use stockade_launcher::ToolFile;
+use stockade_policy::Policy;
+use stockade_provider::{SandboxRequest, ToolDoor};
+
+use crate::error::StartError;
+
+/// The most bytes of all files together, and the most files.
+const MOST_BYTES: usize = 4 << 20;
+const MOST_FILES: usize = 256;
+
+/// The files as a plan takes them; nothing where there are no tools.
+pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, StartError> {
+    let Some(door) = &request.tools else { return Ok(None) };
+    if !request.gateway.as_ref().is_some_and(|gateway| gateway.carries().tools) {
+        return Err(wrong(
+            "nobody on the host answers calls",
+            "hand over a gateway that carries them",
+        ));
+    }
+    place_is_free(&request.policy)?;
+    let bytes: usize = door.files.iter().map(|(_, content)| content.len()).sum();
+    if bytes > MOST_BYTES || door.files.len() > MOST_FILES {
+        let reason = format!(
+            "their descriptions are {bytes} bytes in {} files, and at most {MOST_BYTES} in \
+             {MOST_FILES} can be shown",
+            door.files.len()
+        );
+        return Err(wrong(&reason, "offer fewer tools, or shorten their schemas and descriptions"));
+    }
+    let mut names = BTreeSet::new();
+    let file = |(path, content): &(String, Vec<u8>)| {
+        let remedy = "hand over files with distinct plain paths, each of them text";
+        if !is_plain(path) || !names.insert(path.clone()) {
+            return Err(wrong(&format!("`{path}` is no place for a file of theirs"), remedy));
+        }
+        let content = String::from_utf8(content.clone())
+            .map_err(|_| wrong(&format!("`{path}` is not UTF-8 text"), remedy))?;
+        Ok(ToolFile { path: path.into(), content })
+    };
+    door.files.iter().map(file).collect::<Result<_, _>>().map(Some)
+}
+
+/// A path below the directory of the tools, and not where the wall puts things of its own.
+fn is_plain(path: &str) -> bool {
+    let whole = Path::new(ToolDoor::DIRECTORY).join(path);
+    let is_down = |part: Component<'_>| matches!(part, Component::Normal(_));
+    !path.is_empty()
+        && Path::new(path).components().all(is_down)
+        && whole != Path::new(ToolDoor::SOCKET)
+        && !whole.starts_with(ToolDoor::COMMANDS)
+}
+
+/// Refuses a policy that puts something else at the place, or nothing.
+fn place_is_free(policy: &Policy) -> Result<(), StartError> {
+    let place = ToolDoor::DIRECTORY;
+    if let Some(mount) = policy.mounts.iter().find(|mount| mount.guest.is_at_or_below(place)) {
+        let reason = format!("the policy shows something else at {}", mount.guest);
+        return Err(wrong(&reason, "choose another guest path, such as `/data`"));
+    }
+    let hides =
+        |path: &str| Path::new(place).starts_with(path) || Path::new(path).starts_with(place);
+    if let Some(hidden) = policy.hide.iter().find(|hidden| hides(hidden.value.as_str())) {
+        let reason = format!("filesystem.hide names {}", hidden.value);
+        return Err(wrong(&reason, "remove it from filesystem.hide, or the tools from the run"));
+    }
+    Ok(())
+}
+
+fn wrong(reason: &str, remedy: &str) -> StartError {
+    StartError::Tools { reason: reason.to_owned(), remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

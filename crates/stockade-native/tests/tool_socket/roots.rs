@@ -1,0 +1,101 @@
+//! Roots that hold little, and lists of what may be started in them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stockade_provider::{Entry, Program, Root, Running, SandboxRequest};
+use stockade_wire::Opening;
+use tokio::io::AsyncReadExt;
+
+use crate::desk::TestDesk;
+use crate::support::{finish, request, runtime, sandbox, shell, start, walls_can_be_built};
+
+#[test]
+fn listed_commands_leave_the_one_that_calls_tools() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let desk = TestDesk::default();
+    let asked = |policy: &str| {
+        let entry = Entry::Program("sh".to_owned());
+        let script =
+            "stockade-tool echo '{\"a\":1}'; /usr/bin/ls / >/dev/null 2>&1 && echo listed; true";
+        let wanted = SandboxRequest { entry, ..request(policy, &desk) };
+        runtime().block_on(async {
+            let mut sandbox = sandbox(&wanted).await?;
+            let running = start(&mut sandbox, shell(script)).await;
+            let said = finish(running).await;
+            let denials = sandbox.observe().denials;
+            Ok((said, denials.into_iter().map(|denial| denial.target).collect::<Vec<_>>()))
+        })
+    };
+    assert_eq!(asked("{}"), Ok::<_, String>(("{\"a\":1}\nlisted\n".to_owned(), Vec::new())));
+    match asked("command_allowlist: [sh]") {
+        Ok((said, denials)) => {
+            assert_eq!(said, "{\"a\":1}\n");
+            assert!(denials.iter().all(|target| target.ends_with("/ls")), "{denials:?}");
+            assert!(!denials.is_empty());
+        }
+        // A kernel without it cannot list programs, and says so.
+        Err(reason) => assert!(reason.contains("Landlock"), "{reason}"),
+    }
+}
+
+#[test]
+fn directory_as_root_has_tools_too() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    install(&root, "/bin/sh");
+    // Something of the image's own in the place of the tools is not what is found there.
+    fs::create_dir_all(root.join("run/stockade")).unwrap();
+    fs::write(root.join("run/stockade/tools.sock"), "the image's own\n").unwrap();
+    open_to_all(directory.path());
+    let desk = TestDesk::default();
+    let wanted = SandboxRequest {
+        root: Root::Directory(root.clone()),
+        entry: Entry::Program("/usr/bin/sh".to_owned()),
+        ..request("{}", &desk)
+    };
+    let program = Program::Command {
+        argv: ["/usr/bin/sh", "-c", "stockade-tool echo '{\"b\":[]}'; echo x > /run/stockade/y"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let said = runtime().block_on(async {
+        let mut sandbox = sandbox(&wanted).await.unwrap();
+        let running = start(&mut sandbox, program).await;
+        let mut out = String::new();
+        let Running { mut stdout, end, .. } = running;
+        stdout.read_to_string(&mut out).await.unwrap();
+        end.await.unwrap();
+        out
+    });
+    assert_eq!(said, "{\"b\":[]}\n");
+    assert_eq!(desk.opened(), [Opening::Tools]);
+}
+
+/// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.
+fn install(root: &Path, program: &str) {
+    let put = |from: &str, to: PathBuf| {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    };
+    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
+    put(program, root.join("usr/bin").join(name));
+    let needed = Command::new("ldd").arg(program).output().unwrap().stdout;
+    for word in String::from_utf8_lossy(&needed).split_whitespace() {
+        if word.starts_with('/') {
+            put(word, root.join(word.trim_start_matches('/')));
+        }
+    }
+}
+
+/// A sandbox of root's has ids of its own, which must be able to walk there.
+fn open_to_all(directory: &Path) {
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+}
