@@ -48,7 +48,8 @@ fn ask(policy: &Policy) {
         policy.judge_code("", "", &Context::default()),
         policy.judge_command(&["ls".to_owned(), "-l".to_owned()], &context),
         policy.judge_command(&[], &context),
-        policy.judge_tool("search", &context),
+        policy.judge_tool("search", None, &context),
+        policy.judge_tool("search", Some(&policy.to_value()), &context),
     ];
     for path in ["/", "/workspace", "/data/x", "/etc/passwd", "/proc/1/root"] {
         let path = GuestPath::parse(path).expect("the path is plain");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{Gateway, Observation};
-use stockade_record::{Egress, Recorder, Sink, Unrecorded};
+use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
 use tokio::time::timeout;
 
 /// How long connections may take to come to their end after the program has.
@@ -92,6 +92,10 @@ struct Unkept;
 
 impl Sink for Unkept {
     fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
+        Ok(())
+    }
+
+    fn tool_call(&self, _: ToolCall) -> Result<(), Unrecorded> {
         Ok(())
     }
 }

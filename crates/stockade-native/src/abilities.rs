@@ -154,6 +154,11 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
         }
         Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
         Limit::ToolCalls => exact("no tool can be called"),
+        Limit::ToolTime
+        | Limit::ToolBytes
+        | Limit::ToolDepth
+        | Limit::ToolRate
+        | Limit::ToolsAtOnce => exact("the desk on the host holds it"),
         Limit::Connections | Limit::EgressBytes => {
             exact("counted by the gate on the host; nothing else leaves")
         }

@@ -71,6 +71,11 @@ impl Policy {
                 value: common(&self.tools.value, &other.tools.value),
                 basis: self.tools.basis.clone(),
             },
+            tool_arguments: if other.tool_arguments.value < self.tool_arguments.value {
+                other.tool_arguments.clone()
+            } else {
+                self.tool_arguments.clone()
+            },
             commands: commands(self.commands.as_ref(), other.commands.as_ref()),
             environment: common(&self.environment, &other.environment),
             seccomp: union(&self.seccomp, &other.seccomp),

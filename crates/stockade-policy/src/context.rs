@@ -1,14 +1,19 @@
 //! What is known about an act when rules judge it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::moment::Moment;
 
-/// Fields that Stockade itself fills in; a caller's context never replaces them.
-pub const OWN_FIELDS: [&str; 7] =
-    ["code", "language", "command", "agent_id", "session_id", "action", "tool_name"];
+/// Fields that Stockade itself fills in, beside all that begin with [`ARGUMENT`]; a caller's
+/// context never replaces them.
+pub const OWN_FIELDS: [&str; 8] =
+    ["code", "language", "command", "agent_id", "session_id", "action", "tool_name", "arguments"];
+
+/// How the field of one argument of a tool call begins; the argument's name follows.
+pub const ARGUMENT: &str = "arguments.";
 
 /// Who asks, when, and what else the caller says.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +65,8 @@ pub enum Act<'a> {
     Tool {
         /// The tool's name.
         name: &'a str,
+        /// The arguments of the call, where they are known.
+        arguments: Option<&'a Value>,
     },
 }
 
@@ -78,23 +85,31 @@ impl Act<'_> {
 pub(crate) struct Facts<'a> {
     /// Fields of Stockade's own that apply, copied once for all rules.
     own: Vec<(&'static str, Value)>,
+    /// The arguments of a tool call.
+    arguments: Option<&'a Value>,
+    /// The same as text, written when the first rule looks at it.
+    arguments_text: OnceCell<Value>,
     context: &'a Context,
 }
 
 impl<'a> Facts<'a> {
-    pub(crate) fn new(act: Act<'_>, context: &'a Context) -> Facts<'a> {
+    pub(crate) fn new(act: Act<'a>, context: &'a Context) -> Facts<'a> {
         let text = |text: &str| Value::String(text.to_owned());
         let mut own = vec![("action", text(act.as_str()))];
+        let mut arguments = None;
         match act {
             Act::Code { code, language } => {
                 own.extend([("code", text(code)), ("language", text(language))]);
             }
             Act::Command { argv } => own.push(("command", Value::String(argv.join(" ")))),
-            Act::Tool { name } => own.push(("tool_name", text(name))),
+            Act::Tool { name, arguments: said } => {
+                own.push(("tool_name", text(name)));
+                arguments = said;
+            }
         }
         own.extend(context.agent_id.as_deref().map(|id| ("agent_id", text(id))));
         own.extend(context.session_id.as_deref().map(|id| ("session_id", text(id))));
-        Facts { own, context }
+        Facts { own, arguments, arguments_text: OnceCell::new(), context }
     }
 
     /// The host's clock, when it is known.
@@ -104,6 +119,14 @@ impl<'a> Facts<'a> {
 
     /// A field's value. What the caller said is asked only for names that are not ours.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
+        if let Some(name) = field.strip_prefix(ARGUMENT) {
+            return self.arguments?.get(name);
+        }
+        if field == "arguments" {
+            let arguments = self.arguments?;
+            let write = || Value::String(arguments.to_string());
+            return Some(self.arguments_text.get_or_init(write));
+        }
         if OWN_FIELDS.contains(&field) {
             return self.own.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
         }
@@ -114,11 +137,14 @@ impl<'a> Facts<'a> {
 /// Whether a name is one of ours, or one that a person would take for it.
 fn is_reserved(field: &str) -> bool {
     let plain = |name: &str| name.trim().to_lowercase().replace(['_', '-', ' '], "");
-    OWN_FIELDS.iter().any(|own| plain(own) == plain(field))
+    let field = plain(field);
+    field.starts_with(ARGUMENT) || OWN_FIELDS.iter().any(|own| plain(own) == field)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -137,9 +163,37 @@ mod tests {
     #[test]
     fn own_fields_that_do_not_apply_are_absent() {
         let context = Context::default();
-        let facts = Facts::new(Act::Tool { name: "search" }, &context);
+        let facts = Facts::new(Act::Tool { name: "search", arguments: None }, &context);
         assert_eq!(facts.get("code"), None);
         assert_eq!(facts.get("agent_id"), None);
+        assert_eq!(facts.get("arguments"), None);
+        assert_eq!(facts.get("arguments.query"), None);
         assert_eq!(facts.get("tool_name").unwrap(), "search");
+    }
+
+    #[test]
+    fn arguments_are_seen_whole_and_one_by_one() {
+        let context = Context::default();
+        let arguments = json!({ "query": "a \"b\"", "most": 5, "options.deep": {"x": [1]} });
+        let act = Act::Tool { name: "search", arguments: Some(&arguments) };
+        let facts = Facts::new(act, &context);
+        let whole = r#"{"query":"a \"b\"","most":5,"options.deep":{"x":[1]}}"#;
+        assert_eq!(facts.get("arguments").unwrap(), whole);
+        assert_eq!(facts.get("arguments.query").unwrap(), "a \"b\"");
+        assert_eq!(facts.get("arguments.most").unwrap(), 5);
+        assert_eq!(facts.get("arguments.options.deep").unwrap(), &json!({"x": [1]}));
+        assert_eq!(facts.get("arguments.options"), None);
+        assert_eq!(facts.get("arguments."), None);
+    }
+
+    #[test]
+    fn a_callers_context_never_stands_for_an_argument() {
+        let mut context = Context::default();
+        for lookalike in ["arguments", "arguments.query", "Arguments.x", " ARGU-MENTS .x"] {
+            assert!(context.insert(lookalike, json!("harmless")).is_err(), "{lookalike}");
+        }
+        context.insert("argumentative", json!(1)).unwrap();
+        let facts = Facts::new(Act::Tool { name: "search", arguments: None }, &context);
+        assert_eq!(facts.get("arguments.query"), None);
     }
 }

@@ -136,6 +136,7 @@ impl Decoder<'_, '_> {
             network_blocklist: self.blocklist(&table),
             secrets: self.secrets(&table),
             tools: self.tools(&table),
+            tool_arguments: self.tool_arguments(&table),
             commands: self.commands(&table),
             environment: self.environment(&table),
             seccomp: self.seccomp(&table),

@@ -81,6 +81,9 @@ impl Policy {
         for tool in self.tools.value.iter().filter(|tool| !base.tools.value.contains(tool)) {
             add(found, Control::Tools, format!("calling {}", tool.value));
         }
+        if self.tool_arguments.value > base.tool_arguments.value {
+            add(found, Control::Tools, "recording the arguments of calls".to_owned());
+        }
         match (&base.commands, &self.commands) {
             (Some(_), None) => add(found, Control::Commands, "starting any executable".to_owned()),
             (Some(old), Some(new)) => {

@@ -45,7 +45,7 @@ mod verdict;
 pub use address::{AddressKind, Network, NetworkError, classify, embedded_v4, is_metadata_name};
 pub use combine::CombineError;
 pub use commands::{CommandNameError, SEARCH_PATH};
-pub use context::{Act, Context, OWN_FIELDS, ReservedField};
+pub use context::{ARGUMENT, Act, Context, OWN_FIELDS, ReservedField};
 pub use control::{Control, Requirement};
 pub use diagnostic::{Diagnostic, PolicyErrors};
 pub use diff::Widening;
@@ -57,7 +57,7 @@ pub use pattern::{BlockPattern, HostPattern, PatternError};
 pub use places::{DEVICES, SCRATCH, SETTINGS, SYSTEM};
 pub use policy::{
     Gate, Isolation, MAX_GATES, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol,
-    Secret, SecretSource, Variable, Workspace, WorkspaceMode,
+    Secret, SecretSource, ToolArguments, Variable, Workspace, WorkspaceMode,
 };
 pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};

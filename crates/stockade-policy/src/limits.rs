@@ -36,6 +36,16 @@ pub enum Limit {
     EgressBytes,
     /// Bytes through the gate per second.
     EgressRate,
+    /// Time of one call to a tool, in milliseconds.
+    ToolTime,
+    /// Bytes of the arguments of one call to a tool, and of its result.
+    ToolBytes,
+    /// How deep the arguments of one call to a tool are nested, and its result.
+    ToolDepth,
+    /// Calls to tools that begin in one second.
+    ToolRate,
+    /// Calls to tools that run at once.
+    ToolsAtOnce,
     /// Age at which a session ends, in milliseconds.
     Lifetime,
     /// Time without an execution after which a session ends, in milliseconds.
@@ -147,7 +157,7 @@ macro_rules! spec {
 
 /// Every limit, in the order they are written.
 #[rustfmt::skip]
-pub const LIMITS: [LimitSpec; 16] = [
+pub const LIMITS: [LimitSpec; 21] = [
     spec!(Cpu, "defaults", "max_cpu", Cpus, 10, 1_024_000, Some(1000), "Processor share of the whole sandbox."),
     spec!(Memory, "defaults", "max_memory_mb", Mebibytes, 4, 4 << 20, Some(512), "Memory of the whole sandbox, memory-backed files included."),
     spec!(Timeout, "defaults", "timeout_seconds", Seconds, 10, 7 * DAY, Some(60_000), "Wall-clock time of one execution."),
@@ -162,6 +172,11 @@ pub const LIMITS: [LimitSpec; 16] = [
     spec!(Connections, "limits", "max_connections", Count, 0, 65_536, Some(64), "Network connections open at once."),
     spec!(EgressBytes, "limits", "max_egress_bytes", Bytes, 0, 1 << 50, Some(1 << 30), "Bytes sent and received through the gate in one session."),
     spec!(EgressRate, "limits", "max_egress_bytes_per_second", BytesPerSecond, 1024, 1 << 40, None, "Bytes through the gate per second."),
+    spec!(ToolTime, "limits", "max_tool_seconds", Seconds, 10, DAY, Some(30_000), "Time of one call to a tool, from the request to the answer."),
+    spec!(ToolBytes, "limits", "max_tool_bytes", Bytes, 2, 64 << 20, Some(1 << 20), "Bytes of the arguments of one call to a tool, and of its result."),
+    spec!(ToolDepth, "limits", "max_tool_depth", Count, 1, 512, Some(64), "Levels of lists and mappings in the arguments of one call to a tool, and in its result."),
+    spec!(ToolRate, "limits", "max_tool_calls_per_second", Count, 1, 1_000_000, None, "Calls to tools in one second; those beyond are refused."),
+    spec!(ToolsAtOnce, "limits", "max_concurrent_tool_calls", Count, 1, 4096, Some(1024), "Calls to tools that run at once; those beyond wait their turn."),
     spec!(Lifetime, "limits", "max_lifetime_seconds", Seconds, 1000, 30 * DAY, Some(3_600_000), "Age at which a session ends; at least timeout_seconds when unsaid."),
     spec!(Idle, "limits", "idle_seconds", Seconds, 1000, 30 * DAY, Some(600_000), "Time without an execution after which a session ends."),
 ];

@@ -81,6 +81,8 @@ pub struct Policy {
     pub secrets: Vec<Secret>,
     /// Tools that code inside may call.
     pub tools: Sourced<Vec<Sourced<String>>>,
+    /// Whether the record of a call to a tool holds its arguments.
+    pub tool_arguments: Sourced<ToolArguments>,
     /// Executables that may be started; `None` is any in the root.
     pub commands: Option<Sourced<Vec<Sourced<String>>>>,
     /// Environment variables set inside.
@@ -165,6 +167,29 @@ impl WorkspaceMode {
             WorkspaceMode::Read => "read",
             WorkspaceMode::Overlay => "overlay",
             WorkspaceMode::Write => "write",
+        }
+    }
+}
+
+/// Whether the record of a call to a tool holds its arguments, which may be private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolArguments {
+    /// It does not.
+    Omit,
+    /// It does, shortened where they are long.
+    Record,
+}
+
+impl ToolArguments {
+    /// Both, the stricter first.
+    pub const ALL: [ToolArguments; 2] = [ToolArguments::Omit, ToolArguments::Record];
+
+    /// The word a policy writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolArguments::Omit => "omit",
+            ToolArguments::Record => "record",
         }
     }
 }

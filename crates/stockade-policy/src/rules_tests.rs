@@ -14,7 +14,7 @@ fn condition(field: &str, operator: Operator, value: Value) -> Condition {
 fn holds(field: &Value, operator: Operator, value: &Value) -> Option<bool> {
     let mut context = Context::default();
     context.insert("x", field.clone()).unwrap();
-    let facts = Facts::new(Act::Tool { name: "t" }, &context);
+    let facts = Facts::new(Act::Tool { name: "t", arguments: None }, &context);
     condition("x", operator, value.clone()).holds(&facts).ok()
 }
 
@@ -74,7 +74,7 @@ fn a_missing_or_null_field_matches_nothing_whatever_the_operator() {
     ];
     let mut context = Context::default();
     context.insert("null", Value::Null).unwrap();
-    let facts = Facts::new(Act::Tool { name: "t" }, &context);
+    let facts = Facts::new(Act::Tool { name: "t", arguments: None }, &context);
     for (operator, value) in Operator::ALL.into_iter().zip(values) {
         for field in ["absent", "null", "code", "agent_id"] {
             let found = condition(field, operator, value.clone()).holds(&facts);
@@ -102,7 +102,7 @@ fn text_is_never_a_number() {
 fn a_comparison_that_fails_names_field_operator_and_type() {
     let mut context = Context::default();
     context.insert("size", json!([1])).unwrap();
-    let facts = Facts::new(Act::Tool { name: "t" }, &context);
+    let facts = Facts::new(Act::Tool { name: "t", arguments: None }, &context);
     let error = condition("size", Operator::Gt, json!(1)).holds(&facts).unwrap_err();
     assert_eq!(error.to_string(), "the field `size` cannot be compared with `gt`: it is a list");
 }

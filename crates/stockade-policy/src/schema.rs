@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::limits::{LIMITS, LimitSpec, Unit};
-use crate::policy::{Isolation, NetworkDefault};
+use crate::policy::{Isolation, NetworkDefault, ToolArguments};
 use crate::rules::{Action, Operator};
 
 /// The schema, draft 2020-12.
@@ -45,6 +45,13 @@ pub fn schema() -> Value {
             list(secret(), "Values the gate puts into requests; they never enter the sandbox."),
         ),
         ("tool_allowlist", list(json!({ "type": "string" }), "Tools that code inside may call.")),
+        (
+            "tool_arguments",
+            words(
+                &ToolArguments::ALL.map(ToolArguments::as_str),
+                "Whether the record of a call to a tool holds its arguments.",
+            ),
+        ),
         (
             "command_allowlist",
             list(
@@ -258,7 +265,7 @@ fn rule() -> Value {
             (
                 "field",
                 text(
-                    "code, language, command, agent_id, session_id, action, tool_name, or a field of the caller's context.",
+                    "code, language, command, agent_id, session_id, action, tool_name, arguments, arguments.NAME, or a field of the caller's context.",
                 ),
             ),
             ("operator", words(&operators, "How the field is compared.")),

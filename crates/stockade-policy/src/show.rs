@@ -40,6 +40,7 @@ impl Policy {
         put("network_blocklist", blocked.collect());
         put("secrets", self.secrets.iter().map(secret).collect());
         put("tool_allowlist", self.tools.value.iter().map(|tool| json!(tool.value)).collect());
+        put("tool_arguments", json!(self.tool_arguments.value.as_str()));
         if let Some(commands) = &self.commands {
             let names = commands.value.iter().map(|command| json!(command.value));
             put("command_allowlist", names.collect());

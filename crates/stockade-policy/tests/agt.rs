@@ -256,7 +256,7 @@ fn text_in_any_script_is_kept() {
 #[test]
 fn remarks_change_nothing_and_a_rule_denies_a_listed_tool() {
     let policy = policy("comments.yaml");
-    let tool = |name: &str| policy.judge_tool(name, &Context::default()).effect.as_str();
+    let tool = |name: &str| policy.judge_tool(name, None, &Context::default()).effect.as_str();
     assert_eq!(tool("read_file"), "allow");
     assert_eq!(tool("delete_file"), "deny");
     assert_eq!(tool("drop_table"), "deny");
@@ -297,8 +297,8 @@ fn the_network_list_opens_its_hosts_and_no_others() {
     assert!(!allows("openai.com", 443));
     assert!(allows("raw.api.github.com", 443));
     assert!(!allows("github.com", 443));
-    assert!(policy.judge_tool("fetch_paper", &Context::default()).allows());
-    assert!(!policy.judge_tool("send_mail", &Context::default()).allows());
+    assert!(policy.judge_tool("fetch_paper", None, &Context::default()).allows());
+    assert!(!policy.judge_tool("send_mail", None, &Context::default()).allows());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stockade_policy::{Context, Host, Method, Policy, UrlPath};
+use stockade_policy::{Context, Host, Method, Policy, ToolArguments, UrlPath};
 
 fn policy(text: &str) -> Policy {
     Policy::parse_str("p", text, Path::new("/srv/p")).unwrap()
@@ -96,4 +96,50 @@ fn losing_the_record_of_code_is_a_difference() {
         (policy("defaults: {action: audit}"), policy("defaults: {action: allow}"));
     assert!(!silent.widenings(&recorded).is_empty());
     assert!(recorded.widenings(&silent).is_empty());
+}
+
+#[test]
+fn rules_see_the_arguments_of_a_tool_call() {
+    let ruled = policy(
+        r"tool_allowlist: [ search, send ]
+rules:
+  - { name: private, action: deny, condition: { field: arguments, operator: contains, value: salary } }
+  - { name: wide, action: deny, condition: { field: arguments.most, operator: gt, value: 100 } }
+  - { name: told, action: audit, condition: { field: arguments.to, operator: ne, value: me } }",
+    );
+    let ask = |arguments: serde_json::Value| {
+        ruled.judge_tool("search", Some(&arguments), &Context::default())
+    };
+    assert_eq!(ask(json!({ "query": "weather", "most": 100 })).effect.as_str(), "allow");
+    assert_eq!(ask(json!({ "to": "you" })).effect.as_str(), "audit");
+    assert_eq!(ask(json!({ "to": null })).effect.as_str(), "allow", "null counts as missing");
+    for denied in [
+        json!({ "deep": [{ "salary": 1 }] }),
+        json!({ "most": 101 }),
+        // What has no order with a number cannot be judged, and that denies.
+        json!({ "most": "101" }),
+        json!({ "most": [1] }),
+    ] {
+        let verdict = ask(denied.clone());
+        assert!(!verdict.allows(), "{denied}");
+        assert_eq!(verdict.control.as_str(), "code_rules");
+    }
+    let unlisted = ruled.judge_tool("other", Some(&json!({})), &Context::default());
+    assert_eq!((unlisted.allows(), unlisted.control.as_str()), (false, "tools"));
+}
+
+#[test]
+fn arguments_of_tools_are_recorded_only_when_both_policies_say_so() {
+    let (silent, recording) =
+        (policy("tool_arguments: omit"), policy("tool_allowlist: []\ntool_arguments: record"));
+    let held = |policy: &Policy| policy.tool_arguments.value;
+    assert_eq!(held(&policy("{}")), ToolArguments::Omit);
+    assert_eq!(held(&recording), ToolArguments::Record);
+    assert_eq!(held(&recording.combine(&silent)), ToolArguments::Omit);
+    assert_eq!(held(&silent.combine(&recording)), ToolArguments::Omit);
+    assert_eq!(held(&recording.combine(&recording)), ToolArguments::Record);
+    let widened = recording.widenings(&silent);
+    assert_eq!(widened.len(), 1);
+    assert_eq!(widened[0].allows, "recording the arguments of calls");
+    assert_eq!(silent.widenings(&recording), []);
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, LimitHit, SessionEnded, SessionId,
-    SessionStarted, Time, VerdictGiven,
+    SessionStarted, Time, ToolCall, VerdictGiven,
 };
 
 /// One event, with its place in the stream.
@@ -34,6 +34,8 @@ pub enum Body {
     ExecutionStarted(ExecutionStarted),
     /// A connection or request ended, or was refused.
     Egress(Egress),
+    /// A call to a tool ended, or was refused.
+    ToolCall(ToolCall),
     /// A limit refused something, or ended the program.
     LimitHit(LimitHit),
     /// The wall refused something.
@@ -52,6 +54,7 @@ impl Body {
             Body::Verdict(_) => "verdict",
             Body::ExecutionStarted(_) => "execution_started",
             Body::Egress(_) => "egress",
+            Body::ToolCall(_) => "tool_call",
             Body::LimitHit(_) => "limit_hit",
             Body::Denial(_) => "denial",
             Body::ExecutionEnded(_) => "execution_ended",

@@ -21,6 +21,7 @@ mod shorten;
 mod sink;
 mod summary;
 mod time;
+mod tool_call;
 mod verify;
 mod writer;
 
@@ -41,5 +42,6 @@ pub use session::{CodeDigest, Command, PolicyDigest, SessionEnded, SessionStarte
 pub use sink::{Sink, Unrecorded};
 pub use summary::{Latest, Summary};
 pub use time::Time;
+pub use tool_call::ToolCall;
 pub use verify::{Verdict, Verification, verify};
 pub use writer::WriteError;

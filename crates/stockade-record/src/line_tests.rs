@@ -1,7 +1,7 @@
 use stockade_policy::Effect;
 
 use super::*;
-use crate::{LimitHit, VerdictGiven};
+use crate::{LimitHit, ToolCall, VerdictGiven};
 
 fn event(body: Body) -> Event {
     let name = "20260728-101112-000045-0123456789abcdef0123456789abcdef";
@@ -115,4 +115,33 @@ fn what_is_no_line_at_all_is_refused() {
     for bytes in [&b""[..], b"\n", b"{}\n", b"\xff\xfe\n", &[b'a'; 200]] {
         assert!(matches!(decode(bytes), Err(LineError::NoHash)), "{bytes:?}");
     }
+}
+
+#[test]
+fn line_of_a_tool_call_is_written_in_one_order() {
+    let call = ToolCall {
+        execution: 0,
+        call: 7,
+        tool: "search".to_owned(),
+        verdict: Effect::Allow,
+        rule: "p.yaml:1: tool_allowlist".to_owned(),
+        denial: None,
+        outcome: ToolCall::ANSWERED.to_owned(),
+        duration_ms: 3,
+        argument_bytes: 13,
+        result_bytes: 2,
+        arguments: Some(r#"{"query":"x"}"#.to_owned()),
+    };
+    let (line, _) = encode(&event(Body::ToolCall(call.clone())));
+    let body = concat!(
+        r#""kind":"tool_call","body":{"execution":0,"call":7,"tool":"search","verdict":"allow","#,
+        r#""rule":"p.yaml:1: tool_allowlist","denial":null,"outcome":"answered","#,
+        r#""duration_ms":3,"argument_bytes":13,"result_bytes":2,"#,
+        r#""arguments":"{\"query\":\"x\"}"}"#,
+    );
+    let text = std::str::from_utf8(&line).unwrap();
+    assert!(text.contains(body), "{text}");
+    assert_eq!(decode(&line).unwrap().0, event(Body::ToolCall(call)));
+    // A field that is left out is no event, and no line of an earlier version either.
+    assert!(decode(&forged(&line, ",\"arguments\":\"{\\\"query\\\":\\\"x\\\"}\"", "")).is_err());
 }

@@ -16,7 +16,9 @@ use tokio::sync::watch;
 
 use crate::place::{Place, settled};
 use crate::writer::{WriteError, Writer};
-use crate::{Body, Egress, SessionEnded, SessionId, SessionStarted, Sink, Time, Unrecorded};
+use crate::{
+    Body, Egress, SessionEnded, SessionId, SessionStarted, Sink, Time, ToolCall, Unrecorded,
+};
 
 /// The most bytes of one stream, its ends apart: what comes from inside does not fill a disk.
 pub const MAX_RECORD_BYTES: u64 = 64 << 20;
@@ -166,6 +168,10 @@ impl Recorder {
 impl Sink for Recorder {
     fn egress(&self, event: Egress) -> Result<(), Unrecorded> {
         self.record(Body::Egress(event))
+    }
+
+    fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded> {
+        self.record(Body::ToolCall(event.bounded()))
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) fn shortened(body: &Body, fits: impl Fn(&Body) -> bool) -> Body {
     short
 }
 
+/// Keeps so many bytes of a text, the mark that stands for the rest included.
+pub(crate) fn cut_text(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most.saturating_sub(REST.len())));
+        text.push_str(REST);
+    }
+}
+
 fn cut(body: &Body, text: usize, items: usize) -> Option<Body> {
     let mut value = serde_json::to_value(body).ok()?;
     walk(&mut value, text, items);
@@ -31,10 +39,7 @@ fn cut(body: &Body, text: usize, items: usize) -> Option<Body> {
 
 fn walk(value: &mut Value, text: usize, items: usize) {
     match value {
-        Value::String(long) if long.len() > text => {
-            long.truncate(long.floor_char_boundary(text - REST.len()));
-            long.push_str(REST);
-        }
+        Value::String(long) => cut_text(long, text),
         Value::Array(long) => {
             // Only words are listed without a bound, so the mark is one.
             if long.len() > items {
@@ -44,6 +49,6 @@ fn walk(value: &mut Value, text: usize, items: usize) {
             long.iter_mut().for_each(|item| walk(item, text, items));
         }
         Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, text, items)),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

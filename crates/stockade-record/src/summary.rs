@@ -1,11 +1,11 @@
-//! Counts over the requests of sessions.
+//! Counts over the requests and the tool calls of sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 use stockade_policy::Effect;
 
-use crate::{Body, Egress, Event, SessionId, Time, Via};
+use crate::{Body, Egress, Event, SessionId, Time, ToolCall, Via};
 
 /// How many of the latest requests are kept.
 const LATEST: usize = 10;
@@ -13,7 +13,7 @@ const LATEST: usize = 10;
 /// What stands for a method or a status that was not seen, because TLS was not opened.
 const UNKNOWN: &str = "unknown";
 
-/// What left sandboxes, or wanted to.
+/// What left sandboxes, or wanted to, and what was asked of tools.
 ///
 /// A question to the name server counts when it was refused: what was allowed then connects, and
 /// that counts.
@@ -35,6 +35,10 @@ pub struct Summary {
     pub by_verdict: BTreeMap<&'static str, u64>,
     /// The ten latest, newest first.
     pub latest: VecDeque<Latest>,
+    /// All calls to tools.
+    pub tool_calls: u64,
+    /// Calls by tool, and each tool's by what came of them.
+    pub by_tool: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// One of the latest requests.
@@ -61,7 +65,26 @@ pub struct Latest {
 impl Summary {
     /// Counts one event.
     pub fn add(&mut self, event: &Event) {
-        let Body::Egress(egress) = &event.body else { return };
+        match &event.body {
+            Body::Egress(egress) => self.add_egress(event, egress),
+            Body::ToolCall(call) => self.add_tool_call(call),
+            Body::SessionStarted(_)
+            | Body::Verdict(_)
+            | Body::ExecutionStarted(_)
+            | Body::LimitHit(_)
+            | Body::Denial(_)
+            | Body::ExecutionEnded(_)
+            | Body::SessionEnded(_) => {}
+        }
+    }
+
+    fn add_tool_call(&mut self, call: &ToolCall) {
+        self.tool_calls += 1;
+        let outcomes = self.by_tool.entry(call.tool.clone()).or_default();
+        *outcomes.entry(call.outcome.clone()).or_default() += 1;
+    }
+
+    fn add_egress(&mut self, event: &Event, egress: &Egress) {
         if egress.via == Via::Dns && egress.verdict.allows() {
             return;
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use stockade_egress::{Dial, FixedNames, Gate, Settings, SystemDial, Times};
 use stockade_policy::Policy;
 use stockade_provider::Gateway;
-use stockade_record::{Egress, Sink, Unrecorded};
+use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
 use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
@@ -80,6 +80,10 @@ impl Sink for Recorder {
         }
         self.events.send_modify(|events| events.push(event));
         Ok(())
+    }
+
+    fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded> {
+        panic!("a gate calls no tools: {event:?}")
     }
 }
 

@@ -139,6 +139,11 @@ fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
         Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
             exact("nothing leaves: seccomp refuses every socket")
         }
+        Limit::ToolTime
+        | Limit::ToolBytes
+        | Limit::ToolDepth
+        | Limit::ToolRate
+        | Limit::ToolsAtOnce => exact("no tool can be called"),
         other => of_limit(other, layout),
     }
 }

@@ -1,11 +1,11 @@
-//! `secrets`, `tool_allowlist`, `command_allowlist`, `environment` and `seccomp`.
+//! `secrets`, `tool_allowlist`, `tool_arguments`, `command_allowlist`, `environment` and `seccomp`.
 
 use std::path::PathBuf;
 
 use crate::commands::check_command_name;
 use crate::paths::host_file;
 use crate::pattern::HostPattern;
-use crate::policy::{Secret, SecretSource, Variable};
+use crate::policy::{Secret, SecretSource, ToolArguments, Variable};
 use crate::source::{Basis, Sourced};
 use crate::tree::{Kind, Node};
 use crate::variables::{check_name, check_secret_name, check_variable};
@@ -153,6 +153,16 @@ impl Decoder<'_, '_> {
             }
         }
         self.sourced(tools, node)
+    }
+
+    pub(super) fn tool_arguments(&mut self, table: &Table<'_>) -> Sourced<ToolArguments> {
+        let unsaid = Sourced::built_in(ToolArguments::Omit, "left out when unsaid");
+        let Some(node) = table.get("tool_arguments") else { return unsaid };
+        let words = ToolArguments::ALL.map(|word| (word.as_str(), word));
+        match self.word(node, "tool_arguments", &words) {
+            Some(word) => self.sourced(word, node),
+            None => unsaid,
+        }
     }
 
     pub(super) fn commands(&mut self, table: &Table<'_>) -> Option<Sourced<Vec<Sourced<String>>>> {

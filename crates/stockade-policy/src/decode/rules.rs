@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::context::OWN_FIELDS;
+use crate::context::{ARGUMENT, OWN_FIELDS};
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
 use crate::rules::{
     Action, Condition, MAX_REGEX_TEXT, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule,
@@ -97,8 +97,7 @@ impl Decoder<'_, '_> {
             self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
             return None;
         }
-        let own = OWN_FIELDS.iter().find(|own| **own != field_text && is_nearly(own, &field_text));
-        if let Some(own) = own {
+        if let Some(own) = meant(&field_text) {
             let message = format!("`{field_text}` is no field of Stockade's, but nearly one");
             let remedy = format!("did you mean `{own}`? A field of your own needs another name");
             self.mistake(field.place, message, remedy);
@@ -273,4 +272,17 @@ impl Decoder<'_, '_> {
         }
         time
     }
+}
+
+/// The field of Stockade's own that a name is nearly.
+fn meant(field: &str) -> Option<String> {
+    if let Some((first, rest)) = field.split_once('.')
+        && is_nearly("arguments", first)
+    {
+        let is_ours = field.starts_with(ARGUMENT) && !rest.is_empty();
+        return (!is_ours)
+            .then(|| format!("{ARGUMENT}{}", if rest.is_empty() { "NAME" } else { rest }));
+    }
+    let nearly = |own: &&&str| **own != field && is_nearly(own, field);
+    OWN_FIELDS.iter().find(nearly).map(|own| (*own).to_owned())
 }

@@ -1,5 +1,7 @@
 //! Code, commands and tool calls.
 
+use serde_json::Value;
+
 use crate::commands::entry_matches;
 use crate::context::{Act, Context, Facts};
 use crate::control::Control;
@@ -65,8 +67,9 @@ impl Policy {
         }
     }
 
-    /// Judges a tool call: the allowlist first, then the rules.
-    pub fn judge_tool(&self, name: &str, context: &Context) -> Verdict {
+    /// Judges a tool call: the allowlist first, then the rules. Without its arguments, rules
+    /// about them match nothing.
+    pub fn judge_tool(&self, name: &str, arguments: Option<&Value>, context: &Context) -> Verdict {
         let target = Printable(name).to_string();
         let Some(entry) = self.tools.value.iter().find(|tool| tool.value == name) else {
             return Verdict {
@@ -78,7 +81,8 @@ impl Policy {
                 target,
             };
         };
-        let verdict = self.judge_rules(Act::Tool { name }, target, Unmatched::Passes, context);
+        let act = Act::Tool { name, arguments };
+        let verdict = self.judge_rules(act, target, Unmatched::Passes, context);
         if verdict.effect != Effect::Allow {
             return verdict;
         }

@@ -174,7 +174,7 @@ proptest! {
         for question in Question::all() {
             let verdict = question.ask(&before);
             let (key, item) = match (&question, verdict.control) {
-                (Question::Tool(tool, _), Control::Tools) => ("tool_allowlist", (*tool).to_owned()),
+                (Question::Tool(tool, ..), Control::Tools) => ("tool_allowlist", (*tool).to_owned()),
                 (Question::Command(program, _), Control::Commands) => {
                     ("command_allowlist", (*program).to_owned())
                 }

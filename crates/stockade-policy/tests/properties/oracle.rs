@@ -29,9 +29,12 @@ pub(crate) fn answer(policy: &Value, question: &Question) -> &'static str {
             let facts = [("action", "run_command"), ("command", command.as_str())];
             if listed { ruled(policy, &facts, asker, None) } else { "deny" }
         }
-        Question::Tool(tool, asker) => {
+        Question::Tool(tool, query, asker) => {
             let listed = texts(policy.get("tool_allowlist")).contains(&tool);
-            let facts = [("action", "call_tool"), ("tool_name", tool)];
+            let mut facts = vec![("action", "call_tool"), ("tool_name", tool)];
+            let whole = query.map(|query| format!(r#"{{"query":"{query}"}}"#));
+            facts.extend(whole.as_deref().map(|whole| ("arguments", whole)));
+            facts.extend(query.map(|query| ("arguments.query", query)));
             if listed { ruled(policy, &facts, asker, Some("allow")) } else { "deny" }
         }
         Question::Code(code, asker) => {

@@ -91,6 +91,8 @@ const URL_PATTERNS: [&str; 7] =
 const URL_PATHS: [&str; 7] =
     ["/", "/repos", "/repos/", "/repos/a", "/repos/a/issues", "/v1", "/v1/x"];
 const TOOLS: [&str; 3] = ["search", "fetch", "send"];
+/// What tools are asked; `None` is a call whose arguments are not known.
+const QUERIES: [Option<&str>; 3] = [None, Some("cs.CL"), Some("secret plans")];
 const COMMANDS: [&str; 4] = ["ls", "/usr/bin/ls", "cat", "/opt/run"];
 const PROGRAMS: [&str; 6] = ["ls", "/usr/bin/ls", "cat", "/tmp/ls", "/opt/run", "run"];
 const CODES: [&str; 3] = ["print(1)", "import os", "x = 1"];
@@ -106,7 +108,7 @@ pub(crate) enum Question {
     Request(&'static str, u16, &'static str, &'static str),
     Address(&'static str, u16, &'static str),
     Command(&'static str, Asker),
-    Tool(&'static str, Asker),
+    Tool(&'static str, Option<&'static str>, Asker),
     Code(&'static str, Asker),
 }
 
@@ -166,7 +168,9 @@ impl Question {
         }
         for asker in Asker::ALL {
             all.extend(PROGRAMS.map(|program| Question::Command(program, asker)));
-            all.extend(TOOLS.map(|tool| Question::Tool(tool, asker)));
+            for query in QUERIES {
+                all.extend(TOOLS.map(|tool| Question::Tool(tool, query, asker)));
+            }
             all.extend(CODES.map(|code| Question::Code(code, asker)));
         }
         all
@@ -206,7 +210,10 @@ impl Question {
             Question::Command(program, asker) => {
                 policy.judge_command(&[program.to_owned(), "-l".to_owned()], &asker.context())
             }
-            Question::Tool(tool, asker) => policy.judge_tool(tool, &asker.context()),
+            Question::Tool(tool, query, asker) => {
+                let arguments = query.map(|query| json!({ "query": query }));
+                policy.judge_tool(tool, arguments.as_ref(), &asker.context())
+            }
             Question::Code(code, asker) => policy.judge_code(code, "python", &asker.context()),
         }
     }
@@ -270,11 +277,14 @@ fn limits() -> impl Strategy<Value = Value> {
         option::of(any::<bool>()),
         option::of(select(vec![json!(1), json!(2.5)])),
         option::of(select(vec![6000, 7000])),
+        option::of(select(vec![json!(0.5), json!(30), json!(60)])),
+        option::of(1..100),
     );
-    parts.prop_map(|(pids, disk, exact, cpu_time, lifetime)| {
+    parts.prop_map(|(pids, disk, exact, cpu_time, lifetime, tool_time, tool_rate)| {
         without_nulls(json!({
             "max_pids": pids, "max_disk_mb": disk, "exact": exact, "max_cpu_seconds": cpu_time,
-            "max_lifetime_seconds": lifetime,
+            "max_lifetime_seconds": lifetime, "max_tool_seconds": tool_time,
+            "max_tool_calls_per_second": tool_rate,
         }))
     })
 }
@@ -362,16 +372,18 @@ fn network() -> impl Strategy<Value = Value> {
 fn programs() -> impl Strategy<Value = Value> {
     let parts = (
         subsequence(TOOLS.to_vec(), 0..=3),
+        option::of(select(vec!["omit", "record"])),
         option::of(subsequence(COMMANDS.to_vec(), 0..=4)),
         subsequence(vec!["LANG", "TZ"], 0..=2),
         select(vec!["C", "no", "1", "a: b\n"]),
         option::of(subsequence(vec!["../profiles/a.json", "/opt/profiles/b.json"], 1..=2)),
     );
-    parts.prop_map(|(tools, commands, names, value, seccomp)| {
+    parts.prop_map(|(tools, arguments, commands, names, value, seccomp)| {
         let environment: Map<String, Value> =
             names.iter().map(|name| ((*name).to_owned(), json!(value))).collect();
         without_nulls(json!({
-            "tool_allowlist": tools, "command_allowlist": commands,
+            "tool_allowlist": tools, "tool_arguments": arguments,
+            "command_allowlist": commands,
             "environment": environment, "seccomp": seccomp,
         }))
     })
@@ -385,6 +397,10 @@ fn rule() -> impl Strategy<Value = Value> {
         json!({ "field": "command", "operator": "contains", "value": "ls" }),
         json!({ "field": "tool_name", "operator": "in", "value": ["search", "send"] }),
         json!({ "field": "tool_name", "operator": "not_in", "value": ["search"] }),
+        json!({ "field": "arguments", "operator": "contains", "value": "secret" }),
+        json!({ "field": "arguments.query", "operator": "ne", "value": "cs.CL" }),
+        json!({ "field": "arguments.query", "operator": "in", "value": ["cs.CL"] }),
+        json!({ "field": "arguments.other", "operator": "not_in", "value": ["x"] }),
         json!({ "field": "action", "operator": "eq", "value": "execute_code" }),
         json!({ "field": "language", "operator": "eq", "value": "python" }),
         json!({ "field": "agent_id", "operator": "ne", "value": "a1" }),

@@ -110,7 +110,7 @@ fn stream_without_an_end_holds_to_its_last_whole_event_wherever_it_was_torn() {
     }
     let path = recorder.path().unwrap();
     let live = verify(&path).unwrap();
-    assert_eq!(live.events, 7);
+    assert_eq!(live.events, 8);
     assert!(matches!(live.verdict, Verdict::Unfinished { tail: Tail::Clean, is_live: true }));
     drop(recorder);
     let original = fs::read(&path).unwrap();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use stockade_policy::Effect;
 use stockade_record::{
-    Body, Egress, Place, Pruned, Reader, Sink, Summary, Time, Via, glance, list, prune, verify,
+    Body, Egress, Place, Pruned, Reader, Sink, Summary, Time, ToolCall, Via, glance, list, prune,
+    verify,
 };
 
-use crate::support::{egress, recorder, session, started};
+use crate::support::{egress, recorder, session, started, tool_call};
 
 fn place(scratch: &Path) -> Place {
     Place::named(&scratch.join("records")).expect("the path has a name")
@@ -116,6 +117,58 @@ fn summary_counts_requests_by_host_method_status_and_verdict() {
     assert_eq!(summary.latest.len(), 10);
     assert_eq!(summary.latest[0].host, "n11.example.org");
     assert_eq!(summary.latest[9].host, "n2.example.org");
+}
+
+#[test]
+fn summary_counts_tool_calls_by_tool_and_outcome() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    for (tool, outcome) in [
+        ("search", ToolCall::ANSWERED),
+        ("search", ToolCall::ANSWERED),
+        ("search", "timed_out"),
+        ("send", "denied"),
+    ] {
+        recorder.tool_call(tool_call(tool, outcome)).unwrap();
+    }
+    recorder.end("exited").unwrap();
+    let mut summary = Summary::default();
+    let mut reader = Reader::open(&recorder.path().unwrap()).unwrap();
+    while let Some(event) = reader.next().unwrap() {
+        summary.add(&event);
+    }
+    assert_eq!((summary.tool_calls, summary.requests), (4, 0));
+    let search = &summary.by_tool["search"];
+    assert_eq!((search["answered"], search["timed_out"], search.len()), (2, 1, 2));
+    assert_eq!(summary.by_tool["send"]["denied"], 1);
+}
+
+#[test]
+fn what_a_tool_call_brings_from_inside_is_kept_in_bounds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    recorder.begin(started(&["ls"])).unwrap();
+    let long = ToolCall {
+        arguments: Some(format!("{{\"text\":\"{}\"}}", "\u{1f600}".repeat(1 << 20))),
+        argument_bytes: 4 << 20,
+        ..tool_call(&"ä".repeat(100_000), "denied")
+    };
+    recorder.tool_call(long.clone()).unwrap();
+    recorder.end("exited").unwrap();
+    let path = recorder.path().unwrap();
+    assert!(verify(&path).unwrap().verdict.is_complete());
+    let mut reader = Reader::open(&path).unwrap();
+    reader.next().unwrap();
+    let Body::ToolCall(read) = reader.next().unwrap().unwrap().body else { panic!("no call") };
+    assert!(read.tool.starts_with("ää") && read.tool.ends_with('…'), "{}", read.tool);
+    assert!(read.tool.len() <= ToolCall::MAX_TOOL_BYTES);
+    let arguments = read.arguments.unwrap();
+    assert!(arguments.starts_with("{\"text\":\"\u{1f600}") && arguments.ends_with('…'));
+    assert!(arguments.len() <= ToolCall::MAX_ARGUMENT_BYTES);
+    assert_eq!(read.argument_bytes, 4 << 20, "the size is that of what came");
+    let short = tool_call("search", ToolCall::ANSWERED);
+    assert_eq!(short.clone().bounded(), short);
 }
 
 #[test]

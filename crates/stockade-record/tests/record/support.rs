@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stockade_policy::{Denial, Effect};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, Inspection,
-    LimitHit, OutputCounts, Place, PolicyDigest, Recorder, SessionStarted, UsageCounts,
+    LimitHit, OutputCounts, Place, PolicyDigest, Recorder, SessionStarted, ToolCall, UsageCounts,
     VerdictGiven, Via,
 };
 
@@ -42,6 +42,24 @@ pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress
         rule: "built in: a rule".to_owned(),
         denial: (verdict == Effect::Deny).then(|| denial(host)),
         failure: None,
+    }
+}
+
+/// A call to a tool.
+pub(crate) fn tool_call(tool: &str, outcome: &str) -> ToolCall {
+    let verdict = if outcome == "denied" { Effect::Deny } else { Effect::Allow };
+    ToolCall {
+        execution: 0,
+        call: 1,
+        tool: tool.to_owned(),
+        verdict,
+        rule: "policy.yaml:1: tool_allowlist".to_owned(),
+        denial: (verdict == Effect::Deny).then(|| denial(tool)),
+        outcome: outcome.to_owned(),
+        duration_ms: 2,
+        argument_bytes: 13,
+        result_bytes: 20,
+        arguments: None,
     }
 }
 
@@ -88,6 +106,12 @@ pub(crate) fn bodies(text: &str) -> Vec<Body> {
             denial: Some(refusal.clone()),
             failure: Some(own()),
             ..egress(text, Some(200), Effect::Allow)
+        }),
+        Body::ToolCall(ToolCall {
+            rule: own(),
+            denial: Some(refusal.clone()),
+            arguments: Some(own()),
+            ..tool_call(text, text)
         }),
         Body::LimitHit(LimitHit { execution: 0, limit: own(), ended: true }),
         Body::Denial(Denied { execution: 0, denial: refusal }),

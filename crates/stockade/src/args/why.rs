@@ -10,7 +10,7 @@ pub(super) const USAGE: &str = "\
 stockade policy why [OPTIONS] <FILE>... --path <PATH> [--write]
        stockade policy why [OPTIONS] <FILE>... --host <HOST[:PORT]> [--method <METHOD> --url-path <PATH>]
        stockade policy why [OPTIONS] <FILE>... --code <FILE> [--language <LANGUAGE>]
-       stockade policy why [OPTIONS] <FILE>... --tool <NAME>
+       stockade policy why [OPTIONS] <FILE>... --tool <NAME> [--arguments <JSON>]
        stockade policy why [OPTIONS] <FILE>... --command <ARGV>...";
 
 #[derive(Args)]
@@ -34,6 +34,9 @@ pub(crate) struct WhyArgs {
     /// With --code: the language; by the file's ending when unsaid.
     #[arg(long, requires = "code", value_name = "LANGUAGE")]
     pub(crate) language: Option<String>,
+    /// With --tool: the arguments of the call, as JSON.
+    #[arg(long, requires = "tool", value_name = "JSON")]
+    pub(crate) arguments: Option<String>,
     /// A field of the caller's context; the value is JSON, or else text. May be repeated.
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) context: Vec<String>,
@@ -55,13 +58,14 @@ impl WhyArgs {
     /// An option that belongs to another question than the one that is asked, and that question.
     /// Clap waives `requires` for an argument that conflicts with one that is present.
     pub(crate) fn misplaced(&self) -> Option<(&'static str, &'static str)> {
-        let Question { path, host, code, .. } = &self.question;
+        let Question { path, host, code, tool, .. } = &self.question;
         let pairs = [
             (self.write && path.is_none(), "--write", "--path"),
             (self.method.is_some() && host.is_none(), "--method", "--host"),
             (self.url_path.is_some() && host.is_none(), "--url-path", "--host"),
             (self.address.is_some() && host.is_none(), "--address", "--host"),
             (self.language.is_some() && code.is_none(), "--language", "--code"),
+            (self.arguments.is_some() && tool.is_none(), "--arguments", "--tool"),
         ];
         pairs.into_iter().find(|(wrong, ..)| *wrong).map(|(_, option, question)| (option, question))
     }

@@ -50,6 +50,14 @@ fn text(summary: &Summary) -> anyhow::Result<String> {
     ] {
         table(&mut text, title, counts)?;
     }
+    if summary.tool_calls > 0 {
+        writeln!(text, "tool calls  {}", summary.tool_calls)?;
+        let mut rows = BTreeMap::new();
+        for (tool, outcomes) in &summary.by_tool {
+            rows.extend(outcomes.iter().map(|(how, count)| (format!("{tool}  {how}"), *count)));
+        }
+        table(&mut text, "by tool and outcome", &rows)?;
+    }
     if !summary.latest.is_empty() {
         text.push_str("latest\n");
     }

@@ -2,7 +2,8 @@
 
 use stockade_policy::{Denial, Printable};
 use stockade_record::{
-    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, SessionStarted, VerdictGiven,
+    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, SessionStarted, ToolCall,
+    VerdictGiven,
 };
 
 /// How many digits of a hash tell it from others.
@@ -32,6 +33,7 @@ fn told(body: &Body) -> String {
             format!("behind the {} wall, isolation {}", started.provider, started.isolation)
         }
         Body::Egress(one) => egress(one),
+        Body::ToolCall(call) => tool_call(call),
         Body::LimitHit(hit) if hit.ended => format!("{} ended the program", hit.limit),
         Body::LimitHit(hit) => format!("{} refused something", hit.limit),
         Body::Denial(denied) => refusal(&denied.denial),
@@ -74,6 +76,25 @@ fn egress(egress: &Egress) -> String {
         (Some(denial), _) => line.push_str(&format!(": {} ({})", denial.why, denial.rule)),
         (None, Some(failure)) => line.push_str(&format!(": {failure}")),
         (None, None) => {}
+    }
+    line
+}
+
+fn tool_call(call: &ToolCall) -> String {
+    let mut line = format!(
+        "{} {}: {}, {} bytes of arguments, {} of result, {} ms",
+        call.verdict.as_str(),
+        call.tool,
+        call.outcome,
+        call.argument_bytes,
+        call.result_bytes,
+        call.duration_ms
+    );
+    if let Some(denial) = &call.denial {
+        line.push_str(&format!(": {} ({})", denial.why, denial.rule));
+    }
+    if let Some(arguments) = &call.arguments {
+        line.push_str(&format!("; with {arguments}"));
     }
     line
 }

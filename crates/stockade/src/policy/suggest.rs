@@ -63,6 +63,7 @@ fn of_record(path: &Path) -> anyhow::Result<Vec<Denial>> {
         match event.body {
             Body::Verdict(given) => denials.extend(given.denial),
             Body::Egress(egress) => denials.extend(egress.denial),
+            Body::ToolCall(call) => denials.extend(call.denial),
             Body::Denial(denied) => denials.push(denied.denial),
             Body::SessionStarted(_)
             | Body::ExecutionStarted(_)

@@ -53,7 +53,8 @@ fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
         return Ok(policy.judge_code(&code, &language, &context));
     }
     if let Some(tool) = &question.tool {
-        return Ok(policy.judge_tool(tool, &context));
+        let arguments = arguments(args)?;
+        return Ok(policy.judge_tool(tool, arguments.as_ref(), &context));
     }
     let argv = args.argv();
     if argv.first().is_none_or(String::is_empty) {
@@ -120,11 +121,24 @@ fn context(args: &WhyArgs) -> anyhow::Result<Context> {
         context.insert(field, value).map_err(|error| {
             Problem::new(
                 error.to_string(),
-                "use --agent, --session, --code, --tool or --command for it",
+                "use --agent, --session, --code, --tool, --arguments or --command for it",
             )
         })?;
     }
     Ok(context)
+}
+
+/// The arguments of a call that is asked about.
+fn arguments(args: &WhyArgs) -> anyhow::Result<Option<Value>> {
+    let Some(text) = &args.arguments else { return Ok(None) };
+    match serde_json::from_str(text) {
+        Ok(arguments @ Value::Object(_)) => Ok(Some(arguments)),
+        _ => {
+            let message = format!("the arguments `{}` are no JSON object", Printable(text));
+            let remedy = r#"write them as a tool gets them, such as '{"query": "x"}'"#;
+            Err(Problem::new(message, remedy).into())
+        }
+    }
 }
 
 /// The language that was said, or that the file's ending says.

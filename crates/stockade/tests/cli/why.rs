@@ -111,6 +111,32 @@ fn a_callers_context_adds_fields_and_never_replaces_the_judged_code() {
 }
 
 #[test]
+fn a_tool_is_judged_with_the_arguments_that_were_given() {
+    let scratch = Scratch::new("arguments");
+    let policy = scratch.file(
+        "p.yaml",
+        "tool_allowlist: [search]\nrules: [{name: private, action: deny, \
+         condition: {field: arguments.query, operator: contains, value: salary}}]",
+    );
+    let ask = |more: &[&str]| {
+        stockade(&[&["policy", "why", &policy, "--tool", "search", "--json"], more].concat())
+    };
+    assert_eq!(ask(&[]).json()["verdict"], "allow");
+    assert_eq!(ask(&["--arguments", r#"{"query":"weather"}"#]).json()["verdict"], "allow");
+    let denied = ask(&["--arguments", r#"{"query":"his salary"}"#]).json();
+    assert_eq!((&denied["verdict"], &denied["control"]), (&"deny".into(), &"code_rules".into()));
+    for wrong in ["[1]", "{", ""] {
+        let run = ask(&["--arguments", wrong]);
+        assert_eq!(run.code, 125, "{wrong}");
+        assert!(run.stderr.contains("no JSON object"), "{}", run.stderr);
+    }
+    let run = stockade(&["policy", "why", &policy, "--path", "/x", "--arguments", "{}"]);
+    assert!(run.stderr.contains("--tool"), "{}", run.stderr);
+    let run = ask(&["--context", "arguments.query=x"]);
+    assert!(run.stderr.contains("cannot be replaced"), "{}", run.stderr);
+}
+
+#[test]
 fn rules_with_a_time_are_judged_by_the_clock_that_was_given() {
     let scratch = Scratch::new("time");
     let policy = scratch.file(

@@ -1,8 +1,9 @@
 //! What the commands say of records, for people and as JSON.
 
-use stockade_policy::{Denial, Effect, Host, Policy};
+use stockade_policy::{Context, Denial, Effect, Host, Policy};
 use stockade_record::{
-    Command, Egress, Inspection, Place, PolicyDigest, Recorder, SessionStarted, Sink, Via,
+    Body, Command, Egress, Inspection, Place, PolicyDigest, Recorder, SessionStarted, Sink,
+    ToolCall, Via,
 };
 
 use crate::support::{Records, Run, binary, finish, walls_can_be_built};
@@ -34,14 +35,41 @@ fn egress(host: &str, status: Option<u16>, denied: bool) -> Egress {
 }
 
 /// Records a session with some requests.
+fn tool_call(tool: &str, outcome: &str, arguments: Option<&str>) -> ToolCall {
+    let policy = Policy::parse_str("p", "tool_allowlist: [search]", std::path::Path::new("/"));
+    let verdict = policy.expect("the policy is one").judge_tool(tool, None, &Context::default());
+    ToolCall {
+        execution: 0,
+        call: 0,
+        tool: tool.to_owned(),
+        verdict: verdict.effect,
+        rule: verdict.basis.to_string(),
+        denial: verdict.denial(),
+        outcome: outcome.to_owned(),
+        duration_ms: 2,
+        argument_bytes: 13,
+        result_bytes: 20,
+        arguments: arguments.map(str::to_owned),
+    }
+}
+
 fn recorded(records: &Records, events: Vec<Egress>) -> String {
+    recorded_all(records, events.into_iter().map(Body::Egress).collect())
+}
+
+fn recorded_all(records: &Records, events: Vec<Body>) -> String {
     let place = Place::named(&records.path()).expect("the path has a name");
     let recorder = Recorder::new(vec![place]).expect("there is randomness");
     let policy = PolicyDigest::of("p", "{}");
     let command = Command::of(&["evil\u{1b}[2J\nname".to_owned()], None);
     recorder.begin(SessionStarted::new("0.1.0", policy, 0, command)).expect("it begins");
     for event in events {
-        recorder.egress(event).expect("an event is kept");
+        let kept = match event {
+            Body::Egress(egress) => recorder.egress(egress),
+            Body::ToolCall(call) => recorder.tool_call(call),
+            other => recorder.record(other),
+        };
+        kept.expect("an event is kept");
     }
     recorder.end("exited").expect("it ends");
     recorder.session().to_string()
@@ -81,6 +109,45 @@ fn summary_says_what_left_by_host_method_status_and_verdict() {
         3
     );
     assert_eq!(records.audit(&["summary", "--json"]).json()["requests"], 1);
+}
+
+#[test]
+fn calls_to_tools_are_shown_and_counted() {
+    let records = Records::new();
+    let session = recorded_all(
+        &records,
+        vec![
+            Body::ToolCall(tool_call("search", "answered", Some(r#"{"query":"cs.CL"}"#))),
+            Body::ToolCall(tool_call("search", "answered", None)),
+            Body::ToolCall(tool_call("search", "timed_out", None)),
+            Body::ToolCall(tool_call("evil\u{1b}[2J\nname", "denied", Some("\u{1b}[2J\n"))),
+        ],
+    );
+    let told = records.audit(&["summary", "--json"]).json();
+    assert_eq!((&told["tool_calls"], &told["requests"]), (&4.into(), &0.into()));
+    let search = serde_json::json!({ "answered": 2, "timed_out": 1 });
+    assert_eq!(told["by_tool"]["search"], search);
+    let text = records.audit(&["summary"]);
+    for said in ["tool calls  4", "2  search  answered", "1  search  timed_out"] {
+        assert!(text.stdout.contains(said), "{said}: {}", text.stdout);
+    }
+    for words in [&["show"][..], &["follow"]] {
+        let shown = records.audit(words);
+        assert_eq!(shown.stdout.lines().count(), 6, "{shown:?}");
+        assert!(is_harmless(&shown), "{shown:?}");
+        let allowed = "allow search: answered, 13 bytes of arguments, 20 of result, 2 ms; \
+                       with {\"query\":\"cs.CL\"}";
+        assert!(shown.stdout.contains(allowed), "{}", shown.stdout);
+        assert!(shown.stdout.contains("tool_allowlist does not name"), "{}", shown.stdout);
+    }
+    assert!(is_harmless(&text), "{text:?}");
+    assert_eq!(records.audit(&["verify", &session]).code, Some(0));
+    let shown = records.audit(&["show", "--json"]).json();
+    assert_eq!(
+        (&shown[1]["kind"], &shown[1]["body"]["outcome"]),
+        (&"tool_call".into(), &"answered".into())
+    );
+    assert_eq!(shown[2]["body"]["arguments"], serde_json::Value::Null);
 }
 
 #[test]
