@@ -39,6 +39,8 @@ pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, stream: Box<dy
             }
         }
         Opening::Proxy => proxy::serve(Connection::new(shared, Via::Http), inside).await,
+        // Not for the network: the stream is dropped, and with it the connection.
+        Opening::Tools => {}
     }
 }
 

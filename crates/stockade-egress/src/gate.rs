@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{Duplex, Gateway};
+use stockade_provider::{Carried, Duplex, Gateway};
 use stockade_record::Sink;
 use stockade_wire::Opening;
 
@@ -128,6 +128,10 @@ impl Gateway for Gate {
             }
             drop(served);
         })
+    }
+
+    fn carries(&self) -> Carried {
+        Carried { network: true, tools: false }
     }
 
     fn most_streams(&self) -> usize {

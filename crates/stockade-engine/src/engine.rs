@@ -117,6 +117,7 @@ impl Engine {
             surroundings,
             protected: request.protected,
             gateway: way_out.gateway(),
+            tools: None,
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();

@@ -31,6 +31,8 @@ pub(crate) struct Surroundings {
     pub(crate) reactor: Reactor,
     pub(crate) processes: Rc<Processes>,
     pub(crate) waiting: Waiting,
+    /// How many descriptors a program may have, where that is fewer than the guest may.
+    pub(crate) program_files: Option<u64>,
 }
 
 /// Runs one execution and reports it. What is returned sends the rest of its output.
@@ -78,7 +80,7 @@ struct Running {
 
 impl Running {
     fn start(request: &Execute, around: &Surroundings) -> Result<Running, StartFailure> {
-        let program = start(request)?;
+        let program = start(request, around.program_files)?;
         around.processes.lead(program.pid);
         let wrap = |pipe| Descriptor::new(pipe, &around.reactor);
         let wrapped = || -> io::Result<Running> {

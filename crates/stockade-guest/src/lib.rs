@@ -1,11 +1,13 @@
 //! The agent process inside a Linux wall: one thread that runs programs for the host.
 //!
 //! It speaks `stockade-wire` on one stream, and its process ends when that stream does. Where the
-//! wall has a way out, connections of programs arrive at it and go to the host.
+//! wall has a way out, or tools can be called, connections of programs arrive at it and go to the
+//! host. Under another name the same executable is the command that calls tools.
 
 mod buffer;
 mod code;
 mod control;
+mod door;
 mod execution;
 mod names;
 mod opener;
@@ -16,8 +18,10 @@ mod reactor;
 mod relay;
 mod serve;
 mod socket;
+mod tool;
 mod waiting;
 mod way_out;
 
 pub use serve::{serve, serve_confined};
 pub use stockade_wire::GuestExit;
+pub use tool::{COMMAND, call_tool};

@@ -1,15 +1,18 @@
 //! The executable that runs inside, one thread and one stream, and the launcher that builds the
 //! wall around it: one file is both, so that nothing has to be executed inside a finished wall.
+//! Programs inside find it again as the command that calls tools.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dlmalloc::GlobalDlmalloc;
 use rustix::fs::{CWD, Mode, OFlags};
-use stockade_guest::{GuestExit, serve, serve_confined};
-use stockade_launcher::{Launched, Listeners, launch, refuse};
+use stockade_guest::{COMMAND, GuestExit, call_tool, serve, serve_confined};
+use stockade_launcher::{Launched, Provisions, launch, refuse};
 
 /// Keeps what was freed for what comes next. The one of musl gives memory back at once, and takes it
 /// anew for every frame.
@@ -17,9 +20,14 @@ use stockade_launcher::{Launched, Listeners, launch, refuse};
 static ALLOCATOR: GlobalDlmalloc = GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    match std::env::args_os().nth(1) {
+    let mut words = std::env::args_os();
+    let name = words.next().map(PathBuf::from);
+    if name.is_some_and(|name| name.file_name() == Some(OsStr::new(COMMAND))) {
+        return call_tool(words);
+    }
+    match words.next() {
         // The wall stands already, and its builder has put the stream on standard input.
-        None => serve_on(io::stdin().as_fd().try_clone_to_owned(), None),
+        None => serve_on(io::stdin().as_fd().try_clone_to_owned(), Provisions::default()),
         Some(word) if word == "launch" => launch_and_serve(),
         Some(_) => GuestExit::Unprepared.into(),
     }
@@ -39,7 +47,7 @@ fn launch_and_serve() -> ExitCode {
     };
     match launch(control) {
         Launched::Done(code) => code.into(),
-        Launched::Inside { listeners } => serve_on(take_stream(), listeners),
+        Launched::Inside(provisions) => serve_on(take_stream(), provisions),
         Launched::Confined { lifeline } => match take_stream() {
             Ok(stream) => serve_confined(stream, lifeline).into(),
             Err(_) => GuestExit::Stream.into(),
@@ -64,9 +72,9 @@ fn take_control() -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-fn serve_on(stream: io::Result<OwnedFd>, listeners: Option<Listeners>) -> ExitCode {
+fn serve_on(stream: io::Result<OwnedFd>, provisions: Provisions) -> ExitCode {
     match stream {
-        Ok(stream) => serve(stream, listeners).into(),
+        Ok(stream) => serve(stream, provisions).into(),
         Err(_) => GuestExit::Stream.into(),
     }
 }

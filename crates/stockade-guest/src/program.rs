@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -37,32 +37,31 @@ impl StartFailure {
     }
 }
 
-/// Starts the program with pipes as its streams.
+/// Starts the program with pipes as its streams, and with as many descriptors as it may have.
 ///
 /// Pipes and not sockets, because a program may open `/dev/stdout` again, and a socket cannot be.
-pub(crate) fn start(request: &Execute) -> Result<Program, StartFailure> {
+pub(crate) fn start(request: &Execute, open_files: Option<u64>) -> Result<Program, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
     let (their_stdin, stdin) = io::pipe().map_err(failed)?;
     let (stdout, their_stdout) = io::pipe().map_err(failed)?;
     let (stderr, their_stderr) = io::pipe().map_err(failed)?;
-    let arguments: Vec<CString> = request.arguments.iter().map(Text::to_c_string).collect();
-    let environment = environment(request).map_err(failed)?;
-    let streams = [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()];
-    let pid = spawn_found(request, &arguments, &environment, streams).map_err(failed)?;
+    let program = Spawn {
+        path: c"",
+        arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
+        environment: &environment(request).map_err(failed)?,
+        streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
+        open_files,
+    };
+    let pid = spawn_found(request, program).map_err(failed)?;
     prefer_as_victim(pid);
     Ok(Program { pid, stdin, stdout, stderr })
 }
 
 /// Starts the first file that has the name, in the order and with the errors of execvp(3).
-fn spawn_found(
-    request: &Execute,
-    arguments: &[CString],
-    environment: &[CString],
-    streams: [BorrowedFd<'_>; 3],
-) -> io::Result<Pid> {
-    let try_path = |path: &CStr| spawn(Spawn { path, arguments, environment, streams });
+fn spawn_found(request: &Execute, program: Spawn<'_>) -> io::Result<Pid> {
+    let try_path = |path: &CStr| spawn(Spawn { path, ..program });
     let name = request.program.as_str();
     if name.is_empty() {
         return Err(Errno::NOENT.into());

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
-use stockade_launcher::Listeners;
+use stockade_launcher::Provisions;
 use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
 use stockade_wire::{GuestExit, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode, Stream};
@@ -28,7 +28,7 @@ use crate::processes::{Processes, Reach};
 use crate::reactor::{Descriptor, Reactor};
 use crate::socket::Socket;
 use crate::waiting::Waiting;
-use crate::way_out;
+use crate::way_out::Doors;
 
 /// The most streams that are open at once; each may hold a window of 256 KiB in memory.
 const MAX_STREAMS: usize = 16;
@@ -43,12 +43,15 @@ const KEPT_BYTES: usize = 2 << 20;
 /// The most bytes of one frame: what one read of a pipe gives.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Serves the host on a stream until it ends, and the way out if there is one.
+/// Serves the host on a stream until it ends, and what connections of programs arrive at, if there
+/// is something.
 ///
 /// The process must have one thread. On return everything that was started has been killed, and
 /// the process shall end: as the first of its pid namespace it takes all others with it.
-pub fn serve(stream: OwnedFd, listeners: Option<Listeners>) -> GuestExit {
-    let place = Place { reach: Reach::of_this_process(), lifeline: None, listeners };
+pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
+    let Provisions { listeners, tools, program_files } = provisions;
+    let doors = Doors::of(listeners, tools);
+    let place = Place { reach: Reach::of_this_process(), lifeline: None, doors, program_files };
     serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
 }
 
@@ -58,7 +61,8 @@ pub fn serve(stream: OwnedFd, listeners: Option<Listeners>) -> GuestExit {
 pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
     match Reach::confined() {
         Some(reach) => {
-            let place = Place { reach, lifeline: Some(lifeline), listeners: None };
+            let lifeline = Some(lifeline);
+            let place = Place { reach, lifeline, doors: None, program_files: None };
             serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
@@ -69,12 +73,13 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
 struct Place {
     reach: Reach,
     lifeline: Option<OwnedFd>,
-    listeners: Option<Listeners>,
+    doors: Option<Doors>,
+    program_files: Option<u64>,
 }
 
 /// An error says that nothing was served.
 fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
-    let (reactor, opener, streams) = match &place.listeners {
+    let (reactor, opener, streams) = match &place.doors {
         Some(_) => {
             // Frames come and go, and each would cost the kernel's pages anew.
             keep_freed_memory(KEPT_BYTES);
@@ -82,12 +87,12 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
         }
         None => (Reactor::default(), None, MAX_STREAMS),
     };
-    let around = prepare(place.reach, &reactor)?;
+    let around = prepare(&place, &reactor)?;
     let ends = opener.as_ref().map(|opener| Rc::clone(&opener.ends));
     let socket = Socket::new(Descriptor::new(stream, &reactor)?, ends);
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
-    if let (Some(listeners), Some(opener)) = (place.listeners, &opener) {
-        way_out::serve(listeners, opener, &reactor)?;
+    if let (Some(doors), Some(opener)) = (place.doors, &opener) {
+        doors.serve(opener, &reactor)?;
     }
     let mut config = Config::default();
     // Every stream has its first window, and beside that windows grow only with a way out.
@@ -110,7 +115,7 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
     Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
-fn prepare(reach: Reach, reactor: &Reactor) -> io::Result<Surroundings> {
+fn prepare(place: &Place, reactor: &Reactor) -> io::Result<Surroundings> {
     // A guest that can be traced or read through /proc would lend its place to a program inside.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
@@ -118,8 +123,13 @@ fn prepare(reach: Reach, reactor: &Reactor) -> io::Result<Surroundings> {
     }
     close_on_exec_from(3)?;
     umask(FileMode::WGRP | FileMode::WOTH);
-    let processes = Rc::new(Processes::new(reach, reactor)?);
-    Ok(Surroundings { reactor: reactor.clone(), processes, waiting: Waiting::default() })
+    let processes = Rc::new(Processes::new(place.reach, reactor)?);
+    Ok(Surroundings {
+        reactor: reactor.clone(),
+        processes,
+        waiting: Waiting::default(),
+        program_files: place.program_files,
+    })
 }
 
 /// The connection, and the conversation on its first stream.

@@ -6,6 +6,7 @@ mod guard;
 mod overlay;
 mod privileges;
 mod start;
+mod tools;
 mod way_out;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::message;
-use crate::outside::{Launched, Listeners, refusal, write_once};
-use crate::plan::Step;
+use crate::outside::{Launched, Provisions, refusal, write_once};
+use crate::plan::{Step, ToolSocket};
 use crate::report::{Phase, Refusal, Report};
 
 pub(crate) use files::take_tree;
@@ -43,8 +44,8 @@ struct Building {
     scratch_count: usize,
     /// Asks before a program is started.
     programs: Option<OwnedFd>,
-    /// Where the guest listens for connections.
-    listeners: Option<Listeners>,
+    /// What the guest has of the wall.
+    provisions: Provisions,
     lifeline: OwnedFd,
 }
 
@@ -85,7 +86,7 @@ fn carry_out(
         }
         if let Step::Serve = step {
             // Everything else that is held from outside is closed with `building` and `control`.
-            return Ok(Launched::Inside { listeners: building.listeners });
+            return Ok(Launched::Inside(building.provisions));
         }
         if let Step::ServeConfined = step {
             return Ok(Launched::Confined { lifeline: building.lifeline });
@@ -110,7 +111,7 @@ impl Building {
             scratch: None,
             scratch_count: 0,
             programs: None,
-            listeners: None,
+            provisions: Provisions::default(),
             lifeline,
         }
     }
@@ -205,7 +206,15 @@ impl Building {
             Step::SealRoot => files::seal_root(),
             Step::Loopback => stockade_sys::raise_loopback(),
             Step::WayOut { listen, redirected } => {
-                self.listeners = Some(way_out::open(*listen, redirected)?);
+                self.provisions.listeners = Some(way_out::open(*listen, redirected)?);
+                Ok(())
+            }
+            Step::ToolSocket(socket) => {
+                self.provisions.tools = Some(tools::open(socket)?);
+                Ok(())
+            }
+            Step::ProgramFiles(most) => {
+                self.provisions.program_files = Some(*most);
                 Ok(())
             }
             Step::HostName(name) => Ok(rustix::system::sethostname(name.as_bytes())?),
@@ -282,6 +291,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::Cover { path, .. }
         | Step::Pin { path }
         | Step::ReadOnly { path }
+        | Step::ToolSocket(ToolSocket { directory: path, .. })
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),
         Step::OwnCgroups
@@ -298,6 +308,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::SealRoot
         | Step::Loopback
         | Step::WayOut { .. }
+        | Step::ProgramFiles(_)
         | Step::HostName(_)
         | Step::Limit { .. }
         | Step::NewSession

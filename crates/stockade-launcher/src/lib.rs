@@ -21,12 +21,13 @@ mod report;
 mod supervise;
 
 pub use message::{Receiver, receive, send};
-pub use outside::{Launched, Listeners, launch, refuse};
+pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 #[cfg(feature = "weaken")]
 pub use plan::SharedNamespace;
 pub use plan::{
     AfterStep, Attributes, Beginning, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED,
-    Memory, OutsideStep, Plan, Reach, Redirected, Resource, Step, Transport, TreeKind,
+    Memory, OutsideStep, Plan, Reach, Redirected, Resource, Step, ToolFile, ToolSocket, Transport,
+    TreeKind,
 };
 pub use remove::remove_tree;
 pub use report::{Ending, Phase, Refusal, Report};

@@ -12,8 +12,9 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The longest message, in bytes: large enough for a plan with filters, small enough to hold.
-const MAX_BYTES: usize = 4 << 20;
+/// The longest message, in bytes: large enough for a plan with filters and the texts of many tools,
+/// small enough to hold.
+const MAX_BYTES: usize = 16 << 20;
 
 /// The most descriptors beside one message.
 const MAX_DESCRIPTORS: usize = 4;
@@ -26,7 +27,11 @@ pub fn send(
 ) -> io::Result<()> {
     let mut bytes = vec![0; size_of::<u32>()];
     serde_json::to_writer(&mut bytes, value)?;
-    let length = u32::try_from(bytes.len() - size_of::<u32>()).map_err(io::Error::other)?;
+    let length = bytes.len() - size_of::<u32>();
+    if length > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a message is too long"));
+    }
+    let length = length as u32;
     bytes[..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -129,6 +134,13 @@ mod tests {
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         drop(here);
         assert!(receive::<u8>(&mut there).unwrap().is_none());
+    }
+
+    #[test]
+    fn value_too_long_to_be_received_is_not_sent() {
+        let (mut here, _there) = UnixStream::pair().unwrap();
+        let error = send(&mut here, &"x".repeat(MAX_BYTES), &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

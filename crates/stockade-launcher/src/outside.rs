@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::pipe::PipeFlags;
@@ -26,10 +26,7 @@ pub enum Launched {
     /// This process has nothing more to do and ends with this code.
     Done(u8),
     /// This process is the first inside a finished wall, and becomes the guest.
-    Inside {
-        /// Where connections of programs arrive, if there is a way out.
-        listeners: Option<Listeners>,
-    },
+    Inside(Provisions),
     /// The same where no pid namespace holds everybody together: the guest must see to that.
     Confined {
         /// Ends when the launcher does.
@@ -37,7 +34,18 @@ pub enum Launched {
     },
 }
 
-/// Where connections of programs inside arrive.
+/// What the guest has of the wall around it.
+#[derive(Debug, Default)]
+pub struct Provisions {
+    /// Where connections of programs arrive, if there is a way out.
+    pub listeners: Option<Listeners>,
+    /// Where programs call tools, if there are any.
+    pub tools: Option<UnixListener>,
+    /// How many descriptors each program may have, where the guest has more.
+    pub program_files: Option<u64>,
+}
+
+/// Where connections of programs to the network arrive.
 #[derive(Debug)]
 pub struct Listeners {
     /// By TCP.

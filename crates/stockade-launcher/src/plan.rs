@@ -282,6 +282,12 @@ pub enum Step {
         /// What arrives there.
         redirected: Vec<Redirected>,
     },
+    /// Where programs call tools; the guest serves it. After the new root is the root, and while
+    /// there are privileges.
+    ToolSocket(ToolSocket),
+    /// How many descriptors each program that the guest starts may have, where the guest itself
+    /// needs more.
+    ProgramFiles(u64),
     /// The host name inside.
     HostName(String),
     /// A resource limit, soft and hard.
@@ -339,6 +345,31 @@ pub enum Step {
         /// Its whole environment.
         environment: Vec<(String, String)>,
     },
+}
+
+/// A directory that nothing inside can change, in a file system of its own in memory: the files, the
+/// command by which programs call tools, and the socket by which they do so themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolSocket {
+    /// Its path inside.
+    pub directory: PathBuf,
+    /// What can be read in it.
+    pub files: Vec<ToolFile>,
+    /// The command, by its path below the directory: a copy of the launcher's own executable.
+    pub command: PathBuf,
+    /// The socket, by its path below the directory.
+    pub socket: PathBuf,
+}
+
+/// A file for programs that call tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolFile {
+    /// Its path below the directory of the tools.
+    pub path: PathBuf,
+    /// What it holds.
+    pub content: String,
 }
 
 /// Places whose connections arrive elsewhere.
@@ -473,6 +504,8 @@ impl Step {
             Step::SealRoot => "seal_root",
             Step::Loopback => "loopback",
             Step::WayOut { .. } => "way_out",
+            Step::ToolSocket(_) => "tool_socket",
+            Step::ProgramFiles(_) => "program_files",
             Step::HostName(_) => "host_name",
             Step::Limit { .. } => "limit",
             Step::NewSession => "new_session",

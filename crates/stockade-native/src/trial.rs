@@ -53,6 +53,7 @@ fn build_here(
         surroundings: Surroundings::default(),
         protected: Vec::new(),
         gateway: None,
+        tools: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

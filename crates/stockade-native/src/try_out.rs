@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{Duplex, Error, Gateway, Obstacle, SandboxRequest, chain};
+use stockade_provider::{Carried, Duplex, Error, Gateway, Obstacle, SandboxRequest, chain};
 use stockade_wire::Opening;
 
 use crate::error::{StartError, is_of_way_out};
@@ -50,6 +50,10 @@ struct Nowhere;
 impl Gateway for Nowhere {
     fn serve(&self, _: Opening, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
+    }
+
+    fn carries(&self) -> Carried {
+        Carried { network: true, tools: false }
     }
 
     fn most_streams(&self) -> usize {

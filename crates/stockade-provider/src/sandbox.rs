@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_policy::{Denial, Limit, Policy};
 
-use crate::{Error, Execution, Gateway, Language, ProviderName, Running, Surroundings, WallFacts};
+use crate::{
+    Error, Execution, Gateway, Language, ProviderName, Running, Surroundings, ToolDoor, WallFacts,
+};
 
 /// An isolation backend.
 ///
@@ -58,6 +60,9 @@ pub struct SandboxRequest {
     pub protected: Vec<PathBuf>,
     /// Where connections of programs go. Without one nothing leaves, and the wall has no way out.
     pub gateway: Option<Arc<dyn Gateway>>,
+    /// What programs find of the tools they may call; the gateway then carries tools. Without it
+    /// there is no socket inside.
+    pub tools: Option<ToolDoor>,
 }
 
 /// The files a sandbox starts from.

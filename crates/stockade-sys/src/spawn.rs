@@ -1,6 +1,7 @@
 //! Starting a program with nothing inherited but what is named.
-#![expect(unsafe_code, reason = "std leaves ignored signals ignored and cannot make a session")]
-// UNSAFETY: posix_spawn(3) and its two argument objects, which live in one frame and are destroyed.
+#![expect(unsafe_code, reason = "nothing safe starts a program in a session of its own")]
+// UNSAFETY: one clone(2) whose child shares our memory until it executes, as in posix_spawn(3), and
+// runs one function that only makes system calls.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// A program to start.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,12 @@ pub struct Spawn<'a> {
     pub environment: &'a [CString],
     /// Its standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
+    /// How many descriptors it may have open, which it cannot raise; none leaves the caller's limit.
+    pub open_files: Option<u64>,
 }
+
+/// What the child needs of its own stack.
+const STACK_BYTES: usize = 16 << 10;
 
 /// Starts a program in a session of its own, with default signals and nothing blocked.
 ///
@@ -30,110 +36,151 @@ pub struct Spawn<'a> {
 pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
     // A source among the targets 0, 1 and 2 could be overwritten before its turn.
     let mut moved: [Option<OwnedFd>; 3] = [None, None, None];
-    for (slot, stream) in moved.iter_mut().zip(program.streams) {
+    let mut streams = [0; 3];
+    for (slot, (number, stream)) in moved.iter_mut().zip(streams.iter_mut().zip(program.streams)) {
         if stream.as_raw_fd() < 3 {
             *slot = Some(rustix::io::fcntl_dupfd_cloexec(stream, 3)?);
         }
+        *number = slot.as_ref().map_or(stream, AsFd::as_fd).as_raw_fd();
     }
-    let mut actions = Actions::new()?;
-    for (target, (slot, stream)) in moved.iter().zip(program.streams).enumerate() {
-        actions.duplicate(slot.as_ref().map_or(stream, AsFd::as_fd), target as libc::c_int)?;
-    }
-    let attributes = Attributes::new()?;
     let arguments = pointers(program.arguments);
     let environment = pointers(program.environment);
-    let mut pid = 0;
-    // SAFETY: every pointer is to something that lives until the call returns: the path, the two
-    // null-terminated lists and the strings they point to are borrowed, the actions and attributes
-    // are initialised. The child shares our memory only until it executes, and runs only libc code.
-    let answer = unsafe {
-        libc::posix_spawn(
-            &raw mut pid,
-            program.path.as_ptr(),
-            &raw const actions.0,
-            &raw const attributes.0,
-            arguments.as_ptr(),
-            environment.as_ptr(),
-        )
+    let mut start = Start {
+        path: program.path.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        streams,
+        open_files: program.open_files,
+        failed: 0,
     };
-    checked(answer)?;
-    Pid::from_raw(pid).ok_or_else(|| io::Error::from(rustix::io::Errno::SRCH))
+    let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK_BYTES);
+    // SAFETY: the offset is within the allocation; rounding down by less than 16 stays in it.
+    let top = unsafe { stack.as_mut_ptr().add(STACK_BYTES) };
+    let top = top.wrapping_sub(top.addr() % 16);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // No handler of ours may run in the child, where it would find our memory.
+    let before = block_all_signals()?;
+    // SAFETY: this thread waits until the child has executed or ended, so that `start`, the strings
+    // and lists behind it and the stack outlive its use of them, and nobody else has the stack.
+    let child = unsafe { libc::clone(in_child, top.cast(), flags, (&raw mut start).cast()) };
+    let refused = io::Error::last_os_error();
+    restore_signals(&before);
+    let Some(child) = Pid::from_raw(child.max(0)) else { return Err(refused) };
+    // SAFETY: `start` is ours again, and the child may have written there, which is why it is read
+    // as something that others change.
+    match unsafe { ptr::read_volatile(&raw const start.failed) } {
+        0 => Ok(child),
+        errno => {
+            // It has ended, and is nobody's to wait for.
+            let _ = waitpid(Some(child), WaitOptions::empty());
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
 }
 
 /// A list of pointers that ends with a null, as execve(2) takes it.
-fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
-    let pointers = strings.iter().map(|string| string.as_ptr().cast_mut());
-    pointers.chain([ptr::null_mut()]).collect()
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    let pointers = strings.iter().map(|string| string.as_ptr());
+    pointers.chain([ptr::null()]).collect()
 }
 
-/// The functions around posix_spawn(3) return their error number.
-fn checked(answer: libc::c_int) -> io::Result<()> {
-    match answer {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
+/// What the child does, and where it leaves the number of its error.
+struct Start {
+    path: *const libc::c_char,
+    arguments: *const *const libc::c_char,
+    environment: *const *const libc::c_char,
+    streams: [libc::c_int; 3],
+    open_files: Option<u64>,
+    failed: libc::c_int,
 }
 
-struct Actions(libc::posix_spawn_file_actions_t);
-
-impl Actions {
-    fn new() -> io::Result<Actions> {
-        let mut actions = MaybeUninit::uninit();
-        // SAFETY: the call initialises the object behind the pointer, which is ours.
-        checked(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
-        // SAFETY: the call above succeeded, so the object is initialised.
-        Ok(Actions(unsafe { actions.assume_init() }))
-    }
-
-    fn duplicate(&mut self, source: BorrowedFd<'_>, target: libc::c_int) -> io::Result<()> {
-        let actions = &raw mut self.0;
-        // SAFETY: the object is initialised and only two numbers are stored in it.
-        checked(unsafe {
-            libc::posix_spawn_file_actions_adddup2(actions, source.as_raw_fd(), target)
-        })
-    }
-}
-
-impl Drop for Actions {
-    fn drop(&mut self) {
-        // SAFETY: the object was initialised by `new` and is not used again.
-        unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
-    }
-}
-
-struct Attributes(libc::posix_spawnattr_t);
-
-impl Attributes {
-    /// A new session, an empty signal mask, and every signal at its default.
-    fn new() -> io::Result<Attributes> {
-        let mut attributes = MaybeUninit::uninit();
-        // SAFETY: the call initialises the object behind the pointer, which is ours.
-        checked(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
-        // SAFETY: the call above succeeded, so the object is initialised.
-        let mut attributes = Attributes(unsafe { attributes.assume_init() });
-        let object = &raw mut attributes.0;
-        let flags = libc::POSIX_SPAWN_SETSID as libc::c_int
-            | libc::POSIX_SPAWN_SETSIGMASK as libc::c_int
-            | libc::POSIX_SPAWN_SETSIGDEF as libc::c_int;
-        let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset and sigfillset initialise the whole set, which is ours, before the
-        // next call copies it into the initialised object.
-        unsafe {
-            checked(libc::posix_spawnattr_setflags(object, flags as libc::c_short))?;
-            libc::sigemptyset(signals.as_mut_ptr());
-            checked(libc::posix_spawnattr_setsigmask(object, signals.as_ptr()))?;
-            libc::sigfillset(signals.as_mut_ptr());
-            checked(libc::posix_spawnattr_setsigdefault(object, signals.as_ptr()))?;
+/// The first function of the child. It allocates nothing and takes no lock: it may have come between
+/// two steps of another thread, whose memory this is.
+extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
+    let start = start.cast::<Start>();
+    // SAFETY: the pointer is to the caller's `Start`, which waits for us and does not touch it. The
+    // calls take numbers and pointers that are valid as long as it is, and none of them keeps one.
+    unsafe {
+        if !prepare(&*start) {
+            (*start).failed = errno();
+            return 127;
         }
-        Ok(attributes)
+        libc::execve((*start).path, (*start).arguments, (*start).environment);
+        (*start).failed = errno();
+    }
+    127
+}
+
+fn errno() -> libc::c_int {
+    // An error that is none would say that the program runs.
+    io::Error::last_os_error().raw_os_error().filter(|errno| *errno != 0).unwrap_or(libc::EIO)
+}
+
+/// Makes the child what the program shall find. `false` leaves the reason in `errno`.
+fn prepare(start: &Start) -> bool {
+    /// The kernel has no higher number, signal(7).
+    const LAST_SIGNAL: libc::c_int = 64;
+    /// More than `struct sigaction` of the kernel has anywhere.
+    static DEFAULT: [u64; 8] = [0; 8];
+    const NULL: *const u64 = ptr::null();
+    /// The size of a set of signals there.
+    const SET_BYTES: usize = 8;
+    // SAFETY: every call takes plain numbers or a pointer to a value of this frame, which it fills
+    // or reads before it returns. No handler is installed.
+    unsafe {
+        for signal in 1..=LAST_SIGNAL {
+            // The kernel's own structure, all zero, is the default of a signal. By its number, because
+            // the C library keeps two signals to itself. Some cannot be changed, and these do what
+            // they always do.
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT, NULL, SET_BYTES);
+        }
+        if libc::setsid() < 0 {
+            return false;
+        }
+        for (target, stream) in (0..).zip(start.streams) {
+            if libc::dup2(stream, target) < 0 {
+                return false;
+            }
+        }
+        if !start.open_files.is_none_or(limit_open_files) {
+            return false;
+        }
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) == 0
     }
 }
 
-impl Drop for Attributes {
-    fn drop(&mut self) {
-        // SAFETY: the object was initialised by `new` and is not used again.
-        unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
+/// Lowers both limits, and asks whether that was done: a filter may only pretend.
+fn limit_open_files(most: u64) -> bool {
+    let wanted = libc::rlimit { rlim_cur: most, rlim_max: most };
+    let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel reads one structure and fills the other; both are of this frame.
+    let answered = unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) == 0
+            && libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut found) == 0
+    };
+    answered && (found.rlim_cur, found.rlim_max) == (most, most)
+}
+
+/// Blocks every signal of this thread, and returns what was blocked before.
+fn block_all_signals() -> io::Result<libc::sigset_t> {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: sigfillset initialises the whole set before it is read, and the call fills the other
+    // where it succeeds.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the set is initialised and only read. The call fails only for an unknown way of
+    // setting it.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
 #[cfg(test)]
@@ -141,12 +188,16 @@ mod tests {
     use std::fs::File;
     use std::io::Read;
 
-    use rustix::process::{Signal, WaitOptions, waitpid};
+    use rustix::process::Signal;
 
     use super::*;
 
     /// What a shell started by us prints, with its standard error on the same pipe.
     fn printed(script: &str) -> String {
+        printed_under(script, None)
+    }
+
+    fn printed_under(script: &str, open_files: Option<u64>) -> String {
         let (reader, writer) = io::pipe().unwrap();
         let nothing = File::open("/dev/null").unwrap();
         let arguments = ["sh", "-c", script].map(|word| CString::new(word).unwrap());
@@ -155,6 +206,7 @@ mod tests {
             arguments: &arguments,
             environment: &[c"ONLY=this".to_owned()],
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
+            open_files,
         });
         drop(writer);
         let mut text = String::new();
@@ -181,8 +233,6 @@ mod tests {
         let text = printed(
             "grep -E '^Sig(Blk|Ign)' /proc/self/status; ps -o sid= -p $$ 2>/dev/null | tr -d ' ' | grep -qx $$ && echo leader",
         );
-        // The C library leaves its own two signals, 32 and 33, ignored in what it spawns.
-        let text = text.replace("0000000180000000", "0000000000000000");
         let clear = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nleader\n";
         assert_eq!(text, clear);
     }
@@ -192,9 +242,36 @@ mod tests {
         let nothing = File::open("/dev/null").unwrap();
         let try_path = |path| {
             let streams = [nothing.as_fd(); 3];
-            spawn(Spawn { path, arguments: &[], environment: &[], streams }).unwrap_err().kind()
+            let program =
+                Spawn { path, arguments: &[], environment: &[], streams, open_files: None };
+            spawn(program).unwrap_err().kind()
         };
         assert_eq!(try_path(c"/nowhere"), io::ErrorKind::NotFound);
         assert_eq!(try_path(c"/dev/null"), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn program_has_the_limit_it_was_given_for_good_and_the_caller_keeps_its_own() {
+        let own = || rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let before = own();
+        let script = "ulimit -Sn; ulimit -Hn; ulimit -n 100 2>/dev/null || echo refused";
+        assert_eq!(printed_under(script, Some(40)), "40\n40\nrefused\n");
+        let unlimited = printed("ulimit -Hn");
+        assert_eq!(
+            unlimited.trim(),
+            before.maximum.map_or("unlimited".into(), |it| it.to_string())
+        );
+        assert_eq!((own().current, own().maximum), (before.current, before.maximum));
+    }
+
+    #[test]
+    fn program_that_would_get_more_than_its_starter_has_is_not_started() {
+        let nothing = File::open("/dev/null").unwrap();
+        let (arguments, environment) = (&[c"true".to_owned()], &[]);
+        let path = c"/bin/true";
+        let streams = [nothing.as_fd(); 3];
+        let open_files = Some(u64::MAX - 1);
+        let refused = spawn(Spawn { path, arguments, environment, streams, open_files });
+        assert!(refused.is_err());
     }
 }

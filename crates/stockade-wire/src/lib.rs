@@ -32,5 +32,5 @@ pub use message::{
     PROTOCOL_VERSION,
 };
 pub use multiplex::{Ends, Header, Headers, Heard};
-pub use opening::{NAME_SERVER, NAMED, Opening, PROXY, RELAY};
+pub use opening::{NAME_SERVER, NAMED, Opening, PROXY, RELAY, TOOL_SOCKET};
 pub use text::{Text, TextError};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 53), 53);
 /// Where programs inside find a proxy.
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 54), 3128);
+/// Where programs inside call tools.
+pub const TOOL_SOCKET: &str = "/run/stockade/tools.sock";
 /// The addresses that stand for names, and how many of their leading bits they share.
 pub const NAMED: (Ipv4Addr, u8) = (Ipv4Addr::new(127, 64, 0, 0), 10);
 /// Where the guest listens for all three, by TCP and UDP. No program of any use has this port.
@@ -31,6 +33,8 @@ pub enum Opening {
     },
     /// A connection to the proxy inside. Whether HTTP or SOCKS is spoken, its bytes say.
     Proxy,
+    /// A connection to the socket where programs call tools.
+    Tools,
 }
 
 impl Opening {

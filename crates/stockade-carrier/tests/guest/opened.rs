@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use stockade_carrier::Link;
-use stockade_provider::{Duplex, ErrorKind, Gateway, Running};
+use stockade_provider::{Carried, Duplex, ErrorKind, Gateway, Running};
 use stockade_wire::{Opening, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -62,6 +62,10 @@ impl Gateway for TestGateway {
             let _kept = (kept, stream);
             std::future::pending().await
         })
+    }
+
+    fn carries(&self) -> Carried {
+        Carried { network: true, tools: true }
     }
 
     fn most_streams(&self) -> usize {

@@ -13,6 +13,6 @@ fn main() -> ExitCode {
     match launch(UnixStream::from(control)) {
         Launched::Done(code) => ExitCode::from(code),
         // There is no guest here.
-        Launched::Inside { .. } | Launched::Confined { .. } => ExitCode::FAILURE,
+        Launched::Inside(_) | Launched::Confined { .. } => ExitCode::FAILURE,
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn flags_of(attributes: Attributes) -> MountAttrFlags {
 }
 
 /// A file system in memory, not attached anywhere.
-fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
+pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: String| rustix::mount::fsconfig_set_string(&context, key, value);
     set("source", "stockade".to_owned())?;
@@ -155,14 +155,16 @@ fn in_place_of_another<T>(
 }
 
 pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()> {
-    new_file(root, path)?.write_all(content)
+    new_file(root, path, READABLE)?.write_all(content)
 }
 
-fn new_file(root: &OwnedFd, path: &Path) -> io::Result<File> {
+/// What everybody may read.
+const READABLE: Mode = Mode::from_raw_mode(0o444);
+
+pub(super) fn new_file(root: &OwnedFd, path: &Path, mode: Mode) -> io::Result<File> {
     let parent = parent_of(root, path)?;
     let name = path.file_name().ok_or_else(|| wrong("a file needs a name"))?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mode = Mode::from_raw_mode(0o444);
     in_place_of_another(&parent, name, || rustix::fs::openat(&parent, name, flags, mode))
         .map(File::from)
 }
@@ -175,16 +177,24 @@ pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) != FileType::RegularFile {
         return Err(wrong("it is not a regular file any more"));
     }
-    let copy = new_file(root, path)?;
-    let mut left = MOST_COPIED as usize + 1;
-    // The kernel moves the bytes: no page of this process is touched.
-    while left > 0 {
-        match rustix::fs::sendfile(&copy, &source, None, left)? {
-            0 => return Ok(()),
-            sent => left -= sent.min(left),
+    let copy = new_file(root, path, READABLE)?;
+    match send_all(&source, &copy, MOST_COPIED + 1)? {
+        sent if sent <= MOST_COPIED => Ok(()),
+        _ => Err(wrong("it has become too large to copy")),
+    }
+}
+
+/// Copies a file up to its end or up to so many bytes, and says how many there were. The kernel
+/// moves them: no page of this process is touched.
+pub(super) fn send_all(source: impl AsFd, copy: impl AsFd, most: u64) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < most {
+        match rustix::fs::sendfile(&copy, &source, None, (most - sent) as usize)? {
+            0 => break,
+            more => sent += more as u64,
         }
     }
-    Err(wrong("it has become too large to copy"))
+    Ok(sent)
 }
 
 /// Attaches a tree at a place of the same kind, which is made if it is missing.

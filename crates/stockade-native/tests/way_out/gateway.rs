@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{Duplex, Gateway};
+use stockade_provider::{Carried, Duplex, Gateway};
 use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
 use tokio::sync::Notify;
@@ -71,10 +71,15 @@ impl Gateway for TestGateway {
                 Opening::Names => answer(stream).await,
                 Opening::Proxy => echo(stream, b"proxy ").await,
                 Opening::Connection { port, .. } => connection(port, stream).await,
+                Opening::Tools => unreachable!("there is no tool socket in these sandboxes"),
             };
             seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
             seen.one_ended.notify_one();
         })
+    }
+
+    fn carries(&self) -> Carried {
+        Carried { network: true, tools: false }
     }
 
     fn most_streams(&self) -> usize {

@@ -66,6 +66,7 @@ pub(crate) async fn sandbox(
         },
         protected: Vec::new(),
         gateway,
+        tools: None,
     };
     let provider = NativeProvider::new(User::Stays);
     provider.create(&request).await.map_err(|error| chain(&error))

@@ -82,6 +82,7 @@ impl Interface {
             surroundings: self.surroundings.clone(),
             protected: Vec::new(),
             gateway: None,
+            tools: None,
         };
         Ok(self.runtime.block_on(self.provider.create(&request))?)
     }

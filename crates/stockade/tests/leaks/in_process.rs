@@ -94,6 +94,7 @@ fn wanted() -> SandboxRequest {
         surroundings: Surroundings::default(),
         protected: Vec::new(),
         gateway: None,
+        tools: None,
     }
 }
 

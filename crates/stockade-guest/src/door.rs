@@ -1,0 +1,218 @@
+//! Where connections of programs arrive, and how they come to the host. Nothing is decided here:
+//! what is said on a connection is for the host to read.
+//!
+//! ```text
+//! arrived ── has a place ──▶ its stream is opened ──▶ carried ── its end ──▶ the place is free
+//!     └───── none is free ──▶ reset, or waits, as the door says
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::process::{Resource, getrlimit};
+use stockade_wire::Opening;
+
+use crate::opener::Opener;
+use crate::reactor::{Descriptor, Direction, Reactor};
+use crate::relay::{Room, relay, reset, room};
+
+/// The most connections at once through one door.
+const MAX_CONNECTIONS: u64 = 1024;
+/// Descriptors that are kept for everything else.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What comes to a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comes {
+    /// What was going elsewhere and was sent here. One too many is reset, as on any network.
+    Redirected,
+    /// Whoever calls tools. One too many waits for its turn.
+    ToTools,
+}
+
+impl Comes {
+    /// What a connection is to the host, if it has a place here at all.
+    fn opening(self, client: &Descriptor) -> Option<Opening> {
+        match self {
+            // Where it was going before it was sent here; what was not sent here has no place here.
+            Comes::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
+            Comes::ToTools => Some(Opening::Tools),
+        }
+    }
+}
+
+/// One place where connections arrive.
+pub(crate) struct Door {
+    listener: Descriptor,
+    comes: Comes,
+    opener: Opener,
+    reactor: Reactor,
+    places: Rc<Places>,
+    room: Room,
+}
+
+impl Door {
+    pub(crate) fn new(
+        listener: OwnedFd,
+        comes: Comes,
+        places: Rc<Places>,
+        opener: &Opener,
+        reactor: &Reactor,
+    ) -> io::Result<Door> {
+        Ok(Door {
+            listener: Descriptor::new(listener, reactor)?,
+            comes,
+            opener: opener.clone(),
+            reactor: reactor.clone(),
+            places,
+            room: room(),
+        })
+    }
+
+    /// Accepts one after another: each has its stream before the next is looked at.
+    pub(crate) async fn serve(&self) {
+        loop {
+            if self.comes == Comes::ToTools {
+                while self.places.are_taken() {
+                    self.places.one_is_freed().await;
+                }
+            }
+            match self.accept().await {
+                Ok(client) => self.admit(client).await,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.places.one_is_freed().await;
+                }
+                // What had come is gone again, accept(2).
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn accept(&self) -> Result<Descriptor, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accepted = poll_fn(|context| {
+            self.listener.attempt(context, Direction::Read, || accept_with(&self.listener, flags))
+        });
+        match accepted.await {
+            Ok(client) => Ok(Descriptor::new_nonblocking(client, &self.reactor)),
+            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::CONNABORTED)),
+        }
+    }
+
+    async fn admit(&self, client: Descriptor) {
+        let Some(opening) = self.comes.opening(&client) else { return };
+        let Some(place) = Places::take(&self.places) else { return reset(&client) };
+        let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
+        if self.comes == Comes::Redirected {
+            // What comes is passed on as it comes; waiting for more only makes it late.
+            let _ = sockopt::set_tcp_nodelay(&client, true);
+        }
+        let relay = relay(client, stream, Rc::clone(&self.opener.ends), Rc::clone(&self.room));
+        self.reactor.spawn(async move {
+            relay.await;
+            drop(place);
+        });
+    }
+}
+
+/// How many connections there may be.
+pub(crate) struct Places {
+    most: usize,
+    taken: Cell<usize>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+/// One of them; dropping it frees it.
+struct Place(Rc<Places>);
+
+impl Places {
+    /// Those of one door of so many. They share the descriptors that this process may have.
+    pub(crate) fn of_one_door_of(doors: u64) -> Rc<Places> {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Places::new(share(files, doors))
+    }
+
+    fn new(most: usize) -> Rc<Places> {
+        Rc::new(Places { most, taken: Cell::new(0), waiting: RefCell::default() })
+    }
+
+    fn are_taken(&self) -> bool {
+        self.taken.get() >= self.most
+    }
+
+    fn take(places: &Rc<Places>) -> Option<Place> {
+        if places.are_taken() {
+            return None;
+        }
+        places.taken.set(places.taken.get() + 1);
+        Some(Place(Rc::clone(places)))
+    }
+
+    /// Returns when a connection has ended, or at once if there is none.
+    async fn one_is_freed(&self) {
+        let before = self.taken.get();
+        poll_fn(|context| {
+            if before == 0 || self.taken.get() < before {
+                return Poll::Ready(());
+            }
+            *self.waiting.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// How many connections one of several doors takes, of so many descriptors. One at least: a door
+/// that waits for a place must be able to have one.
+fn share(files: u64, doors: u64) -> usize {
+    let each = files.saturating_sub(OTHER_DESCRIPTORS) / doors.max(1);
+    each.clamp(1, MAX_CONNECTIONS) as usize
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.set(self.0.taken.get() - 1);
+        if let Some(waker) = self.0.waiting.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Context;
+
+    use super::*;
+
+    #[test]
+    fn doors_share_what_descriptors_there_are() {
+        assert_eq!(
+            [16, 64, 100, 1024, 1 << 20].map(|files| share(files, 1)),
+            [1, 1, 36, 960, 1024]
+        );
+        assert_eq!([100, 1024, 2112].map(|files| share(files, 2)), [18, 480, 1024]);
+    }
+
+    #[test]
+    fn place_is_waited_for_until_one_is_free() {
+        let places = Places::new(2);
+        let first = Places::take(&places);
+        let second = Places::take(&places);
+        assert!(places.are_taken() && Places::take(&places).is_none());
+        let mut freed = pin!(places.one_is_freed());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(freed.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        assert!(freed.as_mut().poll(&mut context).is_ready());
+        assert!(Places::take(&places).is_some());
+        drop(second);
+    }
+}

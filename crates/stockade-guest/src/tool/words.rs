@@ -1,0 +1,188 @@
+//! What the words on the command line ask for.
+
+use std::ffi::OsString;
+
+use serde::de::IgnoredAny;
+
+/// What is printed for `--help`.
+pub(super) const HELP: &str = "\
+Calls a tool that the host of this sandbox offers.
+
+usage: stockade-tool NAME [ARGUMENTS] [--raw]
+       stockade-tool --list [--json]
+
+  NAME       the tool
+  ARGUMENTS  one JSON object, such as '{\"query\":\"x\"}'; `-` reads it from standard input; {} if unsaid
+  --raw      print a result that is a string as it is, and not as JSON
+  --list     print the tools that may be called, one a line
+  --json     with --list: the whole listing, with the schemas of arguments and results
+
+exit code: 0 with the result on standard output, 1 if the tool failed, 126 if the call was denied,
+2 if the command was used wrongly.
+";
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Help,
+    List(Listing),
+    Call { tool: String, arguments: Arguments, printing: Printing },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// One name a line.
+    Names,
+    /// As the host wrote it.
+    Whole,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arguments {
+    /// One JSON object on one line.
+    Text(String),
+    Stdin,
+}
+
+/// How a result that is a string is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printing {
+    Json,
+    Plain,
+}
+
+/// Why the words mean nothing, and what to write.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    pub(super) remedy: String,
+}
+
+impl Wrong {
+    fn new(message: impl Into<String>, remedy: impl Into<String>) -> Wrong {
+        Wrong { message: message.into(), remedy: remedy.into() }
+    }
+}
+
+/// Reads the words.
+pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wrong> {
+    let (mut list, mut json, mut raw) = (false, false, false);
+    let mut plain: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.into_string().map_err(|word| {
+            Wrong::new(format!("`{}` is not UTF-8", word.display()), "write it in UTF-8")
+        })?;
+        match word.as_str() {
+            "--help" | "-h" => return Ok(Wanted::Help),
+            "--list" => list = true,
+            "--json" => json = true,
+            "--raw" => raw = true,
+            flag if flag.len() > 1 && flag.starts_with('-') => {
+                let message = format!("there is no option `{flag}`");
+                return Err(Wrong::new(message, "see `stockade-tool --help`"));
+            }
+            _ => plain.push(word),
+        }
+    }
+    let mut plain = plain.into_iter();
+    match (list, plain.next(), plain.next(), plain.next()) {
+        (true, None, ..) if raw => {
+            Err(Wrong::new("--raw is for a call", "write `stockade-tool --list`"))
+        }
+        (true, None, ..) => Ok(Wanted::List(if json { Listing::Whole } else { Listing::Names })),
+        (true, Some(word), ..) => Err(Wrong::new(
+            format!("--list takes no name, and here is `{word}`"),
+            "write `stockade-tool --list --json` and look for it there",
+        )),
+        (false, None, ..) => Err(Wrong::new(
+            "which tool?",
+            "write `stockade-tool NAME '{\"argument\":\"value\"}'`; `stockade-tool --list` shows the names",
+        )),
+        (false, Some(_), _, Some(word)) => Err(Wrong::new(
+            format!("`{word}` is one word too many"),
+            "put all arguments into one JSON object, in single quotes",
+        )),
+        (false, Some(_), ..) if json => {
+            Err(Wrong::new("--json is for --list", "leave it out: a result is printed as JSON"))
+        }
+        (false, Some(tool), arguments, None) => {
+            let arguments = match arguments.as_deref() {
+                None => Arguments::Text("{}".to_owned()),
+                Some("-") => Arguments::Stdin,
+                Some(text) => Arguments::Text(checked(text.to_owned())?),
+            };
+            let printing = if raw { Printing::Plain } else { Printing::Json };
+            Ok(Wanted::Call { tool, arguments, printing })
+        }
+    }
+}
+
+/// Arguments as they are sent: one JSON object on one line. What is in it is for the host to judge.
+pub(super) fn checked(text: String) -> Result<String, Wrong> {
+    let remedy = "write one JSON object, such as '{\"query\":\"x\"}'";
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(&text) {
+        return Err(Wrong::new(format!("the arguments are not JSON: {error}"), remedy));
+    }
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Wrong::new("the arguments are JSON, but not an object", remedy));
+    }
+    // Between its parts only: in a string an end of line is written as an escape.
+    Ok(text.replace(['\n', '\r'], " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Wanted, String> {
+        wanted(words.iter().map(OsString::from)).map_err(|wrong| {
+            assert!(!wrong.remedy.is_empty());
+            wrong.message
+        })
+    }
+
+    fn call(arguments: Arguments, printing: Printing) -> Wanted {
+        Wanted::Call { tool: "t".to_owned(), arguments, printing }
+    }
+
+    fn text(text: &str) -> Arguments {
+        Arguments::Text(text.to_owned())
+    }
+
+    #[test]
+    fn call_has_its_arguments_on_one_line() {
+        assert_eq!(read(&["t"]), Ok(call(text("{}"), Printing::Json)));
+        assert_eq!(read(&["t", "-"]), Ok(call(Arguments::Stdin, Printing::Json)));
+        let spread = "{\n \"a\": \"b\\n\",\r\n \"c\": [1]}";
+        let whole = call(text("{  \"a\": \"b\\n\",   \"c\": [1]}"), Printing::Plain);
+        assert_eq!(read(&["--raw", "t", spread]), Ok(whole));
+    }
+
+    #[test]
+    fn listing_and_help_are_asked_for_by_options() {
+        assert_eq!(read(&["--list"]), Ok(Wanted::List(Listing::Names)));
+        assert_eq!(read(&["--json", "--list"]), Ok(Wanted::List(Listing::Whole)));
+        assert_eq!(read(&["t", "--help"]), Ok(Wanted::Help));
+    }
+
+    #[test]
+    fn wrong_words_are_said_to_be_wrong() {
+        for (words, part) in [
+            (&[][..], "which tool"),
+            (&["t", "{"], "not JSON"),
+            (&["t", "[1]"], "not an object"),
+            (&["t", "{}{}"], "not JSON"),
+            (&["t", "{}", "x"], "one word too many"),
+            (&["t", "--quiet"], "no option"),
+            (&["t", "--json"], "--json is for --list"),
+            (&["--list", "--raw"], "--raw is for a call"),
+            (&["--list", "t"], "takes no name"),
+        ] {
+            let message = read(words).unwrap_err();
+            assert!(message.contains(part), "{words:?}: {message}");
+        }
+        use std::os::unix::ffi::OsStringExt;
+        let foreign = wanted([OsString::from_vec(vec![0xff])].into_iter());
+        assert!(foreign.unwrap_err().message.contains("not UTF-8"));
+    }
+}
