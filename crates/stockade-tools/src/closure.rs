@@ -1,16 +1,15 @@
 //! Tools that are functions of this process.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinError, JoinHandle};
 
 use crate::fault::Fault;
 use crate::run::{Call, Run};
+use crate::task::ended;
 
 /// The most calls of one blocking function at the same time. A function that hangs cannot be
 /// stopped, only left behind; this many of them leave threads for everybody else.
@@ -47,7 +46,7 @@ impl Run for Blocking {
     }
 }
 
-/// A function that gives a future; it runs as a task of its own, so that its panic is its own.
+/// A function that gives a future.
 pub(crate) struct Awaiting {
     function: Arc<Awaits>,
 }
@@ -61,11 +60,7 @@ impl Awaiting {
 impl Run for Awaiting {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
         let function = Arc::clone(&self.function);
-        Box::pin(async move {
-            let task = tokio::spawn(async move { function(call.arguments).await });
-            let mut task = AbortOnDrop(task);
-            (&mut task.0).await.unwrap_or_else(|error| Err(ended(error)))
-        })
+        Box::pin(async move { function(call.arguments).await })
     }
 }
 
@@ -79,27 +74,4 @@ impl fmt::Debug for Awaiting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Awaiting")
     }
-}
-
-/// A task that ends when nobody waits for it any more.
-pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Why a task has no result: it panicked, or the runtime is going down.
-fn ended(error: JoinError) -> Fault {
-    match error.try_into_panic() {
-        Ok(panic) => Fault::broken(format!("the tool panicked: {}", said(panic.as_ref()))),
-        Err(_) => Fault::broken("the tool was stopped"),
-    }
-}
-
-fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("it did not say why")
 }

@@ -2,10 +2,12 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
 
 use crate::fault::{Code, Fault};
 use crate::json::{JsonError, read};
@@ -19,15 +21,30 @@ const KEPT_ERRORS: usize = 4096;
 /// The longest message that is made of it, in characters.
 const MAX_SAID: usize = 800;
 
+/// The most programs of one tool at the same time; calls beyond wait. Each takes a process and
+/// several descriptors of this one.
+const MOST_PROGRAMS: usize = 32;
+
 /// Starts a program for every call.
 #[derive(Debug)]
 pub(crate) struct CommandTool {
-    pub(crate) program: Program,
+    program: Program,
+    places: Arc<Semaphore>,
+}
+
+impl CommandTool {
+    pub(crate) fn new(program: Program) -> CommandTool {
+        CommandTool { program, places: Arc::new(Semaphore::new(MOST_PROGRAMS)) }
+    }
 }
 
 impl Run for CommandTool {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
-        Box::pin(converse(self.program.clone(), call))
+        let (program, places) = (self.program.clone(), Arc::clone(&self.places));
+        Box::pin(async move {
+            let _place = places.acquire_owned().await;
+            converse(program, call).await
+        })
     }
 }
 

@@ -13,14 +13,15 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::closure::AbortOnDrop;
 use crate::fault::Fault;
 use crate::json::{JsonError, read};
 use crate::run::{Call, Run};
+use crate::task::AbortOnDrop;
 use crate::words::harmless;
 
 /// The most bytes of an answer's head.
@@ -46,9 +47,22 @@ pub(crate) struct Endpoint {
     pub(crate) headers: HeaderMap,
 }
 
+/// The most connections of one tool at the same time; calls beyond wait.
+const MOST_CONNECTIONS: usize = 64;
+
 /// Sends a request for every call.
 pub(crate) struct HttpTool {
-    pub(crate) endpoint: Arc<Endpoint>,
+    endpoint: Arc<Endpoint>,
+    places: Arc<Semaphore>,
+}
+
+impl HttpTool {
+    pub(crate) fn new(endpoint: Endpoint) -> HttpTool {
+        HttpTool {
+            endpoint: Arc::new(endpoint),
+            places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        }
+    }
 }
 
 impl fmt::Debug for HttpTool {
@@ -61,8 +75,9 @@ impl fmt::Debug for HttpTool {
 
 impl Run for HttpTool {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
-        let endpoint = Arc::clone(&self.endpoint);
+        let (endpoint, places) = (Arc::clone(&self.endpoint), Arc::clone(&self.places));
         Box::pin(async move {
+            let _place = places.acquire_owned().await;
             let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await;
             let stream = stream.map_err(|error| unreachable(&error))?;
             let _ = stream.set_nodelay(true);

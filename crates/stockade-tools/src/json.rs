@@ -244,7 +244,12 @@ impl Reader<'_> {
         let string = serde_json::from_slice(&rest[..=end]).map_err(|error| {
             let error = error.to_string();
             // The library counts from the beginning of the string; ours is the place in the text.
-            let why = error.split(" at line ").next().unwrap_or_default();
+            let why = match error.split(" at line ").next().unwrap_or_default() {
+                half if half.contains("surrogate") || half.contains("end of hex escape") => {
+                    "half of a surrogate pair is no character"
+                }
+                other => other,
+            };
             self.invalid(&format!("a string cannot be read: {why}"))
         })?;
         self.at += end + 1;

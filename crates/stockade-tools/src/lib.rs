@@ -7,6 +7,7 @@
 
 mod closure;
 mod command;
+mod desk;
 mod error;
 mod fault;
 mod file;
@@ -18,10 +19,12 @@ mod mcp;
 mod program;
 mod run;
 mod schema;
+mod task;
 mod tool;
 mod tools;
 mod words;
 
+pub use desk::{Desk, Observed};
 pub use error::ToolsError;
 pub use fault::ToolFailure;
 pub use file::{Mistake, Surroundings, ToolsFile, ToolsFileError};

@@ -55,6 +55,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
+    /// Resolves when nothing is left to read and nothing more comes. Never, where something is
+    /// left to read: what comes after it is not known.
+    pub(crate) async fn ended(&mut self) {
+        let is_read = self.reader.buffer().is_empty();
+        if is_read && matches!(self.reader.fill_buf().await, Ok([]) | Err(_)) {
+            return;
+        }
+        std::future::pending().await
+    }
+
     /// Drops the line that was begun, up to its end, and gives its beginning. `None` where it
     /// does not end within `most` bytes, or at all.
     pub(crate) async fn skip(&mut self, most: u64) -> io::Result<Option<Vec<u8>>> {

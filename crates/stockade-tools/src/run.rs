@@ -19,6 +19,6 @@ pub(crate) struct Call {
 /// Runs a tool.
 pub(crate) trait Run: Send + Sync + fmt::Debug {
     /// Answers one call. Calls come at the same time; dropping the future cancels its call and
-    /// ends whatever was started for it.
+    /// ends whatever was started for it. A panic is taken for a tool that broke.
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>>;
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::closure::{Awaiting, Blocking};
 use crate::error::ToolsError;
@@ -40,12 +40,14 @@ impl Tool {
         E: fmt::Display,
         F: Fn(A) -> Result<R, E> + Send + Sync + 'static,
     {
+        let input = Input::of::<A>();
+        let takes_nothing = input.is_nothing;
         let run = move |arguments: Value| -> Result<Value, Fault> {
-            let result = function(typed(arguments)?);
+            let result = function(typed(arguments, takes_nothing)?);
             result.map_err(|error| Fault::failed(error.to_string())).and_then(untyped)
         };
         let run = Arc::new(Blocking::new(Arc::new(run)));
-        Tool::with(name, description, input_of::<A>(), Some(output_of::<R>()), run)
+        Tool::with(name, description, input.schema, Some(output_of::<R>()), run)
     }
 
     /// A tool that is a function which gives a future. Its schemas come from the types. The
@@ -62,8 +64,10 @@ impl Tool {
         F: Fn(A) -> T + Send + Sync + 'static,
         T: Future<Output = Result<R, E>> + Send + 'static,
     {
+        let input = Input::of::<A>();
+        let takes_nothing = input.is_nothing;
         let run = move |arguments: Value| -> BoxFuture<'static, Result<Value, Fault>> {
-            match typed(arguments) {
+            match typed(arguments, takes_nothing) {
                 Ok(arguments) => {
                     let result = function(arguments);
                     Box::pin(async move {
@@ -75,7 +79,7 @@ impl Tool {
             }
         };
         let run = Arc::new(Awaiting::new(Arc::new(run)));
-        Tool::with(name, description, input_of::<A>(), Some(output_of::<R>()), run)
+        Tool::with(name, description, input.schema, Some(output_of::<R>()), run)
     }
 
     /// A tool whose schemas are given. Arguments that do not fit never reach the function.
@@ -146,7 +150,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     first && name.len() <= 128 && name.bytes().all(inner)
 }
 
-fn typed<A: DeserializeOwned>(arguments: Value) -> Result<A, Fault> {
+fn typed<A: DeserializeOwned>(arguments: Value, takes_nothing: bool) -> Result<A, Fault> {
+    let arguments = if takes_nothing { Value::Null } else { arguments };
     serde_json::from_value(arguments).map_err(|error| {
         Fault::new(Code::InvalidArguments, format!("the tool cannot take these arguments: {error}"))
     })
@@ -158,14 +163,23 @@ fn untyped<R: Serialize>(result: R) -> Result<Value, Fault> {
     })
 }
 
-fn input_of<A: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().for_deserialize();
-    let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
-    // A tool without arguments takes `()`, whose schema is that of null.
-    if schema.get("type").and_then(Value::as_str) == Some("null") {
-        schema = serde_json::json!({"type": "object", "properties": {}});
+/// What a function takes.
+struct Input {
+    schema: Value,
+    /// It takes `()`: no arguments, which are an empty object here and null to its type.
+    is_nothing: bool,
+}
+
+impl Input {
+    fn of<A: JsonSchema>() -> Input {
+        let settings = SchemaSettings::draft2020_12().for_deserialize();
+        let schema = settings.into_generator().into_root_schema_for::<A>().to_value();
+        let is_nothing = schema.get("type").and_then(Value::as_str) == Some("null");
+        match is_nothing {
+            true => Input { schema: json!({"type": "object", "properties": {}}), is_nothing },
+            false => Input { schema, is_nothing },
+        }
     }
-    schema
 }
 
 fn output_of<R: JsonSchema>() -> Value {

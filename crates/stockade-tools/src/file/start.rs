@@ -50,14 +50,14 @@ impl ToolsFile {
             let run: Arc<dyn Run> = match &entry.kind {
                 ToolKind::Command(command) => {
                     let program = self.program(&entry.name, command, around)?;
-                    Arc::new(CommandTool { program })
+                    Arc::new(CommandTool::new(program))
                 }
                 ToolKind::Http(http) => {
                     if http.url.scheme() == "https" && tls.is_none() {
                         tls = Some(trust(around)?);
                     }
                     let endpoint = endpoint(&entry.name, http, tls.as_ref(), around)?;
-                    Arc::new(HttpTool { endpoint: Arc::new(endpoint) })
+                    Arc::new(HttpTool::new(endpoint))
                 }
             };
             let (input, output) = (entry.input.clone(), entry.output.clone());

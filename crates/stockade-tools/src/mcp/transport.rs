@@ -18,10 +18,10 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::closure::AbortOnDrop;
 use crate::fault::{Code, Fault};
 use crate::json::{Bounds, JsonError, read};
 use crate::lines::{Lines, Read};
+use crate::task::AbortOnDrop;
 
 /// Deepest message. The library reads messages by recursion.
 const MOST_DEPTH: usize = 128;
