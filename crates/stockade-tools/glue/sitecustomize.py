@@ -11,7 +11,7 @@ def _offer_tools():
     import builtins
     import _stockade_listing
 
-    for name, value in _stockade_listing._stockade_offered.items():
+    for name, value in _stockade_listing._offered.items():
         if not hasattr(builtins, name):
             setattr(builtins, name, value)
 

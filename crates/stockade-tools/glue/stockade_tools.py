@@ -17,7 +17,6 @@ from _stockade_listing import ToolDenied, ToolError, call_tool
 __all__ = ["ToolDenied", "ToolError", "acall_tool", "call_tool", "list_tools"]
 
 _SOCKET = "/run/stockade/tools.sock"
-_UNSAID = _listing._stockade_unsaid
 _CONTAINERS = (dict, list, tuple)
 
 # How much of what a call was given a message repeats.
@@ -49,13 +48,13 @@ def list_tools():
 
 
 def __getattr__(name):
-    if name in _listing._stockade_offered:
-        return _listing._stockade_offered[name]
+    if name in _listing._offered:
+        return _listing._offered[name]
     raise AttributeError("module {!r} has no attribute {!r}".format(__name__, name))
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_listing._stockade_offered))
+    return sorted(set(globals()) | set(_listing._offered))
 
 
 class _Connection:
@@ -104,28 +103,110 @@ def _after_fork():
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _call(tool, arguments, more=None, needed=(), unnamed=()):
-    """What every function of the listing does. Owns `arguments`.
+class _Tool:
+    """What the listing says about the parameters of a tool."""
 
-    `more` are arguments by their names in the schema, `needed` are those that the signature does
-    not ask for by itself, and `unnamed` are those of a tool that is not in the listing.
-    """
-    if not isinstance(tool, str):
-        raise TypeError("the name of a tool is a str, not {}".format(type(tool).__name__))
-    for name in [name for name, value in arguments.items() if value is _UNSAID]:
-        del arguments[name]
-    for name, value in more.items() if more else ():
-        if name in arguments:
-            raise TypeError("{}() got multiple values for argument {!r}".format(tool, name))
-        arguments[name] = value
-    for name in needed:
-        if name not in arguments:
-            raise TypeError("{}() missing a required argument: {!r}".format(tool, name))
-    result = _ask(_request(tool, arguments), tool)
-    if unnamed:
-        # Not reached: the desk answers no tool that the listing lacks.
-        raise TypeError("{}() takes arguments by name only".format(tool))
-    return result
+    def __init__(self, name, shape):
+        self.name = name
+        self.parameters, self.required, self.takes_others = _read(shape)
+        self.known = frozenset(self.parameters)
+        self.spelled = _spelled(self.parameters)
+        self.meant = {own: name for own, name in zip(self.spelled, self.parameters) if own != name}
+
+    def arguments(self, unnamed, named):
+        """The arguments by their names in the schema. Owns `named`."""
+        if len(unnamed) > len(self.parameters):
+            message = "{}() takes at most {} unnamed arguments, and {} were given"
+            raise self.mistake(message, len(self.parameters), len(unnamed))
+        arguments = dict(zip(self.parameters, unnamed))
+        for name, value in named.items():
+            if name not in self.known:
+                name = self.meant.get(name, name)
+                if name not in self.known and not self.takes_others:
+                    raise self.mistake("{}() got an unexpected argument {!r}", name)
+            if name in arguments:
+                raise self.mistake("{}() got multiple values for argument {!r}", name)
+            arguments[name] = value
+        for name in self.required:
+            if name not in arguments:
+                raise self.mistake("{}() missing a required argument: {!r}", name)
+        return arguments
+
+    def mistake(self, message, *parts):
+        return TypeError(message.format(self.name, *parts))
+
+
+def _spelled(names):
+    """Names that can be written before a `=`, each of them once: `max-results` is `max_results`."""
+    from keyword import iskeyword
+
+    def is_plain(name):
+        return name.isidentifier() and not iskeyword(name)
+
+    taken = {name for name in names if is_plain(name)}
+    found = []
+    for name in names:
+        if not is_plain(name):
+            first = "".join(c if ("_" + c).isidentifier() else "_" for c in name)
+            first = first + "_" if iskeyword(first) else first
+            first = name = first if is_plain(first) else "_" + first
+            number = 1
+            while name in taken:
+                number += 1
+                name = "{}_{}".format(first, number)
+            taken.add(name)
+        found.append(name)
+    return found
+
+
+class _Unsaid:
+    """What help() shows as the default of what need not be given."""
+
+    def __repr__(self):
+        return "unsaid"
+
+
+def _signature(name):
+    from inspect import Parameter, Signature
+
+    tool, unsaid, is_optional = _tools[name], _Unsaid(), False
+    parameters = []
+    for own, meant in zip(tool.spelled, tool.parameters):
+        # Python has no parameter without a default after one with a default.
+        is_optional = is_optional or meant not in tool.required
+        default = unsaid if is_optional else Parameter.empty
+        parameters.append(Parameter(own, Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    if tool.takes_others:
+        others = "others"
+        while others in tool.spelled:
+            others += "_"
+        parameters.append(Parameter(others, Parameter.VAR_KEYWORD))
+    return Signature(parameters)
+
+
+class _Tools(dict):
+    """The tools by name, each read when it is first needed; None for what is not listed."""
+
+    def __missing__(self, name):
+        for tool, _, shape, _ in _listing._listed:
+            if tool == name:
+                return self.setdefault(name, _Tool(name, shape))
+        return None
+
+
+_tools = _Tools()
+
+
+def _call(name, unnamed, named):
+    """What every function of the listing does. Owns `named`."""
+    if not isinstance(name, str):
+        raise TypeError("the name of a tool is a str, not {}".format(type(name).__name__))
+    tool = _tools[name]
+    if tool is not None:
+        return _ask(_request(name, tool.arguments(unnamed, named)), name)
+    # The desk refuses what is not listed, and its refusal says why. It needs no arguments for it.
+    _ask(_request(name, named), name)
+    raise TypeError("{}() is not listed, and was answered".format(name))
 
 
 def _request(tool, arguments):

@@ -47,10 +47,7 @@ pub(super) fn document(tool: &Listed, parameters: &[Parameter<'_>]) -> String {
 }
 
 fn about(parameter: &Parameter<'_>) -> String {
-    let mut line = parameter.name.clone();
-    if parameter.name != parameter.property {
-        line.push_str(&format!(" ({})", on_one_line(parameter.property, MAX_VALUE)));
-    }
+    let mut line = on_one_line(parameter.name, MAX_VALUE);
     if !parameter.is_required {
         line.push_str(", optional");
     }

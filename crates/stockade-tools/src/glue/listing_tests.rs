@@ -23,8 +23,8 @@ fn names_that_python_has_itself_stay_its_own_and_are_called_by_name() {
         "isinstance",
         "call_tool",
         "ToolError",
-        "_stockade_call",
-        "_stockade_tools",
+        "_call",
+        "_listed",
         "globals",
         "3d",
         "größe",
@@ -52,7 +52,7 @@ print(count(1))
 "#
     );
     let printed = desk.python(&code);
-    assert_eq!(printed, "['call_tool', 'match', '_']\n{'x': 1}\n");
+    assert_eq!(printed, "['call_tool', '_call', '_listed', 'match', '_']\n{'x': 1}\n");
     let called: Vec<String> =
         desk.requests().iter().map(|one| one["call"].as_str().unwrap().to_owned()).collect();
     assert_eq!(called[0], "print");
@@ -91,9 +91,9 @@ fn properties_with_odd_names_are_passed_by_position_and_by_name() {
         "\n",
         "größe",
         "self",
-        "more",
-        "_stockade_call",
-        "_stockade_unsaid",
+        "others",
+        "_call",
+        "function",
         "None",
         "1",
         "😀",
@@ -108,8 +108,8 @@ names = json.loads({})
 expected = {{name: number for number, name in enumerate(names)}}
 assert odd(*range(len(names))) == expected
 assert odd(**expected) == expected
-assert odd(max_results_2=0, max_results=1, class_=2, self=8, more=9, größe=7) == {{
-    "max-results": 0, "max_results": 1, "class": 2, "self": 8, "more": 9, "größe": 7}}
+assert odd(max_results_2=0, max_results=1, class_=2, self=8, others=9, größe=7) == {{
+    "max-results": 0, "max_results": 1, "class": 2, "self": 8, "others": 9, "größe": 7}}
 try:
     odd(*range(len(names) + 1))
 except TypeError as error:
@@ -120,8 +120,11 @@ print(inspect.signature(odd))
         serde_json::to_string(&serde_json::to_string(&names).unwrap()).unwrap()
     );
     let printed = desk.python(&code);
-    assert!(printed.starts_with("odd() takes from 0 to 15 positional arguments"), "{printed}");
-    assert!(printed.contains("more=unsaid, ") && printed.contains("**more_)"), "{printed}");
+    let signature = "(max_results_2=unsaid, max_results=unsaid, class_=unsaid, _=unsaid, \
+         a_b=unsaid, ___=unsaid, __2=unsaid, größe=unsaid, self=unsaid, others=unsaid, \
+         _call=unsaid, function=unsaid, None_=unsaid, _1=unsaid, __3=unsaid, **others_)";
+    let told = "odd() takes at most 15 unnamed arguments, and 16 were given";
+    assert_eq!(printed, format!("{told}\n{signature}\n"));
 }
 
 #[test]
@@ -249,29 +252,30 @@ fn whatever_a_server_says_the_listing_is_python_that_means_it() {
     }
     desk.file("cases/all.json", &json!(cases).to_string());
     let code = r#"
-import json, sys, builtins
+import builtins, json, pydoc, sys, types
+import stockade_tools
 before = dict(vars(builtins))
 place = sys.argv[1]
+source = compile(open(stockade_tools.__file__, encoding="utf-8").read(), "stockade_tools", "exec")
 cases = json.load(open(place + "/all.json", encoding="utf-8"))
 for number, tools in enumerate(cases):
-    space = {"__name__": "_stockade_listing"}
-    exec(compile(open("%s/%d.py" % (place, number), encoding="ascii").read(), "listing", "exec"), space)
+    listing = sys.modules["_stockade_listing"] = types.ModuleType("_stockade_listing")
+    text = open("%s/%d.py" % (place, number), encoding="ascii").read()
+    exec(compile(text, "listing", "exec"), vars(listing))
+    ours = sys.modules["stockade_tools"] = types.ModuleType("stockade_tools")
+    exec(source, vars(ours))
     asked = []
-    def call(tool, arguments, more, needed):
-        found = {key: value for key, value in arguments.items() if value is not space["_stockade_unsaid"]}
-        found.update(more or {})
-        asked.append((tool, found))
-    space["_stockade_call"] = call
-    assert set(space["_stockade_tools"]) == {tool["name"] for tool in tools}
+    ours._ask = lambda request, what: asked.append(json.loads('{"id":0' + request.decode()))
+    assert [tool for tool, _, _, _ in listing._listed] == [tool["name"] for tool in tools]
     for tool in tools:
-        last = [other for other in tools if other["name"] == tool["name"]][-1]
-        function = space["_stockade_tools"][tool["name"]]
-        wanted = {name: index for index, name in enumerate(last["properties"])}
-        function(*range(len(wanted)))
-        assert asked.pop() == (tool["name"], wanted), (number, tool)
-        assert isinstance(function.__doc__, str) and function.__module__ == "stockade_tools"
-    for name, value in space["_stockade_offered"].items():
-        assert name.isidentifier() and not name.startswith("_stockade")
+        first = [other for other in tools if other["name"] == tool["name"]][0]
+        wanted = {name: index for index, name in enumerate(first["properties"])}
+        for unnamed, named in [(range(len(wanted)), {}), ((), wanted)]:
+            listing.call_tool(tool["name"], *unnamed, **named)
+            assert asked.pop() == {"id": 0, "call": tool["name"], "arguments": wanted}, (number, tool)
+    for name, value in listing._offered.items():
+        assert name.isidentifier() and value.__module__ == "stockade_tools"
+        assert name in pydoc.render_doc(value)
 assert dict(vars(builtins)) == before
 print(len(cases))
 "#;

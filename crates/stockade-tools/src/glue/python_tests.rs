@@ -20,7 +20,7 @@ print(echo(text="ä😀\n\"\\ \x00", deep=[(1, 2.5, True), {"": 10**30}]))
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "{'query': 'cs.CL'}");
     assert_eq!(lines[1], "{'query': 'cs.CL', 'max_results': 3, 'order': 'old'}");
-    assert_eq!(lines[2], "{'query': 'x', 'order': 'new'}");
+    assert_eq!(lines[2], "{'order': 'new', 'query': 'x'}");
     assert_eq!(lines[3], "{'query': 'cs.CL'}");
     let deep = json!([[1, 2.5, true], { "": 1e30 }]);
     let asked = desk.requests();
@@ -62,17 +62,15 @@ print(late(second=2, odd_name=3))
 "#,
     );
     let lines: Vec<&str> = printed.lines().collect();
-    for (line, said) in [
-        (0, "missing 1 required positional argument: 'query'"),
-        (1, "4 were given"),
-        (2, "4 were given"),
-        (3, "multiple values for argument 'query'"),
-        (4, "multiple values for argument 'query'"),
-        (5, "unexpected keyword argument 'limit'"),
-    ] {
-        assert!(lines[line].starts_with("fetch_arxiv()"), "{}", lines[line]);
-        assert!(lines[line].contains(said), "{}", lines[line]);
-    }
+    let expected = [
+        "fetch_arxiv() missing a required argument: 'query'",
+        "fetch_arxiv() takes at most 3 unnamed arguments, and 4 were given",
+        "fetch_arxiv() takes at most 3 unnamed arguments, and 4 were given",
+        "fetch_arxiv() got multiple values for argument 'query'",
+        "fetch_arxiv() got multiple values for argument 'query'",
+        "fetch_arxiv() got an unexpected argument 'limit'",
+    ];
+    assert_eq!(lines[..6], expected);
     assert_eq!(lines[6], "late() missing a required argument: 'second'");
     assert_eq!(lines[7], "late() got multiple values for argument 'odd-name'");
     assert_eq!(lines[8], "the name of a tool is a str, not int");
@@ -180,7 +178,7 @@ fn help_shows_signature_description_and_what_the_schema_says() {
     ] {
         assert!(help.contains(said), "{said}\n{help}");
     }
-    assert!(desk.python("help(echo)").contains("echo(**more)\n"));
+    assert!(desk.python("help(echo)").contains("echo(**others)\n"));
     assert!(desk.python("help(call_tool)").contains("call_tool(name, /, *args, **kwargs)\n"));
 }
 
