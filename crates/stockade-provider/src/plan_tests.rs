@@ -42,7 +42,7 @@ fn a_wall_that_has_not_heard_of_a_control_refuses_it() {
         let mut wall = wall("old", Isolation::Vm);
         wall.abilities.remove(&forgotten);
         let asked = policy(
-            "{limits: {max_cpu_seconds: 1, max_io_bytes_per_second: 4096, max_egress_bytes_per_second: 1024},
+            "{limits: {max_cpu_seconds: 1, max_io_bytes_per_second: 4096, max_egress_bytes_per_second: 1024, max_tool_calls_per_second: 9},
               filesystem: {read: [/data], write: [{host: ./o, guest: /o}], hide: [/data/x],
                workspace: {host: ./w, mode: overlay}},
               defaults: {action: allow, network_default: allow},

@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Context, Policy};
-use stockade_provider::Duplex;
+use stockade_provider::{Duplex, ToolDoor};
 use stockade_record::Sink;
 
+use crate::glue;
 use crate::tools::Tools;
 use shared::{Served, Shared};
 
@@ -43,6 +44,12 @@ impl Desk {
         execution: u64,
     ) -> Desk {
         Desk { shared: Arc::new(Shared::new(policy, tools, context, sink, execution)) }
+    }
+
+    /// What the sandbox shows of the tools that are both allowed and offered.
+    pub fn door(&self) -> ToolDoor {
+        let listed = shared::listed(&self.shared.policy, &self.shared.tools);
+        ToolDoor { files: glue::files(&listed), environment: glue::environment() }
     }
 
     /// Serves one connection up to its end. Dropping what is returned cancels its calls.

@@ -11,6 +11,7 @@ mod desk;
 mod error;
 mod fault;
 mod file;
+mod glue;
 mod http;
 mod json;
 mod lines;

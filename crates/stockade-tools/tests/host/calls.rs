@@ -176,8 +176,9 @@ async fn a_panic_and_a_hang_cost_their_call_only() {
         std::future::pending::<Result<Value, String>>().await
     });
     let tools = [panics, panics_late, hangs, waits].map(Result::unwrap);
-    let world =
-        World::new(set(tools.into_iter().chain([add()])), "limits: {max_tool_seconds: 0.5}");
+    let tools = set(tools.into_iter().chain([add()]));
+    // Telling a panic takes its time where every frame of it is named.
+    let world = World::new(tools.clone(), "");
     let mut program = world.connect();
     let panicked = program.call("panics", json!({})).await;
     assert_eq!(
@@ -186,14 +187,17 @@ async fn a_panic_and_a_hang_cost_their_call_only() {
     );
     let panicked = program.call("panics_late", json!({})).await;
     assert_eq!(message(&panicked), "the tool panicked: oh dear");
+    assert_eq!(program.call("add", json!({"a": 1})).await, result(json!({"sum": 1})));
+    assert_eq!(world.outcomes(3).await, ["broken", "broken", "answered"]);
+    let world = World::new(tools, "limits: {max_tool_seconds: 0.5}");
+    let mut program = world.connect();
     let late = "the tool did not answer within 0.5 seconds; max_tool_seconds in the policy says so";
     for name in ["hangs", "waits"] {
         let answer = program.call(name, json!({})).await;
         assert_eq!((code(&answer), message(&answer)), ("timed_out".into(), late.into()));
     }
     assert_eq!(program.call("add", json!({"a": 1})).await, result(json!({"sum": 1})));
-    let outcomes = world.outcomes(5).await;
-    assert_eq!(outcomes, ["broken", "broken", "timed_out", "timed_out", "answered"]);
+    assert_eq!(world.outcomes(3).await, ["timed_out", "timed_out", "answered"]);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod calls;
 mod cancel;
 mod certificate;
 mod commands;
+mod door;
 mod hostile;
 mod http;
 mod limits;

@@ -118,12 +118,12 @@ fn a_tool_is_judged_with_the_arguments_that_were_given() {
         "tool_allowlist: [search]\nrules: [{name: private, action: deny, \
          condition: {field: arguments.query, operator: contains, value: salary}}]",
     );
-    let ask = |more: &[&str]| {
-        stockade(&[&["policy", "why", &policy, "--tool", "search", "--json"], more].concat())
-    };
-    assert_eq!(ask(&[]).json()["verdict"], "allow");
-    assert_eq!(ask(&["--arguments", r#"{"query":"weather"}"#]).json()["verdict"], "allow");
-    let denied = ask(&["--arguments", r#"{"query":"his salary"}"#]).json();
+    let ask =
+        |more: &[&str]| stockade(&[&["policy", "why", &policy, "--tool", "search"], more].concat());
+    assert_eq!(ask(&["--json"]).json()["verdict"], "allow");
+    let harmless = ask(&["--json", "--arguments", r#"{"query":"weather"}"#]).json();
+    assert_eq!(harmless["verdict"], "allow");
+    let denied = ask(&["--json", "--arguments", r#"{"query":"his salary"}"#]).json();
     assert_eq!((&denied["verdict"], &denied["control"]), (&"deny".into(), &"code_rules".into()));
     for wrong in ["[1]", "{", ""] {
         let run = ask(&["--arguments", wrong]);
