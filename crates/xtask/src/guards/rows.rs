@@ -16,6 +16,7 @@ const ROWS: [&[&str]; 6] = [
         "stockade-internet",
         "stockade-carrier",
         "stockade-guest",
+        "stockade-tools",
     ],
     &[
         "stockade-engine",

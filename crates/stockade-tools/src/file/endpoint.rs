@@ -1,0 +1,140 @@
+//! `http`: where a tool's requests go, and with which headers.
+
+use hyper::Method;
+use hyper::header::{HeaderName, HeaderValue};
+use stockade_policy::check_name;
+use url::Url;
+
+use super::fields::{Decoder, describe};
+use super::report::Place;
+use super::tree::Node;
+use super::{HeaderSource, HttpEntry};
+
+const HTTP: &[&str] = &["url", "method", "headers", "headers_from"];
+
+/// Headers that say how a request is made up, which is not the file's to say.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Decoder<'_, '_> {
+    pub(super) fn http(&mut self, node: &Node) -> Option<HttpEntry> {
+        let table = self.table(node, "http", HTTP)?;
+        let url = self.required(&table, "url", "http").and_then(|node| self.url(node));
+        let method = match table.get("method") {
+            Some(node) => self.method(node),
+            None => Some(Method::POST),
+        };
+        let mut headers: Vec<(HeaderName, HeaderSource)> = Vec::new();
+        for (key, is_secret) in [("headers", false), ("headers_from", true)] {
+            let entries = table.get(key).and_then(|node| self.map(node, key)).unwrap_or_default();
+            for entry in entries {
+                let name = self.header_name(&entry.key, entry.place)?;
+                let source = match is_secret {
+                    true => self.header_source(&entry.value)?,
+                    false => HeaderSource::Value(self.header_value(&entry.value)?),
+                };
+                if headers.iter().any(|(other, _)| *other == name) {
+                    self.mistake(
+                        entry.place,
+                        format!("the header `{name}` is said twice"),
+                        "keep one of the two",
+                    );
+                }
+                headers.push((name, source));
+            }
+        }
+        Some(HttpEntry { url: url?, method: method?, headers })
+    }
+
+    fn url(&mut self, node: &Node) -> Option<Url> {
+        let text = self.text(node, "url")?;
+        let (why, remedy) = match Url::parse(&text) {
+            Err(error) => (
+                format!("is not a URL: {error}"),
+                "write a URL such as https://api.example.org/path",
+            ),
+            Ok(url) if !matches!(url.scheme(), "http" | "https") => (
+                "is not a web address".to_owned(),
+                "write a URL that begins with https:// or http://",
+            ),
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => (
+                "holds a password".to_owned(),
+                "send it as a header: `headers_from: {Authorization: \"env:VARIABLE\"}`",
+            ),
+            Ok(url) if url.fragment().is_some() => (
+                "has a fragment, which is never sent".to_owned(),
+                "remove the `#` and what follows it",
+            ),
+            Ok(url) => return Some(url),
+        };
+        // What was written is not repeated: it may hold a secret.
+        self.mistake(node.place, format!("this {why}"), remedy);
+        None
+    }
+
+    fn method(&mut self, node: &Node) -> Option<Method> {
+        let text = self.text(node, "method")?;
+        let method = match text.as_str() {
+            "POST" => Method::POST,
+            "PUT" => Method::PUT,
+            "PATCH" => Method::PATCH,
+            _ => {
+                let message =
+                    format!("method cannot be {}: arguments are sent as a body", describe(node));
+                self.mistake(node.place, message, "write POST, PUT or PATCH");
+                return None;
+            }
+        };
+        Some(method)
+    }
+
+    fn header_name(&mut self, written: &str, place: Place) -> Option<HeaderName> {
+        let name = HeaderName::from_bytes(written.as_bytes()).ok();
+        let name = name.filter(|name| !FRAMING.contains(&name.as_str()));
+        if name.is_none() {
+            let message = format!("`{written}` is not a header that can be set");
+            self.mistake(place, message, "write a header such as `Authorization` or `X-Api-Key`");
+        }
+        name
+    }
+
+    fn header_value(&mut self, node: &Node) -> Option<HeaderValue> {
+        let text = self.text(node, "the value of a header")?;
+        let value = HeaderValue::from_str(&text).ok();
+        if value.is_none() {
+            self.mistake(
+                node.place,
+                "this cannot be the value of a header",
+                "write one line of plain text",
+            );
+        }
+        value
+    }
+
+    fn header_source(&mut self, node: &Node) -> Option<HeaderSource> {
+        let text = self.text(node, "the source of a header")?;
+        match text.split_once(':') {
+            Some(("env", name)) if check_name(name).is_ok() => {
+                Some(HeaderSource::Variable(name.to_owned()))
+            }
+            Some(("file", path)) if !path.is_empty() => {
+                Some(HeaderSource::File(self.base.join(path)))
+            }
+            _ => {
+                // What was written is not repeated: it may be the secret itself.
+                let message = "this does not say where the header's value is kept";
+                self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From a checked file to tools that can be called.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::task::JoinSet;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use url::Host;
+
+use super::{CommandEntry, HeaderSource, HttpEntry, ToolKind, ToolsFile};
+use crate::command::CommandTool;
+use crate::error::ToolsError;
+use crate::http::{Endpoint, HttpTool};
+use crate::mcp;
+use crate::program::{ORDINARY_VARIABLES, Program};
+use crate::run::Run;
+use crate::tool::Tool;
+use crate::tools::Tools;
+
+/// What tools find around them on the host.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Variables, of which a tool gets a few ordinary ones and those that the file names.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Certificates by which https servers are known, beside those of the machine.
+    pub authorities: Vec<CertificateDer<'static>>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_this_process() -> Surroundings {
+        Surroundings { environment: std::env::vars_os().collect(), authorities: Vec::new() }
+    }
+}
+
+impl ToolsFile {
+    /// Starts the servers of the file and makes all of its tools ready.
+    pub async fn start(self) -> Result<Tools, ToolsError> {
+        self.start_in(&Surroundings::of_this_process()).await
+    }
+
+    /// The same in other surroundings.
+    pub async fn start_in(self, around: &Surroundings) -> Result<Tools, ToolsError> {
+        let mut tools = Tools::new();
+        let mut tls = None;
+        for entry in &self.tools {
+            let run: Arc<dyn Run> = match &entry.kind {
+                ToolKind::Command(command) => {
+                    let program = self.program(&entry.name, command, around)?;
+                    Arc::new(CommandTool::new(program))
+                }
+                ToolKind::Http(http) => {
+                    if http.url.scheme() == "https" && tls.is_none() {
+                        tls = Some(trust(around)?);
+                    }
+                    let endpoint = endpoint(&entry.name, http, tls.as_ref(), around)?;
+                    Arc::new(HttpTool::new(endpoint))
+                }
+            };
+            let (input, output) = (entry.input.clone(), entry.output.clone());
+            let tool = Tool::with(&entry.name, &entry.description, input, output, run)?;
+            tools.add(Tool { most_time: entry.most_time, ..tool })?;
+        }
+        // All at once: each may take its time to start. Dropped, those that started end.
+        let mut starting = JoinSet::new();
+        for entry in self.servers.iter() {
+            let program = self.program(&entry.name, &entry.command, around)?;
+            let (name, imports) = (entry.name.clone(), entry.imports.clone());
+            starting.spawn(async move { mcp::start(&name, &program, &imports).await });
+        }
+        while let Some(started) = starting.join_next().await {
+            let (server, imported) = started.unwrap_or_else(|error| {
+                let why = format!("cannot be started: {error}");
+                Err(ToolsError::Server { server: "mcp_servers".to_owned(), why })
+            })?;
+            for tool in imported {
+                tools.add(tool)?;
+            }
+            tools.keep(server);
+        }
+        Ok(tools)
+    }
+
+    fn program(
+        &self,
+        owner: &str,
+        command: &CommandEntry,
+        around: &Surroundings,
+    ) -> Result<Program, ToolsError> {
+        let mut environment = Vec::new();
+        for name in ORDINARY_VARIABLES {
+            let value = around.environment.get(&OsString::from(name));
+            environment.extend(value.map(|value| (OsString::from(name), value.clone())));
+        }
+        for name in &command.environment {
+            environment.push((OsString::from(name), variable(owner, name, around)?));
+        }
+        Ok(Program {
+            file: command.file.clone(),
+            arguments: command.arguments.iter().map(OsString::from).collect(),
+            directory: self.base.clone(),
+            environment,
+        })
+    }
+}
+
+fn variable(owner: &str, name: &str, around: &Surroundings) -> Result<OsString, ToolsError> {
+    let value = around.environment.get(&OsString::from(name)).cloned();
+    value.ok_or_else(|| ToolsError::Unset { owner: owner.to_owned(), variable: name.to_owned() })
+}
+
+/// How https servers are checked: as this machine does.
+fn trust(around: &Surroundings) -> Result<Arc<ClientConfig>, ToolsError> {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native.certs);
+    roots.add_parsable_certificates(around.authorities.iter().cloned());
+    if roots.is_empty() {
+        let why = "this machine has no certificates of authorities; install ca-certificates";
+        return Err(ToolsError::Roots { why: why.to_owned() });
+    }
+    let provider = Arc::new(rustls_graviola::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ToolsError::Roots { why: error.to_string() })?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+fn endpoint(
+    tool: &str,
+    http: &HttpEntry,
+    tls: Option<&Arc<ClientConfig>>,
+    around: &Surroundings,
+) -> Result<Endpoint, ToolsError> {
+    let refused =
+        |header: &str| ToolsError::Header { tool: tool.to_owned(), header: header.to_owned() };
+    let url = &http.url;
+    let host = match url.host() {
+        Some(Host::Domain(name)) => name.to_owned(),
+        Some(Host::Ipv4(address)) => address.to_string(),
+        Some(Host::Ipv6(address)) => address.to_string(),
+        None => String::new(),
+    };
+    let port = url.port_or_known_default().unwrap_or(443);
+    let tls = match tls.filter(|_| url.scheme() == "https") {
+        Some(config) => {
+            let name = ServerName::try_from(host.clone()).map_err(|_| refused("host"))?;
+            Some((name, Arc::clone(config)))
+        }
+        None => None,
+    };
+    let authority = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
+    let target = url[url::Position::BeforePath..url::Position::AfterQuery].to_owned();
+    let mut headers = HeaderMap::new();
+    for (name, source) in &http.headers {
+        headers.insert(name.clone(), header(tool, name, source, around)?);
+    }
+    Ok(Endpoint {
+        host,
+        port,
+        tls,
+        authority: HeaderValue::from_str(&authority).map_err(|_| refused("host"))?,
+        target,
+        method: http.method.clone(),
+        headers,
+    })
+}
+
+fn header(
+    tool: &str,
+    name: &HeaderName,
+    source: &HeaderSource,
+    around: &Surroundings,
+) -> Result<HeaderValue, ToolsError> {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = match source {
+        HeaderSource::Value(value) => return Ok(value.clone()),
+        HeaderSource::Variable(name) => variable(tool, name, around)?.into_vec(),
+        HeaderSource::File(file) => {
+            std::fs::read(file).map_err(|source| ToolsError::HeaderFile {
+                tool: tool.to_owned(),
+                file: file.display().to_string(),
+                source,
+            })?
+        }
+    };
+    // A file usually ends with a line end that is no part of the secret.
+    let mut value = HeaderValue::from_bytes(bytes.trim_ascii())
+        .map_err(|_| ToolsError::Header { tool: tool.to_owned(), header: name.to_string() })?;
+    value.set_sensitive(true);
+    Ok(value)
+}

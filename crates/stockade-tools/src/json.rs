@@ -1,0 +1,267 @@
+//! JSON from somebody who is not trusted: bounded in size and depth, and read in one way only.
+//!
+//! The reader keeps what is open in a list of its own instead of calling itself, so that no depth
+//! of a text is a depth of the stack. Strings and numbers are read by `serde_json`.
+
+use std::io;
+
+use serde_json::{Map, Number, Value};
+
+use crate::words::harmless;
+
+/// The most characters of a message about a text that is not JSON.
+const MAX_SAID: usize = 300;
+
+/// How large and how deep a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Bytes of its text.
+    pub(crate) bytes: usize,
+    /// Lists and objects inside each other; a number has none.
+    pub(crate) depth: usize,
+}
+
+/// Why a text or value is refused. The messages go on after what it is, as in `the result …`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JsonError {
+    #[error("has more than {most} bytes")]
+    TooLarge { most: usize },
+    #[error("is nested more than {most} levels deep")]
+    TooDeep { most: usize },
+    #[error("is not JSON: {why}")]
+    Invalid { why: String },
+}
+
+/// Reads a text. Keys that are there twice, numbers beyond a double, halves of surrogate pairs,
+/// `NaN` and bytes after the end are refused: others would read something else.
+pub(crate) fn read(text: &[u8], bounds: Bounds) -> Result<Value, JsonError> {
+    if text.len() > bounds.bytes {
+        return Err(JsonError::TooLarge { most: bounds.bytes });
+    }
+    Reader { text, at: 0 }.document(bounds.depth)
+}
+
+/// The bytes of a value as compact text, if it keeps within the bounds.
+pub(crate) fn measure(value: &Value, bounds: Bounds) -> Result<usize, JsonError> {
+    if is_deeper(value, bounds.depth) {
+        return Err(JsonError::TooDeep { most: bounds.depth });
+    }
+    let mut counter = Counter { bytes: 0, most: bounds.bytes };
+    match serde_json::to_writer(&mut counter, value) {
+        Ok(()) => Ok(counter.bytes),
+        Err(_) => Err(JsonError::TooLarge { most: bounds.bytes }),
+    }
+}
+
+/// Whether a value is nested deeper. Asks without recursion: nobody has bounded the value yet.
+fn is_deeper(value: &Value, most: usize) -> bool {
+    let mut open = vec![(value, 1)];
+    while let Some((value, depth)) = open.pop() {
+        match value {
+            Value::Array(_) | Value::Object(_) if depth > most => return true,
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(fields) => open.extend(fields.values().map(|field| (field, depth + 1))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    false
+}
+
+struct Counter {
+    bytes: usize,
+    most: usize,
+}
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        if self.bytes > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Reader<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+/// A list or object whose end was not seen.
+enum Open {
+    List(Vec<Value>),
+    /// With the key whose value comes next.
+    Object(Map<String, Value>, String),
+}
+
+impl Reader<'_> {
+    fn document(mut self, most: usize) -> Result<Value, JsonError> {
+        let mut open: Vec<Open> = Vec::new();
+        loop {
+            // A value begins here, unless a list or object is empty.
+            let mut value = match self.next() {
+                Some(begin @ (b'[' | b'{')) => {
+                    if open.len() == most {
+                        return Err(JsonError::TooDeep { most });
+                    }
+                    self.at += 1;
+                    match (begin, self.next()) {
+                        (b'[', Some(b']')) => {
+                            self.at += 1;
+                            Value::Array(Vec::new())
+                        }
+                        (b'{', Some(b'}')) => {
+                            self.at += 1;
+                            Value::Object(Map::new())
+                        }
+                        (b'[', _) => {
+                            open.push(Open::List(Vec::new()));
+                            continue;
+                        }
+                        _ => {
+                            let key = self.key(&Map::new())?;
+                            open.push(Open::Object(Map::new(), key));
+                            continue;
+                        }
+                    }
+                }
+                _ => self.scalar()?,
+            };
+            // A value ends here, and with it whatever it was the last of.
+            loop {
+                match open.pop() {
+                    None => return self.end(value),
+                    Some(Open::List(mut items)) => {
+                        items.push(value);
+                        match self.next() {
+                            Some(b',') => {
+                                self.at += 1;
+                                open.push(Open::List(items));
+                                break;
+                            }
+                            Some(b']') => {
+                                self.at += 1;
+                                value = Value::Array(items);
+                            }
+                            _ => return Err(self.invalid("expected `,` or `]`")),
+                        }
+                    }
+                    Some(Open::Object(mut fields, key)) => {
+                        fields.insert(key, value);
+                        match self.next() {
+                            Some(b',') => {
+                                self.at += 1;
+                                let key = self.key(&fields)?;
+                                open.push(Open::Object(fields, key));
+                                break;
+                            }
+                            Some(b'}') => {
+                                self.at += 1;
+                                value = Value::Object(fields);
+                            }
+                            _ => return Err(self.invalid("expected `,` or `}`")),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, value: Value) -> Result<Value, JsonError> {
+        match self.next() {
+            None => Ok(value),
+            Some(_) => Err(self.invalid("there is more after its end")),
+        }
+    }
+
+    /// The next byte that is not white space.
+    fn next(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.text.get(self.at) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    /// A key that the object does not have, and its colon.
+    fn key(&mut self, fields: &Map<String, Value>) -> Result<String, JsonError> {
+        if self.next() != Some(b'"') {
+            return Err(self.invalid("expected a key in double quotes"));
+        }
+        let key = self.string()?;
+        if fields.contains_key(&key) {
+            return Err(self.invalid(&format!("the key `{}` is there twice", harmless(&key, 60))));
+        }
+        if self.next() != Some(b':') {
+            return Err(self.invalid("expected `:` after a key"));
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    fn scalar(&mut self) -> Result<Value, JsonError> {
+        if self.next() == Some(b'"') {
+            return self.string().map(Value::String);
+        }
+        let rest = &self.text[self.at..];
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._".contains(byte);
+        let word = &rest[..rest.iter().take_while(|byte| is_word(byte)).count()];
+        let value = match word {
+            b"null" => Value::Null,
+            b"true" => Value::Bool(true),
+            b"false" => Value::Bool(false),
+            b"" if rest.is_empty() => return Err(self.invalid("it ends too early")),
+            b"" => return Err(self.invalid("expected a value")),
+            [b'-' | b'0'..=b'9', ..] => {
+                let number = serde_json::from_slice::<Number>(word);
+                Value::Number(number.map_err(|_| self.no_number(word))?)
+            }
+            _ => return Err(self.no_number(word)),
+        };
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn no_number(&self, word: &[u8]) -> JsonError {
+        let word = harmless(&String::from_utf8_lossy(word), 40);
+        self.invalid(&format!("`{word}` is no value, or a number that does not fit"))
+    }
+
+    fn string(&mut self) -> Result<String, JsonError> {
+        let rest = &self.text[self.at..];
+        let mut end = 1;
+        loop {
+            match rest.get(end) {
+                Some(b'\\') => end += 2,
+                Some(b'"') => break,
+                Some(_) => end += 1,
+                None => return Err(self.invalid("a string does not end")),
+            }
+        }
+        let string = serde_json::from_slice(&rest[..=end]).map_err(|error| {
+            let error = error.to_string();
+            // The library counts from the beginning of the string; ours is the place in the text.
+            let why = match error.split(" at line ").next().unwrap_or_default() {
+                half if half.contains("surrogate") || half.contains("end of hex escape") => {
+                    "half of a surrogate pair is no character"
+                }
+                other => other,
+            };
+            self.invalid(&format!("a string cannot be read: {why}"))
+        })?;
+        self.at += end + 1;
+        Ok(string)
+    }
+
+    fn invalid(&self, why: &str) -> JsonError {
+        let why = format!("{why}, at byte {}", self.at + 1);
+        JsonError::Invalid { why: harmless(&why, MAX_SAID) }
+    }
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds { bytes: 1 << 20, depth: 64 };
+
+fn refused(text: impl AsRef<[u8]>) -> String {
+    read(text.as_ref(), BOUNDS).unwrap_err().to_string()
+}
+
+#[test]
+fn ordinary_values_are_read_in_the_order_they_were_written() {
+    let text =
+        r#" {"b": [1, -2, 1.5, 1e300], "a": {"x": null}, "s": "\ud83d\ude00\u0000", "t": true} "#;
+    let value = read(text.as_bytes(), BOUNDS).unwrap();
+    let expected = json!({"b": [1, -2, 1.5, 1e300], "a": {"x": null}, "s": "😀\u{0}", "t": true});
+    assert_eq!(value, expected);
+    assert_eq!(serde_json::to_string(&value).unwrap(), serde_json::to_string(&expected).unwrap());
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_refused_at_any_level() {
+    assert!(refused(r#"{"a":1,"a":1}"#).contains("the key `a` is there twice"));
+    assert!(refused(r#"[{"x":{"b":1,"\u0062":2}}]"#).contains("the key `b` is there twice"));
+    let terminal = refused("{\"\\u001b[2J\":1,\"\\u001b[2J\":1}");
+    assert!(!terminal.contains('\u{1b}'), "{terminal:?}");
+}
+
+#[test]
+fn what_others_would_read_differently_is_refused() {
+    for text in [
+        "NaN",
+        "[NaN]",
+        "Infinity",
+        "-Infinity",
+        "1e999",
+        "-1e999",
+        "01",
+        "+1",
+        ".5",
+        "1.",
+        "0x10",
+        r#""\ud800""#,
+        r#""\udc00""#,
+        r#""\ud800\ud800""#,
+        r#"{"\ud800":1}"#,
+        "\"\n\"",
+        "'a'",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "// x\n1",
+        "1 2",
+        "{} {}",
+        "",
+        " ",
+        "\u{feff}1",
+        "nul",
+    ] {
+        let message = refused(text);
+        assert!(message.starts_with("is not JSON: "), "{text:?}: {message}");
+    }
+    for bytes in [&b"\"\xff\""[..], b"\"\xed\xa0\x80\"", b"\"\xc0\x80\"", b"\xff", b"{\"\xff\":1}"]
+    {
+        assert!(refused(bytes).starts_with("is not JSON: "), "{bytes:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_levels_are_refused_and_not_followed() {
+    for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
+        let text = open.repeat(10_000) + "1" + &close.repeat(10_000);
+        assert_eq!(refused(&text), "is nested more than 64 levels deep");
+        // A bound that is met while reading needs no end of the text.
+        assert_eq!(refused(open.repeat(100_000)), "is nested more than 64 levels deep");
+    }
+}
+
+#[test]
+fn the_deepest_value_that_may_be_is_read_on_a_small_stack() {
+    let bounds = Bounds { bytes: 1 << 20, depth: 513 };
+    let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let deepest = move || {
+        let value = read(text(513).as_bytes(), bounds).unwrap();
+        assert_eq!(measure(&value, bounds), Ok(1026));
+        let shallower = Bounds { depth: 512, ..bounds };
+        assert_eq!(measure(&value, shallower), Err(JsonError::TooDeep { most: 512 }));
+        assert_eq!(read(text(514).as_bytes(), bounds), Err(JsonError::TooDeep { most: 513 }));
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(deepest).unwrap().join().unwrap();
+}
+
+#[test]
+fn size_is_refused_before_anything_is_read() {
+    let text = format!("\"{}\"", "x".repeat(10 << 20));
+    assert_eq!(refused(&text), "has more than 1048576 bytes");
+    let value = Value::String("x".repeat(10 << 20));
+    assert_eq!(measure(&value, BOUNDS), Err(JsonError::TooLarge { most: 1 << 20 }));
+    assert_eq!(measure(&json!({"a": [1]}), Bounds { bytes: 9, depth: 2 }), Ok(9));
+    assert!(measure(&json!({"a": [1]}), Bounds { bytes: 8, depth: 2 }).is_err());
+}
+
+proptest! {
+    /// What is read is what was written, and nothing makes the reader panic.
+    #[test]
+    fn reading_is_the_inverse_of_writing(text in ".{0,64}", numbers in prop::collection::vec(any::<i64>(), 0..8)) {
+        let value = json!({"text": text, "numbers": numbers, &text: null});
+        let written = serde_json::to_vec(&value).unwrap();
+        prop_assert_eq!(measure(&value, BOUNDS), Ok(written.len()));
+        prop_assert_eq!(read(&written, BOUNDS).unwrap(), value);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused_as_the_library_does_but_for_repeated_keys(
+        bytes in prop::collection::vec(prop::sample::select(b"[]{}:,\"\\u0d8a1e-. nultr\xff".to_vec()), 0..48)
+    ) {
+        let ours = read(&bytes, BOUNDS);
+        match serde_json::from_slice::<Value>(&bytes) {
+            Ok(value) => {
+                let twice = matches!(&ours, Err(error) if error.to_string().contains("twice"));
+                prop_assert!(twice || ours.as_ref() == Ok(&value), "{:?}", ours);
+            }
+            Err(_) => prop_assert!(ours.is_err()),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What programs inside see of a tool.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// One tool as it is shown inside.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) input_schema: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output_schema: Option<Value>,
+}

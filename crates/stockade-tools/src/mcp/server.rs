@@ -1,0 +1,222 @@
+//! One MCP server while it runs.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
+    PaginatedRequestParams, ProtocolVersion, Tool as Offered,
+};
+use rmcp::service::{RunningService, ServiceError};
+use rmcp::{RoleClient, serve_client};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::error::ToolsError;
+use crate::fault::Fault;
+use crate::mcp::result;
+use crate::mcp::transport::{Pipe, Shared};
+use crate::program::{Group, Program, read_tail};
+use crate::run::Call;
+use crate::words::{harmless, last_line};
+
+/// How long a server may take until it has listed its tools; some are installed first.
+const START: Duration = Duration::from_secs(60);
+
+/// How long it may take to leave when it is told to.
+const LEAVE: Duration = Duration::from_secs(1);
+
+/// The most tools and pages of them.
+const MOST_TOOLS: usize = 4096;
+const MOST_PAGES: usize = 256;
+
+/// The most bytes of a line before any call was made.
+const FIRST_LINE: usize = 4 << 20;
+
+/// Calls that a server does not read are kept up to so many bytes.
+const MOST_UNREAD: usize = 64 << 20;
+
+type Service = RunningService<RoleClient, ClientConfig>;
+
+/// A server that was started. Dropping it ends it with everything it started.
+pub(crate) struct Server {
+    name: String,
+    shared: Arc<Shared>,
+    service: Mutex<Option<Service>>,
+    /// Tells the keeper that the server is to leave, also by being dropped.
+    leave: watch::Sender<bool>,
+    /// Whether no process is left.
+    left: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Starts a server and asks for its tools.
+    pub(super) async fn start(
+        name: &str,
+        program: &Program,
+    ) -> Result<(Arc<Server>, Vec<Offered>), ToolsError> {
+        let owned = || name.to_owned();
+        let (group, pipes) =
+            program.start().map_err(|source| ToolsError::Start { server: owned(), source })?;
+        let shared = Arc::new(Shared::new(FIRST_LINE));
+        let pipe = Pipe::new(pipes.input, pipes.output, Arc::clone(&shared));
+        let errors = tokio::spawn(read_tail(pipes.errors, 4096));
+        let (leave, leaving) = watch::channel(false);
+        let (leaver, left) = watch::channel(false);
+        tokio::spawn(keep(group, Arc::clone(&shared), leaving, leaver));
+        let begun = timeout(START, begin(pipe)).await;
+        let begun = begun.unwrap_or_else(|_| {
+            Err(format!("did not list its tools within {} seconds", START.as_secs()))
+        });
+        match begun {
+            Ok((service, tools)) => {
+                let service = Mutex::new(Some(service));
+                let server = Server { name: owned(), shared, service, leave, left };
+                Ok((Arc::new(server), tools))
+            }
+            Err(why) => {
+                leave.send_replace(true);
+                // Its last words say more than that it is gone; all pipes are closed by now.
+                let said = timeout(2 * LEAVE, errors).await.ok().and_then(Result::ok);
+                let said = said.and_then(|said| last_line(&said, 400));
+                let why = said.map_or_else(|| why.clone(), |said| format!("{why}: {said}"));
+                Err(ToolsError::Server { server: owned(), why })
+            }
+        }
+    }
+
+    /// Calls one of its tools.
+    pub(super) async fn call(&self, tool: &str, call: Call) -> Result<Value, Fault> {
+        let Value::Object(arguments) = call.arguments else {
+            return Err(Fault::broken("the arguments are not an object"));
+        };
+        if self.shared.unread.load(Ordering::Relaxed) > MOST_UNREAD {
+            return Err(Fault::broken("the tool's server does not read what it is asked"));
+        }
+        let peer = {
+            let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+            service.as_ref().map(|service| service.peer().clone())
+        };
+        let Some(peer) = peer else { return Err(self.gone_fault()) };
+        // The answer may hold a result twice, once of them as JSON inside of a text.
+        let most_line = call.bounds.bytes.saturating_mul(4).saturating_add(64 << 10);
+        self.shared.most_line.fetch_max(most_line, Ordering::Relaxed);
+        let mut trouble = self.shared.trouble.subscribe();
+        let mut gone = self.shared.gone.subscribe();
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let answer = tokio::select! {
+            answer = peer.call_tool_once(params) => answer,
+            Ok(()) = trouble.changed() => return Err(trouble.borrow().1.clone()),
+            Ok(_) = gone.wait_for(Option::is_some) => return Err(self.gone_fault()),
+        };
+        match answer {
+            Ok(CallToolResponse::Complete(answer)) => result::of(answer, call.bounds),
+            Ok(_) => Err(Fault::failed(
+                "the tool asks for more than its arguments, which nobody here can give",
+            )),
+            Err(ServiceError::McpError(error)) => Err(Fault::failed(&error.message)),
+            Err(ServiceError::UnexpectedResponse) => {
+                Err(Fault::broken("the tool's server answered with something that is no result"))
+            }
+            Err(_) => {
+                // Why it is gone is known a moment after its pipes are closed.
+                let _ = timeout(LEAVE, gone.wait_for(Option::is_some)).await;
+                Err(self.gone_fault())
+            }
+        }
+    }
+
+    /// Tells the server to leave: its input ends, and after a moment everything of it is killed.
+    pub(crate) fn leave(&self) {
+        // First, so that the keeper takes what follows for leaving.
+        self.leave.send_replace(true);
+        self.shared.is_gone("was ended with the run");
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Resolves when no process of it is left.
+    pub(crate) async fn gone(&self) {
+        // The keeper is gone too where waiting fails.
+        let _ = self.left.clone().wait_for(|left| *left).await;
+    }
+
+    fn gone_fault(&self) -> Fault {
+        let why = self.shared.gone.borrow().clone();
+        let why = why.unwrap_or_else(|| "is gone".to_owned());
+        Fault::broken(format!("the tool's server `{}` {why}", self.name))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Server").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Introduces ourselves and asks for all tools.
+async fn begin(pipe: Pipe) -> Result<(Service, Vec<Offered>), String> {
+    let about = Implementation::new("stockade", env!("CARGO_PKG_VERSION"));
+    let config = ClientConfig::new(ClientCapabilities::default(), about)
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    let service = serve_client(config, pipe).await.map_err(|error| {
+        format!("did not begin as an MCP server does: {}", harmless(&error.to_string(), 300))
+    })?;
+    let mut tools = Vec::new();
+    let mut page = PaginatedRequestParams::default();
+    for _ in 0..MOST_PAGES {
+        let list = service.list_tools(Some(page.clone())).await;
+        let list = list.map_err(|error| {
+            format!("did not list its tools: {}", harmless(&error.to_string(), 300))
+        })?;
+        tools.extend(list.tools);
+        if tools.len() > MOST_TOOLS {
+            break;
+        }
+        match list.next_cursor {
+            None => return Ok((service, tools)),
+            Some(cursor) => page = page.with_cursor(Some(cursor)),
+        }
+    }
+    Err(format!("lists more than {MOST_TOOLS} tools, or more than {MOST_PAGES} pages of them"))
+}
+
+/// Owns the processes of a server up to their end.
+async fn keep(
+    mut group: Group,
+    shared: Arc<Shared>,
+    mut leaving: watch::Receiver<bool>,
+    left: watch::Sender<bool>,
+) {
+    let mut gone = shared.gone.subscribe();
+    // A server that was dropped is to leave as well; what waiting gives cannot be kept.
+    let told = async { drop(leaving.wait_for(|leave| *leave).await) };
+    let lost = async { drop(gone.wait_for(Option::is_some).await) };
+    let is_told = tokio::select! {
+        biased;
+        () = told => true,
+        () = lost => false,
+        status = group.end() => {
+            let why = match status {
+                Ok(status) => format!("ended by itself: {status}"),
+                Err(error) => format!("is lost: {error}"),
+            };
+            shared.is_gone(&why);
+            false
+        }
+    };
+    if is_told {
+        let _ = timeout(LEAVE, group.end()).await;
+    }
+    group.kill();
+    let _ = group.end().await;
+    left.send_replace(true);
+}

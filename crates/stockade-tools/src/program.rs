@@ -1,0 +1,140 @@
+//! A program of the host, started for a tool, with everything that it starts in turn.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncReadExt, Interest};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// Variables that a program of the host has without being named.
+pub(crate) const ORDINARY_VARIABLES: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// What is started: no shell reads it.
+#[derive(Clone)]
+pub(crate) struct Program {
+    /// A path, or a name that is looked up in `PATH`.
+    pub(crate) file: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) directory: PathBuf,
+    /// All of its environment.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Program {
+    /// Starts it as the leader of a process group of its own.
+    pub(crate) fn start(&self) -> io::Result<(Group, Pipes)> {
+        let mut command = Command::new(&self.file);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.directory)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = pipes else {
+            return Err(io::Error::other("a pipe is missing"));
+        };
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let leader = leader.ok_or_else(|| io::Error::other("the program has no process"))?;
+        let group = Group { child, leader, status: None };
+        Ok((group, Pipes { input, output, errors }))
+    }
+}
+
+impl std::fmt::Debug for Program {
+    /// Without the environment, which may hold secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("Program");
+        shown.field("file", &self.file).field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}
+
+/// The three ends of a program's pipes.
+pub(crate) struct Pipes {
+    pub(crate) input: ChildStdin,
+    pub(crate) output: ChildStdout,
+    pub(crate) errors: ChildStderr,
+}
+
+/// A program and the processes of its group. Dropping it kills all of them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    child: Child,
+    leader: Pid,
+    /// How it ended, once it is reaped.
+    status: Option<ExitStatus>,
+}
+
+impl Group {
+    /// Waits for the program to end by itself, then kills what it left behind.
+    pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        // The number of the group is known to be ours only as long as its leader is not reaped,
+        // so the end is seen without reaping first.
+        let handle: OwnedFd = pidfd_open(self.leader, PidfdFlags::NONBLOCK)?;
+        let handle = watched(handle)?;
+        let _ = handle.readable().await?;
+        self.kill();
+        let status = self.child.wait().await?;
+        self.status = Some(status);
+        Ok(status)
+    }
+
+    /// Kills the program and its group.
+    pub(crate) fn kill(&self) {
+        if self.status.is_none() {
+            // Fails only where nobody is left.
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "sound for an OwnedFd, whose descriptor stays open and the same; its successor is unsafe"
+)]
+fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(handle, Interest::READABLE)
+}
+
+/// Everything up to the end, unless that is more than `most` bytes.
+pub(crate) async fn read_up_to(
+    reader: impl AsyncRead + Unpin,
+    most: usize,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut held = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    reader.take(limit).read_to_end(&mut held).await?;
+    Ok((held.len() <= most).then_some(held))
+}
+
+/// Reads to the end and keeps the last bytes only.
+pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize) -> Vec<u8> {
+    let mut held = Vec::with_capacity(2 * keep);
+    let mut buffer = vec![0; keep];
+    while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+        held.extend_from_slice(&buffer[..read]);
+        if held.len() > keep {
+            held.drain(..held.len() - keep);
+        }
+    }
+    held
+}

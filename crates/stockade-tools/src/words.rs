@@ -1,0 +1,45 @@
+//! Text from tools, programs and files, made harmless and short.
+
+use stockade_policy::Printable;
+
+/// The most characters of a message to a program inside.
+pub(crate) const MAX_MESSAGE: usize = 1000;
+
+/// The beginning of a text, with what is not printable written out.
+pub(crate) fn harmless(text: &str, most_characters: usize) -> String {
+    let cut: String = text.chars().take(most_characters).collect();
+    let mut shown = Printable(&cut).to_string();
+    if cut.len() < text.len() || shown.chars().nth(most_characters).is_some() {
+        shown = shown.chars().take(most_characters.saturating_sub(1)).collect();
+        shown.push('…');
+    }
+    shown
+}
+
+/// The last line that says something, of bytes that may be no text.
+pub(crate) fn last_line(bytes: &[u8], most_characters: usize) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(harmless(line, most_characters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_strange_texts_are_cut_and_written_out() {
+        assert_eq!(harmless("a\nb\u{1b}[2J", 100), "a\\u{a}b\\u{1b}[2J");
+        assert_eq!(harmless("abcdef", 6), "abcdef");
+        assert_eq!(harmless("abcdefg", 6), "abcde…");
+        assert_eq!(harmless(&"\u{1b}".repeat(9000), 50).chars().count(), 50);
+    }
+
+    #[test]
+    fn last_line_is_the_last_that_says_something() {
+        let traceback = b"Traceback:\n  x\nValueError: no\r\n\n \n";
+        assert_eq!(last_line(traceback, 100).as_deref(), Some("ValueError: no"));
+        assert_eq!(last_line(b" \n", 100), None);
+        assert_eq!(last_line(b"\xff", 100).as_deref(), Some("\u{fffd}"));
+    }
+}

@@ -1,0 +1,169 @@
+//! Tools that are programs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::world::{Workshop, World, code, gone, message, numbers, result};
+
+const MANY: &str = "defaults: {max_tool_calls: 1000}\n";
+
+#[tokio::test]
+async fn a_program_gets_json_and_gives_json() {
+    let shop = Workshop::new();
+    shop.write("count.py", "import json,sys\nprint(len(json.load(sys.stdin)['text'].split()))\n");
+    let yaml = "tools:\n  - name: word_count\n    description: Counts.\n    command: [python3, \
+                ./count.py]\n    input_schema: {type: object, properties: {text: {type: string}}, \
+                required: [text]}\n    output_schema: {type: integer}\n";
+    let world = World::new(shop.tools(yaml).await, "");
+    assert_eq!(world.call("word_count", json!({"text": "one two\nthree"})).await, result(3));
+    let wrong = world.call("word_count", json!({"text": 3})).await;
+    assert_eq!(code(&wrong), "invalid_arguments");
+}
+
+#[tokio::test]
+async fn a_program_that_fails_says_why_and_one_that_crashes_is_broken() {
+    let shop = Workshop::new();
+    let code_text = "import json,sys,os,signal\nwhat = json.load(sys.stdin).get('what')\n\
+        if what == 'raise': raise ValueError('no such city')\n\
+        if what == 'quiet': sys.exit(4)\n\
+        if what == 'crash': os.kill(os.getpid(), signal.SIGSEGV)\n\
+        if what == 'nan': print('NaN')\n\
+        if what == 'text': print('hello')\n\
+        if what == 'twice': print('{\"a\":1,\"a\":2}')\n\
+        if what == 'two': print('1\\n2')\n\
+        if what == 'null': print('null')\n";
+    let world = World::new(shop.python("x", code_text, "").await, MANY);
+    let answers = [
+        ("raise", "failed", "ValueError: no such city"),
+        ("quiet", "failed", "the tool ended with code 4 and did not say why"),
+        ("crash", "broken", "the tool was ended by signal 11"),
+        ("nan", "invalid_result", "the tool's result is not JSON"),
+        ("text", "invalid_result", "the tool's result is not JSON"),
+        ("twice", "invalid_result", "the tool's result is not JSON: the key `a` is there twice"),
+        ("two", "invalid_result", "the tool's result is not JSON: there is more after its end"),
+        ("nothing", "invalid_result", "the tool ended without a result"),
+    ];
+    for (what, expected, text) in answers {
+        let answer = world.call("x", json!({"what": what})).await;
+        assert_eq!(code(&answer), expected, "{what}: {answer}");
+        assert!(message(&answer).starts_with(text), "{what}: {answer}");
+    }
+    assert_eq!(world.call("x", json!({"what": "null"})).await, json!({"result": null}));
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_broken_and_its_path_is_not_told() {
+    let shop = Workshop::new();
+    let yaml =
+        "tools:\n  - name: x\n    command: [./secret/missing]\n    input_schema: {type: object}\n";
+    let world = World::new(shop.tools(yaml).await, "");
+    let answer = world.call("x", json!({})).await;
+    assert_eq!(code(&answer), "broken");
+    assert!(message(&answer).starts_with("the tool cannot be started: No such file"), "{answer}");
+    assert!(!message(&answer).contains("secret"), "{answer}");
+}
+
+#[tokio::test]
+async fn floods_on_either_output_are_bounded() {
+    let shop = Workshop::new();
+    let code_text = "import json,sys\nwhat = json.load(sys.stdin).get('what')\n\
+        while what == 'out': sys.stdout.write('x' * 65536)\n\
+        for _ in range(2000): sys.stderr.write('y' * 65535 + '\\n')\n\
+        sys.stderr.write('the end\\n')\nsys.exit(1)\n";
+    let world = World::new(shop.python("x", code_text, "").await, MANY);
+    let answer = world.call("x", json!({"what": "out"})).await;
+    assert_eq!(code(&answer), "too_large");
+    let answer = world.call("x", json!({"what": "errors"})).await;
+    assert_eq!((code(&answer), message(&answer)), ("failed".into(), "the end".into()));
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_killed_with_everything_it_started() {
+    let shop = Workshop::new();
+    let code_text = "import os,subprocess,time\n\
+        child = subprocess.Popen(['sleep', '1000'])\n\
+        open('pids', 'w').write(f'{os.getpid()} {child.pid}\\n')\n\
+        time.sleep(1000)\n";
+    let world = World::new(shop.python("x", code_text, "    timeout_seconds: 2\n").await, MANY);
+    let started = Instant::now();
+    let answer = world.call("x", json!({})).await;
+    assert_eq!(code(&answer), "timed_out");
+    assert!(message(&answer).contains("timeout_seconds of the tool"), "{answer}");
+    assert!(started.elapsed() < Duration::from_secs(20));
+    for process in numbers(&shop.path().join("pids")).await {
+        gone(process).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_killed_and_does_not_hold_up_its_answer() {
+    let shop = Workshop::new();
+    let code_text =
+        "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid)\n";
+    let world = World::new(shop.python("x", code_text, "").await, MANY);
+    let answer = world.call("x", json!({})).await;
+    gone(answer["result"].as_i64().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_program_has_the_ordinary_variables_and_those_that_are_named() {
+    let mut shop = Workshop::new();
+    for (name, value) in
+        [("API_KEY", "k"), ("OTHER_SECRET", "s"), ("TZ", "UTC"), ("LD_PRELOAD", "")]
+    {
+        shop.around.environment.insert(name.into(), value.into());
+    }
+    let code_text = "import json,os\nprint(json.dumps(dict(os.environ, cwd=os.getcwd())))\n";
+    let world = World::new(shop.python("x", code_text, "    environment: [API_KEY]\n").await, "");
+    let answer = world.call("x", json!({})).await;
+    let variables = answer["result"].as_object().unwrap();
+    assert_eq!((&variables["API_KEY"], &variables["TZ"]), (&json!("k"), &json!("UTC")));
+    assert!(variables.contains_key("PATH"));
+    let known = [
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TZ",
+        "TMPDIR",
+        "API_KEY",
+        "cwd",
+        "LC_CTYPE",
+        // Shims and interpreters add these to themselves.
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+        "__CF_USER_TEXT_ENCODING",
+    ];
+    for name in variables.keys().filter(|name| !name.contains("PYENV")) {
+        assert!(known.contains(&name.as_str()), "{name}");
+    }
+    let here = std::fs::canonicalize(shop.path()).unwrap();
+    assert_eq!(variables["cwd"], here.to_str().unwrap());
+    let yaml = "tools:\n  - name: x\n    command: [x]\n    environment: [NOT_SET_HERE]\n    input_schema: {type: object}\n";
+    let message = shop.refusal(yaml).await;
+    assert!(
+        message.contains("`x` is to have the variable `NOT_SET_HERE`, which is not set"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn no_shell_reads_the_command_or_the_arguments() {
+    let shop = Workshop::new();
+    shop.write("show.py", "import json,sys\nprint(json.dumps(sys.argv[1:]))\n");
+    let yaml = "tools:\n  - name: x\n    command: [python3, ./show.py, '$(id)', '; id', '*', 'a b']\n    input_schema: {type: object}\n";
+    let world = World::new(shop.tools(yaml).await, "");
+    let answer = world.call("x", json!({"y": "$(touch owned); `touch owned`"})).await;
+    assert_eq!(answer, result(json!(["$(id)", "; id", "*", "a b"])));
+    assert!(!shop.path().join("owned").exists());
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_read_its_arguments_still_answers() {
+    let shop = Workshop::new();
+    let world = World::new(shop.python("x", "print(1)\n", "").await, "");
+    assert_eq!(world.call("x", json!({"large": "x".repeat(900_000)})).await, result(1));
+}

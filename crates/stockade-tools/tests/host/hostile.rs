@@ -1,0 +1,150 @@
+//! Programs that send what they should not.
+
+use serde_json::json;
+use stockade_policy::Limit;
+
+use crate::limits::echo;
+use crate::world::{World, code, message, result};
+
+/// Sends bytes as a line; the answer must be refused so, and the connection end after it.
+async fn refused(world: &World, line: impl AsRef<[u8]>, expected: &str) -> String {
+    let mut program = world.connect();
+    program.try_send(line).await;
+    program.try_send("\n").await;
+    let answer = program.answer().await;
+    assert_eq!(code(&answer), expected);
+    assert_eq!(answer["id"], json!(null));
+    assert_eq!(program.rest().await, "");
+    message(&answer)
+}
+
+#[tokio::test]
+async fn what_is_not_a_request_is_answered_and_ends_the_connection() {
+    let world = World::new(echo(), "");
+    let call = |arguments: &str| format!(r#"{{"id":1,"call":"echo","arguments":{arguments}}}"#);
+    let twice = refused(&world, call(r#"{"a":1,"a":2}"#), "invalid_request").await;
+    assert!(twice.contains("the key `a` is there twice"), "{twice}");
+    let not_a_number = refused(&world, call(r#"{"a":NaN}"#), "invalid_request").await;
+    assert!(not_a_number.contains("`NaN`"), "{not_a_number}");
+    refused(&world, call(r#"{"a":Infinity}"#), "invalid_request").await;
+    refused(&world, call(r#"{"a":1e999}"#), "invalid_request").await;
+    let lone = refused(&world, call(r#"{"a":"\ud800"}"#), "invalid_request").await;
+    assert!(lone.contains("surrogate"), "{lone}");
+    refused(&world, b"{\"id\":1,\"call\":\"\xff\"}", "invalid_request").await;
+    let field = refused(&world, r#"{"id":1,"call":"echo","argumens":{}}"#, "invalid_request").await;
+    assert!(field.contains("unknown field `argumens`"), "{field}");
+    refused(&world, call("{}") + " trailing", "invalid_request").await;
+    refused(&world, "", "invalid_request").await;
+    refused(&world, "GET / HTTP/1.1\r", "invalid_request").await;
+    let events = world.events(10).await;
+    assert!(events.iter().all(|event| event.outcome == "invalid_request"), "{events:?}");
+    // None of it harms the desk.
+    assert_eq!(world.call("echo", json!({"say": "ok"})).await, result("ok"));
+}
+
+#[tokio::test]
+async fn ten_megabytes_are_refused_and_the_connection_goes_on() {
+    let world = World::new(echo(), "");
+    let mut program = world.connect();
+    let large = "x".repeat(10 << 20);
+    program
+        .send(format!("{{\"id\":41,\"call\":\"echo\",\"arguments\":{{\"say\":\"{large}\"}}}}\n"))
+        .await;
+    let answer = program.answer().await;
+    assert_eq!((code(&answer), &answer["id"]), ("too_large".into(), &json!(41)));
+    assert!(message(&answer).contains("more than 1048576 bytes"), "{answer}");
+    assert_eq!(program.call("echo", json!({"say": 1})).await, result(1));
+    let observed = world.desk.observed();
+    assert!(observed.limits_hit.contains(&Limit::ToolBytes));
+    assert_eq!(observed.denials[0].control, "max_tool_bytes");
+}
+
+#[tokio::test]
+async fn ten_thousand_levels_are_refused_and_the_connection_goes_on() {
+    let world = World::new(echo(), "");
+    let mut program = world.connect();
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    program
+        .send(format!("{{\"id\":42,\"call\":\"echo\",\"arguments\":{{\"say\":{deep}}}}}\n"))
+        .await;
+    let answer = program.answer().await;
+    assert_eq!((code(&answer), &answer["id"]), ("too_deep".into(), &json!(42)));
+    let objects = "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000);
+    program.send(format!("{{\"id\":43,\"call\":\"echo\",\"arguments\":{objects}}}\n")).await;
+    assert_eq!(code(&program.answer().await), "too_deep");
+    assert_eq!(program.call("echo", json!({"say": 1})).await, result(1));
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_given_up_without_being_kept() {
+    let world = World::new(echo(), "");
+    let mut program = world.connect();
+    let chunk = vec![b'x'; 1 << 20];
+    for _ in 0..70 {
+        program.try_send(&chunk).await;
+    }
+    assert_eq!(program.rest().await, "");
+    assert_eq!(world.call("echo", json!({"say": "ok"})).await, result("ok"));
+}
+
+#[tokio::test]
+async fn names_are_not_what_they_seem_and_are_told_harmlessly() {
+    let world = World::new(echo(), "");
+    let mut program = world.connect();
+    for name in [
+        "echo\u{0}",
+        "Echo",
+        " echo",
+        "echo\u{200b}",
+        "\u{1b}[2J",
+        "../echo",
+        "",
+        &"x".repeat(1000),
+    ] {
+        let answer = program.call(name, json!({})).await;
+        assert_eq!(code(&answer), "denied", "{name:?}");
+        assert!(message(&answer).chars().all(stockade_policy::is_harmless), "{answer}");
+    }
+    let events = world.events(8).await;
+    for event in &events {
+        assert!(event.tool.chars().all(stockade_policy::is_harmless), "{event:?}");
+        assert!(event.tool.len() <= 128, "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_under_way_are_answered_although_the_program_then_sends_rubbish() {
+    let world = World::new(echo(), "");
+    let mut program = world.connect();
+    program.send("{\"id\":1,\"call\":\"echo\",\"arguments\":{\"say\":1}}\nrubbish\n{\"id\":2,\"list\":true}\n").await;
+    let rest = program.rest().await;
+    let mut lines: Vec<&str> = rest.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 2, "{rest}");
+    assert_eq!(lines[0], r#"{"id":1,"result":1}"#);
+    assert!(lines[1].starts_with(r#"{"id":null,"error":{"code":"invalid_request""#), "{rest}");
+}
+
+#[tokio::test]
+async fn a_program_that_reads_no_answers_holds_up_nobody_else() {
+    let limits = "defaults: {max_tool_calls: 1000000}\nlimits: {max_concurrent_tool_calls: 100}";
+    let world = World::new(echo(), limits);
+    let mut deaf = world.connect();
+    let say = "x".repeat(100_000);
+    // Far more than the socket and the desk hold; the desk stops reading.
+    let flood = async {
+        for _ in 0..200 {
+            deaf.ask("echo", json!({"say": say})).await;
+        }
+    };
+    let other = async {
+        let mut program = world.connect();
+        for n in 0..100 {
+            assert_eq!(program.call("echo", json!({"say": n})).await, result(n));
+        }
+    };
+    tokio::select! {
+        () = flood => panic!("all was taken although nothing was read"),
+        () = other => {}
+    }
+}
