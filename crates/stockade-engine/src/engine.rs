@@ -103,7 +103,9 @@ impl Engine {
                 return Err(error);
             }
         };
-        let way_out = match WayOut::of(&policy, request.passage, request.recorder.as_ref()) {
+        let recorder = request.recorder.as_ref();
+        let (tools, context) = (request.tools, &request.context);
+        let way_out = match WayOut::of(&policy, request.passage, tools, context, recorder) {
             Ok(way_out) => way_out,
             Err(error) => {
                 record.begin(&told)?;
@@ -117,7 +119,7 @@ impl Engine {
             surroundings,
             protected: request.protected,
             gateway: way_out.gateway(),
-            tools: None,
+            tools: way_out.door(),
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
@@ -148,6 +150,7 @@ impl Engine {
         let (mut report, tail) =
             execute::execute(sandbox, execution, &way_out, &policy, streams, cancel, asked).await?;
         report.learned = way_out.learned();
+        report.tool_calls = way_out.tool_calls();
         report.hints = hints::hints(&report.outcome, &tail, &advised);
         report.hints.extend(hints::denied(&report.denials, &advised));
         report.audits.extend(Audit::of(&verdict));

@@ -21,6 +21,7 @@ fn request(policy: &str) -> RunRequest {
         program: Program::Command { argv: vec!["prog".to_owned()] },
         environment: Vec::new(),
         passage: Passage::Allowed,
+        tools: stockade_tools::Tools::new(),
         context: Context::default(),
         advice: Advice::Flags,
         script: None,

@@ -33,4 +33,7 @@ pub use report::{RunReport, Usage};
 pub use request::{Advice, Live, RunRequest, Streams};
 pub use signal::signal_name;
 pub use stockade_egress::Learned;
+pub use stockade_tools::{
+    Mistake, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError,
+};
 pub use way_out::Passage;

@@ -17,7 +17,7 @@ use crate::{Outcome, RunError, RunReport, StreamOutput};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The number of the one execution of a session.
-const EXECUTION: u64 = 0;
+pub(crate) const EXECUTION: u64 = 0;
 
 /// The record of one run, where one is kept.
 pub(crate) struct Record {
@@ -161,9 +161,13 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     Ok(())
 }
 
-/// Whether a refusal is the gate's, which tells each when it happens.
+/// Whether a refusal is the gate's or the desk's, which tell each when it happens.
 fn is_of_gate(denial: &Denial) -> bool {
     let controls = [
+        Control::Tools,
+        Control::Limit(Limit::ToolCalls),
+        // What rules say of the program itself is its outcome; here they have judged a call.
+        Control::CodeRules,
         Control::NetworkHosts,
         Control::NetworkPublic,
         Control::NetworkBlock,

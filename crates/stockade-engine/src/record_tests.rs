@@ -25,6 +25,7 @@ fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
         program: Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] },
         environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
         passage: Passage::Allowed,
+        tools: stockade_tools::Tools::new(),
         context: Context::default(),
         advice: Advice::Flags,
         script: None,

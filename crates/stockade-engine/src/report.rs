@@ -36,6 +36,8 @@ pub struct RunReport {
     pub audits: Vec<Audit>,
     /// Hosts that were reached while that was learned.
     pub learned: Vec<Learned>,
+    /// Calls of tools, whatever came of each.
+    pub tool_calls: u64,
     /// Advice for a person; nothing is decided by it.
     pub hints: Vec<String>,
     /// The wall with every control it held; `None` when none was built.
@@ -75,6 +77,7 @@ impl RunReport {
             denials,
             audits: Vec::new(),
             learned: Vec::new(),
+            tool_calls: 0,
             hints: Vec::new(),
             plan,
             session: None,
@@ -149,6 +152,7 @@ struct UsageView {
     cpu_ms: Option<u64>,
     memory_peak_bytes: Option<u64>,
     tasks_peak: Option<u64>,
+    tool_calls: u64,
 }
 
 #[derive(Serialize)]
@@ -203,6 +207,7 @@ impl RunView<'_> {
                 cpu_ms: report.usage.cpu_time.map(milliseconds),
                 memory_peak_bytes: report.usage.memory_peak_bytes,
                 tasks_peak: report.usage.tasks_peak,
+                tool_calls: report.tool_calls,
             },
             limits_hit: report.limits_hit.iter().map(|limit| limit.spec().key).collect(),
             denials: &report.denials,

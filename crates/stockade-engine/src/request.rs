@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Program, Root, Surroundings};
 use stockade_record::Recorder;
+use stockade_tools::Tools;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Passage;
@@ -29,6 +30,9 @@ pub struct RunRequest {
     pub environment: Vec<(String, String)>,
     /// What passes the gate.
     pub passage: Passage,
+    /// What programs inside may call, of which the policy decides. Servers that were started for
+    /// them are the caller's to end.
+    pub tools: Tools,
     /// What rules may look at; time rules need its clock.
     pub context: Context,
     /// What hints tell the caller to change.

@@ -1,13 +1,19 @@
-//! The way out of a run: a gate where the policy can allow something, and otherwise none.
+//! The ways out of a run: a gate where the policy can allow a connection, a desk where there are
+//! tools, and otherwise none.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
-use stockade_policy::{Limit, Policy};
-use stockade_provider::{Gateway, Observation};
+use stockade_policy::{Context, Limit, Policy};
+use stockade_provider::{Carried, Duplex, Gateway, Observation, ToolDoor};
 use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
+use stockade_tools::{Desk, Tools};
+use stockade_wire::Opening;
 use tokio::time::timeout;
+
+use crate::record::EXECUTION;
 
 /// How long connections may take to come to their end after the program has.
 const LAST_BYTES: Duration = Duration::from_millis(100);
@@ -25,36 +31,57 @@ pub enum Passage {
     Learning,
 }
 
-/// The gate of one run, if it has one.
-pub(crate) struct WayOut(Option<Gate>);
+/// The most connections of programs to the desk at once: as many as the guest carries.
+const MOST_CALLERS: usize = 1024;
+
+/// The gate and the desk of one run, as far as it has them.
+#[derive(Clone, Debug)]
+pub(crate) struct WayOut {
+    gate: Option<Gate>,
+    desk: Option<Desk>,
+}
 
 impl WayOut {
-    /// Makes the gate. Decisions go to the record, where one is kept.
+    /// Makes the gate and the desk. Decisions go to the record, where one is kept.
     pub(crate) fn of(
         policy: &Arc<Policy>,
         passage: Passage,
+        tools: Tools,
+        context: &Context,
         recorder: Option<&Arc<Recorder>>,
     ) -> Result<WayOut, GateError> {
         let sink: Arc<dyn Sink> = match recorder {
             Some(recorder) => Arc::clone(recorder) as Arc<dyn Sink>,
             None => Arc::new(Unkept),
         };
+        // Where tools are offered and none is listed, a call is still a denial that is told.
+        let has_desk = !tools.is_empty() || !policy.tools.value.is_empty();
+        let desk = has_desk.then(|| {
+            Desk::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink), EXECUTION)
+        });
         let policy = Arc::clone(policy);
-        Ok(WayOut(match passage {
+        let gate = match passage {
             Passage::Learning => Some(Gate::learning(policy, sink, Settings::system()?)),
             Passage::Allowed if policy.may_reach_anything() => Some(Gate::new(policy, sink)?),
             Passage::Allowed => None,
-        }))
+        };
+        Ok(WayOut { gate, desk })
     }
 
     /// Where the wall takes connections to.
     pub(crate) fn gateway(&self) -> Option<Arc<dyn Gateway>> {
-        self.0.clone().map(|gate| Arc::new(gate) as Arc<dyn Gateway>)
+        let is_there = self.gate.is_some() || self.desk.is_some();
+        is_there.then(|| Arc::new(self.clone()) as Arc<dyn Gateway>)
+    }
+
+    /// What the sandbox shows of the tools.
+    pub(crate) fn door(&self) -> Option<ToolDoor> {
+        self.desk.as_ref().map(Desk::door)
     }
 
     /// Resolves when a limit of the gate ends the run. Never resolves otherwise.
     pub(crate) async fn exceeded(&self) -> Limit {
-        match &self.0 {
+        match &self.gate {
             Some(gate) => gate.exceeded().await,
             None => std::future::pending().await,
         }
@@ -62,7 +89,7 @@ impl WayOut {
 
     /// Lets what an ended program sent come to its end, for a moment.
     pub(crate) async fn drain(&self) {
-        if let Some(gate) = &self.0 {
+        if let Some(gate) = &self.gate {
             // What takes longer is cut off by closing.
             let _ = timeout(LAST_BYTES, gate.idle()).await;
         }
@@ -71,18 +98,55 @@ impl WayOut {
     /// Lets nothing pass any more, and adds what was refused to what the wall saw. The wall must
     /// still be there: what is cut off is told by the tasks that served it.
     pub(crate) async fn close(&self, observed: &mut Observation) {
-        let Some(gate) = &self.0 else { return };
-        gate.close();
-        // A connection that does not come to its end is missing in the record; none waits then.
-        let _ = timeout(LAST_WORDS, gate.idle()).await;
-        let seen = gate.observed();
-        observed.denials.extend(seen.denials);
-        observed.limits_hit.extend(seen.limits_hit);
+        if let Some(desk) = &self.desk {
+            desk.close();
+        }
+        if let Some(gate) = &self.gate {
+            gate.close();
+            // A connection that does not come to its end is missing in the record; none waits then.
+            let _ = timeout(LAST_WORDS, gate.idle()).await;
+            let seen = gate.observed();
+            observed.denials.extend(seen.denials);
+            observed.limits_hit.extend(seen.limits_hit);
+        }
+        if let Some(desk) = &self.desk {
+            let _ = timeout(LAST_WORDS, desk.idle()).await;
+            let seen = desk.observed();
+            observed.denials.extend(seen.denials);
+            observed.limits_hit.extend(seen.limits_hit);
+        }
+    }
+
+    /// How many calls of tools there were, whatever came of them.
+    pub(crate) fn tool_calls(&self) -> u64 {
+        self.desk.as_ref().map_or(0, |desk| desk.observed().calls)
     }
 
     /// What programs used while that was learned.
     pub(crate) fn learned(&self) -> Vec<Learned> {
-        self.0.as_ref().map(Gate::learned).unwrap_or_default()
+        self.gate.as_ref().map(Gate::learned).unwrap_or_default()
+    }
+}
+
+impl Gateway for WayOut {
+    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        match (opening, &self.gate, &self.desk) {
+            (Opening::Tools, _, Some(desk)) => desk.serve(stream),
+            (Opening::Names | Opening::Connection { .. } | Opening::Proxy, Some(gate), _) => {
+                gate.serve(opening, stream)
+            }
+            // Nothing inside listens for it, so only a guest that lies opens it: it is dropped.
+            _ => Box::pin(async {}),
+        }
+    }
+
+    fn most_streams(&self) -> usize {
+        let gate = self.gate.as_ref().map_or(0, Gateway::most_streams);
+        gate + self.desk.as_ref().map_or(0, |_| MOST_CALLERS)
+    }
+
+    fn carries(&self) -> Carried {
+        Carried { network: self.gate.is_some(), tools: self.desk.is_some() }
     }
 }
 

@@ -36,6 +36,18 @@ pub struct Diagnostic {
     pub marker: String,
 }
 
+impl Diagnostic {
+    /// A mistake in a text of another language, whose reader has bounded and escaped every part.
+    pub fn elsewhere(
+        file: String,
+        (line, column): (usize, usize),
+        (message, remedy): (String, String),
+        (source, marker): (String, String),
+    ) -> Diagnostic {
+        Diagnostic { file, line, column, message, remedy, source, marker }
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Diagnostic { line, column, message, remedy, source, marker, .. } = self;

@@ -79,6 +79,12 @@ pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a file of tools. Whether it is too long its own reader says.
+pub(crate) fn tools(file: &Path) -> anyhow::Result<Vec<u8>> {
+    const MAX_TOOLS_BYTES: u64 = 2 << 20;
+    bytes(file, "the tools", MAX_TOOLS_BYTES)
+}
+
 /// Reads what a run printed, up to a limit.
 pub(crate) fn result(file: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     bytes(file, "the result", limit)

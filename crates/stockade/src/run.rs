@@ -10,10 +10,12 @@ mod record;
 mod request;
 mod script;
 mod summary;
+mod tools;
 mod trouble;
 mod words;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use stockade_backends::User;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
@@ -26,6 +28,7 @@ use crate::{Problem, load};
 
 use input::Input;
 use interrupt::Interrupts;
+use tools::Offered;
 
 /// Lets the first wall begin, if the words look like a run behind it. What was begun for nothing
 /// ends with this process.
@@ -52,14 +55,15 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
         Target::Script(script, _) => Some(Path::new(script)),
         Target::Command(_) => None,
     };
-    load::refuse_shared_input(args.policy.iter().map(|file| file.as_path()).chain(script))?;
+    let texts = || args.policy.iter().chain(&args.tools).map(PathBuf::as_path).chain(script);
+    load::refuse_shared_input(texts())?;
     let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
-    let request = request::request(args, target, args.options(&argv), output)?;
+    let (request, offered) = request::request(args, target, args.options(&argv), output)?;
+    let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
-    let is_input_used =
-        args.policy.iter().map(|file| file.as_path()).chain(script).any(load::is_standard_input);
+    let is_input_used = texts().any(load::is_standard_input);
     let is_empty = args.no_input || is_input_used;
     let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
     let stdin = if is_empty { None } else { Input::stdin() };
@@ -73,9 +77,9 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
         },
         capture: output == Output::Json,
     };
-    let report = execute(&engine, request, streams)?;
+    let report = execute(&engine, request, offered, streams)?;
     if let Some(place) = learned {
-        place.write(&args.flags, &report)?;
+        place.write(&args.flags, &offered_names, &report)?;
     }
     if output == Output::Json {
         render::json(&report)?;
@@ -92,7 +96,12 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
 }
 
 /// Runs a request on this thread.
-fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Result<RunReport> {
+fn execute(
+    engine: &Engine,
+    mut request: RunRequest,
+    offered: Offered,
+    streams: Streams,
+) -> anyhow::Result<RunReport> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot wait for a program and its output: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
@@ -101,8 +110,20 @@ fn execute(engine: &Engine, request: RunRequest, streams: Streams) -> anyhow::Re
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let interrupts = Interrupts::wanted();
     let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
-        let interrupted = interrupts.come().map_err(cannot)?;
-        Ok(engine.run(request, streams, interrupted).await)
+        let mut interrupted = pin!(interrupts.come().map_err(cannot)?);
+        let tools = tokio::select! {
+            biased;
+            () = &mut interrupted => None,
+            tools = offered.start() => Some(tools?),
+        };
+        let Some(tools) = tools else {
+            let message = "stopped while servers of tools were started";
+            return Err(Problem::new(message, "run it again"));
+        };
+        request.tools = tools.clone();
+        let result = engine.run(request, streams, interrupted).await;
+        tools.end().await;
+        Ok(result)
     });
     interrupts.let_go();
     // The process ends next: what still waits, for a stream or for the end of a launcher, need not.

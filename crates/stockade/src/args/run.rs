@@ -31,6 +31,7 @@ Examples:
   stockade run --allow-host example.org -- curl -s https://example.org/
   stockade run --learn policy.yaml script.py
   stockade run --policy policy.yaml --json script.py
+  stockade run --tools tools.yaml script.py
 
 Exit codes:
   0…    the program's own; 128 + number when it died of a signal
@@ -103,6 +104,13 @@ pub(crate) struct RunArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
+    /// Offer the tools of a file to the program.
+    ///
+    /// Commands, HTTP endpoints and MCP servers of this host, which code inside calls by name; see
+    /// docs/tools.md. Without a policy all of them may be called, beside one those that
+    /// tool_allowlist names. May be repeated.
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    pub(crate) tools: Vec<PathBuf>,
     /// Keep the record of this run in a directory.
     ///
     /// It is made if it is not there, and must be yours and closed to others. Unsaid, it is
@@ -149,6 +157,9 @@ pub(crate) struct PolicyFlags {
     /// The rest is counted and dropped.
     #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) max_output: Option<Amount>,
+    /// Calls of tools in all [default: 10].
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::count)]
+    pub(crate) max_tool_calls: Option<Amount>,
     /// Show a file or directory inside.
     ///
     /// Read-only unless `:rw` is added. May be repeated.

@@ -59,6 +59,7 @@ impl Interface {
             host_file: None,
             script: None,
             passage: Passage::Allowed,
+            tools: stockade_engine::Tools::new(),
             recorder: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };

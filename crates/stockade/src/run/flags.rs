@@ -11,6 +11,7 @@ use crate::Problem;
 use crate::args::PolicyFlags;
 
 use super::amount::Amount;
+use super::tools::Offered;
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -18,6 +19,7 @@ const MEBIBYTE: u64 = 1 << 20;
 pub(crate) fn preset(
     flags: &PolicyFlags,
     passage: Passage,
+    offered: &Offered,
     here: &Path,
 ) -> Result<Policy, Problem> {
     let limits = limits(flags)?;
@@ -27,6 +29,7 @@ pub(crate) fn preset(
     text.limits(flags, &limits, passage);
     text.files(flags, None)?;
     text.hosts(flags);
+    text.tools(offered.names());
     text.parse(here)
 }
 
@@ -34,6 +37,7 @@ pub(crate) fn preset(
 pub(crate) fn learned(
     flags: &PolicyFlags,
     learned: &[Learned],
+    tools: &[String],
     here: &Path,
 ) -> Result<String, Problem> {
     let mut text = Text::default();
@@ -44,6 +48,7 @@ pub(crate) fn learned(
     text.files(flags, Some(here))?;
     text.learned(learned);
     text.blocked(flags);
+    text.tools(tools.iter().map(String::as_str));
     Ok(text.text)
 }
 
@@ -98,6 +103,7 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         (Limit::Pids, "--pids", &flags.pids),
         (Limit::Disk, "--disk", &flags.disk),
         (Limit::Output, "--max-output", &flags.max_output),
+        (Limit::ToolCalls, "--max-tool-calls", &flags.max_tool_calls),
     ];
     let mut limits = SaidLimits::new();
     for (limit, flag, amount) in said {
@@ -222,6 +228,12 @@ impl Text {
 
     fn blocked(&mut self, flags: &PolicyFlags) {
         self.list("network_blocklist", "--block-host", &flags.block_host);
+    }
+
+    /// Without a policy, what the caller passes in may be called.
+    fn tools<'t>(&mut self, names: impl Iterator<Item = &'t str>) {
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        self.list("tool_allowlist", "--tools", &names);
     }
 
     fn list(&mut self, key: &str, flag: &str, said: &[String]) {

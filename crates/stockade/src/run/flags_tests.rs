@@ -13,7 +13,7 @@ fn flags(words: &[&str]) -> PolicyFlags {
 }
 
 fn without_policy(words: &[&str]) -> Result<Policy, Problem> {
-    preset(&flags(words), Passage::Allowed, Path::new("/srv/me"))
+    preset(&flags(words), Passage::Allowed, &Offered::default(), Path::new("/srv/me"))
 }
 
 fn beside(policy: &str, words: &[&str]) -> Result<Policy, Problem> {

@@ -44,8 +44,13 @@ impl Place {
     }
 
     /// Writes the policy, whole or not at all. A link in its place is replaced, not followed.
-    pub(super) fn write(&self, flags: &PolicyFlags, report: &RunReport) -> anyhow::Result<()> {
-        let text = flags::learned(flags, &report.learned, &load::here()?)?;
+    pub(super) fn write(
+        &self,
+        flags: &PolicyFlags,
+        tools: &[String],
+        report: &RunReport,
+    ) -> anyhow::Result<()> {
+        let text = flags::learned(flags, &report.learned, tools, &load::here()?)?;
         self.replace(text.as_bytes()).map_err(|error| {
             let message = format!("cannot write {}: {error}", self.file.display());
             Problem::new(message, "name a file that you may write").into()

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_engine::{Advice, Passage, RunRequest};
+use stockade_engine::{Advice, Passage, RunRequest, Tools};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root, Surroundings};
 
@@ -12,6 +12,7 @@ use crate::args::{RunArgs, Target};
 use crate::render::Output;
 use crate::{Problem, clock, load};
 
+use super::tools::Offered;
 use super::{flags, record, script, trouble};
 
 /// What the engine is asked for; `options` are the words before the target. Everything that can be wrong with the arguments is found here.
@@ -20,14 +21,15 @@ pub(crate) fn request(
     target: Target<'_>,
     options: &[OsString],
     output: Output,
-) -> anyhow::Result<RunRequest> {
+) -> anyhow::Result<(RunRequest, Offered)> {
     let here = load::here()?;
+    let offered = Offered::read(&args.tools, &here)?;
     let passage = match args.learn {
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
     let (mut policy, advice) = if args.policy.is_empty() {
-        (flags::preset(&args.flags, passage, &here)?, Advice::Flags)
+        (flags::preset(&args.flags, passage, &offered, &here)?, Advice::Flags)
     } else {
         let policy = load::combined(&args.policy)?;
         (flags::tightened(policy, &args.flags, &here)?, Advice::Clauses)
@@ -51,7 +53,7 @@ pub(crate) fn request(
             Program::Command { argv: argv.to_vec() }
         }
     };
-    let protected = protected(&args.policy, &policy)?;
+    let protected = protected(args.policy.iter().chain(&args.tools), &policy)?;
     let user = rustix::process::getuid().as_raw();
     let root = root.unwrap_or(Root::Standard);
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
@@ -60,7 +62,7 @@ pub(crate) fn request(
     surroundings.explicit_python = args.python.as_deref().map(|path| here.join(path));
     let mut context = Context::default();
     context.now = Some(clock::now()?);
-    Ok(RunRequest {
+    let request = RunRequest {
         policy: Arc::new(policy),
         provider: args.provider.clone(),
         root,
@@ -80,14 +82,20 @@ pub(crate) fn request(
         host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
         recorder,
         passage,
-    })
+        // They are started when everything else is known to be right.
+        tools: Tools::new(),
+    };
+    Ok((request, offered))
 }
 
-/// The policy's files by their real paths: code that could change them would decide about its next
-/// run.
-fn protected(files: &[PathBuf], policy: &Policy) -> Result<Vec<PathBuf>, Problem> {
+/// The files of the policy and of the tools by their real paths: code that could change them would
+/// decide about its next run.
+fn protected<'f>(
+    files: impl Iterator<Item = &'f PathBuf>,
+    policy: &Policy,
+) -> Result<Vec<PathBuf>, Problem> {
     let is_file = |file: &&Path| !load::is_standard_input(file) && !load::is_descriptor(file);
-    let files = files.iter().map(PathBuf::as_path).filter(is_file);
+    let files = files.map(PathBuf::as_path).filter(is_file);
     let profiles = policy.seccomp.iter().map(|profile| profile.value.as_path());
     let real = |file: &Path| {
         file.canonicalize().map_err(|error| {

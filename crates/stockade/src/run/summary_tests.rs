@@ -18,6 +18,7 @@ fn report(outcome: Outcome) -> RunReport {
         denials: Vec::new(),
         audits: Vec::new(),
         learned: Vec::new(),
+        tool_calls: 0,
         hints: Vec::new(),
         plan: None,
         session: None,

@@ -71,6 +71,7 @@ fn request(argv: &[&str]) -> RunRequest {
         program: Program::Command { argv: argv.iter().map(|word| (*word).to_owned()).collect() },
         environment: Vec::new(),
         passage: Passage::Allowed,
+        tools: stockade_engine::Tools::new(),
         context: Context::default(),
         advice: Advice::Clauses,
         script: None,

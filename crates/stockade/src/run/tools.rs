@@ -1,0 +1,85 @@
+//! The tools that a run offers: files that are read before anything else is done, and servers that
+//! are started only when the run is.
+
+use std::path::{Path, PathBuf};
+
+use stockade_engine::{Mistake, Tools, ToolsError, ToolsFile};
+use stockade_policy::Diagnostic;
+use stockade_provider::chain;
+
+use crate::{Problem, load};
+
+/// What was read of `--tools`. Nothing was started.
+#[derive(Default)]
+pub(crate) struct Offered(Vec<ToolsFile>);
+
+impl Offered {
+    /// Reads and checks the files. A name may be in one of them only.
+    pub(crate) fn read(files: &[PathBuf], here: &Path) -> anyhow::Result<Offered> {
+        load::refuse_shared_input(files.iter().map(PathBuf::as_path))?;
+        let offered = files.iter().map(|file| read(file, here)).collect::<Result<_, _>>();
+        let offered = Offered(offered?);
+        let mut names: Vec<&str> = offered.names().collect();
+        names.sort_unstable();
+        if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
+            let message = format!("two files of --tools have a tool with the name `{name}`");
+            return Err(Problem::new(message, "give one of them another name").into());
+        }
+        Ok(offered)
+    }
+
+    /// The names of all tools.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(ToolsFile::names)
+    }
+
+    /// Starts what has to be started.
+    pub(crate) async fn start(self) -> Result<Tools, Problem> {
+        let mut tools = Tools::new();
+        for file in self.0 {
+            let started = file.start().await.map_err(|error| problem(&error))?;
+            tools.merge(started).map_err(|error| problem(&error))?;
+        }
+        Ok(tools)
+    }
+}
+
+fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
+    let text = load::tools(file)?;
+    let name =
+        if load::is_standard_input(file) { "standard input" } else { &*file.to_string_lossy() };
+    // What a file names is meant from where it is; a text without a place is meant from here.
+    let has_place = !load::is_standard_input(file) && !load::is_descriptor(file);
+    let above = file.parent().filter(|_| has_place).unwrap_or(Path::new(""));
+    ToolsFile::parse(name, &text, &here.join(above)).map_err(|errors| {
+        let diagnostics: Vec<Diagnostic> = errors.mistakes().iter().map(diagnostic).collect();
+        let mistakes = match diagnostics.len() {
+            1 => "1 mistake".to_owned(),
+            count => format!("{count} mistakes"),
+        };
+        Problem {
+            message: format!("{name} has {mistakes}"),
+            remedy: "correct each as its own line says; docs/tools.md lists every key".to_owned(),
+            diagnostics,
+        }
+        .into()
+    })
+}
+
+fn diagnostic(mistake: &Mistake) -> Diagnostic {
+    let Mistake { file, line, column, message, remedy, source, marker, .. } = mistake.clone();
+    Diagnostic::elsewhere(file, (line, column), (message, remedy), (source, marker))
+}
+
+fn problem(error: &ToolsError) -> Problem {
+    let remedy = match error {
+        ToolsError::Start { .. } => {
+            "install its program, or correct `command` in the file of tools"
+        }
+        ToolsError::Missing { .. } => "name one that it has, or take another version of the server",
+        ToolsError::HeaderFile { .. } => "check the path and its permissions",
+        ToolsError::Roots { .. } => "install the certificates of the system (ca-certificates)",
+        _ => "correct the file of tools, or leave --tools out",
+    };
+    Problem::new(chain(error), remedy)
+}
