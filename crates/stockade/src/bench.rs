@@ -14,6 +14,7 @@ mod samples;
 mod sandboxes;
 mod server;
 mod table;
+mod tool_call;
 
 use std::path::Path;
 

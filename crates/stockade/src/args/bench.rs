@@ -17,6 +17,7 @@ Rows:
   download     one HTTPS download through the gate, beside curl without a sandbox
   request      one HTTPS request through the gate, on a new connection
   request-kept the same on a connection that is there
+  tool-call    one call of a tool from Python inside, beyond the tool itself
   rounds       1000 runs, 10 at a time, and what is left of them
 
 Every side of a row is measured in turns, by one clock: once back to back, and once 300 ms apart,

@@ -15,9 +15,10 @@ use super::records::Records;
 use super::report::{Bound, Machine, NotMeasured, Pass, Report, Row};
 use super::samples::{APART, Samples, Side, in_turns};
 use super::sandboxes::Interface;
+use super::tool_call;
 use crate::args::BenchArgs;
 
-pub(crate) const ROW_NAMES: [&str; 9] = [
+pub(crate) const ROW_NAMES: [&str; 10] = [
     "run",
     "python-cli",
     "python-api",
@@ -26,6 +27,7 @@ pub(crate) const ROW_NAMES: [&str; 9] = [
     "download",
     "request",
     "request-kept",
+    "tool-call",
     "rounds",
 ];
 
@@ -82,7 +84,9 @@ impl Ours {
 fn remedy(row: &str) -> &'static str {
     match row {
         "idle-memory" => "run it as root: only root may read the memory of a sandbox's processes",
-        "python-cli" | "python-api" => "see that `stockade run -- python3 -c 'print(1)'` works",
+        "python-cli" | "python-api" | "tool-call" => {
+            "see that `stockade run -- python3 -c 'print(1)'` works"
+        }
         "download" | "request" | "request-kept" => {
             "install the packages python3, openssl and curl, and see that \
              `stockade run -- curl --version` works"
@@ -106,6 +110,7 @@ fn one(
         "download" => network::download(args, ours, absent),
         "request" => network::request(args, ours, absent),
         "request-kept" => network::request_kept(args, ours, absent),
+        "tool-call" => tool_call::row(args, &interpreter(ours)?),
         _ => rounds(ours),
     }
 }

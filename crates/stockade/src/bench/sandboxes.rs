@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use stockade_backends::User;
-use stockade_engine::{Advice, Engine, Passage, RunRequest, Streams};
+use stockade_engine::{Advice, Engine, Passage, RunRequest, Streams, Tools};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest, Surroundings};
 use tokio::runtime::{Builder, Runtime};
@@ -22,13 +22,21 @@ pub(super) struct Interface {
     provider: Arc<dyn Provider>,
     policy: Arc<Policy>,
     surroundings: Surroundings,
+    tools: Tools,
 }
 
 impl Interface {
     /// `python` is the interpreter that `python3` means inside.
     pub(super) fn new(python: Option<&Path>) -> anyhow::Result<Interface> {
+        Interface::with_tools(python, Tools::new())
+    }
+
+    /// One whose sandboxes may call tools.
+    pub(super) fn with_tools(python: Option<&Path>, tools: Tools) -> anyhow::Result<Interface> {
         let here = load::here()?;
-        let policy = Policy::parse_str("bench", "name: bench", &here)
+        let names: Vec<&str> = tools.names().collect();
+        let text = format!("name: bench\ntool_allowlist: [{}]", names.join(", "));
+        let policy = Policy::parse_str("bench", &text, &here)
             .map_err(|errors| crate::Problem::refused(&errors))?;
         let user = rustix::process::getuid().as_raw();
         let variable = |name: &str| std::env::var_os(name);
@@ -41,11 +49,21 @@ impl Interface {
             engine: Engine::new(providers),
             policy: Arc::new(policy),
             surroundings,
+            tools,
         })
     }
 
     /// A new sandbox to the result of a program in it, in milliseconds.
     pub(super) fn run(&self, argv: &[String], prints: &str) -> anyhow::Result<f64> {
+        let (took, printed) = timed(|| self.printed(argv))?;
+        if printed != prints {
+            bail!("the program printed {printed:?}, not {prints:?}");
+        }
+        Ok(took)
+    }
+
+    /// What a program prints in a new sandbox.
+    pub(super) fn printed(&self, argv: &[String]) -> anyhow::Result<String> {
         let request = RunRequest {
             policy: Arc::clone(&self.policy),
             provider: None,
@@ -59,19 +77,17 @@ impl Interface {
             host_file: None,
             script: None,
             passage: Passage::Allowed,
-            tools: stockade_engine::Tools::new(),
+            tools: self.tools.clone(),
             recorder: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };
-        let (took, report) = timed(|| {
-            let never = std::future::pending();
-            Ok(self.runtime.block_on(self.engine.run(request, streams, never))?)
-        })?;
+        let never = std::future::pending();
+        let report = self.runtime.block_on(self.engine.run(request, streams, never))?;
         let told = serde_json::to_value(&report)?;
-        if told["exit_code"] != 0 || told["stdout"] != prints {
-            bail!("the sandbox ended otherwise than it should: {told}");
+        match (&told["exit_code"], told["stdout"].as_str()) {
+            (code, Some(printed)) if *code == 0 => Ok(printed.to_owned()),
+            _ => bail!("the sandbox ended otherwise than it should: {told}"),
         }
-        Ok(took)
     }
 
     /// A sandbox in which nothing runs.

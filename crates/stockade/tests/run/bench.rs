@@ -81,6 +81,24 @@ fn downloads_and_requests_are_measured_beside_a_direct_connection() {
 }
 
 #[test]
+fn call_of_a_tool_is_measured_beside_the_tool_itself() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "tool-call", "--rounds", "3"]);
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    let report = run.json();
+    let row = &report["rows"][0];
+    let bound = json!({"added": {"against": "the tool itself", "most": 1.0}});
+    assert_eq!((&row["row"], &row["bound"]), (&json!("tool-call"), &bound));
+    for pass in row["passes"].as_array().expect("passes are a list") {
+        let (inside, itself) = (&pass["sides"][0]["median"], &pass["sides"][1]["median"]);
+        assert!(inside.as_f64() > itself.as_f64(), "{pass}");
+    }
+}
+
+#[test]
 fn download_without_a_client_says_what_to_install() {
     let mut command = Command::new(binary());
     command.args(["bench", "--json", "--rows", "download"]).env("PATH", "/nonexistent");
