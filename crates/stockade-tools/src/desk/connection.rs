@@ -141,7 +141,7 @@ impl Connection<'_> {
             Ok(Ok(Read::More)) => {
                 drop(held);
                 match self.lines.skip(HARD_BYTES).await {
-                    Ok(Some(head)) => Line::TooLong(head),
+                    Ok(Some(ends)) => Line::TooLong(ends.head),
                     Ok(None) | Err(_) => Line::End,
                 }
             }
@@ -167,7 +167,8 @@ impl Connection<'_> {
                 self.send(result_line(&id, listing), (None, None)).await
             }
             Ok(Request::Call { id, tool, arguments }) => {
-                let asked = Asked { id, tool, arguments, line_bytes, started, deadline };
+                let account = Account::new(self.shared, &tool, started);
+                let asked = Asked { id, tool, arguments, line_bytes, deadline, account };
                 self.call(asked, held).await
             }
             Err(refused) => self.refuse(refused, started).await,
@@ -181,14 +182,11 @@ impl Connection<'_> {
         let place = tokio::select! {
             biased;
             place = timeout_at(asked.deadline, place) => place,
-            () = self.lines.ended() => {
-                // Told as cancelled: nobody waits for it any more.
-                drop(Account::new(self.shared, &asked.tool, asked.started));
-                return Next::Stop;
-            }
+            // Nobody waits for it any more.
+            () = self.lines.ended() => return Next::Stop,
         };
         let Ok(Ok(place)) = place else {
-            let mut account = Account::new(self.shared, &asked.tool, asked.started);
+            let Asked { id, mut account, .. } = asked;
             account.refused("a call that gets no turn is not judged");
             let message = "too many other calls were running all the time; call later, or raise \
                            max_concurrent_tool_calls in the policy";
@@ -197,7 +195,7 @@ impl Connection<'_> {
             if !account.finish(Err(fault.code)) {
                 return Next::Stop;
             }
-            return self.send(error_line(&asked.id, &fault), (None, held)).await;
+            return self.send(error_line(&id, &fault), (None, held)).await;
         };
         let (shared, sender) = (Arc::clone(self.shared), self.sender.clone());
         self.calls.spawn(async move {
