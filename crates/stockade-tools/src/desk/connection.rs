@@ -33,6 +33,9 @@ const HARD_BYTES: u64 = 64 << 20;
 /// Answers that wait to be written.
 const WAITING: usize = 16;
 
+/// What the record calls the tool of a request that was not read; no tool can be called so.
+const UNREAD_NAME: &str = "(unread)";
+
 /// A program that does not read its answers for so long is taken to be gone.
 const UNREAD: Duration = Duration::from_secs(60);
 
@@ -81,7 +84,6 @@ struct Connection<'s> {
 }
 
 /// Whether further requests are read.
-#[derive(PartialEq, Eq)]
 enum Next {
     Read,
     Finish,
@@ -210,7 +212,7 @@ impl Connection<'_> {
     /// Answers what was not taken.
     async fn refuse(&mut self, refused: Refused, started: Instant) -> Next {
         let Refused { id, fault } = refused;
-        let mut account = Account::new(self.shared, "", started);
+        let mut account = Account::new(self.shared, UNREAD_NAME, started);
         let next = match fault.code {
             Code::TooLarge => {
                 let why = Refused::larger(self.shared.limits.bounds);
