@@ -22,6 +22,7 @@ use stockade_provider::{Duplex, ToolDoor};
 use stockade_record::Sink;
 
 use crate::glue;
+use crate::json::Bounds;
 use crate::tools::Tools;
 use shared::{Served, Shared};
 
@@ -92,5 +93,12 @@ impl Desk {
 impl fmt::Debug for Desk {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// Reads a request and forgets it.
+pub(crate) fn read_request(line: &[u8], bounds: Bounds) {
+    if let Err(refused) = request::Request::read(line, bounds) {
+        assert!(!refused.fault.message.is_empty(), "a refusal says why");
     }
 }

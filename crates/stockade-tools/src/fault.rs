@@ -65,7 +65,9 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Fault {
-        Fault { code, message: harmless(message.as_ref(), MAX_MESSAGE) }
+        // One line, whatever a tool says.
+        let lines: Vec<&str> = message.as_ref().lines().map(str::trim).collect();
+        Fault { code, message: harmless(lines.join(" ").trim(), MAX_MESSAGE) }
     }
 
     /// The tool says that it failed.

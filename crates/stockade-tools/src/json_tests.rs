@@ -104,6 +104,13 @@ fn size_is_refused_before_anything_is_read() {
 proptest! {
     /// What is read is what was written, and nothing makes the reader panic.
     #[test]
+    fn a_number_stays_what_it_is(number in any::<f64>().prop_filter("JSON has no others", |n| n.is_finite())) {
+        let text = serde_json::to_string(&number).unwrap();
+        let value = read(text.as_bytes(), BOUNDS).unwrap();
+        prop_assert_eq!(value.as_f64().unwrap().to_bits(), number.to_bits());
+    }
+
+    #[test]
     fn reading_is_the_inverse_of_writing(text in ".{0,64}", numbers in prop::collection::vec(any::<i64>(), 0..8)) {
         let value = json!({"text": text, "numbers": numbers, &text: null});
         let written = serde_json::to_vec(&value).unwrap();

@@ -31,3 +31,6 @@ pub use fault::ToolFailure;
 pub use file::{Mistake, Surroundings, ToolsFile, ToolsFileError};
 pub use tool::Tool;
 pub use tools::Tools;
+
+#[doc(hidden)]
+pub mod fuzzing;

@@ -4,16 +4,24 @@ use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// How much of a line that is dropped is kept, to see whose it was.
-const HEAD_BYTES: usize = 256;
+/// How much of each end of a line that is dropped is kept, to see whose it was.
+const KEPT: usize = 128;
 
 /// Reads lines. Every method can be dropped while it waits and called again: nothing is lost.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     held: Vec<u8>,
-    /// Bytes of the line that is being dropped.
+    /// Bytes of the line that is being dropped, and the last of them.
     dropped: u64,
+    tail: Vec<u8>,
+}
+
+/// The two ends of a line that was dropped.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) head: Vec<u8>,
+    pub(crate) tail: Vec<u8>,
 }
 
 /// What was read.
@@ -29,7 +37,8 @@ pub(crate) enum Read {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(reader: R) -> Lines<R> {
-        Lines { reader: BufReader::with_capacity(16 << 10, reader), held: Vec::new(), dropped: 0 }
+        let reader = BufReader::with_capacity(16 << 10, reader);
+        Lines { reader, held: Vec::new(), dropped: 0, tail: Vec::new() }
     }
 
     /// Waits for the next line of at most `most` bytes.
@@ -65,12 +74,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         std::future::pending().await
     }
 
-    /// Drops the line that was begun, up to its end, and gives its beginning. `None` where it
-    /// does not end within `most` bytes, or at all.
-    pub(crate) async fn skip(&mut self, most: u64) -> io::Result<Option<Vec<u8>>> {
-        if self.held.len() > HEAD_BYTES {
-            self.dropped += u64::try_from(self.held.len() - HEAD_BYTES).unwrap_or(u64::MAX);
-            self.held.truncate(HEAD_BYTES);
+    /// Drops the line that was begun, up to its end, and gives its ends. `None` where it does not
+    /// end within `most` bytes, or at all.
+    pub(crate) async fn skip(&mut self, most: u64) -> io::Result<Option<Ends>> {
+        if self.held.len() > KEPT {
+            let rest = self.held.split_off(KEPT);
+            self.drop_part(&rest);
             self.held.shrink_to_fit();
         }
         loop {
@@ -79,14 +88,22 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(None);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(available.len(), |end| end + 1);
-            self.reader.consume(taken);
-            self.dropped = self.dropped.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
+            let part = available[..end.unwrap_or(available.len())].to_vec();
+            self.reader.consume(part.len() + usize::from(end.is_some()));
+            self.drop_part(&part);
             if end.is_some() {
                 self.dropped = 0;
-                return Ok(Some(std::mem::take(&mut self.held)));
+                let (head, tail) = (std::mem::take(&mut self.held), std::mem::take(&mut self.tail));
+                return Ok(Some(Ends { head, tail }));
             }
         }
+    }
+
+    /// Counts a part of a line and keeps its last bytes.
+    fn drop_part(&mut self, part: &[u8]) {
+        self.dropped = self.dropped.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(KEPT));
     }
 }
 
@@ -96,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_come_whole_and_those_too_long_can_be_waited_for_or_dropped() {
-        let text = format!("ab\n\n{}\ncd\n{}\nlast\nhalf", "x".repeat(100), "y".repeat(40_000));
+        let text = format!("ab\n\n{}\ncd\n{}zz\nlast\nhalf", "x".repeat(100), "y".repeat(40_000));
         let mut lines = Lines::new(text.as_bytes());
         assert_eq!(lines.next(10).await.unwrap(), Read::Line(b"ab".to_vec()));
         assert_eq!(lines.next(10).await.unwrap(), Read::Line(Vec::new()));
@@ -105,7 +122,8 @@ mod tests {
         assert_eq!(lines.next(100).await.unwrap(), Read::Line(vec![b'x'; 100]));
         assert_eq!(lines.next(2).await.unwrap(), Read::Line(b"cd".to_vec()));
         assert_eq!(lines.next(300).await.unwrap(), Read::More);
-        assert_eq!(lines.skip(1 << 20).await.unwrap(), Some(vec![b'y'; HEAD_BYTES]));
+        let ends = Ends { head: vec![b'y'; KEPT], tail: [&[b'y'; KEPT - 2][..], b"zz"].concat() };
+        assert_eq!(lines.skip(1 << 20).await.unwrap(), Some(ends));
         assert_eq!(lines.next(10).await.unwrap(), Read::Line(b"last".to_vec()));
         assert_eq!(lines.next(10).await.unwrap(), Read::End);
     }

@@ -14,6 +14,7 @@ mod transport;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use serde_json::Value;
@@ -34,13 +35,14 @@ pub(crate) struct Import {
     pub(crate) called: String,
 }
 
-/// Starts a server and imports its tools by name.
+/// Starts a server and imports its tools by name. It has so long to list them.
 pub(crate) async fn start(
     name: &str,
     program: &Program,
     imports: &[Import],
+    patience: Duration,
 ) -> Result<(Arc<Server>, Vec<Tool>), ToolsError> {
-    let (server, offered) = Server::start(name, program).await?;
+    let (server, offered) = Server::start(name, program, patience).await?;
     let mut by_name = BTreeMap::new();
     for tool in offered {
         if by_name.insert(tool.name.to_string(), tool).is_some() {

@@ -28,8 +28,8 @@ pub(super) struct Asked {
     pub(super) arguments: Value,
     /// Bytes of its line.
     pub(super) line_bytes: usize,
-    pub(super) started: Instant,
     pub(super) deadline: Instant,
+    pub(super) account: Account,
 }
 
 /// The line that answers a call; none where it could not be recorded. Dropping the future
@@ -45,18 +45,17 @@ pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>>
 }
 
 async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
-    let account = Account::new(&shared, &asked.tool, asked.started);
     let id = asked.id.clone();
     let deadline = asked.deadline;
     let desk = Arc::clone(&shared);
     let (account, admitted) = if asked.line_bytes >= LARGE {
-        let admitted = tokio::task::spawn_blocking(move || admit(&desk, account, asked)).await;
+        let admitted = tokio::task::spawn_blocking(move || admit(&desk, asked)).await;
         match admitted {
             Ok(admitted) => admitted,
             Err(error) => return Some(error_line(&id, &ended(error))),
         }
     } else {
-        admit(&desk, account, asked)
+        admit(&desk, asked)
     };
     let outcome = match admitted {
         Ok((tool, call)) => run(&shared, &tool, call, deadline).await,
@@ -76,15 +75,20 @@ async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
 type Admitted = (Account, Result<(Tool, Call), Fault>);
 
 /// Whether the call may run. What costs least is asked first.
-fn admit(shared: &Shared, mut account: Account, asked: Asked) -> Admitted {
-    let judged = judge(shared, &mut account, asked);
+fn admit(shared: &Shared, asked: Asked) -> Admitted {
+    let Asked { tool, arguments, mut account, .. } = asked;
+    let judged = judge(shared, &mut account, &tool, arguments);
     (account, judged)
 }
 
-fn judge(shared: &Shared, account: &mut Account, asked: Asked) -> Result<(Tool, Call), Fault> {
-    let Asked { tool: name, arguments, .. } = asked;
+fn judge(
+    shared: &Shared,
+    account: &mut Account,
+    name: &str,
+    arguments: Value,
+) -> Result<(Tool, Call), Fault> {
     let bounds = shared.limits.bounds;
-    let shown = harmless(&name, 140);
+    let shown = harmless(name, 140);
     if shared.limits.rate.as_ref().is_some_and(|rate| !rate.take()) {
         let why = "more calls in a second than max_tool_calls_per_second allows".to_owned();
         let denial = shared.beyond(Limit::ToolRate, &shown, why);
@@ -102,14 +106,14 @@ fn judge(shared: &Shared, account: &mut Account, asked: Asked) -> Result<(Tool, 
         Fault::new(code, format!("{}; {} in the policy", denial.why, denial.how_to_allow))
     })?;
     account.arguments(&arguments, bytes);
-    let verdict = shared.policy.judge_tool(&name, Some(&arguments), &shared.context());
+    let verdict = shared.policy.judge_tool(name, Some(&arguments), &shared.context());
     if let Some(denial) = verdict.denial() {
         account.denied(&denial);
         let message = format!("{}; to allow it, {}", denial.why, denial.how_to_allow);
         return Err(Fault::new(Code::Denied, message));
     }
     account.allowed(&verdict);
-    let tool = shared.tools.get(&name).cloned().ok_or_else(|| {
+    let tool = shared.tools.get(name).cloned().ok_or_else(|| {
         let message = format!(
             "the policy lists `{shown}`, but nobody offers it; add it to the tools of this run"
         );

@@ -33,6 +33,9 @@ const HARD_BYTES: u64 = 64 << 20;
 /// Answers that wait to be written.
 const WAITING: usize = 16;
 
+/// What the record calls the tool of a request that was not read; no tool can be called so.
+const UNREAD_NAME: &str = "(unread)";
+
 /// A program that does not read its answers for so long is taken to be gone.
 const UNREAD: Duration = Duration::from_secs(60);
 
@@ -81,7 +84,6 @@ struct Connection<'s> {
 }
 
 /// Whether further requests are read.
-#[derive(PartialEq, Eq)]
 enum Next {
     Read,
     Finish,
@@ -141,7 +143,7 @@ impl Connection<'_> {
             Ok(Ok(Read::More)) => {
                 drop(held);
                 match self.lines.skip(HARD_BYTES).await {
-                    Ok(Some(head)) => Line::TooLong(head),
+                    Ok(Some(ends)) => Line::TooLong(ends.head),
                     Ok(None) | Err(_) => Line::End,
                 }
             }
@@ -167,7 +169,8 @@ impl Connection<'_> {
                 self.send(result_line(&id, listing), (None, None)).await
             }
             Ok(Request::Call { id, tool, arguments }) => {
-                let asked = Asked { id, tool, arguments, line_bytes, started, deadline };
+                let account = Account::new(self.shared, &tool, started);
+                let asked = Asked { id, tool, arguments, line_bytes, deadline, account };
                 self.call(asked, held).await
             }
             Err(refused) => self.refuse(refused, started).await,
@@ -181,14 +184,11 @@ impl Connection<'_> {
         let place = tokio::select! {
             biased;
             place = timeout_at(asked.deadline, place) => place,
-            () = self.lines.ended() => {
-                // Told as cancelled: nobody waits for it any more.
-                drop(Account::new(self.shared, &asked.tool, asked.started));
-                return Next::Stop;
-            }
+            // Nobody waits for it any more.
+            () = self.lines.ended() => return Next::Stop,
         };
         let Ok(Ok(place)) = place else {
-            let mut account = Account::new(self.shared, &asked.tool, asked.started);
+            let Asked { id, mut account, .. } = asked;
             account.refused("a call that gets no turn is not judged");
             let message = "too many other calls were running all the time; call later, or raise \
                            max_concurrent_tool_calls in the policy";
@@ -197,7 +197,7 @@ impl Connection<'_> {
             if !account.finish(Err(fault.code)) {
                 return Next::Stop;
             }
-            return self.send(error_line(&asked.id, &fault), (None, held)).await;
+            return self.send(error_line(&id, &fault), (None, held)).await;
         };
         let (shared, sender) = (Arc::clone(self.shared), self.sender.clone());
         self.calls.spawn(async move {
@@ -212,7 +212,7 @@ impl Connection<'_> {
     /// Answers what was not taken.
     async fn refuse(&mut self, refused: Refused, started: Instant) -> Next {
         let Refused { id, fault } = refused;
-        let mut account = Account::new(self.shared, "", started);
+        let mut account = Account::new(self.shared, UNREAD_NAME, started);
         let next = match fault.code {
             Code::TooLarge => {
                 let why = Refused::larger(self.shared.limits.bounds);

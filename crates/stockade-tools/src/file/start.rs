@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::JoinSet;
@@ -27,12 +28,18 @@ pub struct Surroundings {
     pub environment: BTreeMap<OsString, OsString>,
     /// Certificates by which https servers are known, beside those of the machine.
     pub authorities: Vec<CertificateDer<'static>>,
+    /// How long a server of tools may take to list them. Some are installed when they start.
+    pub patience: Duration,
 }
 
 impl Surroundings {
     /// Those of this process.
     pub fn of_this_process() -> Surroundings {
-        Surroundings { environment: std::env::vars_os().collect(), authorities: Vec::new() }
+        Surroundings {
+            environment: std::env::vars_os().collect(),
+            authorities: Vec::new(),
+            patience: Duration::from_secs(60),
+        }
     }
 }
 
@@ -69,7 +76,8 @@ impl ToolsFile {
         for entry in self.servers.iter() {
             let program = self.program(&entry.name, &entry.command, around)?;
             let (name, imports) = (entry.name.clone(), entry.imports.clone());
-            starting.spawn(async move { mcp::start(&name, &program, &imports).await });
+            let patience = around.patience;
+            starting.spawn(async move { mcp::start(&name, &program, &imports, patience).await });
         }
         while let Some(started) = starting.join_next().await {
             let (server, imported) = started.unwrap_or_else(|error| {

@@ -18,16 +18,19 @@ use tokio::time::timeout;
 use crate::error::ToolsError;
 use crate::fault::Fault;
 use crate::mcp::result;
-use crate::mcp::transport::{Pipe, Shared};
+use crate::mcp::transport::{Pipe, Shared, heard};
 use crate::program::{Group, Program, read_tail};
 use crate::run::Call;
+use crate::task::AbortOnDrop;
 use crate::words::{harmless, last_line};
-
-/// How long a server may take until it has listed its tools; some are installed first.
-const START: Duration = Duration::from_secs(60);
 
 /// How long it may take to leave when it is told to.
 const LEAVE: Duration = Duration::from_secs(1);
+
+/// How much a server says on its error output is kept, and how long its end may take after its
+/// own.
+const KEPT_ERRORS: usize = 4096;
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The most tools and pages of them.
 const MOST_TOOLS: usize = 4096;
@@ -57,19 +60,19 @@ impl Server {
     pub(super) async fn start(
         name: &str,
         program: &Program,
+        patience: Duration,
     ) -> Result<(Arc<Server>, Vec<Offered>), ToolsError> {
         let owned = || name.to_owned();
         let (group, pipes) =
             program.start().map_err(|source| ToolsError::Start { server: owned(), source })?;
         let shared = Arc::new(Shared::new(FIRST_LINE));
         let pipe = Pipe::new(pipes.input, pipes.output, Arc::clone(&shared));
-        let errors = tokio::spawn(read_tail(pipes.errors, 4096));
         let (leave, leaving) = watch::channel(false);
         let (leaver, left) = watch::channel(false);
-        tokio::spawn(keep(group, Arc::clone(&shared), leaving, leaver));
-        let begun = timeout(START, begin(pipe)).await;
-        let begun = begun.unwrap_or_else(|_| {
-            Err(format!("did not list its tools within {} seconds", START.as_secs()))
+        let errors = AbortOnDrop(tokio::spawn(read_tail(pipes.errors, KEPT_ERRORS)));
+        tokio::spawn(keep(group, errors, Arc::clone(&shared), leaving, leaver));
+        let begun = timeout(patience, begin(pipe)).await.unwrap_or_else(|_| {
+            Err(format!("did not list its tools within {} seconds", patience.as_secs_f64()))
         });
         match begun {
             Ok((service, tools)) => {
@@ -78,12 +81,9 @@ impl Server {
                 Ok((Arc::new(server), tools))
             }
             Err(why) => {
-                leave.send_replace(true);
-                // Its last words say more than that it is gone; all pipes are closed by now.
-                let said = timeout(2 * LEAVE, errors).await.ok().and_then(Result::ok);
-                let said = said.and_then(|said| last_line(&said, 400));
-                let why = said.map_or_else(|| why.clone(), |said| format!("{why}: {said}"));
-                Err(ToolsError::Server { server: owned(), why })
+                // How it ended says more than that it does not answer.
+                let ended = shared.gone.borrow().clone();
+                Err(ToolsError::Server { server: owned(), why: ended.unwrap_or(why) })
             }
         }
     }
@@ -117,7 +117,7 @@ impl Server {
             Ok(_) => Err(Fault::failed(
                 "the tool asks for more than its arguments, which nobody here can give",
             )),
-            Err(ServiceError::McpError(error)) => Err(Fault::failed(&error.message)),
+            Err(ServiceError::McpError(error)) => Err(heard(&error)),
             Err(ServiceError::UnexpectedResponse) => {
                 Err(Fault::broken("the tool's server answered with something that is no result"))
             }
@@ -192,6 +192,7 @@ async fn begin(pipe: Pipe) -> Result<(Service, Vec<Offered>), String> {
 /// Owns the processes of a server up to their end.
 async fn keep(
     mut group: Group,
+    mut errors: AbortOnDrop<Vec<u8>>,
     shared: Arc<Shared>,
     mut leaving: watch::Receiver<bool>,
     left: watch::Sender<bool>,
@@ -200,21 +201,23 @@ async fn keep(
     // A server that was dropped is to leave as well; what waiting gives cannot be kept.
     let told = async { drop(leaving.wait_for(|leave| *leave).await) };
     let lost = async { drop(gone.wait_for(Option::is_some).await) };
-    let is_told = tokio::select! {
+    let ended = tokio::select! {
         biased;
-        () = told => true,
-        () = lost => false,
-        status = group.end() => {
-            let why = match status {
-                Ok(status) => format!("ended by itself: {status}"),
-                Err(error) => format!("is lost: {error}"),
-            };
-            shared.is_gone(&why);
-            false
+        () = told => {
+            let _ = timeout(LEAVE, group.end()).await;
+            None
         }
+        () = lost => None,
+        status = group.end() => Some(status),
     };
-    if is_told {
-        let _ = timeout(LEAVE, group.end()).await;
+    if let Some(status) = ended {
+        let said = timeout(LAST_WORDS, &mut errors.0).await.ok().and_then(Result::ok);
+        let said = said.and_then(|said| last_line(&said, 300));
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        shared.is_gone(&match status {
+            Ok(status) => format!("ended by itself, {status}{said}"),
+            Err(error) => format!("is lost: {error}"),
+        });
     }
     group.kill();
     let _ = group.end().await;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::fault::{Code, Fault};
 use crate::json::{Bounds, JsonError, read};
-use crate::lines::{Lines, Read};
+use crate::lines::{Ends, Lines, Read};
 use crate::task::AbortOnDrop;
 
 /// Deepest message. The library reads messages by recursion.
@@ -30,7 +30,7 @@ const MOST_DEPTH: usize = 128;
 const HARD_BYTES: u64 = 256 << 20;
 
 /// How long the end of a process may come after that of its output.
-const LAST_WORD: Duration = Duration::from_millis(300);
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Messages that wait for the server to read.
 const WAITING: usize = 64;
@@ -75,6 +75,41 @@ impl Shared {
     }
 }
 
+/// What came from the server.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong(Ends),
+}
+
+/// Our own errors among those of the server, by codes that the protocol leaves free.
+const OWN_CODES: [(Code, i32); 3] =
+    [(Code::TooLarge, -31_901), (Code::TooDeep, -31_902), (Code::InvalidResult, -31_903)];
+
+fn told(code: Code) -> ErrorCode {
+    let own = OWN_CODES.iter().find(|(own, _)| *own == code);
+    own.map_or(ErrorCode::INTERNAL_ERROR, |(_, number)| ErrorCode(*number))
+}
+
+/// What an error of a call is: ours, or the tool's.
+pub(super) fn heard(error: &ErrorData) -> Fault {
+    let own = OWN_CODES.iter().find(|(_, number)| *number == error.code.0);
+    Fault::new(own.map_or(Code::Failed, |(code, _)| *code), &error.message)
+}
+
+/// The id of an answer that was not read. Servers write it first or last, and nothing inside of
+/// the answer can stand there: quotes in texts are escaped, and inner objects end with a brace
+/// more.
+fn id_of(head: &[u8], tail: &[u8]) -> Option<i64> {
+    let head = String::from_utf8_lossy(&head[..head.len().min(64)]).replace(' ', "");
+    if let Some(rest) = head.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":") {
+        return rest.split_once(',').and_then(|(number, _)| number.parse().ok());
+    }
+    let tail = tail.trim_ascii_end();
+    let tail = String::from_utf8_lossy(&tail[tail.len().saturating_sub(64)..]).replace(' ', "");
+    let number = tail.strip_suffix('}')?.rsplit_once(",\"id\":")?.1;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}
+
 pub(super) struct Pipe {
     lines: Lines<ChildStdout>,
     is_dropping: bool,
@@ -101,25 +136,20 @@ impl Pipe {
     }
 
     /// The next line that is no longer than it may be; why the server is to be given up otherwise.
-    async fn line(&mut self) -> Result<Vec<u8>, String> {
+    async fn line(&mut self) -> Result<Line, String> {
         loop {
             if self.is_dropping {
                 let skipped = self.lines.skip(HARD_BYTES).await;
                 self.is_dropping = false;
-                if !matches!(skipped, Ok(Some(_))) {
-                    return Err("wrote a line that does not end".to_owned());
-                }
+                return match skipped {
+                    Ok(Some(ends)) => Ok(Line::TooLong(ends)),
+                    Ok(None) | Err(_) => Err("wrote a line that does not end".to_owned()),
+                };
             }
             let most = self.shared.most_line.load(Ordering::Relaxed);
             match self.lines.next(most).await {
-                Ok(Read::Line(line)) => return Ok(line),
-                Ok(Read::More) => {
-                    self.is_dropping = true;
-                    self.shared.trouble(Fault::new(
-                        Code::TooLarge,
-                        format!("the tool's server answered with more than {most} bytes; ask for less, or raise max_tool_bytes in the policy"),
-                    ));
-                }
+                Ok(Read::Line(line)) => return Ok(Line::Whole(line)),
+                Ok(Read::More) => self.is_dropping = true,
                 Ok(Read::End) => return Err("closed its output".to_owned()),
                 Err(error) => return Err(format!("cannot be read: {error}")),
             }
@@ -127,7 +157,21 @@ impl Pipe {
     }
 
     /// The answer that a line is, if it is one.
-    fn understand(&self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
+    fn understand(&self, line: &Line) -> Option<ServerJsonRpcMessage> {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::TooLong(ends) => {
+                let most = self.shared.most_line.load(Ordering::Relaxed);
+                let message = format!(
+                    "the tool's server answered with more than {most} bytes; ask for less, or raise max_tool_bytes in the policy"
+                );
+                return self.unreadable(
+                    Fault::new(Code::TooLarge, message),
+                    &ends.head,
+                    &ends.tail,
+                );
+            }
+        };
         let bounds = Bounds { bytes: line.len(), depth: MOST_DEPTH };
         let value = match read(line, bounds) {
             Ok(value) => value,
@@ -136,10 +180,7 @@ impl Pipe {
             Err(JsonError::Invalid { .. }) if !line.trim_ascii_start().starts_with(b"{") => {
                 return None;
             }
-            Err(error) => {
-                self.shared.trouble(Fault::result(&error));
-                return None;
-            }
+            Err(error) => return self.unreadable(Fault::result(&error), line, line),
         };
         if value.get("method").is_some() {
             if let Some(id) = value.get("id") {
@@ -153,7 +194,21 @@ impl Pipe {
             }
             _ => {
                 let message = "the tool's server answered with something that is not MCP";
-                self.shared.trouble(Fault::new(Code::InvalidResult, message));
+                self.unreadable(Fault::new(Code::InvalidResult, message), line, line)
+            }
+        }
+    }
+
+    /// An answer that cannot be read fails the call that it is for. Where that cannot be told,
+    /// all calls that are under way fail.
+    fn unreadable(&self, fault: Fault, head: &[u8], tail: &[u8]) -> Option<ServerJsonRpcMessage> {
+        match id_of(head, tail) {
+            Some(id) => {
+                let error = ErrorData::new(told(fault.code), fault.message, None);
+                Some(ServerJsonRpcMessage::error(error, Some(RequestId::Number(id))))
+            }
+            None => {
+                self.shared.trouble(fault);
                 None
             }
         }
@@ -228,5 +283,23 @@ impl Transport<RoleClient> for Pipe {
 
     async fn close(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_known_by_its_first_or_last_bytes() {
+        let id = |line: &str| id_of(line.as_bytes(), line.as_bytes());
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), Some(7));
+        assert_eq!(id(r#"{"jsonrpc": "2.0", "id": 8, "result": {}}"#), Some(8));
+        assert_eq!(id(r#"{"result":{"x":1},"jsonrpc":"2.0","id":9}"#), Some(9));
+        assert_eq!(id(r#"{"result":{"x":1},"id":9,"jsonrpc":"2.0"}"#), None);
+        // What a result says about itself is not believed.
+        assert_eq!(id(r#"{"id":3,"result":{"a":1,"id":5}}"#), None);
+        assert_eq!(id(r#"{"result":"{\"jsonrpc\":\"2.0\",\"id\":5}"}"#), None);
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#), None);
     }
 }

@@ -38,6 +38,7 @@ async fn what_is_not_a_request_is_answered_and_ends_the_connection() {
     refused(&world, "GET / HTTP/1.1\r", "invalid_request").await;
     let events = world.events(10).await;
     assert!(events.iter().all(|event| event.outcome == "invalid_request"), "{events:?}");
+    assert!(events.iter().all(|event| event.tool == "(unread)"), "{events:?}");
     // None of it harms the desk.
     assert_eq!(world.call("echo", json!({"say": "ok"})).await, result("ok"));
 }

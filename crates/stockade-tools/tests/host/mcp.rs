@@ -82,7 +82,7 @@ async fn a_server_that_dies_fails_its_calls_and_says_how() {
     program.ask("act", json!({"what": "die"})).await;
     for _ in 0..2 {
         let answer = program.answer().await;
-        let expected = "the tool's server `test` ended by itself: exit status: 3";
+        let expected = "the tool's server `test` ended by itself, exit status: 3: dying now";
         assert_eq!((code(&answer), message(&answer)), ("broken".into(), expected.into()));
     }
     let later = act(&world, "say", 0).await;
@@ -105,17 +105,21 @@ async fn an_answer_that_is_too_long_costs_its_call_and_an_endless_one_the_server
     assert_eq!(code(&act(&world, "long", 2 << 20).await), "too_large");
     assert_eq!(code(&act(&world, "long", 20 << 20).await), "too_large");
     assert_eq!(act(&world, "say", 0).await, result("plain words"));
-    assert_eq!(code(&act(&world, "endless", 0).await), "too_large");
-    let gone = within(async {
-        loop {
-            let answer = act(&world, "say", 0).await;
-            if message(&answer).contains("wrote a line that does not end") {
-                return code(&answer);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    assert_eq!(gone.await, "broken");
+    assert_eq!(code(&act(&world, "endless", 0).await), "broken");
+    let after = act(&world, "say", 0).await;
+    assert_eq!(message(&after), "the tool's server `test` wrote a line that does not end");
+}
+
+#[tokio::test]
+async fn a_long_answer_fails_its_own_call_and_not_those_beside_it() {
+    let shop = shop();
+    let world = World::new(start(&shop).await, MANY);
+    let mut program = world.connect();
+    program.ask("act", json!({"what": "sleep", "n": 1500})).await;
+    program.ask("act", json!({"what": "long", "n": 8 << 20})).await;
+    let long = program.answer().await;
+    assert_eq!((&long["id"], code(&long)), (&json!(2), "too_large".into()));
+    assert_eq!(program.answer().await, json!({"id": 1, "result": 1500}));
 }
 
 #[tokio::test]
@@ -177,15 +181,19 @@ async fn a_server_ends_when_its_tools_are_dropped() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_server_is_said_before_the_run() {
-    let shop = shop();
+    let mut shop = shop();
     let missing = shop.refusal(&yaml("", "add, subtract")).await;
     let expected = "the server of tools `test` has no tool `subtract`; it has: `add`, `do`";
     assert_eq!(missing, expected);
     let dies = shop.refusal(&yaml("dies", "add")).await;
-    assert!(dies.contains("did not begin as an MCP server does"), "{dies}");
-    assert!(dies.ends_with("no configuration found"), "{dies}");
+    let expected =
+        "the server of tools `test` ended by itself, exit status: 1: no configuration found";
+    assert_eq!(dies, expected);
     let chatter = shop.refusal(&yaml("chatter", "add")).await;
-    assert!(chatter.contains("did not begin as an MCP server does"), "{chatter}");
+    assert_eq!(chatter, "the server of tools `test` ended by itself, exit status: 0");
+    shop.around.patience = Duration::from_millis(300);
+    let mute = shop.refusal(&yaml("mute", "add")).await;
+    assert_eq!(mute, "the server of tools `test` did not list its tools within 0.3 seconds");
     let nobody = "mcp_servers:\n  - name: test\n    command: [./nobody]\n    tools: [add]\n";
     let nobody = shop.refusal(nobody).await;
     assert!(

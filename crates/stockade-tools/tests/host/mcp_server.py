@@ -85,7 +85,7 @@ def call(name, arguments):
                 sys.stdout.write("x" * 65536)
     if what == "nan":
         with LOCK:
-            sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "result": {"content": NaN}}\n')
+            sys.stdout.write('{"result": {"content": NaN}, "id": %d, "jsonrpc": "2.0"}\n' % arguments["_id"])
             sys.stdout.flush()
         time.sleep(1000)
     if what == "noise":

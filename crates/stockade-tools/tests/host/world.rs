@@ -175,7 +175,10 @@ impl Workshop {
     pub(crate) fn new() -> Workshop {
         let directory = tempfile::tempdir().unwrap();
         let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        Workshop { directory, around: Surroundings { environment, authorities: Vec::new() } }
+        Workshop {
+            directory,
+            around: Surroundings { environment, ..Surroundings::of_this_process() },
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
