@@ -166,6 +166,11 @@ fn is_of_gate(denial: &Denial) -> bool {
     let controls = [
         Control::Tools,
         Control::Limit(Limit::ToolCalls),
+        Control::Limit(Limit::ToolTime),
+        Control::Limit(Limit::ToolBytes),
+        Control::Limit(Limit::ToolDepth),
+        Control::Limit(Limit::ToolRate),
+        Control::Limit(Limit::ToolsAtOnce),
         // What rules say of the program itself is its outcome; here they have judged a call.
         Control::CodeRules,
         Control::NetworkHosts,
