@@ -153,6 +153,7 @@ impl Engine {
         report.tool_calls = way_out.tool_calls();
         report.hints = hints::hints(&report.outcome, &tail, &advised);
         report.hints.extend(hints::denied(&report.denials, &advised));
+        report.hints.extend(hints::uncalled(&report.denials, &advised));
         report.audits.extend(Audit::of(&verdict));
         report.plan = Some(plan);
         Ok(report)

@@ -2,6 +2,7 @@
 
 mod beside;
 mod network;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::request::{Advice, RunRequest};
 
 pub use beside::shell_word;
 pub(crate) use network::denied;
+pub(crate) use tools::uncalled;
 
 /// The most lines of advice.
 const MAX_HINTS: usize = 3;
