@@ -37,3 +37,8 @@ pub use stockade_tools::{
     Mistake, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError,
 };
 pub use way_out::Passage;
+
+/// The code of the page about tools, which is compiled as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tools.md")]
+struct PageAboutTools;
