@@ -12,12 +12,12 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::json::{JsonError, read};
 use crate::run::{Call, Run};
@@ -37,6 +37,7 @@ pub(crate) struct Endpoint {
     /// The name or address to connect to.
     pub(crate) host: String,
     pub(crate) port: u16,
+    pub(crate) connect: Arc<dyn Connect>,
     /// How the server is checked; without, the connection is in the clear.
     pub(crate) tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
     /// What the header `Host` says.
@@ -78,7 +79,7 @@ impl Run for HttpTool {
         let (endpoint, places) = (Arc::clone(&self.endpoint), Arc::clone(&self.places));
         Box::pin(async move {
             let _place = places.acquire_owned().await;
-            let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await;
+            let stream = endpoint.connect.connect(&endpoint.host, endpoint.port).await;
             let stream = stream.map_err(|error| unreachable(&error))?;
             let _ = stream.set_nodelay(true);
             match &endpoint.tls {

@@ -7,6 +7,7 @@
 
 mod closure;
 mod command;
+mod connect;
 mod desk;
 mod error;
 mod fault;
@@ -25,6 +26,7 @@ mod tool;
 mod tools;
 mod words;
 
+pub use connect::{Connect, SystemConnect};
 pub use desk::{Desk, Observed};
 pub use error::ToolsError;
 pub use fault::ToolFailure;

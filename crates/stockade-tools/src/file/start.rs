@@ -13,6 +13,7 @@ use url::Host;
 
 use super::{CommandEntry, HeaderSource, HttpEntry, ToolKind, ToolsFile};
 use crate::command::CommandTool;
+use crate::connect::{Connect, SystemConnect};
 use crate::error::ToolsError;
 use crate::http::{Endpoint, HttpTool};
 use crate::mcp;
@@ -28,6 +29,8 @@ pub struct Surroundings {
     pub environment: BTreeMap<OsString, OsString>,
     /// Certificates by which https servers are known, beside those of the machine.
     pub authorities: Vec<CertificateDer<'static>>,
+    /// How HTTP tools reach their servers.
+    pub connect: Arc<dyn Connect>,
     /// How long a server of tools may take to list them. Some are installed when they start.
     pub patience: Duration,
 }
@@ -38,6 +41,7 @@ impl Surroundings {
         Surroundings {
             environment: std::env::vars_os().collect(),
             authorities: Vec::new(),
+            connect: Arc::new(SystemConnect),
             patience: Duration::from_secs(60),
         }
     }
@@ -155,7 +159,8 @@ fn endpoint(
     let port = url.port_or_known_default().unwrap_or(443);
     let tls = match tls.filter(|_| url.scheme() == "https") {
         Some(config) => {
-            let name = ServerName::try_from(host.clone()).map_err(|_| refused("host"))?;
+            let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
+                .map_err(|_| refused("host"))?;
             Some((name, Arc::clone(config)))
         }
         None => None,
@@ -167,8 +172,9 @@ fn endpoint(
         headers.insert(name.clone(), header(tool, name, source, around)?);
     }
     Ok(Endpoint {
-        host,
+        host: host.trim_end_matches('.').to_owned(),
         port,
+        connect: Arc::clone(&around.connect),
         tls,
         authority: HeaderValue::from_str(&authority).map_err(|_| refused("host"))?,
         target,

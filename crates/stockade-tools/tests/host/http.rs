@@ -1,11 +1,14 @@
 //! Tools that are HTTP endpoints, with a real server in the clear and with TLS.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use serde_json::{Value, json};
+use stockade_tools::Connect;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate;
@@ -133,6 +136,33 @@ async fn a_server_with_tls_is_checked() {
     let world = World::new(shop.tools(&tool(&other_name, "")).await, "");
     assert_eq!(code(&world.call("web", json!({})).await), "broken");
     assert_eq!(server.seen().len(), 1);
+}
+
+/// Leads every name to this machine, and remembers them.
+#[derive(Debug, Default)]
+struct Here(Mutex<Vec<(String, u16)>>);
+
+impl Connect for Here {
+    fn connect(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<TcpStream>> {
+        self.0.lock().unwrap().push((host.to_owned(), port));
+        Box::pin(TcpStream::connect(("127.0.0.1", port)))
+    }
+}
+
+#[tokio::test]
+async fn names_lead_where_the_caller_says_and_are_still_checked() {
+    let (config, authority) = certificate::server(&["api.example.org"]);
+    let server = Server::start(ok("{}"), Some(TlsAcceptor::from(Arc::new(config)))).await;
+    let mut shop = Workshop::new();
+    let here = Arc::new(Here::default());
+    shop.around.authorities = vec![authority];
+    shop.around.connect = here.clone();
+    let url = format!("https://API.example.org.:{}/", server.port);
+    let world = World::new(shop.tools(&tool(&url, "")).await, "");
+    assert_eq!(world.call("web", json!({})).await, result(json!({})));
+    assert_eq!(*here.0.lock().unwrap(), [("api.example.org".to_owned(), server.port)]);
+    let host = format!("\r\nhost: api.example.org.:{}\r\n", server.port);
+    assert!(server.seen()[0].contains(&host), "{:?}", server.seen());
 }
 
 #[tokio::test]
