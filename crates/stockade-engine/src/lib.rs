@@ -34,7 +34,7 @@ pub use request::{Advice, Live, RunRequest, Streams};
 pub use signal::signal_name;
 pub use stockade_egress::Learned;
 pub use stockade_tools::{
-    Mistake, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError,
+    Mistake, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, schemars,
 };
 pub use way_out::Passage;
 

@@ -155,7 +155,7 @@ fn result_of<'l>(line: &'l [u8], tool: Option<&str>) -> Result<&'l [u8], Failure
         Some(Answer::Result(result)) => Ok(result),
         Some(Answer::Error(Problem { code, message })) => {
             let about = tool.map(|tool| format!("{tool}: ")).unwrap_or_default();
-            let exit = if code == "denied" { DENIED } else { FAILED };
+            let exit = if matches!(&*code, "denied" | "limit") { DENIED } else { FAILED };
             Err(Failure::new(exit, format!("{about}{message}")))
         }
         None => Err(not_understood()),

@@ -7,6 +7,7 @@ mod report;
 mod start;
 mod tree;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +61,38 @@ impl ToolsFile {
         let imported = self.servers.iter().flat_map(|server| &server.imports);
         let own = self.tools.iter().map(|tool| tool.name.as_str());
         own.chain(imported.map(|import| import.called.as_str()))
+    }
+}
+
+impl ToolsFile {
+    /// Paths of the host that decide what the programs of this file do: where they start, the
+    /// programs themselves, and whatever else of the host is named in their arguments. Whoever can
+    /// change one of them decides what is run outside of every wall.
+    pub fn deciding(&self, search_path: &OsStr) -> Vec<PathBuf> {
+        let kinds = self.tools.iter().map(|tool| &tool.kind);
+        let own = kinds.filter_map(|kind| match kind {
+            ToolKind::Command(command) => Some(command),
+            ToolKind::Http(_) => None,
+        });
+        let mut paths = Vec::new();
+        for command in own.chain(self.servers.iter().map(|server| &server.command)) {
+            paths.push(self.base.clone());
+            if command.file.components().count() > 1 {
+                paths.push(self.base.join(&command.file));
+            } else {
+                paths.extend(std::env::split_paths(search_path).map(|at| at.join(&command.file)));
+            }
+            paths.extend(command.arguments.iter().map(|argument| self.base.join(argument)));
+        }
+        paths.retain(|path| path.exists());
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
+    /// Leaves out servers of which nothing that is wanted is imported: they need not be started.
+    pub fn keep_servers_of(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.servers.retain(|server| server.imports.iter().any(|import| is_wanted(&import.called)));
     }
 }
 

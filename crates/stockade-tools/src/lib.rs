@@ -27,6 +27,9 @@ mod tools;
 mod words;
 
 pub use connect::{Connect, SystemConnect};
+/// Derives the schemas of a typed tool's arguments and result.
+pub use schemars;
+
 pub use desk::{Desk, Observed};
 pub use error::ToolsError;
 pub use fault::ToolFailure;

@@ -114,7 +114,7 @@ fn execute(
         let tools = tokio::select! {
             biased;
             () = &mut interrupted => None,
-            tools = offered.start() => Some(tools?),
+            tools = offered.start(&request.policy) => Some(tools?),
         };
         let Some(tools) = tools else {
             let message = "stopped while servers of tools were started";

@@ -67,10 +67,10 @@ fn cannot(error: &WriteError) -> Problem {
 }
 
 /// A host path that a run sees.
-struct Shown {
-    host: PathBuf,
+pub(super) struct Shown {
+    pub(super) host: PathBuf,
     guest: PathBuf,
-    is_writable: bool,
+    pub(super) is_writable: bool,
 }
 
 /// Where the records at a path are to be hidden inside.
@@ -99,7 +99,7 @@ fn keep_apart(path: &Path, shown: &[Shown]) -> Result<Vec<GuestPath>, Problem> {
 
 /// Everything of the host that a run may see. An interpreter's own directories hold no records
 /// unless somebody put them there; those of the system may.
-fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
+pub(super) fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
     let mut shown: Vec<Shown> = policy
         .mounts
         .iter()
@@ -128,7 +128,7 @@ fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
 }
 
 /// A path without links, as far as it is there.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
             return real.join(rest);

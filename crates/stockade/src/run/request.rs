@@ -56,6 +56,7 @@ pub(crate) fn request(
     let protected = protected(args.policy.iter().chain(&args.tools), &policy)?;
     let user = rustix::process::getuid().as_raw();
     let root = root.unwrap_or(Root::Standard);
+    offered.check(&policy, &root)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
     let mut surroundings =
         Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);

@@ -4,10 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use stockade_engine::{Mistake, Tools, ToolsError, ToolsFile};
-use stockade_policy::Diagnostic;
-use stockade_provider::chain;
+use stockade_policy::{Diagnostic, Policy};
+use stockade_provider::{Root, chain};
 
 use crate::{Problem, load};
+
+use super::aliases::aliases;
+use super::record::{real, shown};
 
 /// What was read of `--tools`. Nothing was started.
 #[derive(Default)]
@@ -33,10 +36,37 @@ impl Offered {
         self.0.iter().flat_map(ToolsFile::names)
     }
 
-    /// Starts what has to be started.
-    pub(crate) async fn start(self) -> Result<Tools, Problem> {
+    /// Refuses tools that the run could change: what they run, they run outside of every wall.
+    pub(crate) fn check(&self, policy: &Policy, root: &Root) -> anyhow::Result<()> {
+        let search_path = std::env::var_os("PATH").unwrap_or_default();
+        let shown = shown(policy, root).into_iter().filter(|shown| shown.is_writable);
+        let writable: Vec<PathBuf> = shown.map(|shown| real(&shown.host)).collect();
+        for path in self.0.iter().flat_map(|file| file.deciding(&search_path)) {
+            // Its links lead to what decides as well.
+            for path in aliases(&path)?.into_iter().chain(aliases(&real(&path))?) {
+                let Some(place) = writable.iter().find(|place| path.starts_with(place)) else {
+                    continue;
+                };
+                let message = format!(
+                    "the program could change {}, which a tool uses outside of the wall: {} can be \
+                     written from inside",
+                    path.display(),
+                    place.display()
+                );
+                let remedy = "keep tools and their programs outside of what can be written, or show \
+                              it read-only or with the mode overlay";
+                return Err(Problem::new(message, remedy).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts what has to be started for the tools that the policy names.
+    pub(crate) async fn start(self, policy: &Policy) -> Result<Tools, Problem> {
+        let is_listed = |name: &str| policy.tools.value.iter().any(|tool| tool.value == name);
         let mut tools = Tools::new();
-        for file in self.0 {
+        for mut file in self.0 {
+            file.keep_servers_of(is_listed);
             let started = file.start().await.map_err(|error| problem(&error))?;
             tools.merge(started).map_err(|error| problem(&error))?;
         }

@@ -22,4 +22,5 @@ mod reduced;
 mod refusals;
 mod scratch;
 mod support;
+mod tools;
 mod workspace;

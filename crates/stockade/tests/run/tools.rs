@@ -1,0 +1,75 @@
+//! Tools and what a run may write.
+
+use std::fs;
+use std::path::Path;
+
+use crate::scratch::Scratch;
+use crate::support::{Run, stockade, walls_can_be_built};
+
+const TOOLS: &str = "
+tools:
+  - name: say
+    description: Says a word.
+    command: [sh, ./say.sh]
+    input_schema: { type: object }
+";
+
+/// Replaces the program of the tool, if it can, and calls the tool.
+const ATTEMPT: &str = "echo 'echo \\\"changed\\\"' > \"$0/say.sh\"; stockade-tool say";
+
+fn project(scratch: &Scratch) -> &Path {
+    let folder = scratch.path();
+    fs::write(folder.join("tools.yaml"), TOOLS).expect("written");
+    fs::write(folder.join("say.sh"), "echo '\"plain\"'").expect("written");
+    folder
+}
+
+fn attempt(folder: &Path, words: &[&str], place: &str) -> Run {
+    let tools = folder.join("tools.yaml");
+    let mut all = vec!["--quiet", "--tools", tools.to_str().expect("plain text")];
+    all.extend(words);
+    all.extend(["--", "sh", "-c", ATTEMPT, place]);
+    stockade(&all)
+}
+
+#[test]
+fn tools_whose_programs_the_run_could_change_are_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = project(&scratch);
+    let host = folder.to_str().expect("plain text");
+    let above = folder.parent().and_then(Path::to_str).expect("plain text");
+    let ways = [
+        ("--mount", format!("{host}:/m:rw")),
+        ("--mount", format!("{above}:/m:rw")),
+        ("--mount", format!("{host}/say.sh:/m/say.sh:rw")),
+        ("--workspace", format!("{host}:write")),
+    ];
+    for (flag, said) in &ways {
+        let run = attempt(folder, &[flag, said], "/m");
+        assert_eq!(run.code, 125, "{said}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains("could change"), "{said}: {}", run.stderr);
+        let program = fs::read_to_string(folder.join("say.sh")).expect("read");
+        assert!(!program.contains("changed"), "{said}");
+    }
+}
+
+#[test]
+fn tools_in_what_the_run_only_sees_run_as_they_are() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = project(&scratch);
+    let host = folder.to_str().expect("plain text");
+    let ways = [
+        ("--mount", format!("{host}:/m"), "/m"),
+        ("--workspace", format!("{host}:overlay"), "/workspace"),
+    ];
+    for (flag, said, place) in &ways {
+        let run = attempt(folder, &[flag, said], place);
+        assert_eq!((run.code, run.stdout.as_str()), (0, "\"plain\"\n"), "{said}: {}", run.stderr);
+    }
+}
