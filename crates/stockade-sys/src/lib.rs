@@ -15,6 +15,7 @@ mod loopback;
 mod memfd;
 mod mount;
 mod netlink;
+mod parent_death;
 #[cfg(feature = "probe")]
 pub mod probe;
 mod questions;
@@ -39,6 +40,7 @@ pub use landlock::landlock_version;
 pub use loopback::{add_loopback_address, raise_loopback};
 pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};
+pub use parent_death::kill_with_parent;
 pub use questions::{Question, is_waiting, let_go_on, next_question};
 pub use random::random_bytes;
 pub use redirect::{Redirect, Transport, redirect_to};

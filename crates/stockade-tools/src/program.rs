@@ -5,11 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, Interest};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 
 /// Variables that a program of the host has without being named.
 pub(crate) const ORDINARY_VARIABLES: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
@@ -26,7 +28,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it as the leader of a process group of its own.
+    /// Starts it as the leader of a process group of its own. It does not outlive this process,
+    /// not even where that is killed.
     pub(crate) fn start(&self) -> io::Result<(Group, Pipes)> {
         let mut command = Command::new(&self.file);
         command
@@ -39,7 +42,8 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let mut child = command.spawn()?;
+        stockade_sys::kill_with_parent(command.as_std_mut());
+        let mut child = spawn(command)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(input), Some(output), Some(errors)) = pipes else {
             return Err(io::Error::other("a pipe is missing"));
@@ -105,6 +109,38 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A command to start, the runtime that is to watch it, and where to say what came of it.
+type Wanted = (Command, Handle, mpsc::Sender<io::Result<Child>>);
+
+/// Starts a command on a thread that never ends: the kernel takes the end of the thread that
+/// started a program for the end of its parent, and threads of a runtime come and go.
+fn spawn(command: Command) -> io::Result<Child> {
+    let runtime = Handle::try_current().map_err(io::Error::other)?;
+    let (sender, answer) = mpsc::channel();
+    let gone = || io::Error::other("the thread that starts programs is gone");
+    starter()?.send((command, runtime, sender)).map_err(|_| gone())?;
+    answer.recv().map_err(|_| gone())?
+}
+
+/// The way to that thread, which is made for the first program.
+fn starter() -> io::Result<mpsc::Sender<Wanted>> {
+    static STARTER: Mutex<Option<mpsc::Sender<Wanted>>> = Mutex::new(None);
+    let mut starter = STARTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(starter) = &*starter {
+        return Ok(starter.clone());
+    }
+    let (sender, wanted) = mpsc::channel::<Wanted>();
+    let start = move || {
+        for (mut command, runtime, answer) in wanted {
+            let _entered = runtime.enter();
+            // Where nobody waits for it any more it is killed by being dropped.
+            let _ = answer.send(command.spawn());
+        }
+    };
+    std::thread::Builder::new().name("tool-starter".to_owned()).spawn(start)?;
+    Ok(starter.insert(sender).clone())
 }
 
 #[expect(

@@ -126,8 +126,13 @@ fn execute(
         Ok(result)
     });
     interrupts.let_go();
-    // The process ends next: what still waits, for a stream or for the end of a launcher, need not.
-    std::mem::forget(runtime);
+    match result {
+        // Servers that were begun are kept by tasks, which kill them when they are dropped.
+        Err(_) => runtime.shutdown_background(),
+        // The process ends next: what still waits, for a stream or for the end of a launcher, need
+        // not.
+        Ok(_) => std::mem::forget(runtime),
+    }
     Ok(result?.map_err(|error| trouble::problem(&error))?)
 }
 

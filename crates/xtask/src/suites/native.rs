@@ -19,8 +19,22 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets that build walls: those of the command line, and two of the native wall's own.
-const TARGETS: [&str; 9] =
-    ["run", "commands", "doctor", "faults", "leaks", "network", "record", "tool_socket", "way_out"];
+const TARGETS: [&str; 10] = [
+    "run",
+    "commands",
+    "doctor",
+    "faults",
+    "leaks",
+    "network",
+    "record",
+    "tool_socket",
+    "tools",
+    "way_out",
+];
+
+/// How the names of folders begin that tests have installed into the cache: the Python clients of
+/// the network gate, and the MCP server of an example.
+const INSTALLED: [&str; 2] = ["clients-", "mcp-server-"];
 
 /// How the tests begin the line that says why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
@@ -44,7 +58,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let examples = place.join("examples");
     copy_folder(&root.join("examples"), &examples)?;
     let cache = place.join("cache");
-    copy_clients(&cache)?;
+    copy_installed(&cache)?;
     let home = place.join("home");
     fs::create_dir(&home)?;
     chown(&home, Some(NOBODY), Some(NOBODY))?;
@@ -80,17 +94,19 @@ fn judge(success: bool, output: &str) -> Outcome {
     }
 }
 
-/// Copies the Python clients that the tests of the network gate have installed, if they have, so
-/// that they are not fetched once more.
-fn copy_clients(cache: &Path) -> Result<()> {
+/// Copies what the tests have installed, if they have, so that it is not fetched once more.
+fn copy_installed(cache: &Path) -> Result<()> {
     let (from, to) = (cache::folder()?, cache.join("stockade"));
     fs::create_dir_all(&to)?;
     for folder in [cache, &to] {
         fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     }
     let entries = fs::read_dir(&from).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("clients-"))
-    {
+    let is_whole = |name: &str| {
+        // A folder that is being filled is another run's.
+        INSTALLED.iter().any(|begin| name.starts_with(begin)) && !name.ends_with(".making")
+    };
+    for entry in entries.filter(|entry| is_whole(&entry.file_name().to_string_lossy())) {
         copy_folder(&entry.path(), &to.join(entry.file_name()))?;
     }
     Ok(())

@@ -1,0 +1,63 @@
+//! Programs that do not outlive whoever starts them.
+#![expect(unsafe_code, reason = "the standard library runs code between fork and exec only so")]
+// UNSAFETY: what runs there makes two system calls, and touches neither memory nor locks.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Has the kernel kill the program when the thread that starts it ends, however that ends. Start
+/// it on a thread that lives as long as the program may. See PR_SET_PDEATHSIG, prctl(2).
+///
+/// What the program starts in turn is not killed with it, and a program with rights of its own
+/// (set-user-ID) is not killed at all.
+pub fn kill_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let ask = move || {
+        // SAFETY: prctl takes integers by value here, and changes the calling process only.
+        let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+        if asked != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: getppid only answers.
+        let now = unsafe { libc::getppid() };
+        // A parent that has ended before the kernel was asked sends no signal any more.
+        if u32::try_from(now) != Ok(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only what is safe in a signal handler may run: both calls are,
+    // and errors made of a number allocate nothing.
+    unsafe { command.pre_exec(ask) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ends_within;
+
+    #[test]
+    fn program_ends_with_the_thread_that_started_it() {
+        let start = |is_bound: bool| {
+            let started = std::thread::spawn(move || {
+                let mut command = Command::new("sleep");
+                command.arg("1000");
+                if is_bound {
+                    kill_with_parent(&mut command);
+                }
+                command.spawn().unwrap()
+            });
+            started.join().unwrap()
+        };
+        let (mut bound, mut free) = (start(true), start(false));
+        assert!(ends_within(&bound, Duration::from_secs(10)).unwrap());
+        assert!(!ends_within(&free, Duration::from_millis(50)).unwrap());
+        free.kill().unwrap();
+        free.wait().unwrap();
+        let status = bound.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    }
+}

@@ -1,0 +1,88 @@
+//! Commands that hang, crash and flood, and what a command is given.
+
+use serde_json::Value;
+
+use crate::shop::Shop;
+use crate::support::{finish, walls_can_be_built};
+
+#[test]
+fn hanging_crashing_and_flooding_commands_cost_their_own_call_only() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let shop = Shop::new().policy(
+        "tool_allowlist: [word_count, do]\nlimits: {max_tool_seconds: 10}\ndefaults: {max_tool_calls: 1000}\n",
+    );
+    // All at the same time, on one connection, with good ones between them.
+    let code = r#"
+asked = ['hang', 'crash', 'flood', 'flood errors', 'fail']
+lines = [request(json.dumps({'what': what, 'value': 'as I was told'}).encode(), n) for n, what in enumerate(asked)]
+lines += [request(b'{"what":"return","value":%d}' % n, n) for n in range(10, 20)]
+answers = {answer['id']: answer for answer in exchange(*lines, most=len(lines))}
+for n, what in enumerate(asked):
+    error = answers[n]['error']
+    print(what, '=', error['code'], '=', error['message'])
+print(all(answers[n] == {'id': n, 'result': n} for n in range(10, 20)))
+goes_on()
+"#;
+    let run = shop.raw(code);
+    let lines: Vec<&str> = run.text().lines().collect();
+    assert!(lines[0].starts_with("hang = timed_out = "), "{}", lines[0]);
+    assert_eq!(lines[1], "crash = broken = the tool was ended by signal 11");
+    assert!(lines[2].starts_with("flood = too_large = "), "{}", lines[2]);
+    assert_eq!(lines[3], "flood errors = failed = that was much");
+    assert_eq!(lines[4], "fail = failed = as I was told");
+    assert_eq!(lines[5], "True");
+    crate::support::wait_until_gone(&crate::support::numbers(&shop.path("pids")));
+}
+
+#[test]
+fn command_that_cannot_be_started_costs_its_call_only() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let tools =
+        include_str!("programs/tools.yaml").replacen("[python3, ./count.py]", "[./absent]", 1);
+    let run = Shop::with(&tools).python(
+        "
+from stockade_tools import ToolError
+try:
+    word_count('a')
+except ToolError as error:
+    print(error.code, error)
+print(do('return', 'good'))
+",
+    );
+    assert_eq!(
+        run.text(),
+        "broken the tool cannot be started: No such file or directory (os error 2)\ngood\n"
+    );
+}
+
+#[test]
+fn command_sees_only_the_variables_that_it_is_given() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let plain = include_str!("programs/tools.yaml");
+    let given = format!("{plain}    environment: [API_KEY]\n");
+    let names = |tools: &str| -> Vec<String> {
+        let shop = Shop::with(tools);
+        let code = "import json; print(json.dumps(do('environment')))";
+        let mut command = shop.command(&["--", "python3", "-c", code]);
+        command.env("API_KEY", "hunter2").env("OTHER_SECRET", "hunter3");
+        let run = finish(&mut command);
+        let names: Value = run.json();
+        serde_json::from_value(names).unwrap()
+    };
+    let (without, with) = (names(plain), names(&given));
+    assert!(without.contains(&"PATH".to_owned()), "{without:?}");
+    assert!(!without.iter().any(|name| name == "API_KEY" || name == "OTHER_SECRET"), "{without:?}");
+    assert!(with.contains(&"API_KEY".to_owned()), "{with:?}");
+    assert!(!with.contains(&"OTHER_SECRET".to_owned()), "{with:?}");
+    // And the program inside has none of them.
+    let shop = Shop::with(&given);
+    let mut command = shop.command(&["--", "env"]);
+    let run = finish(command.env("API_KEY", "hunter2"));
+    assert!(!run.text().contains("hunter2"), "{run:?}");
+}
