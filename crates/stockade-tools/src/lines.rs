@@ -64,6 +64,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
+    /// Whether a line was begun of which the end did not come.
+    pub(crate) fn is_in_line(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Resolves when nothing is left to read and nothing more comes. Never, where something is
     /// left to read: what comes after it is not known.
     pub(crate) async fn ended(&mut self) {

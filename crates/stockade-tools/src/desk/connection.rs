@@ -4,6 +4,7 @@
 //! reading ── a request ──▶ wait for a place ──▶ its call runs beside the others
 //!    ├── a line too long ▶ answered, dropped up to its end, reading goes on
 //!    ├── no request ─────▶ answered; what runs is finished, then the connection ends
+//!    ├── half a line ────▶ answered; what runs is cancelled
 //!    └── the end ────────▶ what runs is cancelled: nobody waits for it
 //! ```
 
@@ -101,6 +102,10 @@ impl Connection<'_> {
                     let refused = Refused::too_large(&head, self.shared.limits.bounds);
                     self.refuse(refused, Instant::now()).await
                 }
+                Line::Half => {
+                    self.refuse(Refused::half(), Instant::now()).await;
+                    Next::Stop
+                }
                 Line::End => Next::Stop,
             };
             match next {
@@ -130,7 +135,8 @@ impl Connection<'_> {
         match self.lines.next(SMALL).await {
             Ok(Read::Line(line)) => return Line::Whole(line, None),
             Ok(Read::More) => {}
-            Ok(Read::End) | Err(_) => return Line::End,
+            Ok(Read::End) => return self.ended(),
+            Err(_) => return Line::End,
         }
         let Ok(held) = Arc::clone(&self.shared.large).acquire_owned().await else {
             return Line::End;
@@ -147,8 +153,14 @@ impl Connection<'_> {
                     Ok(None) | Err(_) => Line::End,
                 }
             }
-            _ => Line::End,
+            Ok(Ok(Read::End)) => self.ended(),
+            Ok(Err(_)) | Err(_) => Line::End,
         }
+    }
+
+    /// What it means that nothing more comes.
+    fn ended(&self) -> Line {
+        if self.lines.is_in_line() { Line::Half } else { Line::End }
     }
 
     /// Takes one request: answers it, or lets its call run.
@@ -255,5 +267,7 @@ enum Line {
     Whole(Vec<u8>, Option<OwnedSemaphorePermit>),
     /// Its beginning; the rest was dropped.
     TooLong(Vec<u8>),
+    /// The program says no more, and its last line has no end.
+    Half,
     End,
 }

@@ -96,6 +96,11 @@ impl Refused {
         Refused { id: Id::of_line(head), fault: Fault::new(Code::TooLarge, message) }
     }
 
+    /// For a line whose end does not come.
+    pub(super) fn half() -> Refused {
+        not_understood("the request stops in the middle of a line; end each with a line feed")
+    }
+
     fn too_deep(head: &[u8], bounds: Bounds) -> Refused {
         let why = Refused::deeper(bounds);
         let message = format!("{why}; max_tool_depth in the policy says so");

@@ -44,6 +44,25 @@ async fn what_is_not_a_request_is_answered_and_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn half_a_line_is_answered_where_somebody_still_listens() {
+    let world = World::new(echo(), "");
+    let large = "x".repeat(100_000);
+    for half in [r#"{"id":1,"call":"echo","arguments":{}}"#, &large] {
+        let mut program = world.connect();
+        program.send(half).await;
+        program.end_input().await;
+        let answer = program.answer().await;
+        assert_eq!(code(&answer), "invalid_request");
+        assert!(message(&answer).contains("middle of a line"), "{answer}");
+        assert_eq!(program.rest().await, "");
+    }
+    let mut silent = world.connect();
+    silent.end_input().await;
+    assert_eq!(silent.rest().await, "");
+    assert_eq!(world.outcomes(2).await, ["invalid_request"; 2]);
+}
+
+#[tokio::test]
 async fn ten_megabytes_are_refused_and_the_connection_goes_on() {
     let world = World::new(echo(), "");
     let mut program = world.connect();

@@ -119,6 +119,11 @@ impl Program {
         let _ = within(self.writer.write_all(bytes.as_ref())).await;
     }
 
+    /// Says no more, and goes on listening.
+    pub(crate) async fn end_input(&mut self) {
+        within(self.writer.shutdown()).await.unwrap();
+    }
+
     /// Asks without waiting for the answer; gives the id.
     pub(crate) async fn ask(&mut self, tool: &str, arguments: Value) -> u64 {
         self.asked += 1;

@@ -11,7 +11,7 @@ fn hanging_crashing_and_flooding_commands_cost_their_own_call_only() {
         return;
     }
     let shop = Shop::new().policy(
-        "tool_allowlist: [word_count, do]\nlimits: {max_tool_seconds: 10}\ndefaults: {max_tool_calls: 1000}\n",
+        "tool_allowlist: [word_count, do]\nlimits: {max_tool_seconds: 15}\ndefaults: {max_tool_calls: 1000}\n",
     );
     // All at the same time, on one connection, with good ones between them.
     let code = r#"

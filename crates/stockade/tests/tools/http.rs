@@ -36,7 +36,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().expect("nobody panics with it").clone()
     }
 
     /// A shop with a tool for each path, called as the path is.
@@ -66,7 +66,10 @@ fn answer(stream: TcpStream, heard: &Mutex<Vec<Asked>>) {
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).expect("the body comes");
     let body = String::from_utf8(body).expect("the body is text");
-    heard.lock().unwrap().push(Asked { head: head.clone(), body: body.clone() });
+    heard
+        .lock()
+        .expect("nobody panics with it")
+        .push(Asked { head: head.clone(), body: body.clone() });
     let path = head.split_whitespace().nth(1).unwrap_or_default().split('?').next();
     let (status, answer) = match path.unwrap_or_default() {
         "/echo" => ("200 OK", body),

@@ -31,7 +31,8 @@ for call in ({calls}):
     );
     let report = shop.report(&code);
     assert_eq!(report["exit_code"], 0, "{report}");
-    let said = report["stdout"].as_str().unwrap().lines().map(str::to_owned).collect();
+    let said = report["stdout"].as_str().unwrap_or_default();
+    let said = said.lines().map(str::to_owned).collect();
     (said, report)
 }
 
@@ -40,10 +41,10 @@ fn call_that_takes_too_long_is_answered_so_and_its_program_is_gone() {
     if !walls_can_be_built() {
         return;
     }
-    let shop = limited("max_tool_seconds: 2");
+    let shop = limited("max_tool_seconds: 8");
     let began = std::time::Instant::now();
     let (said, report) = outcomes(&shop, &["do('hang')", "word_count('a b')"]);
-    assert!(said[0].starts_with("timed_out ") && said[0].contains("2 seconds"), "{said:?}");
+    assert!(said[0].starts_with("timed_out ") && said[0].contains("8 seconds"), "{said:?}");
     assert_eq!(said[1], "2");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(report["limits_hit"], json!(["max_tool_seconds"]));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use stockade_engine::{Tool, Tools};
+use stockade_engine::Tool;
 use tokio::sync::{Barrier, watch};
 use tokio::task::LocalSet;
 
@@ -47,7 +47,7 @@ print(len(right), len(wrong), wrong[:3])
 
 /// `gather` answers when a thousand of its calls wait at the same time, and only after a thousand
 /// calls of `square` have been answered; those wait for the thousand.
-fn crowd() -> Tools {
+fn crowd() -> [Tool; 2] {
     let (barrier, full) = (Arc::new(Barrier::new(1000)), watch::Sender::new(false));
     let squares = watch::Sender::new(0);
     let (is_full, squared) = (full.clone(), squares.clone());
@@ -68,7 +68,7 @@ fn crowd() -> Tools {
             Ok::<_, &str>(number * number)
         }
     });
-    set_of([gather.unwrap(), square.unwrap()])
+    [gather, square].map(|tool| tool.expect("it is a tool"))
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn thousand_calls_at_once_and_a_hundred_from_each_of_ten_others_are_answered_rig
     if !walls_can_be_built() {
         return;
     }
-    let (engine, tools) = (Arc::new(engine()), crowd());
+    let (engine, tools) = (Arc::new(engine()), set_of(crowd()));
     let runs = LocalSet::new();
     let run = |code: String| {
         let (engine, tools) = (Arc::clone(&engine), tools.clone());

@@ -42,7 +42,7 @@ pub(crate) fn walls_can_be_built() -> bool {
 
 /// Whether this host has Node, and npm with it. Where it does not, that is said.
 pub(crate) fn has_node() -> bool {
-    let missing = |program: &&str| !Command::new(program).arg("--version").output().is_ok();
+    let missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     let missing = ["node", "npm"].into_iter().find(missing);
     if let Some(program) = missing {
         skipped("node", &format!("{program} is not installed"));

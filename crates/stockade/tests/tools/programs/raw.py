@@ -1,7 +1,7 @@
 import json, os, socket
 
-def exchange(*pieces, most=1):
-    """Sends bytes on a connection of their own; the answers, up to so many."""
+def exchange(*pieces, most=1, half=False):
+    """Sends bytes on a connection of their own; the answers, up to so many. Says no more if half."""
     talk = socket.socket(socket.AF_UNIX)
     talk.settimeout(60)
     talk.connect(os.environ["STOCKADE_TOOLS_SOCKET"])
@@ -10,6 +10,8 @@ def exchange(*pieces, most=1):
             talk.sendall(piece)
         except OSError:
             break
+    if half:
+        talk.shutdown(socket.SHUT_WR)
     heard = talk.makefile("rb")
     return [json.loads(line) for _, line in zip(range(most), heard)]
 
