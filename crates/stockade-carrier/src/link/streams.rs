@@ -202,6 +202,7 @@ impl Shared {
 
     fn close(&self) {
         self.lock().take();
+        self.ledger.close();
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Connection<Sieve>>> {
