@@ -35,7 +35,7 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// By how much the windows of all streams together may grow, for those through which much comes.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
 /// The most bytes of one frame.
-const SEND_BYTES: usize = 64 << 10;
+const SEND_BYTES: usize = 512 << 10;
 /// What the kernel holds on the way to the guest, if its administrator allows as much: each side
 /// then moves several frames before the other has to.
 const SOCKET_BYTES: usize = 1 << 20;
