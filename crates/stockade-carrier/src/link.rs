@@ -14,6 +14,7 @@
 mod conversation;
 mod gate;
 mod ledger;
+mod opened;
 mod sieve;
 mod streams;
 

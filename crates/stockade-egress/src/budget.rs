@@ -12,6 +12,9 @@ use tokio::time::Instant;
 /// How far ahead of its rate a sandbox may run.
 const BURST: Duration = Duration::from_millis(250);
 
+/// From here on it matters how large the pieces are that bytes come in.
+const AMPLE_BYTES: u64 = 16 << 20;
+
 /// What all connections of one sandbox share.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -69,6 +72,14 @@ impl Budget {
         Ok(())
     }
 
+    /// Whether bytes pass as they come: there is no rate, and the end is far.
+    pub(crate) fn is_ample(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        let left = self.most.load(Ordering::Relaxed).saturating_sub(used);
+        let pace = self.pace.lock().unwrap_or_else(|held| held.into_inner());
+        pace.bytes_per_second.is_none() && left >= AMPLE_BYTES
+    }
+
     pub(crate) fn hit(&self) -> Hit {
         *self.hit.borrow()
     }
@@ -113,6 +124,16 @@ mod tests {
         assert!(budget.spend(1).await.is_err());
         budget.exceeded().await;
         assert!(budget.hit().bytes);
+    }
+
+    #[tokio::test]
+    async fn large_pieces_are_for_those_without_a_rate_and_far_from_the_end() {
+        assert!(budget("max_egress_bytes: 1000000000").is_ample());
+        assert!(!budget("max_egress_bytes_per_second: 1000000000").is_ample());
+        let nearly = budget("max_egress_bytes: 20000000");
+        assert!(nearly.is_ample());
+        nearly.spend(10_000_000).await.unwrap();
+        assert!(!nearly.is_ample());
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ pub(crate) async fn relay(inside: &mut Side, outside: &mut Side) -> io::Result<(
 /// Passes everything from one end on, and then its end.
 async fn pass(from: &mut Incoming, to: &mut Outgoing) -> io::Result<()> {
     loop {
-        if from.held().is_empty() && from.fill().await? == 0 {
+        if from.held().is_empty() && from.fill_to_pass().await? == 0 {
             return to.finish().await;
         }
         let bytes = from.held().len();

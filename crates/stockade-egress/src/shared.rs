@@ -15,6 +15,9 @@ use crate::names::NameTable;
 use crate::rules::{Rules, Spoken};
 use crate::settings::Settings;
 
+/// The most connections of one sandbox that are read from in large pieces at once.
+const MAX_WIDE: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) rules: watch::Sender<Rules>,
@@ -25,6 +28,7 @@ pub(crate) struct Shared {
     uses: Mutex<Uses>,
     sink: Arc<dyn Sink>,
     open: AtomicUsize,
+    wide: AtomicUsize,
     connections: AtomicU64,
     /// How many streams of the guest are being served.
     pub(crate) serving: watch::Sender<usize>,
@@ -46,6 +50,7 @@ impl Shared {
             uses: Mutex::default(),
             sink,
             open: AtomicUsize::new(0),
+            wide: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             serving: watch::Sender::new(0),
         }
@@ -90,6 +95,14 @@ impl Shared {
                 None
             }
         }
+    }
+
+    /// Leave to read in large pieces, unless too many have it.
+    pub(crate) fn widen(self: &Arc<Shared>) -> Option<Wide> {
+        let taken = self.wide.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wide| {
+            (wide < MAX_WIDE).then_some(wide + 1)
+        });
+        taken.ok().map(|_| Wide { shared: Arc::clone(self) })
     }
 
     /// Keeps an event. Where that fails nothing may pass any more.
@@ -153,6 +166,18 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is read from in large pieces until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Wide {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Wide {
+    fn drop(&mut self) {
+        self.shared.wide.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

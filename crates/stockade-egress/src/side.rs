@@ -11,10 +11,12 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
-use crate::shared::Shared;
+use crate::shared::{Shared, Wide};
 
 /// The most that is read and not passed on.
 pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
+/// The same of a connection through which much comes, where nothing has to be decided any more.
+const WIDE_BYTES: usize = 512 * 1024;
 
 /// A program inside, or a server outside.
 pub(crate) struct Side {
@@ -42,17 +44,20 @@ impl Side {
     }
 }
 
-/// What comes from one end, at most [`MAX_HELD_BYTES`] of it held.
+/// What comes from one end, at most [`MAX_HELD_BYTES`] of it held until it is only passed on.
 pub(crate) struct Incoming {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     held: Vec<u8>,
     start: usize,
     meter: Option<Arc<Meter>>,
+    /// Whether the last read left no room.
+    was_full: bool,
+    wide: Option<Wide>,
 }
 
 impl Incoming {
     fn new(reader: Box<dyn AsyncRead + Send + Unpin>, meter: Option<Arc<Meter>>) -> Incoming {
-        Incoming { reader, held: Vec::new(), start: 0, meter }
+        Incoming { reader, held: Vec::new(), start: 0, meter, was_full: false, wide: None }
     }
 
     /// What was read and not yet used.
@@ -71,11 +76,33 @@ impl Incoming {
 
     /// Reads more, and says how much; nothing is the end. What is held must not be full.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        self.fill_within(MAX_HELD_BYTES).await
+    }
+
+    /// The same where nothing is held and what comes is only passed on: a server that sends faster
+    /// than that is read from in larger pieces, because each wakes everybody on the way.
+    pub(crate) async fn fill_to_pass(&mut self) -> io::Result<usize> {
+        match &self.meter {
+            Some(meter) if self.was_full && meter.budget().is_ample() => {
+                self.wide = self.wide.take().or_else(|| meter.shared.widen());
+            }
+            _ => self.wide = None,
+        }
+        let most = if self.wide.is_some() { WIDE_BYTES } else { MAX_HELD_BYTES };
+        if self.held.capacity() > most {
+            self.held = Vec::new();
+        }
+        let read = self.fill_within(most).await?;
+        self.was_full = read >= MAX_HELD_BYTES;
+        Ok(read)
+    }
+
+    async fn fill_within(&mut self, most: usize) -> io::Result<usize> {
         if self.start > 0 {
             self.held.drain(..self.start);
             self.start = 0;
         }
-        let room = MAX_HELD_BYTES.saturating_sub(self.held.len());
+        let room = most.saturating_sub(self.held.len());
         if room == 0 {
             return Err(io::Error::other("there is no room for more"));
         }
@@ -186,3 +213,7 @@ impl Meter {
         &self.shared.budget
     }
 }
+
+#[cfg(test)]
+#[path = "side_tests.rs"]
+mod tests;

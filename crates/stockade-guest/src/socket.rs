@@ -28,6 +28,9 @@ pub(crate) struct Socket {
     /// How much of `outgoing` has been written.
     written: usize,
     passing: Option<Passing>,
+    /// Whether a large frame of a connection has just become whole. Who it is for goes first, while
+    /// the caches of the processor have it.
+    is_whole: bool,
 }
 
 /// Frames that pass, looked at for how the streams of connections end.
@@ -75,6 +78,7 @@ impl Socket {
             outgoing: Vec::new(),
             written: 0,
             passing: ends.map(passing),
+            is_whole: false,
         }
     }
 
@@ -119,10 +123,15 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        if std::mem::take(&mut self.is_whole) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if self.taken == self.filled && buffer.len() >= AHEAD_BYTES {
             let read = self.descriptor.poll_read(context, buffer);
             if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
                 passing.hear(&buffer[..*read]);
+                self.is_whole = *read == buffer.len();
             }
             return read;
         }

@@ -9,11 +9,11 @@ use stockade_provider::Gateway;
 use stockade_wire::{FrameError, Opening, read_message_within};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::compat::FuturesAsyncReadCompatExt;
 use yamux::Stream;
 
 use super::LinkError;
 use super::ledger::{Counted, Ledger};
+use super::opened::Opened;
 
 /// How long a stream may take to say what it is. The guest says so in the frame that opens it.
 const OPENING_WITHIN: Duration = Duration::from_secs(10);
@@ -64,6 +64,6 @@ async fn serve(gateway: Arc<dyn Gateway>, mut stream: Counted) -> Result<(), Lin
         // It has thought better of it, or says nothing; the stream is reset.
         Ok(Err(_)) | Err(_) => return Ok(()),
     };
-    gateway.serve(opening, Box::new(stream.compat())).await;
+    gateway.serve(opening, Box::new(Opened::new(stream))).await;
     Ok(())
 }

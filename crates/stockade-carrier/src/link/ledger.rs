@@ -51,6 +51,7 @@ struct State {
     connection_bytes: usize,
     ends: Ends,
     waiting: Option<Waker>,
+    is_closed: bool,
     breach: Option<&'static str>,
 }
 
@@ -60,8 +61,18 @@ enum Entry {
     Reading(Unread),
     /// The guest has nothing to say there.
     Writing,
-    /// The same of a stream that the guest has opened, and what serves it.
-    Connection(Unread, Option<AbortHandle>),
+    /// A stream that the guest has opened.
+    Connection(Connection),
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    unread: Unread,
+    /// What serves it.
+    served: Option<AbortHandle>,
+    /// Whether a frame to the guest has not begun, and who has more for it.
+    is_unsaid: bool,
+    speaker: Option<Waker>,
 }
 
 /// The frames of a stream that are not read yet.
@@ -122,8 +133,8 @@ impl Ledger {
 
     /// What ends when too much comes on a stream of the guest's own.
     pub(super) fn end_if_too_much(&self, stream: u32, served: AbortHandle) {
-        if let Some(Entry::Connection(_, handle)) = self.lock().streams.get_mut(&stream) {
-            *handle = Some(served);
+        if let Some(Entry::Connection(connection)) = self.lock().streams.get_mut(&stream) {
+            connection.served = Some(served);
         }
     }
 
@@ -133,7 +144,7 @@ impl Ledger {
         let mut state = self.lock();
         let opens = header.opens_stream() && header.stream.is_multiple_of(2);
         if opens && self.guest_streams == GuestStreams::Allowed {
-            let new = || Entry::Connection(Unread::default(), None);
+            let new = || Entry::Connection(Connection::default());
             state.streams.entry(header.stream).or_insert_with(new);
             state.ends.hold(header.stream);
         }
@@ -149,12 +160,29 @@ impl Ledger {
         let mut state = self.lock();
         state.ends.say(header);
         match header.kind {
+            Header::DATA if header.length > 0 => {
+                state.spoke(header.stream);
+                Ok(())
+            }
             // The connection says so when the guest broke its rules, and then goes on listening.
             Header::GO_AWAY => {
                 state.breach.get_or_insert("it broke the rules of the connection");
                 Err(io::ErrorKind::InvalidData.into())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Nothing more goes to the guest, and whoever waits for that shall learn it.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        for entry in state.streams.values_mut() {
+            if let Entry::Connection(Connection { speaker, .. }) = entry
+                && let Some(speaker) = speaker.take()
+            {
+                speaker.wake();
+            }
         }
     }
 
@@ -178,6 +206,27 @@ impl Ledger {
         Poll::Pending
     }
 
+    /// Ready when a stream may have one more frame for the guest, which is then waited for. A
+    /// connection has one at a time: a row of them fills memory, and has left the caches of the
+    /// processor when its turn comes.
+    fn poll_speak(&self, context: &mut Context<'_>, stream: u32) -> Poll<()> {
+        let mut state = self.lock();
+        let is_closed = state.is_closed;
+        if let Some(Entry::Connection(connection)) = state.streams.get_mut(&stream) {
+            if connection.is_unsaid && !is_closed {
+                connection.speaker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            connection.is_unsaid = true;
+        }
+        Poll::Ready(())
+    }
+
+    /// There is no frame to wait for.
+    fn said_nothing(&self, stream: u32) {
+        self.lock().spoke(stream);
+    }
+
     /// Whether the guest has ended a stream of its own in good order.
     fn has_ended(&self, stream: u32) -> bool {
         self.lock().ends.heard(stream) == Some(Heard::End)
@@ -194,8 +243,8 @@ impl Ledger {
                 let (frames, _) = unread.take(bytes);
                 state.freed(frames);
             }
-            Some(Entry::Connection(unread, _)) => {
-                let (frames, bytes) = unread.take(bytes);
+            Some(Entry::Connection(connection)) => {
+                let (frames, bytes) = connection.unread.take(bytes);
                 state.connection_frames -= frames;
                 state.connection_bytes -= bytes;
             }
@@ -208,7 +257,7 @@ impl Ledger {
         let mut state = self.lock();
         match state.streams.remove(&stream) {
             Some(Entry::Reading(unread)) => state.freed(unread.frames.len()),
-            Some(Entry::Connection(unread, _)) => {
+            Some(Entry::Connection(Connection { unread, .. })) => {
                 state.connection_frames -= unread.frames.len();
                 state.connection_bytes -= unread.bytes;
                 state.ends.let_go(stream, closed);
@@ -230,7 +279,7 @@ impl State {
                 self.frames += 1;
                 Ok(())
             }
-            Some(Entry::Connection(unread, served)) => {
+            Some(Entry::Connection(Connection { unread, served, .. })) => {
                 unread.add(bytes);
                 self.connection_frames += 1;
                 self.connection_bytes += bytes as usize;
@@ -247,6 +296,16 @@ impl State {
                 Err(io::ErrorKind::InvalidData.into())
             }
             None => Ok(()),
+        }
+    }
+
+    /// A frame to the guest has begun.
+    fn spoke(&mut self, stream: u32) {
+        if let Some(Entry::Connection(connection)) = self.streams.get_mut(&stream) {
+            connection.is_unsaid = false;
+            if let Some(speaker) = connection.speaker.take() {
+                speaker.wake();
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use futures_util::task::AtomicWaker;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use serde::Serialize;
 use stockade_provider::Gateway;
 use stockade_wire::{FrameError, HelloReply, Nonce, Role, StreamHeader, encode};
@@ -34,7 +35,12 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// By how much the windows of all streams together may grow, for those through which much comes.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
 /// The most bytes of one frame.
-const SEND_BYTES: usize = 64 << 10;
+const SEND_BYTES: usize = 512 << 10;
+/// What the kernel holds on the way to the guest, if its administrator allows as much: each side
+/// then moves several frames before the other has to.
+const SOCKET_BYTES: usize = 1 << 20;
+/// How much memory is kept for the next frames, where there is a gateway.
+const KEPT_BYTES: usize = 2 << 20;
 
 /// The connection to one guest. Dropping it closes the connection.
 pub(super) struct Streams {
@@ -57,9 +63,13 @@ impl Streams {
     ) -> Result<Streams, LinkError> {
         let prepare = |source| LinkError::Prepare { source };
         stream.set_nonblocking(true).map_err(prepare)?;
+        // It may refuse, and then what was there before is what there is.
+        let _ = set_socket_send_buffer_size(&stream, SOCKET_BYTES);
         let stream = tokio::net::UnixStream::from_std(stream).map_err(prepare)?;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
+                // Frames come and go, and each would cost the kernel's pages anew.
+                stockade_sys::keep_freed_memory(KEPT_BYTES);
                 let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
                 (GuestStreams::Allowed, MAX_STREAMS + guests)
             }
@@ -202,6 +212,7 @@ impl Shared {
 
     fn close(&self) {
         self.lock().take();
+        self.ledger.close();
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Connection<Sieve>>> {

@@ -1,8 +1,10 @@
 //! Streams that a guest opens that is not ours, where there is a gateway.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -297,6 +299,63 @@ async fn streams_beyond_what_the_gateway_takes_are_reset_until_one_has_ended() {
         drop(hostile.stream().await);
         assert_eq!(hostile.hears_end(ONE + 2 * round).await, RST);
     }
+}
+
+/// Says as much as is taken without anybody listening, and how many bytes that was.
+async fn say_until_it_waits(stream: &mut Box<dyn Duplex>) -> usize {
+    let piece = vec![7; 256 << 10];
+    let mut taken = 0;
+    loop {
+        let mut write = Box::pin(stream.write(&piece));
+        // The driver of the link has had many turns when this is over.
+        let mut turns = 1000;
+        let written = poll_fn(|context| match write.as_mut().poll(context) {
+            Poll::Ready(written) => Poll::Ready(Some(written.unwrap())),
+            Poll::Pending if turns == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                turns -= 1;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        });
+        match written.await {
+            Some(written) => taken += written,
+            None => return taken,
+        }
+    }
+}
+
+#[tokio::test]
+async fn frames_for_a_guest_that_does_not_listen_are_few() {
+    let mut hostile = Hostile::new(4, false).await;
+    hostile.say(opens(ONE, &opening(443), b"")).await;
+    hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
+    let (_, mut stream) = hostile.stream().await;
+    let taken = say_until_it_waits(&mut stream).await;
+    // What the kernel holds, the frame that is half said, and one more.
+    assert!((256 << 10..=(2 << 20) + (768 << 10)).contains(&taken), "{taken}");
+    let mut heard = 0;
+    while heard < taken {
+        heard += hostile.hears(ONE).await.1;
+    }
+    assert_eq!(heard, taken);
+    // It goes on where somebody listens.
+    stream.write_all(b"more").await.unwrap();
+    assert_eq!(hostile.hears(ONE).await, (0, 4));
+}
+
+#[tokio::test]
+async fn whoever_waits_to_speak_learns_that_the_link_has_ended() {
+    let mut hostile = Hostile::new(4, false).await;
+    hostile.say(opens(ONE, &opening(443), b"")).await;
+    hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
+    let (_, mut stream) = hostile.stream().await;
+    say_until_it_waits(&mut stream).await;
+    let waiting = tokio::spawn(async move { stream.write_all(&[7]).await });
+    tokio::task::yield_now().await;
+    drop(hostile.link);
+    let ended = timeout(LIMIT, waiting).await.expect("it still waits").unwrap();
+    assert!(ended.is_err());
 }
 
 /// Many streams, one frame each.

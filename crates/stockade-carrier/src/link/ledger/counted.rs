@@ -3,10 +3,11 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use futures_util::StreamExt;
 use futures_util::io::{AsyncRead, AsyncWrite};
-use yamux::Stream;
+use yamux::{Packet, Stream};
 
 use super::Ledger;
 
@@ -29,6 +30,30 @@ impl Counted {
     pub(in super::super) fn id(&self) -> u32 {
         self.id
     }
+
+    /// The next frame as it came, or none at the end. Its bytes are unread until they are counted.
+    pub(in super::super) fn poll_packet(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Packet>>> {
+        match ready!(self.stream.poll_next_unpin(context)).transpose()? {
+            None => Poll::Ready(self.end().map(|()| None)),
+            packet => Poll::Ready(Ok(packet)),
+        }
+    }
+
+    /// So many bytes of what came are read.
+    pub(in super::super) fn count(&self, bytes: usize) {
+        self.ledger.read(self.id, bytes);
+    }
+
+    /// The multiplexer tells a reset as an end; of a connection it is not the same.
+    fn end(&self) -> io::Result<()> {
+        if self.ledger.is_connection(self.id) && !self.ledger.has_ended(self.id) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(())
+    }
 }
 
 impl AsyncRead for Counted {
@@ -39,15 +64,8 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<usize>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         match &read {
-            // The multiplexer tells a reset as an end; of a connection it is not the same.
-            Poll::Ready(Ok(0))
-                if !buffer.is_empty()
-                    && self.ledger.is_connection(self.id)
-                    && !self.ledger.has_ended(self.id) =>
-            {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-            }
-            Poll::Ready(Ok(bytes)) => self.ledger.read(self.id, *bytes),
+            Poll::Ready(Ok(0)) if !buffer.is_empty() => self.end()?,
+            Poll::Ready(Ok(bytes)) => self.count(*bytes),
             _ => {}
         }
         read
@@ -60,7 +78,12 @@ impl AsyncWrite for Counted {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        ready!(self.ledger.poll_speak(context, self.id));
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if !matches!(written, Poll::Ready(Ok(1..))) {
+            self.ledger.said_nothing(self.id);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,0 +1,73 @@
+//! A connection of the guest's, as the gateway takes it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::io::AsyncWrite as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use yamux::Packet;
+
+use super::ledger::Counted;
+
+/// A stream that the guest opened. Room for its bytes is written to only when there are some: to
+/// clear it first, as general adapters do, would cost as much as the bytes themselves.
+#[derive(Debug)]
+pub(super) struct Opened {
+    stream: Counted,
+    /// The frame that is read, and how much of it was.
+    packet: Option<Packet>,
+    taken: usize,
+}
+
+impl Opened {
+    pub(super) fn new(stream: Counted) -> Opened {
+        Opened { stream, packet: None, taken: 0 }
+    }
+}
+
+impl AsyncRead for Opened {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while buffer.remaining() > 0 {
+            let rest =
+                this.packet.as_ref().map_or(&[][..], |packet| &packet.as_ref()[this.taken..]);
+            if !rest.is_empty() {
+                let read = rest.len().min(buffer.remaining());
+                buffer.put_slice(&rest[..read]);
+                this.taken += read;
+                this.stream.count(read);
+                break;
+            }
+            (this.packet, this.taken) = (None, 0);
+            match ready!(this.stream.poll_packet(context))? {
+                // A frame may have no bytes.
+                Some(packet) => this.packet = Some(packet),
+                None => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Opened {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(context)
+    }
+}

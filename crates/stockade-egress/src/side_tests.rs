@@ -1,0 +1,80 @@
+use std::path::Path;
+
+use stockade_policy::Policy;
+use stockade_record::{Egress, Sink, Unrecorded};
+use tokio::io::repeat;
+
+use super::*;
+use crate::rules::Rules;
+use crate::settings::Settings;
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Sink for Nobody {
+    fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
+        Ok(())
+    }
+}
+
+fn shared(limits: &str) -> Arc<Shared> {
+    let text = format!("limits: {{{limits}}}");
+    let policy = Arc::new(Policy::parse_str("p", &text, Path::new("/")).unwrap());
+    let (budget, settings) = (Budget::new(&policy), Settings::system().unwrap());
+    Arc::new(Shared::new(Rules::Policy(policy), budget, Arc::new(Nobody), settings))
+}
+
+/// What comes from a server that sends so many bytes as fast as they are read.
+fn server(shared: &Arc<Shared>, bytes: usize) -> Incoming {
+    let reader = repeat(7).take(bytes as u64);
+    Incoming::new(Box::new(reader), Some(Meter::new(Arc::clone(shared))))
+}
+
+/// Reads once and passes it on.
+async fn pass(incoming: &mut Incoming) -> usize {
+    let read = incoming.fill_to_pass().await.unwrap();
+    assert!(incoming.held().iter().all(|byte| *byte == 7));
+    incoming.used(read);
+    read
+}
+
+const PLENTY: &str = "max_egress_bytes: 1000000000";
+
+#[tokio::test]
+async fn room_grows_for_a_server_that_fills_it_and_shrinks_when_it_does_not() {
+    let mut incoming = server(&shared(PLENTY), MAX_HELD_BYTES + WIDE_BYTES + 10);
+    assert_eq!(pass(&mut incoming).await, MAX_HELD_BYTES);
+    assert_eq!(pass(&mut incoming).await, WIDE_BYTES);
+    assert_eq!(pass(&mut incoming).await, 10);
+    assert!(incoming.held.capacity() >= WIDE_BYTES);
+    assert_eq!(pass(&mut incoming).await, 0);
+    assert!(incoming.held.capacity() < WIDE_BYTES);
+}
+
+#[tokio::test]
+async fn large_room_is_for_few_at_once() {
+    let shared = shared(PLENTY);
+    let mut wide = Vec::new();
+    for _ in 0..8 {
+        let mut incoming = server(&shared, usize::MAX);
+        pass(&mut incoming).await;
+        assert_eq!(pass(&mut incoming).await, WIDE_BYTES);
+        wide.push(incoming);
+    }
+    let mut late = server(&shared, usize::MAX);
+    for _ in 0..3 {
+        assert_eq!(pass(&mut late).await, MAX_HELD_BYTES);
+    }
+    wide.pop();
+    assert_eq!(pass(&mut late).await, WIDE_BYTES);
+}
+
+#[tokio::test]
+async fn pieces_stay_small_where_a_limit_would_notice() {
+    for limits in ["max_egress_bytes_per_second: 1000000000", "max_egress_bytes: 10000000"] {
+        let mut incoming = server(&shared(limits), usize::MAX);
+        for _ in 0..3 {
+            assert_eq!(pass(&mut incoming).await, MAX_HELD_BYTES);
+        }
+    }
+}
