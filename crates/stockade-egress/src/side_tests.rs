@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use stockade_policy::Policy;
-use stockade_record::{Egress, Sink, Unrecorded};
+use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
 use tokio::io::repeat;
 
 use super::*;
@@ -13,6 +13,10 @@ struct Nobody;
 
 impl Sink for Nobody {
     fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
+        Ok(())
+    }
+
+    fn tool_call(&self, _: ToolCall) -> Result<(), Unrecorded> {
         Ok(())
     }
 }
