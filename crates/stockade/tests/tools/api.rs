@@ -19,7 +19,9 @@ pub(crate) fn engine() -> Engine {
 /// A runtime of one thread, as the command line has it.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().expect("a runtime can be made")
+    // One thread serves several sandboxes here, and looks after each task for what has come: the
+    // tasks of a flood are long in a build for tests.
+    builder.enable_all().event_interval(1).build().expect("a runtime can be made")
 }
 
 /// Runs Python in a sandbox with a policy and tools.
