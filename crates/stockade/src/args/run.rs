@@ -118,7 +118,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", help_heading = PROGRAM, conflicts_with = "no_record")]
     pub(crate) record: Option<PathBuf>,
     /// Keep no record.
-    #[arg(long, help_heading = PROGRAM)]
+    #[arg(long, help_heading = PROGRAM, hide_short_help = true)]
     pub(crate) no_record: bool,
     /// Allow public hosts, and write those used.
     ///
@@ -158,7 +158,7 @@ pub(crate) struct PolicyFlags {
     #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) max_output: Option<Amount>,
     /// Calls of tools in all [default: 10].
-    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::count)]
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, hide_short_help = true, allow_hyphen_values = true, value_parser = amount::count)]
     pub(crate) max_tool_calls: Option<Amount>,
     /// Show a file or directory inside.
     ///
