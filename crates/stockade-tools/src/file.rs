@@ -1,5 +1,6 @@
 //! Tools from a YAML file.
 
+mod deciding;
 mod decode;
 mod endpoint;
 mod fields;
@@ -7,7 +8,6 @@ mod report;
 mod start;
 mod tree;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::mcp::Import;
 use decode::Decoder;
 use report::Report;
 
+pub use deciding::Deciding;
 pub use report::{Mistake, ToolsFileError};
 pub use start::Surroundings;
 
@@ -65,31 +66,6 @@ impl ToolsFile {
 }
 
 impl ToolsFile {
-    /// Paths of the host that decide what the programs of this file do: where they start, the
-    /// programs themselves, and whatever else of the host is named in their arguments. Whoever can
-    /// change one of them decides what is run outside of every wall.
-    pub fn deciding(&self, search_path: &OsStr) -> Vec<PathBuf> {
-        let kinds = self.tools.iter().map(|tool| &tool.kind);
-        let own = kinds.filter_map(|kind| match kind {
-            ToolKind::Command(command) => Some(command),
-            ToolKind::Http(_) => None,
-        });
-        let mut paths = Vec::new();
-        for command in own.chain(self.servers.iter().map(|server| &server.command)) {
-            paths.push(self.base.clone());
-            if command.file.components().count() > 1 {
-                paths.push(self.base.join(&command.file));
-            } else {
-                paths.extend(std::env::split_paths(search_path).map(|at| at.join(&command.file)));
-            }
-            paths.extend(command.arguments.iter().map(|argument| self.base.join(argument)));
-        }
-        paths.retain(|path| path.exists());
-        paths.sort();
-        paths.dedup();
-        paths
-    }
-
     /// Leaves out servers of which nothing that is wanted is imported: they need not be started.
     pub fn keep_servers_of(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.servers.retain(|server| server.imports.iter().any(|import| is_wanted(&import.called)));

@@ -32,6 +32,8 @@ pub(crate) struct Schema {
     validator: Validator,
     /// The properties that it names at its top.
     names: Vec<String>,
+    /// Whether it may have alternatives without end, which cannot be explained.
+    is_tangled: bool,
 }
 
 impl Schema {
@@ -45,7 +47,8 @@ impl Schema {
         let validator = options.build(schema).map_err(|error| mistake(&error))?;
         let properties = schema.get("properties").and_then(Value::as_object);
         let names = properties.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-        Ok(Schema { validator, names })
+        let is_tangled = has_word(schema, &REFERENCES) && has_word(schema, &ALTERNATIVES);
+        Ok(Schema { validator, names, is_tangled })
     }
 
     /// Checks a value of so many bytes; `what` it is begins the message.
@@ -53,8 +56,11 @@ impl Schema {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        if bytes > DETAILED {
-            return Err(format!("{what} do not fit the schema of the tool"));
+        // Why no alternative fits is asked of every alternative below it, and those of a reference
+        // may have no end.
+        if bytes > DETAILED || self.is_tangled {
+            let verb = if what == "result" { "does" } else { "do" };
+            return Err(format!("the {what} {verb} not fit the schema of the tool"));
         }
         match self.validator.validate(value) {
             Ok(()) => Ok(()),
@@ -100,6 +106,22 @@ impl Schema {
     }
 }
 
+/// Words by which a schema refers to another part of itself.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Words that name alternatives.
+const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
+
+/// Whether one of the words is a key anywhere. The depth of a schema is bounded.
+fn has_word(schema: &Value, words: &[&str]) -> bool {
+    match schema {
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| words.contains(&key.as_str()) || has_word(value, words))
+        }
+        Value::Array(list) => list.iter().any(|value| has_word(value, words)),
+        _ => false,
+    }
+}
+
 /// The input schema of a tool, closed: a property that it does not name is refused, unless it
 /// says otherwise.
 pub(crate) fn closed(schema: Value) -> Result<Value, String> {
@@ -121,6 +143,10 @@ pub(crate) fn closed(schema: Value) -> Result<Value, String> {
         map.insert("additionalProperties".to_owned(), Value::Bool(false));
     } else if knows_unevaluated(&map) {
         map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    } else {
+        let why = "does not say what becomes of other properties, and its version has no word that \
+                   would say it of all its parts; add `additionalProperties`";
+        return Err(why.to_owned());
     }
     Ok(Value::Object(map))
 }

@@ -59,7 +59,10 @@ fn messages_stay_short_and_printable_whatever_the_value_is() {
     assert!(long.chars().count() <= MAX_SAID, "{}", long.len());
     assert!(long.chars().all(stockade_policy::is_harmless), "{long:?}");
     let large = json!({"query": "x", "limits": vec!["no"; 100_000]});
-    assert_eq!(check(query(), large).unwrap_err(), "arguments do not fit the schema of the tool");
+    assert_eq!(
+        check(query(), large).unwrap_err(),
+        "the arguments do not fit the schema of the tool"
+    );
 }
 
 #[test]
@@ -111,4 +114,39 @@ fn the_deepest_value_fits_a_schema_that_refers_to_itself_on_an_ordinary_stack() 
         assert!(check(schema, json!({"a": wrong})).is_err());
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn alternatives_without_end_are_not_explained_and_cost_nothing() {
+    let node = |kind: &str| {
+        json!({"type": "object", "required": ["kind", "args"], "properties": {
+        "kind": {"const": kind}, "args": {"type": "array", "items": {"$ref": "#/$defs/node"}}}})
+    };
+    let schema = Schema::compile(&json!({
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"oneOf": [node("and"), node("or"), node("not")]}},
+    }))
+    .expect("a schema");
+    let mut tree = json!({"kind": "none", "args": []});
+    for _ in 0..40 {
+        tree = json!({"kind": "and", "args": [tree]});
+    }
+    let refused = schema.check(&json!({"tree": tree}), 1000, "arguments");
+    assert_eq!(refused, Err("the arguments do not fit the schema of the tool".to_owned()));
+}
+
+#[test]
+fn input_that_cannot_be_closed_is_refused() {
+    let open = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "allOf": [{"properties": {"y": {"type": "integer"}}}],
+    });
+    let refused = closed(open.clone()).expect_err("it says nothing of others");
+    assert!(refused.contains("additionalProperties"), "{refused}");
+    let Value::Object(mut said) = open else { unreachable!() };
+    said.insert("additionalProperties".to_owned(), Value::Bool(true));
+    assert!(closed(Value::Object(said)).is_ok());
 }

@@ -10,6 +10,9 @@ use crate::rules::{Action, Rule};
 use crate::source::{Basis, Printable};
 use crate::verdict::{Effect, Verdict};
 
+/// How much of a tool's name is told, in characters: as long as one may be.
+const MOST_NAMED: usize = 128;
+
 /// What happens to an act that no rule of a gate matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unmatched {
@@ -70,7 +73,11 @@ impl Policy {
     /// Judges a tool call: the allowlist first, then the rules. Without its arguments, rules
     /// about them match nothing.
     pub fn judge_tool(&self, name: &str, arguments: Option<&Value>, context: &Context) -> Verdict {
-        let target = Printable(name).to_string();
+        // A name from inside may be as long as a call, and no tool is called so.
+        let target = match name.char_indices().nth(MOST_NAMED) {
+            Some((end, _)) => format!("{}…", Printable(&name[..end])),
+            None => Printable(name).to_string(),
+        };
         let Some(entry) = self.tools.value.iter().find(|tool| tool.value == name) else {
             return Verdict {
                 effect: Effect::Deny,
@@ -226,5 +233,22 @@ fn effect_of(action: Action) -> Effect {
         Action::Allow => Effect::Allow,
         Action::Audit => Effect::Audit,
         Action::Deny | Action::Block => Effect::Deny,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn name_of_a_tool_from_inside_is_told_in_part() {
+        let policy = Policy::parse_str("p", "tool_allowlist: [fetch]", Path::new("/")).unwrap();
+        let verdict = policy.judge_tool(&"\u{1b}".repeat(1 << 20), None, &Context::default());
+        assert_eq!(verdict.effect, Effect::Deny);
+        for told in [&verdict.target, &verdict.why, &verdict.change] {
+            assert!(told.len() < 2000, "{} bytes", told.len());
+        }
     }
 }

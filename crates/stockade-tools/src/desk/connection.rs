@@ -177,8 +177,12 @@ impl Connection<'_> {
         };
         match request {
             Ok(Request::List { id }) => {
+                // What nobody reads is kept for few at once.
+                let Ok(held) = Arc::clone(&self.shared.large).acquire_owned().await else {
+                    return Next::Stop;
+                };
                 let listing = self.shared.listing.as_bytes();
-                self.send(result_line(&id, listing), (None, None)).await
+                self.send(result_line(&id, listing), (None, Some(held))).await
             }
             Ok(Request::Call { id, tool, arguments }) => {
                 let account = Account::new(self.shared, &tool, started);

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use rustix::fs::OFlags;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
@@ -183,6 +188,22 @@ fn endpoint(
     })
 }
 
+/// Reads a file without waiting for anybody, and not without end.
+fn secret(file: &Path) -> io::Result<Vec<u8>> {
+    const MOST_BYTES: u64 = 64 << 10;
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
+    if !open.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    open.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()) {
+        Ok(read) if read <= MOST_BYTES => Ok(bytes),
+        _ => Err(io::ErrorKind::FileTooLarge.into()),
+    }
+}
+
 fn header(
     tool: &str,
     name: &HeaderName,
@@ -193,17 +214,37 @@ fn header(
     let bytes = match source {
         HeaderSource::Value(value) => return Ok(value.clone()),
         HeaderSource::Variable(name) => variable(tool, name, around)?.into_vec(),
-        HeaderSource::File(file) => {
-            std::fs::read(file).map_err(|source| ToolsError::HeaderFile {
-                tool: tool.to_owned(),
-                file: file.display().to_string(),
-                source,
-            })?
-        }
+        HeaderSource::File(file) => secret(file).map_err(|source| ToolsError::HeaderFile {
+            tool: tool.to_owned(),
+            file: file.display().to_string(),
+            source,
+        })?,
     };
     // A file usually ends with a line end that is no part of the secret.
     let mut value = HeaderValue::from_bytes(bytes.trim_ascii())
         .map_err(|_| ToolsError::Header { tool: tool.to_owned(), header: name.to_string() })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_is_a_file_of_some_length_and_nobody_is_waited_for() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (file, large) = (scratch.path().join("key"), scratch.path().join("large"));
+        std::fs::write(&file, "secret\n").expect("written");
+        std::fs::write(&large, vec![b'x'; (64 << 10) + 1]).expect("written");
+        assert_eq!(secret(&file).expect("it is read"), b"secret\n");
+        assert!(secret(&large).is_err());
+        assert!(secret(scratch.path()).is_err());
+        assert!(secret(Path::new("/dev/zero")).is_err());
+        let pipe = scratch.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a pipe");
+        assert!(secret(&pipe).is_err());
+    }
 }

@@ -1,10 +1,11 @@
 //! The tools that a run offers: files that are read before anything else is done, and servers that
 //! are started only when the run is.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use stockade_engine::{Mistake, Tools, ToolsError, ToolsFile};
-use stockade_policy::{Diagnostic, Policy};
+use stockade_policy::{Diagnostic, Policy, SYSTEM};
 use stockade_provider::{Root, chain};
 
 use crate::{Problem, load};
@@ -41,21 +42,31 @@ impl Offered {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         let shown = shown(policy, root).into_iter().filter(|shown| shown.is_writable);
         let writable: Vec<PathBuf> = shown.map(|shown| real(&shown.host)).collect();
-        for path in self.0.iter().flat_map(|file| file.deciding(&search_path)) {
-            // Its links lead to what decides as well.
-            for path in aliases(&path)?.into_iter().chain(aliases(&real(&path))?) {
-                let Some(place) = writable.iter().find(|place| path.starts_with(place)) else {
-                    continue;
-                };
-                let message = format!(
-                    "the program could change {}, which a tool uses outside of the wall: {} can be \
-                     written from inside",
-                    path.display(),
-                    place.display()
-                );
-                let remedy = "keep tools and their programs outside of what can be written, or show \
-                              it read-only or with the mode overlay";
-                return Err(Problem::new(message, remedy).into());
+        if writable.is_empty() {
+            return Ok(());
+        }
+        for file in &self.0 {
+            let found = file.deciding(&search_path);
+            for name in &found.names {
+                for name in aliases(name)? {
+                    if let Some(place) = writable.iter().find(|place| name.starts_with(place)) {
+                        return Err(changeable(&name, place).into());
+                    }
+                }
+            }
+            for tree in &found.trees {
+                if let Some(place) = writable.iter().find(|place| place.starts_with(tree)) {
+                    return Err(changeable(tree, place).into());
+                }
+            }
+            for linked in &found.linked {
+                // The system's own programs have further names among themselves.
+                let is_system = SYSTEM.iter().any(|system| linked.starts_with(system));
+                let device = |path: &Path| path.metadata().ok().map(|data| data.dev());
+                let same = writable.iter().find(|place| device(place) == device(linked));
+                if let (false, Some(place)) = (is_system, same) {
+                    return Err(changeable(linked, place).into());
+                }
             }
         }
         Ok(())
@@ -94,6 +105,18 @@ fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
         }
         .into()
     })
+}
+
+fn changeable(path: &Path, place: &Path) -> Problem {
+    let message = format!(
+        "the program could change {}, which decides what a tool does outside of the wall: {} can be \
+         written from inside",
+        path.display(),
+        place.display()
+    );
+    let remedy = "keep tools and what they use outside of what can be written, or show it read-only \
+                  or with the mode overlay";
+    Problem::new(message, remedy)
 }
 
 fn diagnostic(mistake: &Mistake) -> Diagnostic {

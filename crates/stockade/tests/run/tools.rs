@@ -73,3 +73,40 @@ fn tools_in_what_the_run_only_sees_run_as_they_are() {
         assert_eq!((run.code, run.stdout.as_str()), (0, "\"plain\"\n"), "{said}: {}", run.stderr);
     }
 }
+
+#[test]
+fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (conf, shared) = (scratch.path().join("conf"), scratch.path().join("shared"));
+    fs::create_dir_all(shared.join("bin")).expect("made");
+    fs::create_dir(&conf).expect("made");
+    let link = |to: &str, at: &Path| std::os::unix::fs::symlink(to, at).expect("a link");
+    link("/bin/sh", &shared.join("bin/interpreter"));
+    link("../shared/bin/interpreter", &conf.join("through"));
+    link("../shared/later", &conf.join("dangling"));
+    fs::write(conf.join("twice"), "#!/bin/sh\n").expect("written");
+    fs::hard_link(conf.join("twice"), shared.join("twice")).expect("a second name");
+    let mount = format!("{}:/m:rw", shared.display());
+    for command in [
+        "[../shared/bin/interpreter, -c, exit]",
+        "[./through, -c, exit]",
+        "[./dangling]",
+        "[sh, ../shared/not-there-yet]",
+        "[sh, --file=../shared/x]",
+        "[./twice]",
+    ] {
+        let text = TOOLS.replace("[sh, ./say.sh]", command);
+        fs::write(conf.join("tools.yaml"), text).expect("written");
+        let tools = conf.join("tools.yaml");
+        let words =
+            ["--tools", tools.to_str().expect("plain text"), "--mount", &mount, "--", "true"];
+        let run = stockade(&words);
+        assert_eq!(run.code, 125, "{command}: {}", run.stderr);
+        assert!(run.stderr.contains("could change"), "{command}: {}", run.stderr);
+        let alone = stockade(&words[..2].iter().chain(&words[4..]).copied().collect::<Vec<_>>());
+        assert_eq!(alone.code, 0, "{command}: {}", alone.stderr);
+    }
+}
