@@ -80,22 +80,22 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
         return;
     }
     let scratch = Scratch::new();
-    let (conf, shared) = (scratch.path().join("conf"), scratch.path().join("shared"));
+    let (conf, shared) = (scratch.path().join("conf"), scratch.path().join("written"));
     fs::create_dir_all(shared.join("bin")).expect("made");
     fs::create_dir(&conf).expect("made");
     let link = |to: &str, at: &Path| std::os::unix::fs::symlink(to, at).expect("a link");
     link("/bin/sh", &shared.join("bin/interpreter"));
-    link("../shared/bin/interpreter", &conf.join("through"));
-    link("../shared/later", &conf.join("dangling"));
+    link("../written/bin/interpreter", &conf.join("through"));
+    link("../written/later", &conf.join("dangling"));
     fs::write(conf.join("twice"), "#!/bin/sh\n").expect("written");
     fs::hard_link(conf.join("twice"), shared.join("twice")).expect("a second name");
     let mount = format!("{}:/m:rw", shared.display());
     for command in [
-        "[../shared/bin/interpreter, -c, exit]",
+        "[../written/bin/interpreter, -c, exit]",
         "[./through, -c, exit]",
         "[./dangling]",
-        "[sh, ../shared/not-there-yet]",
-        "[sh, --file=../shared/x]",
+        "[sh, ../written/not-there-yet]",
+        "[sh, --file=../written/x]",
         "[./twice]",
     ] {
         let text = TOOLS.replace("[sh, ./say.sh]", command);
