@@ -37,7 +37,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-link-arg-bins=-static-pie");
     // What is weak and nowhere is null, as the code that asks for it expects.
     println!("cargo::rustc-link-arg-bins=-Wl,-z,nodynamic-undefined-weak");
+    // The standard library asks weakly for these, which takes nothing out of an archive. Without
+    // them it copies the whole process to start another.
+    for symbol in ["gnu_get_libc_version", "posix_spawn_file_actions_addchdir_np"] {
+        println!("cargo::rustc-link-arg-bins=-Wl,-u,{symbol}");
+    }
+    if has_packed_relocations(&archives[0]) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
     Ok(())
+}
+
+/// Whether the C library relocates a static executable by packed tables: since glibc 2.36, which
+/// has this tag for it.
+fn has_packed_relocations(libc: &str) -> bool {
+    let tag = b"GLIBC_ABI_DT_RELR";
+    // Where the shared library lies elsewhere the tables stay as they are.
+    fs::read(Path::new(libc).with_file_name("libc.so.6"))
+        .is_ok_and(|bytes| bytes.windows(tag.len()).any(|window| window == tag))
 }
 
 /// The static libraries, as the linker's own driver finds them.
