@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stockade_provider::{
-    Entry, ErrorKind, Execution, Plan, Program, Provider, Sandbox, SandboxRequest,
+    Entry, ErrorKind, Execution, Expected, Plan, Program, Provider, Sandbox, SandboxRequest,
 };
 use tokio::time::sleep;
 
@@ -47,9 +47,9 @@ impl Engine {
     }
 
     /// Lets the wall that is tried first begin what depends on no policy.
-    pub fn prepare(&self) {
+    pub fn prepare(&self, expected: Expected) {
         if let Some(provider) = self.providers.first() {
-            provider.prepare();
+            provider.prepare(expected);
         }
     }
 

@@ -39,6 +39,42 @@ pub(crate) struct First {
     pub(crate) handle: OwnedFd,
 }
 
+/// A launcher that is not started yet, with its sockets.
+pub(crate) struct Unstarted {
+    control: UnixStream,
+    stream: UnixStream,
+    launchers_end: UnixStream,
+    guests_end: UnixStream,
+    program: OwnedFd,
+}
+
+impl Unstarted {
+    pub(crate) fn make() -> Result<Unstarted, StartError> {
+        let prepare = || StartError::prepare("make the sockets of a sandbox");
+        let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
+        let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
+        let program = stockade_carrier::guest_file()?;
+        Ok(Unstarted { control, stream, launchers_end, guests_end, program })
+    }
+
+    /// Starts it, with nothing of this process but two sockets.
+    pub(crate) fn start(self) -> Result<Waiting, StartError> {
+        let Unstarted { control, stream, launchers_end, guests_end, program } = self;
+        let launcher = Launcher::new(start(&program, launchers_end, guests_end)?);
+        Ok(Waiting { control, stream, launcher })
+    }
+
+    /// The same as [`Waiting::begin`], with words that are there before it starts.
+    pub(crate) fn begin(
+        mut self,
+        beginning: &Beginning,
+        kept: &[BorrowedFd<'_>],
+    ) -> Result<Begun, StartError> {
+        say(&mut self.control, beginning, kept)?;
+        Ok(Begun(self.start()?))
+    }
+}
+
 /// A launcher that waits for its plan. Dropping it ends it.
 pub(crate) struct Waiting {
     control: UnixStream,
@@ -47,13 +83,9 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Starts a launcher, with nothing of this process but two sockets.
+    /// Starts a launcher.
     pub(crate) fn start() -> Result<Waiting, StartError> {
-        let prepare = || StartError::prepare("make the sockets of a sandbox");
-        let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
-        let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
-        let launcher = Launcher::new(start(launchers_end, guests_end)?);
-        Ok(Waiting { control, stream, launcher })
+        Unstarted::make()?.start()
     }
 
     /// Lets the first process be born. `kept` is held by the launcher as long as the sandbox lives.
@@ -62,10 +94,18 @@ impl Waiting {
         beginning: &Beginning,
         kept: &[BorrowedFd<'_>],
     ) -> Result<Begun, StartError> {
-        stockade_launcher::send(&mut self.control, beginning, kept)
-            .map_err(StartError::prepare("hand the plan to the launcher"))?;
+        say(&mut self.control, beginning, kept)?;
         Ok(Begun(self))
     }
+}
+
+fn say(
+    control: &mut UnixStream,
+    beginning: &Beginning,
+    kept: &[BorrowedFd<'_>],
+) -> Result<(), StartError> {
+    stockade_launcher::send(control, beginning, kept)
+        .map_err(StartError::prepare("hand the plan to the launcher"))
 }
 
 /// A sandbox whose first process waits for its steps. Dropping it ends it.
@@ -106,11 +146,10 @@ impl Building {
     }
 }
 
-fn start(control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
-    let file = stockade_carrier::guest_file()?;
+fn start(program: &OwnedFd, control: UnixStream, stream: UnixStream) -> Result<Child, StartError> {
     // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
     // after the kernel has opened the file behind it.
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
     Command::new(path)
         // What is seen of it from inside says nothing of the host.
         .arg0("stockade-guest")

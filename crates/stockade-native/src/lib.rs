@@ -13,6 +13,7 @@ mod commands;
 mod control;
 mod error;
 mod filters;
+mod ground;
 mod host;
 mod host_files;
 mod id_range;

@@ -10,7 +10,7 @@ mod way_out;
 
 use std::path::PathBuf;
 
-use stockade_launcher::{Beginning, Birth, Family, IdMap, Step, ToolFile};
+use stockade_launcher::{Beginning, Birth, Family, IdMap, OutsideStep, Step, ToolFile};
 use stockade_policy::{Limit, Policy};
 
 use crate::cgroup::Removal;
@@ -57,23 +57,50 @@ pub(crate) struct Inputs<'a> {
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }
 
+/// Which ids a sandbox has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    /// Those of the caller.
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    /// The first of the host's ids that the sandbox has to itself; none where it has only the
+    /// caller's own.
+    pub(crate) first: Option<u32>,
+}
+
+impl Ids {
+    pub(crate) fn of_caller(first: Option<u32>) -> Ids {
+        let user = rustix::process::geteuid().as_raw();
+        Ids { user, group: rustix::process::getegid().as_raw(), first }
+    }
+}
+
 /// The launcher's part of the plan. `seat` is the version 2 cgroup to be born in.
-pub(crate) fn beginning(site: &Site<'_>, seat: Option<PathBuf>, removal: &Removal) -> Beginning {
-    let map = |own: u32| match site.first_id {
+pub(crate) fn beginning(
+    ids: Ids,
+    outside: Vec<OutsideStep>,
+    seat: Option<PathBuf>,
+    removal: &Removal,
+) -> Beginning {
+    let map = |own: u32| match ids.first {
         Some(first) => IdMap { inside: 0, outside: first, count: 1 << 16 },
         None => IdMap { inside: USER, outside: own, count: 1 },
     };
-    let Machine { user, group, .. } = *site.machine;
     Beginning {
-        outside: Visible::of(site).taken_outside(),
+        outside,
         birth: Birth {
-            family: Family::Namespaces { users: map(user), groups: map(group) },
+            family: Family::Namespaces { users: map(ids.user), groups: map(ids.group) },
             cgroup: seat,
             #[cfg(feature = "weaken")]
             shared: Vec::new(),
         },
         after: rest::after(removal),
     }
+}
+
+/// What is taken of the host before the first process is born.
+pub(crate) fn outside(site: &Site<'_>) -> Vec<OutsideStep> {
+    Visible::of(site).taken_outside()
 }
 
 /// The steps, in the order that keeps each safe: see the comments at each group.

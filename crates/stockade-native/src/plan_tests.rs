@@ -85,7 +85,8 @@ fn planned_for(
         tools,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     });
-    Plan { beginning: beginning(&site, None, &Removal::default()), inside }
+    let ids = Ids { user: machine.user, group: machine.group, first: first_id };
+    Plan { beginning: beginning(ids, outside(&site), None, &Removal::default()), inside }
 }
 
 fn index(plan: &Plan, name: &str) -> usize {

@@ -2,26 +2,25 @@
 
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
+    Entry, Error, Expected, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
+    WallFacts,
 };
 
 use crate::abilities::abilities;
-use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, Unfinished, sweep_parents};
+use crate::cgroup::{Controller, Group, Layout, Limits, sweep_parents};
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
+use crate::ground::{Ahead, Begin, Ground, begin};
 use crate::host_files::{Base, HostFiles, look, protected, shown};
-use crate::id_range::IdRange;
 use crate::interpreter::{Interpreter, find};
-use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, WayOut, beginning, inside, tool_command};
+use crate::plan::{Inputs, Site, WayOut, inside, outside, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
@@ -34,8 +33,8 @@ pub struct NativeProvider {
     user: User,
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
-    /// A launcher that is started ahead, by a thread of its own.
-    waiting: Mutex<Option<JoinHandle<Result<Waiting, StartError>>>>,
+    /// What was started before anybody asked.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 /// What a start does about the groups that a dead Stockade left. Whether they could be removed is no
@@ -64,16 +63,6 @@ impl NativeProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
-    /// The launcher that was started ahead, or one that is started now.
-    fn launcher(&self) -> Result<Waiting, StartError> {
-        let ahead = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match ahead.map(JoinHandle::join) {
-            Some(Ok(started)) => started,
-            // A thread that panicked has started nothing.
-            Some(Err(_)) | None => Waiting::start(),
-        }
-    }
-
     async fn start(
         &self,
         request: &SandboxRequest,
@@ -88,31 +77,17 @@ impl NativeProvider {
         let files = host_files(request, machine, interpreter.as_ref())?;
         #[cfg(feature = "weaken")]
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
-        let ids = match machine.is_root() {
-            true => Some(IdRange::claim()?),
-            false => None,
-        };
-        let kept: Vec<_> = ids.iter().map(IdRange::lock).collect();
-        let (name, limits) = (GroupName::new()?, cgroup_limits(policy, layout));
+        let site =
+            |ground: &Ground| Site { policy, machine, files: &files, first_id: ground.first_id() };
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The kernel makes namespaces while the rest is thought about.
+        let Begin { ground, begun } = begin(ahead, layout, |ground| outside(&site(ground)))?;
+        let site = site(&ground);
+        let limits = cgroup_limits(policy, layout);
         #[cfg(feature = "weaken")]
         let limits = crate::weaken::limits(limits);
-        let unfinished = match layout.has(Controller::Kill) {
-            true => Some(Unfinished::begin(layout, &name, &limits)?),
-            // Cgroups cannot hold anything here.
-            false => None,
-        };
-        let first_id = ids.as_ref().map(|ids| ids.first);
-        let site = Site { policy, machine, files: &files, first_id };
-        let (seat, removal) = match &unfinished {
-            Some(group) => (group.seat(), group.removal()),
-            None => Default::default(),
-        };
-        // The kernel makes namespaces while the rest is thought about.
-        let beginning = beginning(&site, seat, &removal);
-        #[cfg(feature = "weaken")]
-        let beginning = crate::weaken::beginning(beginning);
-        let begun = self.launcher()?.begin(&beginning, &kept)?;
-        let mut group = unfinished.map(Unfinished::finish).transpose()?;
+        let group = ground.into_group().map(|group| group.finish(layout, &limits));
+        let mut group = group.transpose()?;
         let inside = inside(&Inputs {
             site,
             tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
@@ -171,12 +146,13 @@ impl Provider for NativeProvider {
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
     }
 
-    fn prepare(&self) {
-        let named = std::thread::Builder::new().name("stockade-launch".to_owned());
-        // Without a thread it is started when it is needed.
-        if let Ok(ahead) = named.spawn(Waiting::start) {
-            *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    fn prepare(&self, expected: Expected) {
+        let Some((mut ahead, foresee)) = Ahead::start() else { return };
+        match expected {
+            Expected::Plain => ahead.foresee(foresee, self.layout()),
+            Expected::HostFiles => drop(foresee),
         }
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
     }
 
     fn create<'a>(

@@ -25,13 +25,22 @@ pub trait Provider: Send + Sync {
 
     /// Called when a sandbox will probably be asked for soon. A wall may begin what depends on no
     /// policy; what is not used in the end leaves nothing behind.
-    fn prepare(&self) {}
+    fn prepare(&self, _expected: Expected) {}
 
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
     fn create<'a>(
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
+}
+
+/// What is known of a sandbox before it is asked for. A guess: one that is wrong costs time alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// It shows nothing of the caller's files.
+    Plain,
+    /// It may show files of the caller's.
+    HostFiles,
 }
 
 /// How much a wall does to find out what it can enforce.

@@ -19,6 +19,7 @@ use std::pin::pin;
 
 use stockade_backends::User;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
+use stockade_provider::Expected;
 use tokio::runtime::Builder;
 
 use crate::args::{RunArgs, Target};
@@ -36,12 +37,20 @@ pub(crate) fn start_ahead() -> Option<Engine> {
     let mut words = std::env::args_os().skip(1).map_while(|word| word.into_string().ok());
     let is_run = words.next().is_some_and(|word| word == "run");
     let may_differ = |word: &str| matches!(word, "--help" | "-h") || word.starts_with("--provider");
+    let shows_files = |word: &str| {
+        ["--mount", "--workspace", "--policy"].iter().any(|flag| word.starts_with(flag))
+    };
     // Words of the program count too: the worst is a start that is not ahead.
-    if !is_run || words.any(|word| may_differ(&word)) {
+    let words: Vec<String> = words.collect();
+    if !is_run || words.iter().any(|word| may_differ(word)) {
         return None;
     }
+    let expected = match words.iter().any(|word| shows_files(word)) {
+        true => Expected::HostFiles,
+        false => Expected::Plain,
+    };
     let engine = Engine::new(stockade_backends::providers(User::EndsNext));
-    engine.prepare();
+    engine.prepare(expected);
     Some(engine)
 }
 

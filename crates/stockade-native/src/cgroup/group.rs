@@ -1,4 +1,4 @@
-//! Making groups: every limit is set before any process is inside.
+//! Making groups: every limit is set before any program is inside.
 
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ impl Group {
         name: &GroupName,
         limits: &Limits,
     ) -> Result<Group, CgroupError> {
-        Unfinished::begin(layout, name, limits)?.finish()
+        Unfinished::begin(layout, name.clone())?.finish(layout, limits)
     }
 
     /// Makes the leaf for one execution, with its own counts and its own end.
@@ -99,48 +99,31 @@ impl Group {
     }
 }
 
-/// A group whose v2 part is there, so that a process can be born in it; the v1 parts, which it
-/// enters later by itself, are still to be made.
+/// A group whose v2 part is there, so that a process can be born in it and wait. Its limits, and the
+/// v1 parts, which that process enters later by itself, are still to come.
 #[derive(Debug)]
-pub struct Unfinished<'a> {
+pub struct Unfinished {
     group: Group,
-    name: &'a GroupName,
-    limits: &'a Limits,
-    rest: Vec<(&'a Hierarchy, Vec<Controller>)>,
-    disks: Vec<String>,
+    name: GroupName,
 }
 
-impl<'a> Unfinished<'a> {
-    /// Makes the v2 part of a group, if it has one, with its limits.
-    pub fn begin(
-        layout: &'a Layout,
-        name: &'a GroupName,
-        limits: &'a Limits,
-    ) -> Result<Unfinished<'a>, CgroupError> {
-        let needs = limits.needs()?;
-        // A group that cannot be ended as a whole is no use, whatever else it can do.
-        for controller in needs.iter().chain([&Controller::Kill]) {
-            if !layout.has(*controller) {
-                return Err(unavailable(layout, *controller));
-            }
-        }
-        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
-        let parts = layout.hierarchies().iter().map(|it| (it, used(it, &needs)));
-        let (now, rest) = parts
-            .filter(|(_, used)| !used.is_empty())
-            .partition(|(hierarchy, _)| hierarchy.version == Version::V2);
+impl Unfinished {
+    /// Makes the v2 part of a group, if the layout has one.
+    pub fn begin(layout: &Layout, name: GroupName) -> Result<Unfinished, CgroupError> {
         // Filled step by step: an early return drops it, and dropping removes what there is.
         let group = Group { directories: Vec::new(), removed: false };
-        let mut unfinished = Unfinished { group, name, limits, rest, disks };
-        unfinished.make(now)?;
+        let mut unfinished = Unfinished { group, name };
+        for hierarchy in of_version(layout, Version::V2) {
+            unfinished.make(hierarchy, hierarchy.controllers.clone())?;
+        }
         Ok(unfinished)
     }
 
     /// What another process has to do to remove the whole group, once it is finished.
-    pub fn removal(&self) -> Removal {
+    pub fn removal(&self, layout: &Layout) -> Removal {
         let mut removal = self.group.removal();
-        let path = |(hierarchy, _): &(&Hierarchy, _)| hierarchy.parent.join(self.name.to_string());
-        removal.directories.extend(self.rest.iter().map(path));
+        let path = |hierarchy: &Hierarchy| hierarchy.parent.join(self.name.to_string());
+        removal.directories.extend(of_version(layout, Version::V1).map(path));
         removal
     }
 
@@ -149,28 +132,57 @@ impl<'a> Unfinished<'a> {
         self.group.unified()
     }
 
-    /// Makes the other parts.
-    pub fn finish(mut self) -> Result<Group, CgroupError> {
-        let rest = std::mem::take(&mut self.rest);
-        self.make(rest)?;
+    /// Leaves the removal to another process.
+    pub fn hand_over(mut self) {
+        self.group.hand_over();
+    }
+
+    /// Sets the limits, and makes the other parts with theirs. A limit that the layout cannot hold
+    /// is refused.
+    pub fn finish(mut self, layout: &Layout, limits: &Limits) -> Result<Group, CgroupError> {
+        let needs = limits.needs()?;
+        // A group that cannot be ended as a whole is no use, whatever else it can do.
+        for controller in needs.iter().chain([&Controller::Kill]) {
+            if !layout.has(*controller) {
+                return Err(unavailable(layout, *controller));
+            }
+        }
+        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
+        for directory in &mut self.group.directories {
+            directory.controllers = used(&directory.controllers, &needs);
+        }
+        for hierarchy in of_version(layout, Version::V1) {
+            let used = used(&hierarchy.controllers, &needs);
+            if !used.is_empty() {
+                self.make(hierarchy, used)?;
+            }
+        }
+        for directory in &self.group.directories {
+            limit(directory, limits, &disks)?;
+        }
         Ok(self.group)
     }
 
-    fn make(&mut self, parts: Vec<(&Hierarchy, Vec<Controller>)>) -> Result<(), CgroupError> {
-        for (hierarchy, used) in parts {
-            let directory = make(hierarchy, self.name, used)?;
-            self.group.directories.push(directory.clone());
-            furnish(&directory, self.limits, &self.disks)?;
-        }
-        Ok(())
+    fn make(
+        &mut self,
+        hierarchy: &Hierarchy,
+        controllers: Vec<Controller>,
+    ) -> Result<(), CgroupError> {
+        let directory = make(hierarchy, &self.name, controllers)?;
+        self.group.directories.push(directory.clone());
+        furnish(&directory)
     }
 }
 
+fn of_version(layout: &Layout, version: Version) -> impl Iterator<Item = &Hierarchy> {
+    layout.hierarchies().iter().filter(move |hierarchy| hierarchy.version == version)
+}
+
 /// What a group uses of a hierarchy: what counts and ends always, what only limits when asked.
-fn used(hierarchy: &Hierarchy, needs: &[Controller]) -> Vec<Controller> {
+fn used(controllers: &[Controller], needs: &[Controller]) -> Vec<Controller> {
     let limits_only = |it: &Controller| matches!(it, Controller::Cpu | Controller::Io);
     let used = |it: &Controller| !limits_only(it) || needs.contains(it);
-    hierarchy.controllers.iter().copied().filter(used).collect()
+    controllers.iter().copied().filter(used).collect()
 }
 
 /// Makes the directory of a group in one hierarchy.
@@ -189,14 +201,19 @@ fn make(
     Ok(Directory { version, path, controllers, seating })
 }
 
-/// Sets the limits of a new directory, then makes the guest's leaf.
-fn furnish(directory: &Directory, limits: &Limits, disks: &[String]) -> Result<(), CgroupError> {
-    never_notify(directory)?;
+/// Sets the limits of a directory.
+fn limit(directory: &Directory, limits: &Limits, disks: &[String]) -> Result<(), CgroupError> {
     for controller in &directory.controllers {
         for setting in limits.settings(directory.version, *controller, disks) {
             apply(&directory.path, &setting)?;
         }
     }
+    Ok(())
+}
+
+/// Makes the guest's leaf in a new directory.
+fn furnish(directory: &Directory) -> Result<(), CgroupError> {
+    never_notify(directory)?;
     if directory.seating == Seating::GuestLeaf {
         // Only memory: an event of pids is counted in the group of the forking task, so that pids
         // must not go further down; cpu time is counted in every group.

@@ -100,17 +100,18 @@ impl ReducedProvider {
         let filters = reduced_filters(policy, machine.kernel, ids, memory)?;
         let limits = cgroup_limits(policy, layout);
         let unfinished = match layout.has(Controller::Kill) {
-            true => Some(Unfinished::begin(layout, &name, &limits)?),
+            true => Some(Unfinished::begin(layout, name.clone())?),
             // Cgroups cannot hold anything here.
             false => None,
         };
         let (seat, removal) = match &unfinished {
-            Some(group) => (group.seat(), group.removal()),
+            Some(group) => (group.seat(), group.removal(layout)),
             None => Default::default(),
         };
         let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
         let begun = Waiting::start()?.begin(&beginning, &kept)?;
-        let mut group = unfinished.map(Unfinished::finish).transpose()?;
+        let group = unfinished.map(|group| group.finish(layout, &limits));
+        let mut group = group.transpose()?;
         let pids_held = layout.has(Controller::Pids);
         let inside = inside(&Inputs {
             policy,

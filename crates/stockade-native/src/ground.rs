@@ -1,0 +1,186 @@
+//! What a sandbox stands on: its ids, the group it is in, and its first process. None of that
+//! depends on a policy, so that it can be there before anybody has asked for a sandbox.
+//!
+//! ```text
+//! begun ahead ── the same beginning is wanted ──▶ used
+//!      └──────── another one, or none ──────────▶ dropped: the launcher takes it down
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use stockade_launcher::{Beginning, OutsideStep};
+
+use crate::cgroup::{Controller, GroupName, Layout, Unfinished};
+use crate::error::StartError;
+use crate::id_range::IdRange;
+use crate::launch::{Begun, Unstarted, Waiting};
+use crate::plan::{Ids, beginning};
+
+/// Ids and a group of a sandbox's own.
+pub(crate) struct Ground {
+    range: Option<IdRange>,
+    /// None where cgroups cannot hold anything.
+    group: Option<Unfinished>,
+}
+
+impl Ground {
+    pub(crate) fn lay(layout: &Layout) -> Result<Ground, StartError> {
+        let range = match rustix::process::geteuid().is_root() {
+            true => Some(IdRange::claim()?),
+            false => None,
+        };
+        let group = match layout.has(Controller::Kill) {
+            true => Some(Unfinished::begin(layout, GroupName::new()?)?),
+            false => None,
+        };
+        Ok(Ground { range, group })
+    }
+
+    /// The first of the host's ids that the sandbox has to itself.
+    pub(crate) fn first_id(&self) -> Option<u32> {
+        self.range.as_ref().map(|range| range.first)
+    }
+
+    /// How a sandbox begins here.
+    pub(crate) fn beginning(&self, outside: Vec<OutsideStep>, layout: &Layout) -> Beginning {
+        let (seat, removal) = match &self.group {
+            Some(group) => (group.seat(), group.removal(layout)),
+            None => Default::default(),
+        };
+        let beginning = beginning(Ids::of_caller(self.first_id()), outside, seat, &removal);
+        #[cfg(feature = "weaken")]
+        let beginning = crate::weaken::beginning(beginning);
+        beginning
+    }
+
+    /// The group, which still has no limits.
+    pub(crate) fn into_group(self) -> Option<Unfinished> {
+        self.group
+    }
+
+    /// What the launcher holds as long as the sandbox lives.
+    fn kept(&self) -> Vec<BorrowedFd<'_>> {
+        self.range.iter().map(IdRange::lock).collect()
+    }
+}
+
+/// A sandbox of which only the first process is there, and waits for its steps.
+pub(crate) struct Begin {
+    pub(crate) ground: Ground,
+    pub(crate) begun: Begun,
+}
+
+impl Begin {
+    /// Begins one, with a launcher that is there already or a new one.
+    fn with(
+        launcher: Option<Waiting>,
+        layout: &Layout,
+        outside: impl Fn(&Ground) -> Vec<OutsideStep>,
+    ) -> Result<Begin, StartError> {
+        let ground = Ground::lay(layout)?;
+        let beginning = ground.beginning(outside(&ground), layout);
+        let launcher = launcher.map_or_else(Waiting::start, Ok)?;
+        let begun = launcher.begin(&beginning, &ground.kept())?;
+        Ok(Begin { ground, begun })
+    }
+}
+
+/// What a thread of its own has started ahead.
+enum Started {
+    Waiting(Waiting),
+    Begun(Begun),
+}
+
+/// A launcher that is started ahead, and as much of a sandbox as was foreseen.
+pub(crate) struct Ahead {
+    /// What was begun, if it was.
+    foreseen: Option<(Ground, Beginning)>,
+    started: Option<JoinHandle<Result<Started, StartError>>>,
+}
+
+impl Ahead {
+    /// Starts a launcher. Without a thread it is started when it is needed.
+    pub(crate) fn start() -> Option<(Ahead, Foresee)> {
+        let (say, told) = mpsc::channel::<Foreseen>();
+        let start = move || {
+            let launcher = Unstarted::make()?;
+            if let Ok(Foreseen { beginning, kept }) = told.try_recv() {
+                return launcher.begin(&beginning, &borrowed(&kept)).map(Started::Begun);
+            }
+            let launcher = launcher.start()?;
+            match told.recv() {
+                Ok(Foreseen { beginning, kept }) => {
+                    launcher.begin(&beginning, &borrowed(&kept)).map(Started::Begun)
+                }
+                // The other end is dropped where nothing is foreseen.
+                Err(mpsc::RecvError) => Ok(Started::Waiting(launcher)),
+            }
+        };
+        let named = std::thread::Builder::new().name("stockade-launch".to_owned());
+        let started = named.spawn(start).ok()?;
+        Some((Ahead { foreseen: None, started: Some(started) }, Foresee(say)))
+    }
+
+    /// Begins a sandbox which shows nothing whose owners are changed.
+    pub(crate) fn foresee(&mut self, say: Foresee, layout: &Layout) {
+        // Whatever fails here fails again when a sandbox is asked for, and is told then.
+        let Ok(ground) = Ground::lay(layout) else { return };
+        let kept: Result<_, _> = ground.kept().iter().map(BorrowedFd::try_clone_to_owned).collect();
+        let Ok(kept) = kept else { return };
+        let beginning = ground.beginning(Vec::new(), layout);
+        if say.0.send(Foreseen { beginning: beginning.clone(), kept }).is_ok() {
+            self.foreseen = Some((ground, beginning));
+        }
+    }
+
+    fn started(&mut self) -> Option<Started> {
+        // A thread that failed or panicked has started nothing.
+        self.started.take()?.join().ok()?.ok()
+    }
+}
+
+/// Tells the launcher what was foreseen.
+pub(crate) struct Foresee(mpsc::Sender<Foreseen>);
+
+/// How the launcher begins, and what it holds.
+struct Foreseen {
+    beginning: Beginning,
+    kept: Vec<OwnedFd>,
+}
+
+fn borrowed(kept: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    kept.iter().map(AsFd::as_fd).collect()
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let (started, foreseen) = (self.started(), self.foreseen.take());
+        if let (Some(Started::Begun(begun)), Some((ground, _))) = (started, foreseen) {
+            // The launcher takes the group with it.
+            drop(begun);
+            ground.group.map(Unfinished::hand_over);
+        }
+    }
+}
+
+/// Begins a sandbox, or takes the one that was begun ahead where it begins as this one does.
+pub(crate) fn begin(
+    ahead: Option<Ahead>,
+    layout: &Layout,
+    outside: impl Fn(&Ground) -> Vec<OutsideStep>,
+) -> Result<Begin, StartError> {
+    let Some(mut ahead) = ahead else { return Begin::with(None, layout, outside) };
+    let suits = |(ground, beginning): &(Ground, Beginning)| {
+        ground.beginning(outside(ground), layout) == *beginning
+    };
+    if ahead.foreseen.as_ref().is_some_and(|foreseen| !suits(foreseen)) {
+        return Begin::with(None, layout, outside);
+    }
+    match (ahead.started(), ahead.foreseen.take()) {
+        (Some(Started::Begun(begun)), Some((ground, _))) => Ok(Begin { ground, begun }),
+        (Some(Started::Waiting(launcher)), _) => Begin::with(Some(launcher), layout, outside),
+        (Some(Started::Begun(_)) | None, _) => Begin::with(None, layout, outside),
+    }
+}
