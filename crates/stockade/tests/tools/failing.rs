@@ -1,5 +1,7 @@
 //! Commands that hang, crash and flood, and what a command is given.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::shop::Shop;
@@ -85,4 +87,28 @@ fn command_sees_only_the_variables_that_it_is_given() {
     let mut command = shop.command(&["--", "env"]);
     let run = finish(command.env("API_KEY", "hunter2"));
     assert!(!run.text().contains("hunter2"), "{run:?}");
+}
+
+#[test]
+fn command_does_not_get_descriptors_of_whoever_started_stockade() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let open = |started: &Command| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 9</dev/null; exec \"$0\" \"$@\""]);
+        command.arg(started.get_program()).args(started.get_args());
+        if let Some(folder) = started.get_current_dir() {
+            command.current_dir(folder);
+        }
+        finish(&mut command)
+    };
+    let mut list = Command::new("ls");
+    let plain = open(list.arg("/proc/self/fd"));
+    assert!(plain.text().lines().any(|line| line == "9"), "nothing is passed on: {plain:?}");
+    let shop = Shop::new();
+    let code = "import json; print(json.dumps(do('descriptors')))";
+    let run = open(&shop.command(&["--", "python3", "-c", code]));
+    // The last is the directory that is read.
+    assert_eq!(run.text(), "[0, 1, 2, 3]\n");
 }
