@@ -132,6 +132,11 @@ impl Program {
         self.asked
     }
 
+    /// Waits until something is there to be read, and leaves most of it unread.
+    pub(crate) async fn peek(&mut self) {
+        within(self.reader.fill_buf()).await.unwrap();
+    }
+
     /// The next answer.
     pub(crate) async fn answer(&mut self) -> Value {
         let mut line = String::new();
