@@ -16,8 +16,7 @@ use crate::task::{AbortOnDrop, ended};
 use crate::tool::Tool;
 use crate::words::harmless;
 
-/// Values from this many bytes on are worked on by a thread that may block, so that they do not
-/// hold up everybody else.
+/// Values from this many bytes on are worked on by a thread that may block.
 pub(super) const LARGE: usize = 256 << 10;
 
 /// A call that was read.
@@ -49,7 +48,7 @@ async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
     let deadline = asked.deadline;
     let desk = Arc::clone(&shared);
     let (account, admitted) = if asked.line_bytes >= LARGE {
-        let admitted = tokio::task::spawn_blocking(move || admit(&desk, asked)).await;
+        let admitted = shared.work(move || admit(&desk, asked)).await;
         match admitted {
             Ok(admitted) => admitted,
             Err(error) => return Some(error_line(&id, &ended(error))),
@@ -164,7 +163,7 @@ async fn run(
     };
     // A policy with large bounds has large results.
     let concluded = if bounds.bytes > 16 * LARGE {
-        tokio::task::spawn_blocking(conclude).await.unwrap_or_else(|error| Err(ended(error)))
+        shared.work(conclude).await.unwrap_or_else(|error| Err(ended(error)))
     } else {
         conclude()
     };

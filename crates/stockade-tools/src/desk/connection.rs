@@ -169,7 +169,7 @@ impl Connection<'_> {
         let deadline = started + self.shared.limits.most_time;
         let (bounds, line_bytes) = (self.shared.limits.bounds, line.len());
         let request = if line_bytes >= LARGE {
-            let read = tokio::task::spawn_blocking(move || Request::read(&line, bounds)).await;
+            let read = self.shared.work(move || Request::read(&line, bounds)).await;
             let Ok(request) = read else { return Next::Stop };
             request
         } else {
