@@ -14,7 +14,7 @@ use crate::json::{JsonError, measure};
 use crate::run::Call;
 use crate::task::{AbortOnDrop, ended};
 use crate::tool::Tool;
-use crate::words::harmless;
+use crate::words::{counted, harmless};
 
 /// Values from this many bytes on are worked on by a thread that may block.
 pub(super) const LARGE: usize = 256 << 10;
@@ -123,7 +123,9 @@ fn judge(
         .map_err(|why| Fault::new(Code::InvalidArguments, why))?;
     if shared.count().is_err() {
         let most = shared.limits.most_calls;
-        let why = format!("{most} calls were made already, as many as max_tool_calls allows");
+        let verb = if most == 1 { "was" } else { "were" };
+        let made = counted(most, "call");
+        let why = format!("{made} {verb} made already, as many as max_tool_calls allows");
         let denial = shared.beyond(Limit::ToolCalls, &shown, why);
         account.denied(&denial);
         let message = format!("{}; {} in the policy", denial.why, denial.how_to_allow);
@@ -178,7 +180,7 @@ fn late(shared: &Shared, tool: &Tool, is_policy: bool) -> Fault {
             (shared.limits.most_time, "max_tool_seconds in the policy")
         }
     };
-    let message =
-        format!("the tool did not answer within {} seconds; {who} says so", most.as_secs_f64());
+    let most = counted(most.as_secs_f64(), "second");
+    let message = format!("the tool did not answer within {most}; {who} says so");
     Fault::new(Code::TimedOut, message)
 }

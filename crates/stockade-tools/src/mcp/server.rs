@@ -22,7 +22,7 @@ use crate::mcp::transport::{Pipe, Shared, heard};
 use crate::program::{Group, Program, read_tail};
 use crate::run::Call;
 use crate::task::AbortOnDrop;
-use crate::words::{harmless, last_line};
+use crate::words::{counted, harmless, last_line};
 
 /// How long it may take to leave when it is told to.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -72,7 +72,8 @@ impl Server {
         let errors = AbortOnDrop(tokio::spawn(read_tail(pipes.errors, KEPT_ERRORS)));
         tokio::spawn(keep(group, errors, Arc::clone(&shared), leaving, leaver));
         let begun = timeout(patience, begin(pipe)).await.unwrap_or_else(|_| {
-            Err(format!("did not list its tools within {} seconds", patience.as_secs_f64()))
+            let patience = counted(patience.as_secs_f64(), "second");
+            Err(format!("did not list its tools within {patience}"))
         });
         match begun {
             Ok((service, tools)) => {
