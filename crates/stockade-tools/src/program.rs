@@ -151,20 +151,20 @@ fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Everything up to the end, unless that is more than `most` bytes.
+/// Reads up to the end, and stops one byte after `most`. What came is held, also where reading is
+/// dropped before that.
 pub(crate) async fn read_up_to(
     reader: impl AsyncRead + Unpin,
     most: usize,
-) -> io::Result<Option<Vec<u8>>> {
-    let mut held = Vec::new();
+    held: &mut Vec<u8>,
+) -> io::Result<()> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    reader.take(limit).read_to_end(&mut held).await?;
-    Ok((held.len() <= most).then_some(held))
+    reader.take(limit).read_to_end(held).await?;
+    Ok(())
 }
 
-/// Reads to the end and keeps the last bytes only.
-pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize) -> Vec<u8> {
-    let mut held = Vec::with_capacity(2 * keep);
+/// Reads to the end and holds the last bytes only.
+pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize, held: &mut Vec<u8>) {
     let mut buffer = vec![0; keep];
     while let Ok(read @ 1..) = reader.read(&mut buffer).await {
         held.extend_from_slice(&buffer[..read]);
@@ -172,5 +172,4 @@ pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize) -
             held.drain(..held.len() - keep);
         }
     }
-    held
 }

@@ -69,7 +69,11 @@ impl Server {
         let pipe = Pipe::new(pipes.input, pipes.output, Arc::clone(&shared));
         let (leave, leaving) = watch::channel(false);
         let (leaver, left) = watch::channel(false);
-        let errors = AbortOnDrop(tokio::spawn(read_tail(pipes.errors, KEPT_ERRORS)));
+        let errors = AbortOnDrop(tokio::spawn(async move {
+            let mut said = Vec::new();
+            read_tail(pipes.errors, KEPT_ERRORS, &mut said).await;
+            said
+        }));
         tokio::spawn(keep(group, errors, Arc::clone(&shared), leaving, leaver));
         let begun = timeout(patience, begin(pipe)).await.unwrap_or_else(|_| {
             let patience = counted(patience.as_secs_f64(), "second");

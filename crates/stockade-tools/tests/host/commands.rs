@@ -144,6 +144,38 @@ async fn a_program_has_the_ordinary_variables_and_those_that_are_named() {
     assert_eq!(variables["cwd"], here.to_str().unwrap());
     let yaml = "tools:\n  - name: x\n    command: [x]\n    environment: [NOT_SET_HERE]\n    input_schema: {type: object}\n";
     let message = shop.refusal(yaml).await;
+#[tokio::test]
+async fn what_left_the_group_of_a_program_does_not_hold_up_its_answer() {
+    let shop = Workshop::new();
+    // The child keeps all three pipes open; its time is that of the whole test.
+    let code_text = "import json,subprocess,sys\nwhat = json.load(sys.stdin)['what']\n\
+        child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n\
+        with open('pids', 'a') as file: print(child.pid, file=file)\n\
+        if what == 'fail': sys.exit('as I was told')\n\
+        print(json.dumps('x' * 60000))\n";
+    let world = World::new(shop.python("x", code_text, "").await, MANY);
+    let started = Instant::now();
+    let answers = [
+        world.call("x", json!({"what": "answer"})).await,
+        world.call("x", json!({"what": "fail"})).await,
+    ];
+    let took = started.elapsed();
+    let children = numbers(&shop.path().join("pids")).await;
+    assert_eq!(children.len(), 2);
+    for child in children {
+        // Such a process is known to outlive its tool; not this test.
+        let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(child, rustix::process::Signal::KILL)
+            .expect("it held the pipes all the time");
+    }
+    assert_eq!(answers[0], result("x".repeat(60_000)));
+    assert_eq!(
+        (code(&answers[1]), message(&answers[1])),
+        ("failed".into(), "as I was told".into())
+    );
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
     assert!(
         message.contains("`x` is to have the variable `NOT_SET_HERE`, which is not set"),
         "{message}"
