@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::program::is_executable;
+
 use super::{CommandEntry, HeaderSource, ToolKind, ToolsFile};
 
 /// More links than the kernel follows.
@@ -93,13 +95,14 @@ impl Deciding {
     }
 
     /// A program by its path or, as execvp(3) does it, along the search path: those directories
-    /// that come before it could have one of its name.
+    /// that come before it could have one of its name, and what cannot be executed is passed over.
     fn program(&mut self, search: Search<'_>, file: &Path) -> Option<PathBuf> {
         if file.as_os_str().as_bytes().contains(&b'/') {
             return self.file(&search.base.join(file));
         }
         std::env::split_paths(search.search_path)
-            .find_map(|folder| self.file(&search.base.join(folder).join(file)))
+            .filter_map(|folder| self.file(&search.base.join(folder).join(file)))
+            .find(|found| is_executable(found))
     }
 
     /// The interpreter that the first line of a script names, which may be a script again.

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
@@ -60,6 +60,11 @@ fn trees_and_files_with_further_names_are_told() {
     assert!(found.linked.contains(&top.join("conf/tool")), "{found:?}");
 }
 
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
 /// Whether any name below a folder decides.
 fn is_below(found: &Deciding, folder: &Path) -> bool {
     found.names.iter().any(|name| name.starts_with(folder))
@@ -72,7 +77,7 @@ fn program_that_env_finds_for_a_script_decides() {
     let (conf, proj) = (top.join("conf"), top.join("proj"));
     fs::create_dir_all(proj.join("bin")).expect("made");
     fs::create_dir(&conf).expect("made");
-    fs::write(proj.join("bin/snake"), "").expect("written");
+    executable(&proj.join("bin/snake"), "");
     let place = proj.join("bin").display().to_string();
     let search_path = format!("/usr/bin:{place}");
     for line in [
@@ -94,6 +99,10 @@ fn program_that_env_finds_for_a_script_decides() {
     fs::write(conf.join("script"), "#!/usr/bin/env sh\n").expect("written");
     assert!(is_below(&deciding(&conf, "[./script]", &format!("{place}:/usr/bin:/bin")), &proj));
     assert!(!is_below(&deciding(&conf, "[./script]", &format!("/usr/bin:/bin:{place}")), &proj));
+    // What cannot be executed ends no search.
+    fs::write(conf.join("sh"), "").expect("written");
+    let passed = format!("{}:{place}:/usr/bin:/bin", conf.display());
+    assert!(is_below(&deciding(&conf, "[./script]", &passed), &proj));
     // A search path of its own, and `env` as the command itself.
     fs::write(conf.join("script"), format!("#!/usr/bin/env -S PATH={place} snake\n"))
         .expect("written");
@@ -109,14 +118,14 @@ fn interpreter_that_is_a_script_has_one_that_decides() {
     fs::create_dir(&proj).expect("made");
     fs::create_dir_all(conf.join("shims")).expect("made");
     fs::write(conf.join("script"), "#!/usr/bin/env snake\n").expect("written");
-    fs::write(conf.join("shims/snake"), format!("#!{}/shell\n", proj.display())).expect("written");
+    executable(&conf.join("shims/snake"), &format!("#!{}/shell\n", proj.display()));
     fs::write(conf.join("direct"), format!("#!{}/shims/snake\n", conf.display())).expect("written");
     let search_path = format!("{}:/usr/bin", conf.join("shims").display());
     for command in ["[./script]", "[./direct]", "[snake]"] {
         assert!(is_below(&deciding(&conf, command, &search_path), &proj), "{command}");
     }
     // Scripts that name each other come to an end.
-    fs::write(conf.join("shims/snake"), "#!/usr/bin/env snake\n").expect("written");
+    executable(&conf.join("shims/snake"), "#!/usr/bin/env snake\n");
     deciding(&conf, "[./script]", &search_path);
 }
 

@@ -35,3 +35,6 @@ elif what == "environment":
     print(json.dumps(sorted(os.environ)))
 elif what == "descriptors":
     print(json.dumps([int(name) for name in os.listdir("/proc/self/fd")]))
+elif what == "remove":
+    os.remove(value)
+    print("null")
