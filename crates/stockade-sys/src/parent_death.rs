@@ -35,8 +35,8 @@ pub fn kill_with_parent(command: &mut Command) {
         let _ = closed;
         Ok(())
     };
-    // SAFETY: between fork and exec only what is safe in a signal handler may run: all these calls are,
-    // and errors made of a number allocate nothing.
+    // SAFETY: between fork and exec only what is safe in a signal handler may run: all these calls
+    // are, and errors made of a number allocate nothing.
     unsafe { command.pre_exec(ask) };
 }
 
@@ -67,5 +67,23 @@ mod tests {
         free.wait().unwrap();
         let status = bound.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn program_does_not_get_descriptors_that_this_process_was_given() {
+        use std::os::fd::AsRawFd;
+
+        let (given, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(rustix::io::fcntl_getfd(&given).unwrap().is_empty(), "it would be closed anyway");
+        let has_it = |is_bound: bool| {
+            let mut command = Command::new("test");
+            command.arg("-e").arg(format!("/proc/self/fd/{}", given.as_raw_fd()));
+            if is_bound {
+                kill_with_parent(&mut command);
+            }
+            command.status().unwrap().success()
+        };
+        assert!(has_it(false), "nothing is passed on at all");
+        assert!(!has_it(true));
     }
 }

@@ -42,6 +42,24 @@ pub enum ToolsError {
         /// The variable.
         variable: String,
     },
+    /// The program of a tool is not installed.
+    #[error("the tool `{tool}` runs `{program}`, {why}")]
+    Absent {
+        /// The tool.
+        tool: String,
+        /// Its path, or its name.
+        program: String,
+        /// Where it was looked for.
+        why: &'static str,
+    },
+    /// The program of a tool is there and cannot be executed.
+    #[error("the tool `{tool}` runs `{program}`, which cannot be executed")]
+    NotExecutable {
+        /// The tool.
+        tool: String,
+        /// Its path, or its name.
+        program: String,
+    },
     /// A file with a header's value cannot be read.
     #[error("cannot read {file}, which holds a header of the tool `{tool}`")]
     HeaderFile {

@@ -67,7 +67,11 @@ impl ToolsFile {
 
 impl ToolsFile {
     /// Leaves out servers of which nothing that is wanted is imported: they need not be started.
-    pub fn keep_servers_of(&mut self, is_wanted: impl Fn(&str) -> bool) {
+    /// Programs of other tools that are not wanted need not be installed.
+    pub fn need_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        for tool in &mut self.tools {
+            tool.is_needed = is_wanted(&tool.name);
+        }
         self.servers.retain(|server| server.imports.iter().any(|import| is_wanted(&import.called)));
     }
 }
@@ -80,6 +84,8 @@ struct ToolEntry {
     output: Option<Value>,
     most_time: Option<Duration>,
     kind: ToolKind,
+    /// Whether somebody can call it.
+    is_needed: bool,
 }
 
 #[derive(Debug)]

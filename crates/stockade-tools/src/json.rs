@@ -7,7 +7,7 @@ use std::io;
 
 use serde_json::{Map, Number, Value};
 
-use crate::words::harmless;
+use crate::words::{counted, harmless};
 
 /// The most characters of a message about a text that is not JSON.
 const MAX_SAID: usize = 300;
@@ -24,9 +24,9 @@ pub(crate) struct Bounds {
 /// Why a text or value is refused. The messages go on after what it is, as in `the result …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
-    #[error("has more than {most} bytes")]
+    #[error("has more than {}", counted(most, "byte"))]
     TooLarge { most: usize },
-    #[error("is nested more than {most} levels deep")]
+    #[error("is nested more than {} deep", counted(most, "level"))]
     TooDeep { most: usize },
     #[error("is not JSON: {why}")]
     Invalid { why: String },

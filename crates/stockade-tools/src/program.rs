@@ -1,12 +1,13 @@
 //! A program of the host, started for a tool, with everything that it starts in turn.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, Interest};
@@ -15,6 +16,9 @@ use tokio::runtime::Handle;
 
 /// Variables that a program of the host has without being named.
 pub(crate) const ORDINARY_VARIABLES: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// Where names are looked up without `PATH`, at the most.
+const UNSAID_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
 
 /// What is started: no shell reads it.
 #[derive(Clone)]
@@ -53,6 +57,48 @@ impl Program {
         let group = Group { child, leader, status: None };
         Ok((group, Pipes { input, output, errors }))
     }
+}
+
+/// Why a program cannot be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It is a path, and nothing is there.
+    Path,
+    /// It is a name, and no directory of `PATH` has it.
+    Name,
+    /// Something is there that cannot be executed.
+    Executable,
+}
+
+impl Program {
+    /// Whether it is there, looked for as it is when it is started. See execvp(3).
+    pub(crate) fn is_installed(&self) -> Result<(), Missing> {
+        let is_there = |path: PathBuf| match is_executable(&path) {
+            true => Some(true),
+            false => path.exists().then_some(false),
+        };
+        if self.file.as_os_str().as_encoded_bytes().contains(&b'/') {
+            return match is_there(self.directory.join(&self.file)) {
+                Some(true) => Ok(()),
+                Some(false) => Err(Missing::Executable),
+                None => Err(Missing::Path),
+            };
+        }
+        let search_path = self.environment.iter().find(|(name, _)| name == "PATH");
+        let search_path = search_path.map_or(OsStr::new(UNSAID_PATH), |(_, value)| value);
+        let folders = std::env::split_paths(search_path);
+        let found = folders.map(|folder| is_there(self.directory.join(folder).join(&self.file)));
+        match found.max().flatten() {
+            Some(true) => Ok(()),
+            Some(false) => Err(Missing::Executable),
+            None => Err(Missing::Name),
+        }
+    }
+}
+
+/// Whether a path leads to a file that this process may execute.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 impl std::fmt::Debug for Program {
@@ -151,20 +197,20 @@ fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Everything up to the end, unless that is more than `most` bytes.
+/// Reads up to the end, and stops one byte after `most`. What came is held, also where reading is
+/// dropped before that.
 pub(crate) async fn read_up_to(
     reader: impl AsyncRead + Unpin,
     most: usize,
-) -> io::Result<Option<Vec<u8>>> {
-    let mut held = Vec::new();
+    held: &mut Vec<u8>,
+) -> io::Result<()> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    reader.take(limit).read_to_end(&mut held).await?;
-    Ok((held.len() <= most).then_some(held))
+    reader.take(limit).read_to_end(held).await?;
+    Ok(())
 }
 
-/// Reads to the end and keeps the last bytes only.
-pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize) -> Vec<u8> {
-    let mut held = Vec::with_capacity(2 * keep);
+/// Reads to the end and holds the last bytes only.
+pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize, held: &mut Vec<u8>) {
     let mut buffer = vec![0; keep];
     while let Ok(read @ 1..) = reader.read(&mut buffer).await {
         held.extend_from_slice(&buffer[..read]);
@@ -172,5 +218,4 @@ pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize) -
             held.drain(..held.len() - keep);
         }
     }
-    held
 }

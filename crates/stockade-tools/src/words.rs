@@ -1,5 +1,7 @@
 //! Text from tools, programs and files, made harmless and short.
 
+use std::fmt;
+
 use stockade_policy::Printable;
 
 /// The most characters of a message to a program inside.
@@ -14,6 +16,13 @@ pub(crate) fn harmless(text: &str, most_characters: usize) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// A number of things, of which one is called so.
+pub(crate) fn counted(number: impl fmt::Display, one: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {one}{ending}")
 }
 
 /// The last line that says something, of bytes that may be no text.
@@ -33,6 +42,13 @@ mod tests {
         assert_eq!(harmless("abcdef", 6), "abcdef");
         assert_eq!(harmless("abcdefg", 6), "abcde…");
         assert_eq!(harmless(&"\u{1b}".repeat(9000), 50).chars().count(), 50);
+    }
+
+    #[test]
+    fn one_of_something_has_no_plural() {
+        let said = [counted(1, "call"), counted(0, "call"), counted(1.5, "second")];
+        assert_eq!(said, ["1 call", "0 calls", "1.5 seconds"]);
+        assert_eq!(counted(std::time::Duration::from_secs(1).as_secs_f64(), "second"), "1 second");
     }
 
     #[test]

@@ -14,10 +14,9 @@ use crate::json::{JsonError, measure};
 use crate::run::Call;
 use crate::task::{AbortOnDrop, ended};
 use crate::tool::Tool;
-use crate::words::harmless;
+use crate::words::{counted, harmless};
 
-/// Values from this many bytes on are worked on by a thread that may block, so that they do not
-/// hold up everybody else.
+/// Values from this many bytes on are worked on by a thread that may block.
 pub(super) const LARGE: usize = 256 << 10;
 
 /// A call that was read.
@@ -49,7 +48,7 @@ async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
     let deadline = asked.deadline;
     let desk = Arc::clone(&shared);
     let (account, admitted) = if asked.line_bytes >= LARGE {
-        let admitted = tokio::task::spawn_blocking(move || admit(&desk, asked)).await;
+        let admitted = shared.work(move || admit(&desk, asked)).await;
         match admitted {
             Ok(admitted) => admitted,
             Err(error) => return Some(error_line(&id, &ended(error))),
@@ -124,7 +123,9 @@ fn judge(
         .map_err(|why| Fault::new(Code::InvalidArguments, why))?;
     if shared.count().is_err() {
         let most = shared.limits.most_calls;
-        let why = format!("{most} calls were made already, as many as max_tool_calls allows");
+        let verb = if most == 1 { "was" } else { "were" };
+        let made = counted(most, "call");
+        let why = format!("{made} {verb} made already, as many as max_tool_calls allows");
         let denial = shared.beyond(Limit::ToolCalls, &shown, why);
         account.denied(&denial);
         let message = format!("{}; {} in the policy", denial.why, denial.how_to_allow);
@@ -164,7 +165,7 @@ async fn run(
     };
     // A policy with large bounds has large results.
     let concluded = if bounds.bytes > 16 * LARGE {
-        tokio::task::spawn_blocking(conclude).await.unwrap_or_else(|error| Err(ended(error)))
+        shared.work(conclude).await.unwrap_or_else(|error| Err(ended(error)))
     } else {
         conclude()
     };
@@ -179,7 +180,7 @@ fn late(shared: &Shared, tool: &Tool, is_policy: bool) -> Fault {
             (shared.limits.most_time, "max_tool_seconds in the policy")
         }
     };
-    let message =
-        format!("the tool did not answer within {} seconds; {who} says so", most.as_secs_f64());
+    let most = counted(most.as_secs_f64(), "second");
+    let message = format!("the tool did not answer within {most}; {who} says so");
     Fault::new(Code::TimedOut, message)
 }

@@ -169,7 +169,7 @@ impl Connection<'_> {
         let deadline = started + self.shared.limits.most_time;
         let (bounds, line_bytes) = (self.shared.limits.bounds, line.len());
         let request = if line_bytes >= LARGE {
-            let read = tokio::task::spawn_blocking(move || Request::read(&line, bounds)).await;
+            let read = self.shared.work(move || Request::read(&line, bounds)).await;
             let Ok(request) = read else { return Next::Stop };
             request
         } else {
@@ -177,10 +177,7 @@ impl Connection<'_> {
         };
         match request {
             Ok(Request::List { id }) => {
-                // What nobody reads is kept for few at once.
-                let Ok(held) = Arc::clone(&self.shared.large).acquire_owned().await else {
-                    return Next::Stop;
-                };
+                let Some(held) = self.place_of_listing(held).await else { return Next::Stop };
                 let listing = self.shared.listing.as_bytes();
                 self.send(result_line(&id, listing), (None, Some(held))).await
             }
@@ -190,6 +187,24 @@ impl Connection<'_> {
                 self.call(asked, held).await
             }
             Err(refused) => self.refuse(refused, started).await,
+        }
+    }
+
+    /// A place for a listing: what nobody reads is kept for few at once. A request that was long
+    /// has one already, and must not wait for a second: all that have one could wait for each
+    /// other. None where nobody waits for the listing any more.
+    async fn place_of_listing(
+        &mut self,
+        held: Option<OwnedSemaphorePermit>,
+    ) -> Option<OwnedSemaphorePermit> {
+        if held.is_some() {
+            return held;
+        }
+        let place = Arc::clone(&self.shared.large).acquire_owned();
+        tokio::select! {
+            biased;
+            place = place => place.ok(),
+            () = self.lines.ended() => None,
         }
     }
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::{Code, Fault};
 use crate::json::{Bounds, JsonError, read};
+use crate::words::counted;
 
 /// What a line may have beyond the arguments: the id, the name, and the words around them.
 pub(super) const ENVELOPE: usize = 2048;
@@ -108,11 +109,11 @@ impl Refused {
     }
 
     pub(super) fn larger(bounds: Bounds) -> String {
-        format!("the arguments have more than {} bytes", bounds.bytes)
+        format!("the arguments have more than {}", counted(bounds.bytes, "byte"))
     }
 
     pub(super) fn deeper(bounds: Bounds) -> String {
-        format!("the arguments are nested more than {} levels deep", bounds.depth)
+        format!("the arguments are nested more than {} deep", counted(bounds.depth, "level"))
     }
 }
 

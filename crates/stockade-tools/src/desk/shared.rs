@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use stockade_policy::{Context, Control, Denial, Limit, Moment, Policy};
 use stockade_record::{Sink, ToolCall};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use crate::desk::limits::CallLimits;
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     pub(super) places: Arc<Semaphore>,
     /// Large requests that may be held at once.
     pub(super) large: Arc<Semaphore>,
+    /// Large values that may be worked on at once.
+    heavy: Arc<Semaphore>,
     /// How many connections and calls are being served.
     pub(super) serving: watch::Sender<usize>,
     /// The tools that are both listed and offered, as they are shown.
@@ -53,6 +56,7 @@ impl Shared {
         Shared {
             places: Arc::new(Semaphore::new(limits.most_at_once)),
             large: Arc::new(Semaphore::new(large)),
+            heavy: Arc::new(Semaphore::new(1)),
             serving: watch::Sender::new(0),
             listing: serde_json::json!(listed).to_string(),
             began: Instant::now(),
@@ -67,6 +71,22 @@ impl Shared {
             context,
             sink,
         }
+    }
+
+    /// Works on a large value, on a thread that may block so that it does not hold up everybody
+    /// else. One at a time for each desk: to the kernel a thread is a thread, and were there one
+    /// for each large request of a sandbox, those that serve all the others would hardly run.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let turn = Arc::clone(&self.heavy).acquire_owned().await;
+        let work = move || {
+            // Kept to the end of the work, also where nobody waits for it any more.
+            let _turn = turn;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await
     }
 
     /// The number of a new call.
@@ -163,5 +183,62 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.shared.serving.send_modify(|serving| *serving -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use stockade_record::{Egress, Unrecorded};
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
+            Ok(())
+        }
+
+        fn tool_call(&self, _: ToolCall) -> Result<(), Unrecorded> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn large_values_of_a_sandbox_are_worked_on_one_at_a_time_and_those_of_another_beside() {
+        let desk = || {
+            let policy = Policy::parse_str("p", "{}", Path::new("/")).expect("a policy");
+            let context = Context::default();
+            Arc::new(Shared::new(Arc::new(policy), Tools::new(), context, Arc::new(Nobody), 1))
+        };
+        let (one, other) = (desk(), desk());
+        let [running, most] = [0; 2].map(|_| Arc::new(AtomicUsize::new(0)));
+        let mut all = JoinSet::new();
+        for _ in 0..20 {
+            let (one, running, most) = (Arc::clone(&one), Arc::clone(&running), Arc::clone(&most));
+            all.spawn(async move {
+                let work = move || {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(5));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                };
+                one.work(work).await.expect("it does not panic");
+            });
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waits = one.work(move || receiver.recv().expect("somebody tells"));
+        let tells = other.work(move || sender.send(()).expect("somebody waits"));
+        let (waited, told) = tokio::join!(waits, tells);
+        waited.and(told).expect("the other goes on beside");
+        while let Some(worked) = all.join_next().await {
+            worked.expect("it does not panic");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
     }
 }

@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::program::is_executable;
+
 use super::{CommandEntry, HeaderSource, ToolKind, ToolsFile};
 
 /// More links than the kernel follows.
@@ -20,6 +22,16 @@ const MOST_LINKS: usize = 64;
 
 /// The longest first line of a script that names its interpreter.
 const FIRST_LINE: u64 = 512;
+
+/// More scripts that run each other than anybody has.
+const MOST_SCRIPTS: usize = 8;
+
+/// Where programs are looked for.
+#[derive(Clone, Copy)]
+struct Search<'s> {
+    base: &'s Path,
+    search_path: &'s OsStr,
+}
 
 /// What decides what programs do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,8 +71,12 @@ impl ToolsFile {
 impl Deciding {
     fn command(&mut self, base: &Path, command: &CommandEntry, search_path: &OsStr) {
         self.follow(base);
-        if let Some(program) = self.program(base, &command.file, search_path) {
-            self.interpreter(base, &program, search_path);
+        let search = Search { base, search_path };
+        if let Some(program) = self.program(search, &command.file) {
+            self.interpreter(search, &program, 0);
+        }
+        if command.file.file_name() == Some(OsStr::new("env")) {
+            self.after_env(search, command.arguments.iter().map(String::as_bytes), 0);
         }
         for argument in &command.arguments {
             // `--option=path` too; a word that is no path names nothing in a directory that counts
@@ -79,28 +95,44 @@ impl Deciding {
     }
 
     /// A program by its path or, as execvp(3) does it, along the search path: those directories
-    /// that come before it could have one of its name.
-    fn program(&mut self, base: &Path, file: &Path, search_path: &OsStr) -> Option<PathBuf> {
+    /// that come before it could have one of its name, and what cannot be executed is passed over.
+    fn program(&mut self, search: Search<'_>, file: &Path) -> Option<PathBuf> {
         if file.as_os_str().as_bytes().contains(&b'/') {
-            return self.file(&base.join(file));
+            return self.file(&search.base.join(file));
         }
-        std::env::split_paths(search_path)
-            .find_map(|folder| self.file(&base.join(folder).join(file)))
+        std::env::split_paths(search.search_path)
+            .filter_map(|folder| self.file(&search.base.join(folder).join(file)))
+            .find(|found| is_executable(found))
     }
 
-    /// The interpreter that the first line of a script names.
-    fn interpreter(&mut self, base: &Path, program: &Path, search_path: &OsStr) {
-        let Some(line) = first_line(program) else { return };
+    /// The interpreter that the first line of a script names, which may be a script again.
+    fn interpreter(&mut self, search: Search<'_>, program: &Path, depth: usize) {
+        let Some(line) = first_line(program).filter(|_| depth < MOST_SCRIPTS) else { return };
         let mut words =
             line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
         let Some(interpreter) = words.next().map(|word| Path::new(OsStr::from_bytes(word))) else {
             return;
         };
-        self.file(&base.join(interpreter));
+        if let Some(found) = self.file(&search.base.join(interpreter)) {
+            self.interpreter(search, &found, depth + 1);
+        }
         if interpreter.file_name() == Some(OsStr::new("env")) {
-            let named = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
-            if let Some(name) = words.find(named) {
-                self.program(base, Path::new(OsStr::from_bytes(name)), search_path);
+            self.after_env(search, words, depth);
+        }
+    }
+
+    /// The program that `env` looks for when it is given these words.
+    fn after_env<'w>(
+        &mut self,
+        search: Search<'_>,
+        words: impl Iterator<Item = &'w [u8]>,
+        depth: usize,
+    ) {
+        if let Some((name, search_path)) = named_to_env(words) {
+            let search =
+                Search { search_path: search_path.unwrap_or(search.search_path), ..search };
+            if let Some(found) = self.program(search, Path::new(name)) {
+                self.interpreter(search, &found, depth + 1);
             }
         }
     }
@@ -158,6 +190,35 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(part).collect()
 }
 
+/// The program among the words after `env`, and the search path that it is looked for in where they
+/// set another. See env(1).
+fn named_to_env<'w>(
+    words: impl Iterator<Item = &'w [u8]>,
+) -> Option<(&'w OsStr, Option<&'w OsStr>)> {
+    const WITH_A_WORD: [&[u8]; 6] = [b"-u", b"--unset", b"-C", b"--chdir", b"-a", b"--argv0"];
+    let mut search_path = None;
+    let mut is_taken = false;
+    for word in words {
+        // `-S` may be written together with its first word, and with other letters before it.
+        let glued = word.strip_prefix(b"--split-string=").or_else(|| {
+            let at = word.iter().position(|byte| *byte == b'S');
+            at.filter(|_| word.starts_with(b"-") && !word.starts_with(b"--"))
+                .map(|at| &word[at + 1..])
+        });
+        let word = glued.unwrap_or(word);
+        if is_taken {
+            is_taken = false;
+        } else if word.is_empty() || word.starts_with(b"-") {
+            is_taken = WITH_A_WORD.contains(&word);
+        } else if let Some(value) = word.strip_prefix(b"PATH=") {
+            search_path = Some(OsStr::from_bytes(value));
+        } else if !word.contains(&b'=') {
+            return Some((OsStr::from_bytes(word), search_path));
+        }
+    }
+    None
+}
+
 /// What follows `#!`, if a file begins with that.
 fn first_line(program: &Path) -> Option<Vec<u8>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
@@ -172,66 +233,5 @@ fn first_line(program: &Path) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    fn deciding(base: &Path, command: &str, search_path: &str) -> Deciding {
-        let text = format!(
-            "tools:\n  - {{name: t, description: d, command: {command}, input_schema: {{type: object}}}}\n"
-        );
-        let file = ToolsFile::parse("t", text.as_bytes(), base).expect("a file of tools");
-        file.deciding(OsStr::new(search_path))
-    }
-
-    #[test]
-    fn every_name_on_the_way_counts_and_what_is_not_there_too() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let top = scratch.path().canonicalize().expect("its real path");
-        let (conf, proj) = (top.join("conf"), top.join("proj"));
-        fs::create_dir_all(proj.join("bin")).expect("made");
-        fs::create_dir(&conf).expect("made");
-        symlink("/bin/sh", proj.join("bin/python")).expect("a link");
-        symlink("../proj/bin/python", conf.join("py")).expect("a link");
-        symlink(&proj, top.join("other")).expect("a link");
-        symlink("../proj/later", conf.join("later")).expect("a link");
-        fs::write(conf.join("script"), format!("#!{}/bin/python -x\n", proj.display()))
-            .expect("written");
-        for command in [
-            "[../proj/bin/python]",
-            "[./py]",
-            "[../other/bin/python]",
-            "[./later]",
-            "[./script]",
-            "[sh, ../proj/later.sh]",
-            "[sh, --require=../proj/x.js]",
-            "[sh, -c, x, ../proj]",
-        ] {
-            let names = deciding(&conf, command, "/usr/bin:/bin").names;
-            assert!(names.iter().any(|name| name.starts_with(&proj)), "{command}: {names:?}");
-        }
-        let ahead = format!("{}:/usr/bin:/bin", proj.join("nowhere").display());
-        for search_path in [&ahead, "../proj/bin:/usr/bin:/bin"] {
-            let names = deciding(&conf, "[sh]", search_path).names;
-            assert!(names.iter().any(|name| name.starts_with(&proj)), "{search_path}: {names:?}");
-        }
-        let after = format!("/usr/bin:/bin:{}", proj.display());
-        let names = deciding(&conf, "[sh, -c, exit]", &after).names;
-        assert!(!names.iter().any(|name| name.starts_with(&proj)), "{names:?}");
-    }
-
-    #[test]
-    fn trees_and_files_with_further_names_are_told() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let top = scratch.path().canonicalize().expect("its real path");
-        fs::create_dir_all(top.join("conf")).expect("made");
-        fs::create_dir_all(top.join("srv/node_modules")).expect("made");
-        fs::write(top.join("conf/tool"), "").expect("written");
-        fs::hard_link(top.join("conf/tool"), top.join("same")).expect("a second name");
-        let found = deciding(&top.join("conf"), "[./tool, ../srv]", "/usr/bin");
-        assert!(found.trees.contains(&top.join("srv")), "{found:?}");
-        assert!(found.linked.contains(&top.join("conf/tool")), "{found:?}");
-    }
-}
+#[path = "deciding_tests.rs"]
+mod tests;

@@ -124,6 +124,7 @@ impl Decoder<'_, '_> {
             output: output.map_or(Some(None), |output| output.map(Some))?,
             most_time: most_time.map_or(Some(None), |time| time.map(Some))?,
             kind: kind?,
+            is_needed: true,
         })
     }
 

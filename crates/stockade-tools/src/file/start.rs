@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +22,11 @@ use crate::connect::{Connect, SystemConnect};
 use crate::error::ToolsError;
 use crate::http::{Endpoint, HttpTool};
 use crate::mcp;
-use crate::program::{ORDINARY_VARIABLES, Program};
+use crate::program::{Missing, ORDINARY_VARIABLES, Program};
 use crate::run::Run;
 use crate::tool::Tool;
 use crate::tools::Tools;
+use crate::words::harmless;
 
 /// What tools find around them on the host.
 #[derive(Clone, Debug)]
@@ -66,6 +67,9 @@ impl ToolsFile {
             let run: Arc<dyn Run> = match &entry.kind {
                 ToolKind::Command(command) => {
                     let program = self.program(&entry.name, command, around)?;
+                    if entry.is_needed {
+                        installed(&entry.name, &program)?;
+                    }
                     Arc::new(CommandTool::new(program))
                 }
                 ToolKind::Http(http) => {
@@ -122,6 +126,21 @@ impl ToolsFile {
             environment,
         })
     }
+}
+
+/// Refuses a tool that no call could start.
+fn installed(tool: &str, program: &Program) -> Result<(), ToolsError> {
+    let Err(missing) = program.is_installed() else { return Ok(()) };
+    // Without the `.` that a path in the file may begin with.
+    let program: PathBuf = program.file.components().collect();
+    let (tool, program) = (tool.to_owned(), harmless(&program.to_string_lossy(), 300));
+    Err(match missing {
+        Missing::Path => ToolsError::Absent { tool, program, why: "which is not there" },
+        Missing::Name => {
+            ToolsError::Absent { tool, program, why: "which no directory of PATH has" }
+        }
+        Missing::Executable => ToolsError::NotExecutable { tool, program },
+    })
 }
 
 fn variable(owner: &str, name: &str, around: &Surroundings) -> Result<OsString, ToolsError> {

@@ -22,7 +22,7 @@ use crate::mcp::transport::{Pipe, Shared, heard};
 use crate::program::{Group, Program, read_tail};
 use crate::run::Call;
 use crate::task::AbortOnDrop;
-use crate::words::{harmless, last_line};
+use crate::words::{counted, harmless, last_line};
 
 /// How long it may take to leave when it is told to.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -69,10 +69,15 @@ impl Server {
         let pipe = Pipe::new(pipes.input, pipes.output, Arc::clone(&shared));
         let (leave, leaving) = watch::channel(false);
         let (leaver, left) = watch::channel(false);
-        let errors = AbortOnDrop(tokio::spawn(read_tail(pipes.errors, KEPT_ERRORS)));
+        let errors = AbortOnDrop(tokio::spawn(async move {
+            let mut said = Vec::new();
+            read_tail(pipes.errors, KEPT_ERRORS, &mut said).await;
+            said
+        }));
         tokio::spawn(keep(group, errors, Arc::clone(&shared), leaving, leaver));
         let begun = timeout(patience, begin(pipe)).await.unwrap_or_else(|_| {
-            Err(format!("did not list its tools within {} seconds", patience.as_secs_f64()))
+            let patience = counted(patience.as_secs_f64(), "second");
+            Err(format!("did not list its tools within {patience}"))
         });
         match begun {
             Ok((service, tools)) => {

@@ -29,8 +29,9 @@ const MOST_DEPTH: usize = 128;
 /// A line longer than may be is dropped up to this length; a server that says more is given up.
 const HARD_BYTES: u64 = 256 << 20;
 
-/// How long the end of a process may come after that of its output.
-const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long the end of a process may come after that of its output. A server that closes it and
+/// goes on is rare; one that ends on a busy machine is not, and is told as what it is.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Messages that wait for the server to read.
 const WAITING: usize = 64;

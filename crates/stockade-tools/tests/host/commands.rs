@@ -53,15 +53,53 @@ async fn a_program_that_fails_says_why_and_one_that_crashes_is_broken() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_broken_and_its_path_is_not_told() {
+async fn a_program_that_is_not_there_any_more_is_broken_and_its_path_is_not_told() {
     let shop = Workshop::new();
-    let yaml =
-        "tools:\n  - name: x\n    command: [./secret/missing]\n    input_schema: {type: object}\n";
+    let yaml = "tools:\n  - name: x\n    command: [./secret]\n    input_schema: {type: object}\n";
+    let program = shop.executable("secret");
     let world = World::new(shop.tools(yaml).await, "");
+    std::fs::remove_file(program).unwrap();
     let answer = world.call("x", json!({})).await;
     assert_eq!(code(&answer), "broken");
     assert!(message(&answer).starts_with("the tool cannot be started: No such file"), "{answer}");
     assert!(!message(&answer).contains("secret"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_installed_is_told_before_the_run() {
+    let mut shop = Workshop::new();
+    shop.write("text", "echo 1\n");
+    shop.executable("here");
+    std::fs::create_dir(shop.path().join("folder")).unwrap();
+    let yaml = |program: &str| {
+        format!(
+            "tools:\n  - name: x\n    command: [{program}]\n    input_schema: {{type: object}}\n"
+        )
+    };
+    let cases = [
+        ("./absent", "`{}/absent`, which is not there"),
+        ("folder/absent", "`{}/folder/absent`, which is not there"),
+        ("/nowhere/absent", "`/nowhere/absent`, which is not there"),
+        ("absent-program", "`absent-program`, which no directory of PATH has"),
+        // A name is not looked for beside the file.
+        ("here", "`here`, which no directory of PATH has"),
+        ("./text", "`{}/text`, which cannot be executed"),
+        ("./folder", "`{}/folder`, which cannot be executed"),
+    ];
+    for (program, expected) in cases {
+        let expected = expected.replace("{}", shop.path().to_str().unwrap());
+        assert_eq!(shop.refusal(&yaml(program)).await, format!("the tool `x` runs {expected}"));
+    }
+    for program in ["./here", "sh", "/bin/sh"] {
+        shop.tools(&yaml(program)).await;
+    }
+    // Directories of PATH start from the directory of the file, where the program starts.
+    shop.around.environment.insert("PATH".into(), "/nowhere:.".into());
+    shop.tools(&yaml("here")).await;
+    let text = shop.refusal(&yaml("text")).await;
+    assert_eq!(text, "the tool `x` runs `text`, which cannot be executed");
+    let world = World::new(shop.tools(&yaml("here")).await, "");
+    assert_eq!(world.call("x", json!({})).await, result(1));
 }
 
 #[tokio::test]
@@ -104,6 +142,38 @@ async fn what_a_program_leaves_behind_is_killed_and_does_not_hold_up_its_answer(
     let world = World::new(shop.python("x", code_text, "").await, MANY);
     let answer = world.call("x", json!({})).await;
     gone(answer["result"].as_i64().unwrap()).await;
+}
+
+#[tokio::test]
+async fn what_left_the_group_of_a_program_does_not_hold_up_its_answer() {
+    let shop = Workshop::new();
+    // The child keeps all three pipes open; its time is that of the whole test.
+    let code_text = "import json,subprocess,sys\nwhat = json.load(sys.stdin)['what']\n\
+        child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n\
+        with open('pids', 'a') as file: print(child.pid, file=file)\n\
+        if what == 'fail': sys.exit('as I was told')\n\
+        print(json.dumps('x' * 60000))\n";
+    let world = World::new(shop.python("x", code_text, "").await, MANY);
+    let started = Instant::now();
+    let answers = [
+        world.call("x", json!({"what": "answer"})).await,
+        world.call("x", json!({"what": "fail"})).await,
+    ];
+    let took = started.elapsed();
+    let children = numbers(&shop.path().join("pids")).await;
+    assert_eq!(children.len(), 2);
+    for child in children {
+        // Such a process is known to outlive its tool; not this test.
+        let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(child, rustix::process::Signal::KILL)
+            .expect("it held the pipes all the time");
+    }
+    assert_eq!(answers[0], result("x".repeat(60_000)));
+    assert_eq!(
+        (code(&answers[1]), message(&answers[1])),
+        ("failed".into(), "as I was told".into())
+    );
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[tokio::test]

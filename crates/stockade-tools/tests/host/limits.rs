@@ -21,6 +21,16 @@ pub(crate) fn echo() -> Tools {
     tools
 }
 
+/// Never answers.
+fn hang() -> Tools {
+    let mut tools = Tools::new();
+    let hang = Tool::from_schema("hang", "", json!({"type": "object"}), None, |_| {
+        Box::pin(std::future::pending())
+    });
+    tools.add(hang.unwrap()).unwrap();
+    tools
+}
+
 #[tokio::test]
 async fn only_so_many_calls_run_and_refused_ones_do_not_count() {
     let world = World::new(echo(), "defaults: {max_tool_calls: 2}");
@@ -36,6 +46,19 @@ async fn only_so_many_calls_run_and_refused_ones_do_not_count() {
     let observed = world.desk.observed();
     assert!(observed.limits_hit.contains(&Limit::ToolCalls));
     assert_eq!(observed.denials[1].control, "max_tool_calls");
+}
+
+#[tokio::test]
+async fn one_of_something_is_not_told_in_the_plural() {
+    let limits = "defaults: {max_tool_calls: 1}\nlimits: {max_tool_seconds: 1, max_tool_depth: 1}";
+    let world = World::new(hang(), limits);
+    let mut program = world.connect();
+    let deep = message(&program.call("hang", json!({"x": []})).await);
+    assert!(deep.starts_with("the arguments are nested more than 1 level deep;"), "{deep}");
+    let late = message(&program.call("hang", json!({})).await);
+    assert!(late.starts_with("the tool did not answer within 1 second;"), "{late}");
+    let beyond = message(&program.call("hang", json!({})).await);
+    assert!(beyond.starts_with("1 call was made already,"), "{beyond}");
 }
 
 #[tokio::test]
@@ -139,11 +162,7 @@ async fn calls_beyond_those_at_once_wait_their_turn() {
 
 #[tokio::test]
 async fn a_call_that_gets_no_turn_says_so() {
-    let mut tools = Tools::new();
-    let hang = Tool::from_schema("hang", "", json!({"type": "object"}), None, |_| {
-        Box::pin(std::future::pending())
-    });
-    tools.add(hang.unwrap()).unwrap();
+    let tools = hang();
     let limits = "limits: {max_concurrent_tool_calls: 1, max_tool_seconds: 0.3}";
     let world = World::new(tools, limits);
     let mut program = world.connect();

@@ -11,6 +11,7 @@ mod door;
 mod hostile;
 mod http;
 mod limits;
+mod listings;
 mod many;
 mod mcp;
 mod world;

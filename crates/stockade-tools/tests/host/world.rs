@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,6 +133,11 @@ impl Program {
         self.asked
     }
 
+    /// Waits until something is there to be read, and leaves most of it unread.
+    pub(crate) async fn peek(&mut self) {
+        within(self.reader.fill_buf()).await.unwrap();
+    }
+
     /// The next answer.
     pub(crate) async fn answer(&mut self) -> Value {
         let mut line = String::new();
@@ -193,6 +199,13 @@ impl Workshop {
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A program that answers 1.
+    pub(crate) fn executable(&self, name: &str) -> PathBuf {
+        let path = self.write(name, "#!/bin/sh\necho 1\n");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
 

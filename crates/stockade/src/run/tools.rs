@@ -77,7 +77,7 @@ impl Offered {
         let is_listed = |name: &str| policy.tools.value.iter().any(|tool| tool.value == name);
         let mut tools = Tools::new();
         for mut file in self.0 {
-            file.keep_servers_of(is_listed);
+            file.need_only(is_listed);
             let started = file.start().await.map_err(|error| problem(&error))?;
             tools.merge(started).map_err(|error| problem(&error))?;
         }
@@ -126,8 +126,11 @@ fn diagnostic(mistake: &Mistake) -> Diagnostic {
 
 fn problem(error: &ToolsError) -> Problem {
     let remedy = match error {
-        ToolsError::Start { .. } => {
+        ToolsError::Start { .. } | ToolsError::Absent { .. } => {
             "install its program, or correct `command` in the file of tools"
+        }
+        ToolsError::NotExecutable { .. } => {
+            "make it executable with chmod +x, or name what runs it first, such as python3"
         }
         ToolsError::Missing { .. } => "name one that it has, or take another version of the server",
         ToolsError::HeaderFile { .. } => "check the path and its permissions",

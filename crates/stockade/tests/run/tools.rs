@@ -1,10 +1,11 @@
 //! Tools and what a run may write.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::scratch::Scratch;
-use crate::support::{Run, stockade, walls_can_be_built};
+use crate::support::{Run, command, finish, stockade, walls_can_be_built};
 
 const TOOLS: &str = "
 tools:
@@ -22,6 +23,11 @@ fn project(scratch: &Scratch) -> &Path {
     fs::write(folder.join("tools.yaml"), TOOLS).expect("written");
     fs::write(folder.join("say.sh"), "echo '\"plain\"'").expect("written");
     folder
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
 fn attempt(folder: &Path, words: &[&str], place: &str) -> Run {
@@ -87,7 +93,7 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
     link("/bin/sh", &shared.join("bin/interpreter"));
     link("../written/bin/interpreter", &conf.join("through"));
     link("../written/later", &conf.join("dangling"));
-    fs::write(conf.join("twice"), "#!/bin/sh\n").expect("written");
+    executable(&conf.join("twice"), "#!/bin/sh\n");
     fs::hard_link(conf.join("twice"), shared.join("twice")).expect("a second name");
     let mount = format!("{}:/m:rw", shared.display());
     for command in [
@@ -107,6 +113,71 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
         assert_eq!(run.code, 125, "{command}: {}", run.stderr);
         assert!(run.stderr.contains("could change"), "{command}: {}", run.stderr);
         let alone = stockade(&words[..2].iter().chain(&words[4..]).copied().collect::<Vec<_>>());
-        assert_eq!(alone.code, 0, "{command}: {}", alone.stderr);
+        // What may come later is not there yet, and nothing else is wrong with it.
+        let expected = if command == "[./dangling]" { (125, true) } else { (0, false) };
+        let said = (alone.code, alone.stderr.contains("dangling`, which is not there"));
+        assert_eq!(said, expected, "{command}: {}", alone.stderr);
     }
+}
+
+#[test]
+fn program_that_env_finds_for_a_tool_is_kept_from_the_run() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (conf, written) = (scratch.path().join("conf"), scratch.path().join("written"));
+    for folder in [&conf, &written] {
+        fs::create_dir(folder).expect("made");
+    }
+    executable(&conf.join("tool"), "#!/usr/bin/env teller\n");
+    executable(&written.join("teller"), "#!/bin/sh\necho '\"plain\"'\n");
+    let tools = conf.join("tools.yaml");
+    fs::write(&tools, TOOLS.replace("[sh, ./say.sh]", "[./tool]")).expect("written");
+    let path = std::env::var("PATH").expect("there is one");
+    let path = format!("{path}:{}", written.display());
+    let run = |mount: &str| {
+        let mut run = command(&["--quiet", "--tools", tools.to_str().expect("plain text")]);
+        run.args(["--mount", mount, "--", "stockade-tool", "say"]).env("PATH", &path);
+        finish(run, b"")
+    };
+    let seen = run(&format!("{}:/m", written.display()));
+    assert_eq!((seen.code, seen.stdout.as_str()), (0, "\"plain\"\n"), "{}", seen.stderr);
+    let refused = run(&format!("{}:/m:rw", written.display()));
+    assert_eq!(refused.code, 125, "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("could change"), "{}", refused.stderr);
+}
+
+#[test]
+fn file_of_a_header_is_kept_from_the_run_and_bounded() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (conf, written) = (scratch.path().join("conf"), scratch.path().join("written"));
+    for folder in [&conf, &written] {
+        fs::create_dir(folder).expect("made");
+    }
+    let tools = conf.join("tools.yaml");
+    let text = TOOLS.replace(
+        "command: [sh, ./say.sh]",
+        "http: {url: 'http://localhost:1/', headers_from: {X-Key: 'file:../written/key'}}",
+    );
+    fs::write(&tools, text).expect("written");
+    let run = |mount: &str| {
+        let tools = tools.to_str().expect("plain text");
+        stockade(&["--tools", tools, "--mount", mount, "--", "echo", "it ran"])
+    };
+    let (seen, changed) =
+        (format!("{}:/m", written.display()), format!("{}:/m:rw", written.display()));
+    fs::write(written.join("key"), "k".repeat(64 << 10)).expect("written");
+    let good = run(&seen);
+    assert_eq!((good.code, good.stdout.as_str()), (0, "it ran\n"), "{}", good.stderr);
+    let refused = run(&changed);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("could change"), "{}", refused.stderr);
+    fs::write(written.join("key"), "k".repeat((64 << 10) + 1)).expect("written");
+    let large = run(&seen);
+    assert_eq!((large.code, large.stdout.as_str()), (125, ""), "{}", large.stderr);
+    assert!(large.stderr.contains("holds a header of the tool `say`"), "{}", large.stderr);
 }

@@ -1,5 +1,8 @@
 //! Commands that hang, crash and flood, and what a command is given.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::shop::Shop;
@@ -37,15 +40,50 @@ goes_on()
 }
 
 #[test]
-fn command_that_cannot_be_started_costs_its_call_only() {
+fn command_that_is_not_installed_is_told_before_anything_runs() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let tools = include_str!("programs/tools.yaml");
+    let of = |program: &str| {
+        let command = format!("[{program}]");
+        Shop::with(&tools.replacen("[python3, ./count.py]", &command, 1))
+    };
+    let install = "install its program, or correct `command` in the file of tools";
+    let run_it = "make it executable with chmod +x, or name what runs it first, such as python3";
+    let cases = [
+        ("./absent", "`{}/absent`, which is not there", install),
+        ("absent-program", "`absent-program`, which no directory of PATH has", install),
+        ("./count.py", "`{}/count.py`, which cannot be executed", run_it),
+    ];
+    for (program, message, remedy) in cases {
+        let shop = of(program);
+        let run = shop.run(&["--", "echo", "it ran"]);
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{run:?}");
+        let message = message.replace("{}", shop.path("").to_str().unwrap().trim_end_matches('/'));
+        let expected = format!("error: the tool `word_count` runs {message}\n  = {remedy}\n");
+        assert_eq!(run.stderr, expected);
+        // What the policy does not list is not needed.
+        let shop = of(program).policy("tool_allowlist: [do]\n");
+        assert_eq!(shop.python("print(do('return', 'good'))").text(), "good\n");
+    }
+}
+
+#[test]
+fn command_that_is_gone_when_it_is_called_costs_its_call_only() {
     if !walls_can_be_built() {
         return;
     }
     let tools =
-        include_str!("programs/tools.yaml").replacen("[python3, ./count.py]", "[./absent]", 1);
-    let run = Shop::with(&tools).python(
+        include_str!("programs/tools.yaml").replacen("[python3, ./count.py]", "[./gone]", 1);
+    let shop = Shop::with(&tools);
+    let gone = shop.file("gone", "#!/bin/sh\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(gone, executable).expect("it is ours");
+    let run = shop.python(
         "
 from stockade_tools import ToolError
+do('remove', 'gone')
 try:
     word_count('a')
 except ToolError as error:
@@ -85,4 +123,28 @@ fn command_sees_only_the_variables_that_it_is_given() {
     let mut command = shop.command(&["--", "env"]);
     let run = finish(command.env("API_KEY", "hunter2"));
     assert!(!run.text().contains("hunter2"), "{run:?}");
+}
+
+#[test]
+fn command_does_not_get_descriptors_of_whoever_started_stockade() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let open = |started: &Command| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 9</dev/null; exec \"$0\" \"$@\""]);
+        command.arg(started.get_program()).args(started.get_args());
+        if let Some(folder) = started.get_current_dir() {
+            command.current_dir(folder);
+        }
+        finish(&mut command)
+    };
+    let mut list = Command::new("ls");
+    let plain = open(list.arg("/proc/self/fd"));
+    assert!(plain.text().lines().any(|line| line == "9"), "nothing is passed on: {plain:?}");
+    let shop = Shop::new();
+    let code = "import json; print(json.dumps(do('descriptors')))";
+    let run = open(&shop.command(&["--", "python3", "-c", code]));
+    // The last is the directory that is read.
+    assert_eq!(run.text(), "[0, 1, 2, 3]\n");
 }

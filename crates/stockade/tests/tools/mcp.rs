@@ -103,8 +103,8 @@ fn server_that_cannot_be_used_is_told_before_anything_runs() {
     let cases = [
         (Shop::with(absent), vec!["cannot start the server of tools `numbers`", "No such file"]),
         (shop("dies", "add"), vec!["`numbers`", "no configuration was found"]),
-        // It says what no server says and ends; which of the two is noticed first is open.
-        (shop("mumbles", "add"), vec!["the server of tools `numbers` "]),
+        // What is no message is passed over, so what is told is that it ended.
+        (shop("mumbles", "add"), vec!["`numbers` ended by itself, exit status: 0\n"]),
         (shop("stays", "add, multiply"), vec!["has no tool `multiply`", "`add`"]),
     ];
     for (shop, expected) in cases {

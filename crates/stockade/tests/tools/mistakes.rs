@@ -2,7 +2,8 @@
 
 use crate::shop::Shop;
 
-const GOOD: &str = "tools:\n  - name: count\n    command: [x]\n    input_schema: {type: object}\n";
+const GOOD: &str =
+    "tools:\n  - name: count\n    command: [cat]\n    input_schema: {type: object}\n";
 
 /// Each part must be in what is said, and nothing may have run.
 #[track_caller]
@@ -19,7 +20,7 @@ fn mistakes_in_a_file_of_tools_are_told_with_line_column_and_remedy() {
     let cases = [
         (GOOD.replace("command", "comand"), vec!["tools.yaml:3:5", "comand", "command"]),
         (
-            GOOD.replace("[x]", "python3 count.py"),
+            GOOD.replace("[cat]", "python3 count.py"),
             vec!["tools.yaml:3:14", "command must be a list", "write [python3, count.py]"],
         ),
         (
@@ -38,7 +39,7 @@ fn mistakes_in_a_file_of_tools_are_told_with_line_column_and_remedy() {
             GOOD.replace("count", "'no name'"),
             vec!["tools.yaml:2:11", "is not the name of a tool", "use letters"],
         ),
-        (GOOD.replace("[x]", "[x"), vec!["tools.yaml:", "not valid YAML", "brackets"]),
+        (GOOD.replace("[cat]", "[cat"), vec!["tools.yaml:", "not valid YAML", "brackets"]),
     ];
     for (text, parts) in cases {
         refused(&Shop::with(&text), &[], &parts);
