@@ -181,6 +181,9 @@ impl Engine {
                 (Err(_), Some(error)) => return Err(error),
                 (Err(error), None) => return Err(error),
             };
+            for other in self.providers.iter().filter(|other| other.name() != provider.name()) {
+                other.let_go();
+            }
             match provider.create(wanted).await {
                 Ok(sandbox) => return Ok((sandbox, plan)),
                 Err(error) if error.kind() == ErrorKind::Unavailable => {

@@ -106,16 +106,14 @@ impl Ahead {
         let (say, told) = mpsc::channel::<Foreseen>();
         let start = move || {
             let launcher = Unstarted::make()?;
-            if let Ok(Foreseen { beginning, kept }) = told.try_recv() {
-                return launcher.begin(&beginning, &borrowed(&kept)).map(Started::Begun);
-            }
-            let launcher = launcher.start()?;
+            // What is foreseen is ready sooner than the launcher is.
             match told.recv() {
                 Ok(Foreseen { beginning, kept }) => {
-                    launcher.begin(&beginning, &borrowed(&kept)).map(Started::Begun)
+                    let kept: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
+                    launcher.begin(&beginning, &kept).map(Started::Begun)
                 }
                 // The other end is dropped where nothing is foreseen.
-                Err(mpsc::RecvError) => Ok(Started::Waiting(launcher)),
+                Err(mpsc::RecvError) => launcher.start().map(Started::Waiting),
             }
         };
         let named = std::thread::Builder::new().name("stockade-launch".to_owned());
@@ -148,10 +146,6 @@ pub(crate) struct Foresee(mpsc::Sender<Foreseen>);
 struct Foreseen {
     beginning: Beginning,
     kept: Vec<OwnedFd>,
-}
-
-fn borrowed(kept: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
-    kept.iter().map(AsFd::as_fd).collect()
 }
 
 impl Drop for Ahead {

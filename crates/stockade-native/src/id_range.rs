@@ -20,6 +20,8 @@ use stockade_sys::random_bytes;
 
 use taken::Taken;
 
+use crate::kernel_text::kernel_text;
+
 /// Why no range could be claimed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,7 +80,7 @@ impl IdRange {
         let end = first + u64::from(IdRange::RANGES) * u64::from(IdRange::COUNT);
         ["/proc/self/uid_map", "/proc/self/gid_map"]
             .iter()
-            .all(|path| std::fs::read_to_string(path).is_ok_and(|map| maps(&map, first, end)))
+            .all(|path| kernel_text(path).is_ok_and(|map| maps(&map, first, end)))
     }
 
     /// Claims a free range. None is chosen that `/etc/subuid` and its like give to somebody.

@@ -5,9 +5,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use rustix::process::Pid;
+use stockade_carrier::Link;
 use stockade_launcher::{Beginning, Report, Step};
+use stockade_provider::Gateway;
 
 use crate::control::Control;
 use crate::error::StartError;
@@ -16,8 +19,8 @@ use crate::launcher::Launcher;
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
     pub(crate) control: Control,
-    /// The stream to the guest.
-    pub(crate) stream: UnixStream,
+    /// The stream to the guest, which has been greeted.
+    pub(crate) link: Link,
     /// The launcher; it ends after everything else.
     pub(crate) launcher: Launcher,
     /// The first process inside.
@@ -112,29 +115,35 @@ fn say(
 pub(crate) struct Begun(Waiting);
 
 impl Begun {
-    /// Hands over the steps, which are then carried out.
-    pub(crate) fn build(self, inside: &[Step]) -> Result<Building, StartError> {
+    /// Hands over the steps, which are then carried out. The guest is greeted while that happens;
+    /// what it opens goes to the gateway.
+    pub(crate) fn build(
+        self,
+        inside: &[Step],
+        gateway: Option<Arc<dyn Gateway>>,
+    ) -> Result<Building, StartError> {
         let Waiting { control, stream, launcher } = self.0;
         // From here on a failure leaves a launcher, which ends when its control socket does.
         let control = Control::open(control, inside)
             .map_err(StartError::prepare("hand the plan to the launcher"))?;
-        Ok(Building { control, stream, launcher })
+        let link = Link::open(stream, gateway)?;
+        Ok(Building { control, link, launcher })
     }
 }
 
 /// A wall that is being built. Dropping it ends it.
 pub(crate) struct Building {
     control: Control,
-    stream: UnixStream,
+    link: Link,
     launcher: Launcher,
 }
 
 impl Building {
     /// Waits until the wall stands.
     pub(crate) async fn finish(self) -> Result<Standing, StartError> {
-        let Building { control, stream, launcher } = self;
+        let Building { control, link, launcher } = self;
         match follow(&control).await {
-            Ok((first, handed)) => Ok(Standing { control, stream, launcher, first, handed }),
+            Ok((first, handed)) => Ok(Standing { control, link, launcher, first, handed }),
             Err(error) => {
                 // Refused is refused, however taking down goes; what stays is the group's to remove.
                 if control.ended().await.is_ok() {

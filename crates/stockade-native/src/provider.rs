@@ -63,6 +63,10 @@ impl NativeProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
+    fn take_ahead(&self) -> Option<Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     async fn start(
         &self,
         request: &SandboxRequest,
@@ -79,8 +83,8 @@ impl NativeProvider {
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
         let site =
             |ground: &Ground| Site { policy, machine, files: &files, first_id: ground.first_id() };
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The kernel makes namespaces while the rest is thought about.
+        let ahead = self.take_ahead();
         let Begin { ground, begun } = begin(ahead, layout, |ground| outside(&site(ground)))?;
         let site = site(&ground);
         let limits = cgroup_limits(policy, layout);
@@ -100,7 +104,7 @@ impl NativeProvider {
         });
         #[cfg(feature = "weaken")]
         let inside = crate::weaken::steps(inside);
-        let building = begun.build(&inside)?;
+        let building = begun.build(&inside, request.gateway.clone())?;
         // While the kernel mounts: nobody waits for what others have left.
         if remains == Remains::Swept {
             sweep_parents(layout);
@@ -122,7 +126,7 @@ impl NativeProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
-            gateway: request.gateway.clone(),
+            way_out: way_out(request),
             tools: request.tools.as_ref().map(|door| door.environment.clone()),
         })
     }
@@ -153,6 +157,10 @@ impl Provider for NativeProvider {
             Expected::HostFiles => drop(foresee),
         }
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+    }
+
+    fn let_go(&self) {
+        drop(self.take_ahead());
     }
 
     fn create<'a>(

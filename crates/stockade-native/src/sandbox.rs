@@ -17,8 +17,8 @@ use stockade_carrier::{Command, Link};
 use stockade_launcher::Ending;
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Gateway, Language, Observation, ProcessEnd, Program, Running,
-    Sandbox, ToolDoor,
+    Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
+    ToolDoor,
 };
 
 use crate::cgroup::Group;
@@ -28,7 +28,7 @@ use crate::interpreter::Interpreter;
 use crate::launch::{Handed, Standing};
 use crate::launcher::{Launcher, User};
 use crate::observe::{Watched, bounds, looking};
-use crate::plan::{CODE_DIRECTORY, proxy_variables};
+use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::{Listed, Programs};
 use crate::reduced::ScratchDirectory;
 use crate::watchdog::Aside;
@@ -50,8 +50,8 @@ pub(crate) struct Parts {
     /// Whether the kernel holds the number of processes.
     pub(crate) pids_held: bool,
     pub(crate) user: User,
-    /// Where connections go, if they can leave.
-    pub(crate) gateway: Option<Arc<dyn Gateway>>,
+    /// Whether connections to the network can leave.
+    pub(crate) way_out: WayOut,
     /// Variables that tell programs of tools, if they can call any.
     pub(crate) tools: Option<Vec<(String, String)>>,
 }
@@ -102,13 +102,15 @@ impl NativeSandbox {
             interpreter,
             places,
             user,
-            gateway,
+            way_out,
             tools,
             ..
         } = parts;
-        let network = gateway.as_ref().filter(|gateway| gateway.carries().network);
-        let proxies = network.map(|_| proxy_variables()).unwrap_or_default();
-        let Standing { control, stream, launcher, first, handed } = standing;
+        let proxies = match way_out {
+            WayOut::Gateway => proxy_variables(),
+            WayOut::None => Vec::new(),
+        };
+        let Standing { control, link, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
         let programs = programs.zip(listed).map(|(listener, listed)| {
@@ -116,7 +118,7 @@ impl NativeSandbox {
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let (control, link) = (Arc::new(control), Link::open(stream, gateway)?);
+        let control = Arc::new(control);
         let has_directory = parts.scratch.is_some();
         let is_counted = parts.memory_held && parts.cpu_held && parts.pids_held;
         let aside = (has_directory || !is_counted).then(|| {

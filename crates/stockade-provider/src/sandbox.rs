@@ -27,6 +27,9 @@ pub trait Provider: Send + Sync {
     /// policy; what is not used in the end leaves nothing behind.
     fn prepare(&self, _expected: Expected) {}
 
+    /// Called when another wall was chosen: what was prepared is not wanted any more.
+    fn let_go(&self) {}
+
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
     fn create<'a>(
         &'a self,

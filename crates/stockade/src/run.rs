@@ -14,6 +14,7 @@ mod tools;
 mod trouble;
 mod words;
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
@@ -152,6 +153,12 @@ const DESCRIPTORS: usize = 40;
 /// for signals.
 fn reserve_descriptors() -> std::io::Result<()> {
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    // Numbers are given lowest first: far from the limit there is nothing to try.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let taken = u64::try_from(first.as_raw_fd()).unwrap_or(u64::MAX);
+    if limit.is_none_or(|limit| limit.saturating_sub(taken) > 16 * DESCRIPTORS as u64) {
+        return Ok(());
+    }
     let reserved: Result<Vec<_>, _> =
         (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(&first, 0)).collect();
     reserved?;

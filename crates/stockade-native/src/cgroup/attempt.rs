@@ -11,6 +11,7 @@ use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
+use crate::kernel_text::kernel_text;
 
 /// What came of trying one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +135,7 @@ fn handed_down(parent: &Path, wanted: &[Controller], handing: Handing) -> Result
     let mut offer =
         Offer { controllers: Vec::new(), refused: Vec::new(), change: Change::AlreadySo };
     let refused = |error: io::Error| Refusal::from_error(&error);
-    let handed_down = fs::read_to_string(parent.join("cgroup.controllers")).map_err(refused)?;
+    let handed_down = kernel_text(parent.join("cgroup.controllers")).map_err(refused)?;
     let holds_processes = holds_processes(parent).map_err(refused)?;
     for (controller, word) in wanted.iter().filter_map(|it| Some((*it, it.v2_name()?))) {
         if !handed_down.split_whitespace().any(|listed| listed == word) {
@@ -191,7 +192,7 @@ impl Offer {
 /// the root of a threaded subtree, and no process can enter the groups below any more, cgroups(7).
 fn holds_processes(group: &Path) -> io::Result<bool> {
     let is_top = !group.join("cgroup.type").exists();
-    Ok(!is_top && !fs::read_to_string(group.join("cgroup.procs"))?.is_empty())
+    Ok(!is_top && !kernel_text(group.join("cgroup.procs"))?.is_empty())
 }
 
 /// Makes a group, looks at it, and removes it.

@@ -6,6 +6,8 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::kernel_text::kernel_text;
+
 /// A process, told apart from every other that had or will have its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
@@ -32,7 +34,7 @@ pub(super) enum Life {
 impl Owner {
     /// This process.
     pub(super) fn current() -> io::Result<Owner> {
-        let stat = fs::read_to_string("/proc/self/stat")?;
+        let stat = kernel_text("/proc/self/stat")?;
         let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Owner { pid: std::process::id(), start: stat.start, realm: Realm::current()? })
     }
@@ -43,7 +45,7 @@ impl Owner {
             return Life::Elsewhere;
         }
         let path = format!("/proc/{}/stat", self.pid);
-        match fs::read_to_string(path).ok().as_deref().and_then(Stat::parse) {
+        match kernel_text(path).ok().as_deref().and_then(Stat::parse) {
             Some(stat) if stat.start == self.start && !stat.ended => Life::Alive,
             Some(_) => Life::Dead,
             // With `hidepid` a process that lives can be missing from /proc, proc(5).
@@ -58,7 +60,7 @@ impl Owner {
 impl Realm {
     /// That of this process.
     pub(super) fn current() -> io::Result<Realm> {
-        let mut text = fs::read("/proc/sys/kernel/random/boot_id")?;
+        let mut text = kernel_text("/proc/sys/kernel/random/boot_id")?.into_bytes();
         text.extend(fs::read_link("/proc/self/ns/pid")?.into_os_string().into_encoded_bytes());
         // Missing before Linux 5.6 and where time namespaces are not built in.
         if let Ok(time) = fs::read_link("/proc/self/ns/time") {

@@ -16,7 +16,7 @@ use crate::id_range::IdRange;
 use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::USER;
+use crate::plan::{USER, WayOut};
 use crate::provider::{cgroup_limits, check_open_files, interpreter};
 use crate::sandbox::{NativeSandbox, Parts, Places};
 use crate::seccomp::{Ids, MemoryHolder};
@@ -125,7 +125,7 @@ impl ReducedProvider {
             pids_held,
             filters,
         });
-        let standing = begun.build(&inside)?.finish().await?;
+        let standing = begun.build(&inside, None)?.finish().await?;
         // Only now: a start that fails or is given up takes both with it.
         scratch.hand_over();
         if let Some(group) = &mut group {
@@ -149,7 +149,7 @@ impl ReducedProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
-            gateway: None,
+            way_out: WayOut::None,
             tools: None,
         })
     }
