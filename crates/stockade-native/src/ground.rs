@@ -178,3 +178,90 @@ pub(crate) fn begin(
         (Some(Started::Begun(_)) | None, _) => Begin::with(None, layout, outside),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use stockade_launcher::{Attributes, IdMap, TreeKind};
+
+    use super::*;
+
+    fn begun_ahead(layout: &Layout) -> (Ahead, Beginning) {
+        let (mut ahead, foresee) = Ahead::start().unwrap();
+        ahead.foresee(foresee, layout);
+        let (_, beginning) = ahead.foreseen.as_ref().expect("the ground can be laid here");
+        let beginning = beginning.clone();
+        (ahead, beginning)
+    }
+
+    /// The group of a beginning, where groups can be made.
+    fn seat(beginning: &Beginning) -> Option<PathBuf> {
+        beginning.birth.cgroup.clone()
+    }
+
+    fn is_gone(beginning: &Beginning) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let there = || seat(beginning).is_some_and(|seat| seat.exists());
+        while there() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        !there()
+    }
+
+    #[test]
+    fn what_was_begun_ahead_is_used_where_the_same_is_wanted() {
+        let layout = Layout::expect();
+        let (ahead, foreseen) = begun_ahead(&layout);
+        let Begin { ground, begun } = begin(Some(ahead), &layout, |_| Vec::new()).unwrap();
+        assert_eq!(ground.beginning(Vec::new(), &layout), foreseen);
+        assert!(seat(&foreseen).is_none_or(|seat| seat.exists()));
+        drop((begun, ground));
+        assert!(is_gone(&foreseen));
+    }
+
+    #[test]
+    fn what_was_begun_ahead_and_is_not_wanted_leaves_nothing() {
+        let layout = Layout::expect();
+        let (ahead, foreseen) = begun_ahead(&layout);
+        assert!(seat(&foreseen).is_none_or(|seat| seat.exists()));
+        drop(ahead);
+        assert!(is_gone(&foreseen));
+    }
+
+    #[test]
+    fn sandbox_that_begins_in_another_way_is_begun_anew() {
+        let layout = Layout::expect();
+        let (ahead, foreseen) = begun_ahead(&layout);
+        let own = IdMap { inside: 0, outside: 0, count: 1 };
+        let outside = |_: &Ground| {
+            vec![OutsideStep::TakeOwnedTree {
+                name: "x".to_owned(),
+                path: PathBuf::from("/usr"),
+                attributes: Attributes { writable: false, executable: false, devices: false },
+                kind: TreeKind::Directory,
+                users: own,
+                groups: own,
+            }]
+        };
+        let Begin { ground, begun } = begin(Some(ahead), &layout, outside).unwrap();
+        let beginning = ground.beginning(outside(&ground), &layout);
+        assert_ne!(beginning.outside, foreseen.outside);
+        assert!(seat(&beginning).is_none() || seat(&beginning) != seat(&foreseen));
+        assert!(is_gone(&foreseen));
+        drop((begun, ground));
+        assert!(is_gone(&beginning));
+    }
+
+    #[test]
+    fn launcher_alone_is_started_where_nothing_is_foreseen() {
+        let layout = Layout::expect();
+        let (ahead, foresee) = Ahead::start().unwrap();
+        drop(foresee);
+        let Begin { ground, begun } = begin(Some(ahead), &layout, |_| Vec::new()).unwrap();
+        let beginning = ground.beginning(Vec::new(), &layout);
+        drop((begun, ground));
+        assert!(is_gone(&beginning));
+    }
+}

@@ -3,7 +3,7 @@
 //! ```text
 //! started ── its end ──▶ waited for ── failed or killed ──▶ its sandbox's group is removed here
 //!    ├────── left or dropped ──▶ waited for by a thread, then the same
-//!    └────── left by a process that ends next ──▶ the system's to wait for
+//!    └────── left by a process that ends next ──▶ the system's to wait for, unless it has ended
 //! ```
 
 use std::io;
@@ -38,13 +38,18 @@ impl Launcher {
         }
     }
 
-    /// Lets it end by itself. What it cannot take down any more is taken down here, unless this
-    /// process ends next; then the next start sweeps.
+    /// Lets it end by itself. What it cannot take down any more is taken down here; where this
+    /// process ends next, it does not wait for that, and the next start sweeps.
     pub(crate) fn leave(mut self, group: Option<Group>, user: User) {
         let Some(child) = self.0.take() else { return };
+        let mut left = Left { child, group };
         match user {
-            User::Stays => later(Left { child, group }),
-            User::EndsNext => {}
+            User::Stays => later(left),
+            // One that has ended already was killed, and nobody else is here.
+            User::EndsNext => {
+                let status = left.child.try_wait();
+                left.ended(status);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::leftovers::{Host, binary, descendants, kill, walls_can_be_built};
+use crate::leftovers::{Host, binary, descendants, groups_of, kill, walls_can_be_built};
 use crate::rounds::{is_long, nothing_runs_within};
 
 /// How long anything may still run after Stockade is dead.
@@ -102,4 +102,28 @@ fn killed_process_group_leaves_nothing_running_and_nothing_after_the_next_start(
         let group = Pid::from_raw(pid.cast_signed()).expect("a process id is not zero");
         kill_process_group(group, Signal::KILL).expect("the group is there");
     });
+}
+
+/// What the tests here look for is found while a run lasts, where cgroups hold one.
+#[test]
+fn groups_of_a_run_are_found_while_it_lasts() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let host = Host::alone();
+    let mut child = start();
+    let stdout = child.stdout.as_mut().expect("standard output is piped");
+    stdout.read_exact(&mut [0; 4]).expect("the program says that it runs");
+    let is_held = stockade_is_held_by_cgroups();
+    assert_eq!(!groups_of(&[child.id()]).is_empty(), is_held);
+    child.kill().expect("it runs");
+    child.wait().expect("it was started here");
+    assert!(nothing_runs_within(A_SECOND).is_ok());
+    host.is_as_before(&[child.id()]).unwrap();
+}
+
+fn stockade_is_held_by_cgroups() -> bool {
+    let json = Command::new(binary()).args(["run", "--json", "--", "true"]).output();
+    let json = json.expect("the binary under test starts").stdout;
+    String::from_utf8_lossy(&json).contains("cgroup")
 }

@@ -174,10 +174,10 @@ fn parse(stat: &str) -> Option<Process> {
 }
 
 /// The control groups of these processes, in every hierarchy.
-fn groups_of(owners: &[u32]) -> Vec<PathBuf> {
+pub(crate) fn groups_of(owners: &[u32]) -> Vec<PathBuf> {
     let owned = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let owner = name.split('-').next().and_then(|pid| pid.parse().ok());
+        let owner = name.split('-').nth(1).and_then(|pid| pid.parse().ok());
         owner.is_some_and(|pid| owners.contains(&pid))
     };
     groups().into_iter().filter(owned).collect()

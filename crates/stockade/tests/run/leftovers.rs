@@ -4,21 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{alone, binary, walls_can_be_built, within};
+use crate::support::{alone, binary, report, walls_can_be_built, within};
 
 /// Directories of control groups that a process made.
 fn groups_of(owner: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    collect(Path::new("/sys/fs/cgroup"), &format!("{owner}-"), 6, &mut found);
+    collect(Path::new("/sys/fs/cgroup"), &format!("stockade-{owner}-"), 6, &mut found);
     found
 }
 
 fn collect(directory: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()) {
-        let in_ours = directory.file_name().is_some_and(|name| name == "stockade");
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if in_ours && name.starts_with(prefix) {
+        if name.starts_with(prefix) {
             found.push(path);
         } else if depth > 0 {
             collect(&path, prefix, depth - 1, found);
@@ -51,13 +50,17 @@ fn no_run_leaves_a_process_a_group_or_a_mount() {
     }
     let _quiet = alone();
     let before = mounts();
-    let endings: [&[&str]; 6] = [
+    let endings: [&[&str]; 9] = [
         &["--", "true"],
         &["--", "sh", "-c", "setsid sleep 98741 & kill -9 $$"],
         &["--timeout", "300ms", "--", "sh", "-c", "setsid sleep 98741 & sleep 98741"],
         &["--", "no-such-program"],
         &["--memory", "32m", "--", "python3", "-c", "bytearray(b'x') * 10**9"],
         &["--mount", "/nonexistent:/x", "--", "true"],
+        // Begun before anybody knew that nothing would run.
+        &["--no-such-flag", "--", "true"],
+        &["/no/such/script.py"],
+        &["--memory", "64m", "--disk", "512m", "--", "true"],
     ];
     for words in endings {
         let mut child = Command::new("setsid")
@@ -78,4 +81,31 @@ fn no_run_leaves_a_process_a_group_or_a_mount() {
         assert!(within(Duration::from_secs(2), || !sleeps()), "{words:?} left a sleep");
     }
     assert_eq!(mounts(), before);
+}
+
+/// What the test above looks for is there while a program runs.
+#[test]
+fn groups_and_processes_of_a_run_are_found_while_it_lasts() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let mut child = Command::new("setsid")
+        .arg(binary())
+        .args(["run", "--quiet", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let owner = child.id();
+    assert!(within(Duration::from_secs(5), || !session_of(owner).is_empty()));
+    if has_cgroups() {
+        assert!(within(Duration::from_secs(5), || !groups_of(owner).is_empty()));
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Whether runs are held by cgroups here, as the report says.
+fn has_cgroups() -> bool {
+    report(&["--", "true"]).1["isolation"].to_string().contains("cgroup")
 }
