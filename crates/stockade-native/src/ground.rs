@@ -154,7 +154,9 @@ impl Drop for Ahead {
         if let (Some(Started::Begun(begun)), Some((ground, _))) = (started, foreseen) {
             // The launcher takes the group with it.
             drop(begun);
-            ground.group.map(Unfinished::hand_over);
+            if let Some(group) = ground.group {
+                group.hand_over();
+            }
         }
     }
 }
