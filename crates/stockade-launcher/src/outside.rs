@@ -110,15 +110,15 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             // The guest's stream is there, and must end with the guest. Both descriptors are open,
             // so that this cannot fail.
             let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
-            let born = Report::Born { process: child.as_raw_nonzero().get() };
-            // If the host is gone, the supervisor sees that and ends the child.
-            let _ = message::send(&mut control, &born, &[handle.as_fd()]);
-            // Only now: the child reports on the same socket, and is born before it is ready.
+            // First: the child has most to do. It reports on the same socket, and may be heard first.
             if lifeline.write_all(b"m").is_err() {
                 // It would wait for ever. One that is gone already needs no signal, and the
                 // supervisor sees its end either way.
                 let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
             }
+            let born = Report::Born { process: child.as_raw_nonzero().get() };
+            // If the host is gone, the supervisor sees that and ends the child.
+            let _ = message::send(&mut control, &born, &[handle.as_fd()]);
             let code = supervise(Sandbox {
                 control,
                 handle,

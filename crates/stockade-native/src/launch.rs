@@ -172,29 +172,33 @@ fn start(program: &OwnedFd, control: UnixStream, stream: UnixStream) -> Result<C
         .map_err(StartError::prepare("start the launcher"))
 }
 
+/// Hears the launcher and the first process, in whatever order they are heard.
 async fn follow(control: &Control) -> Result<(First, Handed), StartError> {
-    let mut first = None;
+    let (mut first, mut handed) = (None, None);
     let lost = |source: io::Error| StartError::Prepare { what: "hear from the launcher", source };
     loop {
         match control.report().await.map_err(lost)? {
             None => return Err(StartError::Silent),
             Some((Report::Born { process }, beside)) => {
-                let process = Pid::from_raw(process);
-                first = process.zip(beside.into_iter().next());
+                let handle = beside.into_iter().next().ok_or(StartError::Silent)?;
+                let process = Pid::from_raw(process).ok_or(StartError::Silent)?;
+                first = Some(First { process, handle });
             }
             Some((Report::Ready { scratch, programs }, beside)) => {
-                let (process, handle) = first.ok_or(StartError::Silent)?;
                 let mut beside = beside.into_iter();
                 let mut next = |is_there: bool| match is_there {
                     true => beside.next().map(Some).ok_or(StartError::Silent),
                     false => Ok(None),
                 };
-                let handed = Handed { scratch: next(scratch)?, programs: next(programs)? };
-                return Ok((First { process, handle }, handed));
+                handed = Some(Handed { scratch: next(scratch)?, programs: next(programs)? });
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
             // The first process ended before it was ready; a refusal, if there is one, came before.
             Some((Report::Ended(ending), _)) => return Err(StartError::Died { ending }),
+        }
+        match (first, handed) {
+            (Some(first), Some(handed)) => return Ok((first, handed)),
+            heard => (first, handed) = heard,
         }
     }
 }
