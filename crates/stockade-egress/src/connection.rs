@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use stockade_policy::{Control, Denial, Host, Limit, Protocol};
-use stockade_provider::Duplex;
 use stockade_record::Via;
 use stockade_wire::Opening;
 
@@ -27,8 +26,7 @@ pub(crate) struct Connection {
 }
 
 /// Serves one stream to its end.
-pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, stream: Box<dyn Duplex>) {
-    let inside = Side::inside(stream);
+pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, inside: Side) {
     match opening {
         Opening::Names => names::serve(shared, inside).await,
         Opening::Connection { address, port } => {

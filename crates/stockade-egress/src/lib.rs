@@ -20,6 +20,7 @@ mod denials;
 mod dial;
 mod gate;
 mod http;
+mod lane;
 mod learned;
 mod names;
 mod proxy;
