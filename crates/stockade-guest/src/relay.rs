@@ -217,11 +217,20 @@ impl Relay {
                     }
                 }
                 // The end of the pipe is followed by that of the stream, and by nothing else.
-                Down::Draining(draining) => match ready!(draining.poll(context, &self.client)) {
-                    Ok(()) => self.down = Down::Open { packet: None, written: 0 },
-                    Err(Stopped::Reading) => return Poll::Ready(Err(Broken::Host)),
-                    Err(Stopped::Writing) => return Poll::Ready(Err(Broken::Program)),
-                },
+                Down::Draining(draining) => {
+                    // Its window is given back by this, without which the host cannot say even an
+                    // empty frame.
+                    match self.stream.poll_next_unpin(context) {
+                        Poll::Ready(Some(Ok(packet))) if packet.as_ref().is_empty() => continue,
+                        Poll::Ready(Some(_)) => return Poll::Ready(Err(Broken::Host)),
+                        Poll::Ready(None) | Poll::Pending => {}
+                    }
+                    match ready!(draining.poll(context, &self.client)) {
+                        Ok(()) => self.down = Down::Open { packet: None, written: 0 },
+                        Err(Stopped::Reading) => return Poll::Ready(Err(Broken::Host)),
+                        Err(Stopped::Writing) => return Poll::Ready(Err(Broken::Program)),
+                    }
+                }
                 Down::Ended => return Poll::Ready(Ok(())),
             }
         }

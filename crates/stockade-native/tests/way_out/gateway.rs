@@ -29,10 +29,13 @@ pub(crate) const BREAKS: u16 = 1007;
 pub(crate) const DENIES: u16 = 1004;
 /// Sends as many bytes as it is told to.
 pub(crate) const SENDS: u16 = 1005;
-/// The same by a lane, after a first word on the stream; breaks off in the end if that is odd.
+/// The same by a lane, after [`FIRST_BYTES`] on the stream; breaks off in the end if that is odd.
 pub(crate) const SENDS_BY_LANE: u16 = 1008;
 /// Listens to nothing and says nothing.
 pub(crate) const DEAF: u16 = 1006;
+
+/// How many bytes come on a stream before those of its lane.
+pub(crate) const FIRST_BYTES: usize = 256 << 10;
 
 /// What was opened, in the order it came.
 #[derive(Debug, Default)]
@@ -117,9 +120,10 @@ impl TestGateway {
 
 async fn by_lane(mut stream: Box<dyn Duplex>, lane: Box<dyn OpensLane>) -> std::io::Result<()> {
     let bytes = stream.read_u64().await?;
-    stream.write_all(b"first ").await?;
+    // As much as the guest's window takes, so that nothing more fits until it is given back.
+    stream.write_all(&[b'f'; FIRST_BYTES]).await?;
     let mut pipe = Sender::from_owned_fd(lane.open()?)?;
-    stream.write(&[]).await?;
+    let _: usize = stream.write(&[]).await?;
     let piece: Vec<u8> = (0..100_003).map(|at| (at % 251) as u8).collect();
     let mut left = bytes as usize;
     while left > 0 {
