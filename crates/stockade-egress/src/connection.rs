@@ -11,10 +11,11 @@ use crate::account::Account;
 use crate::converse::{converse, refuse_unknown};
 use crate::dial::Target;
 use crate::learned::Learned;
+use crate::meter::Meter;
 use crate::names::{self, NameTable};
 use crate::proxy;
 use crate::shared::{Place, Shared};
-use crate::side::{Meter, Side};
+use crate::side::Side;
 
 /// What is known of a connection all through it.
 pub(crate) struct Connection {

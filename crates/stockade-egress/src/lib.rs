@@ -22,6 +22,7 @@ mod gate;
 mod http;
 mod lane;
 mod learned;
+mod meter;
 mod names;
 mod proxy;
 mod relay;

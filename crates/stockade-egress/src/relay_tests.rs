@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::*;
-use crate::side::Meter;
+use crate::meter::Meter;
 use crate::side::tests::shared;
 
 /// Opens a lane whose other end the test reads, or none.

@@ -2,18 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use stockade_provider::{Duplex, OpensLane};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::time::Instant;
 
-use crate::budget::Budget;
 use crate::lane::Lane;
-use crate::shared::{InLane, Shared, Wide};
+use crate::meter::Meter;
+use crate::shared::{InLane, Wide};
 
 /// The most that is read and not passed on.
 pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
@@ -140,7 +137,7 @@ impl Incoming {
         let Some(opener) = to.lane.take() else { return Ok(None) };
         let Some(lane) = Lane::open(&*opener)? else { return Ok(None) };
         // Tells of it: the descriptor goes beside what is written next.
-        to.writer.write(&[]).await?;
+        let _: usize = to.writer.write(&[]).await?;
         to.writer.flush().await?;
         Ok(Some((lane, in_lane)))
     }
@@ -205,61 +202,6 @@ impl Outgoing {
     /// Says that nothing more will come.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         self.writer.shutdown().await
-    }
-}
-
-/// What one connection sent and received, and when it last did.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    shared: Arc<Shared>,
-    started: Instant,
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-    last_ms: AtomicU64,
-}
-
-impl Meter {
-    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Meter> {
-        Arc::new(Meter {
-            shared,
-            started: Instant::now(),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            last_ms: AtomicU64::new(0),
-        })
-    }
-
-    /// What was sent and received so far.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
-    }
-
-    /// Ends when nothing was sent or received for so long.
-    pub(crate) async fn silent_for(&self, time: Duration) {
-        loop {
-            let last = self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
-            if last.elapsed() >= time {
-                return;
-            }
-            tokio::time::sleep_until(last + time).await;
-        }
-    }
-
-    /// Starts the clock of silence anew.
-    pub(crate) fn touch(&self) {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(now, Ordering::Relaxed);
-    }
-
-    async fn count(&self, counter: &AtomicU64, bytes: u64) -> io::Result<()> {
-        self.touch();
-        self.budget().spend(bytes).await?;
-        counter.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.shared.budget
     }
 }
 

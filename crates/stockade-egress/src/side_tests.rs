@@ -5,8 +5,10 @@ use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
 use tokio::io::repeat;
 
 use super::*;
+use crate::budget::Budget;
 use crate::rules::Rules;
 use crate::settings::Settings;
+use crate::shared::Shared;
 
 #[derive(Debug)]
 struct Nobody;

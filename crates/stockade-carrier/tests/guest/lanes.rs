@@ -98,7 +98,7 @@ async fn lane_comes_before_its_stream_ends_and_says_what_it_is_for() {
     let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
     stream.write_all(b"first").await.unwrap();
     let pipe = lane.open().unwrap();
-    stream.write(&[]).await.unwrap();
+    assert_eq!(stream.write(&[]).await.unwrap(), 0);
     rustix::io::write(&pipe, b"second").unwrap();
     drop(pipe);
     stream.shutdown().await.unwrap();
@@ -117,7 +117,7 @@ async fn guest_that_lets_go_of_a_lane_breaks_that_connection_alone() {
     let (_link, guest, mut given) = linked().await;
     let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
     let pipe = lane.open().unwrap();
-    stream.write(&[]).await.unwrap();
+    assert_eq!(stream.write(&[]).await.unwrap(), 0);
     drop(stream);
     let (end, guest) = hear_to_the_end(guest).await;
     assert_eq!(end, RST);
