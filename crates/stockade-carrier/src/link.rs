@@ -13,8 +13,10 @@
 
 mod conversation;
 mod gate;
+mod lanes;
 mod ledger;
 mod opened;
+mod outlet;
 mod sieve;
 mod streams;
 

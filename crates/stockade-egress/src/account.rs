@@ -7,8 +7,8 @@ use stockade_policy::{Denial, Effect, Host, Verdict};
 use stockade_record::{Egress, Inspection, Via};
 use tokio::time::Instant;
 
+use crate::meter::Meter;
 use crate::shared::Shared;
-use crate::side::Meter;
 use crate::words::{MAX_HOST, MAX_PATH, harmless};
 
 /// Collects what happened and tells it exactly once, when it is dropped: also when the sandbox

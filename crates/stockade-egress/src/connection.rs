@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use stockade_policy::{Control, Denial, Host, Limit, Protocol};
-use stockade_provider::Duplex;
 use stockade_record::Via;
 use stockade_wire::Opening;
 
@@ -12,10 +11,11 @@ use crate::account::Account;
 use crate::converse::{converse, refuse_unknown};
 use crate::dial::Target;
 use crate::learned::Learned;
+use crate::meter::Meter;
 use crate::names::{self, NameTable};
 use crate::proxy;
 use crate::shared::{Place, Shared};
-use crate::side::{Meter, Side};
+use crate::side::Side;
 
 /// What is known of a connection all through it.
 pub(crate) struct Connection {
@@ -27,8 +27,7 @@ pub(crate) struct Connection {
 }
 
 /// Serves one stream to its end.
-pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, stream: Box<dyn Duplex>) {
-    let inside = Side::inside(stream);
+pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, inside: Side) {
     match opening {
         Opening::Names => names::serve(shared, inside).await,
         Opening::Connection { address, port } => {

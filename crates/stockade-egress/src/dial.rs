@@ -10,10 +10,11 @@ use stockade_policy::{Control, Denial, Effect, Host, Verdict};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
+use crate::meter::Meter;
 use crate::resolve::{MAX_ADDRESSES, ResolveError};
 use crate::rules::{Rules, Spoken};
 use crate::shared::Shared;
-use crate::side::{Meter, Side};
+use crate::side::Side;
 
 /// Opens connections. It is only ever given addresses that were judged.
 pub trait Dial: Send + Sync + fmt::Debug {

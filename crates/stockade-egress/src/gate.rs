@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{Carried, Duplex, Gateway};
+use stockade_provider::{Carried, Duplex, Gateway, OpensLane};
 use stockade_record::Sink;
 use stockade_wire::Opening;
 
@@ -22,6 +22,7 @@ use crate::learned::Learned;
 use crate::rules::Rules;
 use crate::settings::{GateError, Settings};
 use crate::shared::{Served, Shared};
+use crate::side::Side;
 
 /// Streams beyond the connections of the policy: those of the name server, and those that are
 /// told why they are refused.
@@ -117,17 +118,16 @@ impl fmt::Debug for Gate {
 
 impl Gateway for Gate {
     fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        let shared = Arc::clone(&self.shared);
-        // The name server's streams stay open, and tell what they refuse at once.
-        let served = (opening != Opening::Names).then(|| Served::new(&shared));
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                () = shared.closed() => {}
-                () = connection::serve(&shared, opening, stream) => {}
-            }
-            drop(served);
-        })
+        self.serve_inside(opening, Side::inside(stream, None))
+    }
+
+    fn serve_with_lane(
+        &self,
+        opening: Opening,
+        stream: Box<dyn Duplex>,
+        lane: Box<dyn OpensLane>,
+    ) -> BoxFuture<'static, ()> {
+        self.serve_inside(opening, Side::inside(stream, Some(lane)))
     }
 
     fn carries(&self) -> Carried {
@@ -138,5 +138,21 @@ impl Gateway for Gate {
         let rules = self.shared.rules();
         let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
         usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX).saturating_add(EXTRA_STREAMS)
+    }
+}
+
+impl Gate {
+    fn serve_inside(&self, opening: Opening, inside: Side) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.shared);
+        // The name server's streams stay open, and tell what they refuse at once.
+        let served = (opening != Opening::Names).then(|| Served::new(&shared));
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = shared.closed() => {}
+                () = connection::serve(&shared, opening, inside) => {}
+            }
+            drop(served);
+        })
     }
 }

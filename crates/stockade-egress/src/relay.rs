@@ -14,11 +14,21 @@ pub(crate) async fn relay(inside: &mut Side, outside: &mut Side) -> io::Result<(
 /// Passes everything from one end on, and then its end.
 async fn pass(from: &mut Incoming, to: &mut Outgoing) -> io::Result<()> {
     loop {
-        if from.held().is_empty() && from.fill_to_pass().await? == 0 {
-            return to.finish().await;
+        if from.held().is_empty() {
+            if let Some(lane) = from.open_lane(to).await? {
+                from.pass_by(lane).await?;
+                return to.finish().await;
+            }
+            if from.fill_to_pass().await? == 0 {
+                return to.finish().await;
+            }
         }
         let bytes = from.held().len();
         to.send(from.held()).await?;
         from.used(bytes);
     }
 }
+
+#[cfg(test)]
+#[path = "relay_tests.rs"]
+mod tests;

@@ -17,6 +17,8 @@ use crate::settings::Settings;
 
 /// The most connections of one sandbox that are read from in large pieces at once.
 const MAX_WIDE: usize = 8;
+/// The most connections that have a lane, which they keep to their end.
+const MAX_LANES: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -29,6 +31,7 @@ pub(crate) struct Shared {
     sink: Arc<dyn Sink>,
     open: AtomicUsize,
     wide: AtomicUsize,
+    in_lanes: AtomicUsize,
     connections: AtomicU64,
     /// How many streams of the guest are being served.
     pub(crate) serving: watch::Sender<usize>,
@@ -51,6 +54,7 @@ impl Shared {
             sink,
             open: AtomicUsize::new(0),
             wide: AtomicUsize::new(0),
+            in_lanes: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             serving: watch::Sender::new(0),
         }
@@ -103,6 +107,14 @@ impl Shared {
             (wide < MAX_WIDE).then_some(wide + 1)
         });
         taken.ok().map(|_| Wide { shared: Arc::clone(self) })
+    }
+
+    /// Leave to have a lane, unless too many have one.
+    pub(crate) fn enter_lane(self: &Arc<Shared>) -> Option<InLane> {
+        let taken = self.in_lanes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lanes| {
+            (lanes < MAX_LANES).then_some(lanes + 1)
+        });
+        taken.ok().map(|_| InLane { shared: Arc::clone(self) })
     }
 
     /// Keeps an event. Where that fails nothing may pass any more.
@@ -178,6 +190,18 @@ pub(crate) struct Wide {
 impl Drop for Wide {
     fn drop(&mut self) {
         self.shared.wide.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that has a lane until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InLane {
+    shared: Arc<Shared>,
+}
+
+impl Drop for InLane {
+    fn drop(&mut self) {
+        self.shared.in_lanes.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

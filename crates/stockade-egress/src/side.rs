@@ -2,16 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use stockade_provider::Duplex;
+use stockade_provider::{Duplex, OpensLane};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::net::tcp::OwnedReadHalf;
 
-use crate::budget::Budget;
-use crate::shared::{Shared, Wide};
+use crate::lane::Lane;
+use crate::meter::Meter;
+use crate::shared::{InLane, Wide};
 
 /// The most that is read and not passed on.
 pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
@@ -25,12 +24,12 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// The program's end.
-    pub(crate) fn inside(stream: Box<dyn Duplex>) -> Side {
+    /// The program's end, and what opens a lane to it.
+    pub(crate) fn inside(stream: Box<dyn Duplex>, lane: Option<Box<dyn OpensLane>>) -> Side {
         let (reader, writer) = tokio::io::split(stream);
         Side {
-            incoming: Incoming::new(Box::new(reader), None),
-            outgoing: Outgoing { writer: Box::new(writer), meter: None },
+            incoming: Incoming::new(Reader::Any(Box::new(reader)), None),
+            outgoing: Outgoing { writer: Box::new(writer), meter: None, lane },
         }
     }
 
@@ -38,15 +37,21 @@ impl Side {
     pub(crate) fn outside(stream: TcpStream, meter: Arc<Meter>) -> Side {
         let (reader, writer) = stream.into_split();
         Side {
-            incoming: Incoming::new(Box::new(reader), Some(Arc::clone(&meter))),
-            outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter) },
+            incoming: Incoming::new(Reader::Server(reader), Some(Arc::clone(&meter))),
+            outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter), lane: None },
         }
     }
 }
 
+/// Where bytes come from.
+enum Reader {
+    Server(OwnedReadHalf),
+    Any(Box<dyn AsyncRead + Send + Unpin>),
+}
+
 /// What comes from one end, at most [`MAX_HELD_BYTES`] of it held until it is only passed on.
 pub(crate) struct Incoming {
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Reader,
     held: Vec<u8>,
     start: usize,
     meter: Option<Arc<Meter>>,
@@ -56,7 +61,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    fn new(reader: Box<dyn AsyncRead + Send + Unpin>, meter: Option<Arc<Meter>>) -> Incoming {
+    fn new(reader: Reader, meter: Option<Arc<Meter>>) -> Incoming {
         Incoming { reader, held: Vec::new(), start: 0, meter, was_full: false, wide: None }
     }
 
@@ -107,12 +112,51 @@ impl Incoming {
             return Err(io::Error::other("there is no room for more"));
         }
         self.held.reserve_exact(room);
-        let mut limited = (&mut self.reader).take(room as u64);
-        let read = limited.read_buf(&mut self.held).await?;
+        let held = &mut self.held;
+        let read = match &mut self.reader {
+            Reader::Server(server) => server.take(room as u64).read_buf(held).await?,
+            Reader::Any(reader) => reader.take(room as u64).read_buf(held).await?,
+        };
         if let Some(meter) = &self.meter {
             meter.count(&meter.received, read as u64).await?;
         }
         Ok(read)
+    }
+
+    /// A lane to the program at the other end, for a server that sends much, unless too many have
+    /// one. Nothing may be held.
+    pub(crate) async fn open_lane(
+        &mut self,
+        to: &mut Outgoing,
+    ) -> io::Result<Option<(Lane, InLane)>> {
+        let (Some(_), Some(meter), Some(_)) = (&self.wide, &self.meter, &to.lane) else {
+            return Ok(None);
+        };
+        let Some(in_lane) = meter.shared.enter_lane() else { return Ok(None) };
+        // What could not be opened once will not be tried again.
+        let Some(opener) = to.lane.take() else { return Ok(None) };
+        let Some(lane) = Lane::open(&*opener)? else { return Ok(None) };
+        // Tells of it: the descriptor goes beside what is written next.
+        let _: usize = to.writer.write(&[]).await?;
+        to.writer.flush().await?;
+        Ok(Some((lane, in_lane)))
+    }
+
+    /// Passes everything to the end on by a lane, counted like everything else.
+    pub(crate) async fn pass_by(&mut self, (lane, _in_lane): (Lane, InLane)) -> io::Result<()> {
+        (self.wide, self.held) = (None, Vec::new());
+        let (Reader::Server(server), Some(meter)) = (&self.reader, &self.meter) else {
+            return Err(io::Error::other("only what a server sends goes by a lane"));
+        };
+        loop {
+            let most = if meter.budget().is_ample() { WIDE_BYTES } else { MAX_HELD_BYTES };
+            let taken = lane.take(server.as_ref(), most).await?;
+            if taken == 0 {
+                return Ok(());
+            }
+            meter.count(&meter.received, taken as u64).await?;
+            lane.pass(taken).await?;
+        }
     }
 
     /// Whether nothing more has come, not even an end.
@@ -141,6 +185,8 @@ impl Incoming {
 pub(crate) struct Outgoing {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     meter: Option<Arc<Meter>>,
+    /// Opens a lane, until there is one.
+    lane: Option<Box<dyn OpensLane>>,
 }
 
 impl Outgoing {
@@ -159,61 +205,6 @@ impl Outgoing {
     }
 }
 
-/// What one connection sent and received, and when it last did.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    shared: Arc<Shared>,
-    started: Instant,
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-    last_ms: AtomicU64,
-}
-
-impl Meter {
-    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Meter> {
-        Arc::new(Meter {
-            shared,
-            started: Instant::now(),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            last_ms: AtomicU64::new(0),
-        })
-    }
-
-    /// What was sent and received so far.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
-    }
-
-    /// Ends when nothing was sent or received for so long.
-    pub(crate) async fn silent_for(&self, time: Duration) {
-        loop {
-            let last = self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
-            if last.elapsed() >= time {
-                return;
-            }
-            tokio::time::sleep_until(last + time).await;
-        }
-    }
-
-    /// Starts the clock of silence anew.
-    pub(crate) fn touch(&self) {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(now, Ordering::Relaxed);
-    }
-
-    async fn count(&self, counter: &AtomicU64, bytes: u64) -> io::Result<()> {
-        self.touch();
-        self.budget().spend(bytes).await?;
-        counter.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn budget(&self) -> &Budget {
-        &self.shared.budget
-    }
-}
-
 #[cfg(test)]
 #[path = "side_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -5,8 +5,10 @@ use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
 use tokio::io::repeat;
 
 use super::*;
+use crate::budget::Budget;
 use crate::rules::Rules;
 use crate::settings::Settings;
+use crate::shared::Shared;
 
 #[derive(Debug)]
 struct Nobody;
@@ -21,7 +23,7 @@ impl Sink for Nobody {
     }
 }
 
-fn shared(limits: &str) -> Arc<Shared> {
+pub(crate) fn shared(limits: &str) -> Arc<Shared> {
     let text = format!("limits: {{{limits}}}");
     let policy = Arc::new(Policy::parse_str("p", &text, Path::new("/")).unwrap());
     let (budget, settings) = (Budget::new(&policy), Settings::system().unwrap());
@@ -31,7 +33,7 @@ fn shared(limits: &str) -> Arc<Shared> {
 /// What comes from a server that sends so many bytes as fast as they are read.
 fn server(shared: &Arc<Shared>, bytes: usize) -> Incoming {
     let reader = repeat(7).take(bytes as u64);
-    Incoming::new(Box::new(reader), Some(Meter::new(Arc::clone(shared))))
+    Incoming::new(Reader::Any(Box::new(reader)), Some(Meter::new(Arc::clone(shared))))
 }
 
 /// Reads once and passes it on.

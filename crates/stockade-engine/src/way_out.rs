@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Carried, Duplex, Gateway, Observation, ToolDoor};
+use stockade_provider::{Carried, Duplex, Gateway, Observation, OpensLane, ToolDoor};
 use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
 use stockade_tools::{Desk, Tools};
 use stockade_wire::Opening;
@@ -137,6 +137,20 @@ impl Gateway for WayOut {
             }
             // Nothing inside listens for it, so only a guest that lies opens it: it is dropped.
             _ => Box::pin(async {}),
+        }
+    }
+
+    fn serve_with_lane(
+        &self,
+        opening: Opening,
+        stream: Box<dyn Duplex>,
+        lane: Box<dyn OpensLane>,
+    ) -> BoxFuture<'static, ()> {
+        match (opening, &self.gate) {
+            (Opening::Connection { .. } | Opening::Proxy, Some(gate)) => {
+                gate.serve_with_lane(opening, stream, lane)
+            }
+            _ => self.serve(opening, stream),
         }
     }
 

@@ -113,7 +113,7 @@ impl Door {
             // What comes is passed on as it comes; waiting for more only makes it late.
             let _ = sockopt::set_tcp_nodelay(&client, true);
         }
-        let relay = relay(client, stream, Rc::clone(&self.opener.ends), Rc::clone(&self.room));
+        let relay = relay(client, stream, &self.opener, Rc::clone(&self.room), &self.reactor);
         self.reactor.spawn(async move {
             relay.await;
             drop(place);

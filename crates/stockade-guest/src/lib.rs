@@ -9,6 +9,7 @@ mod code;
 mod control;
 mod door;
 mod execution;
+mod lanes;
 mod names;
 mod opener;
 mod processes;

@@ -10,6 +10,8 @@ use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Ends, Opening, write_message};
 use yamux::{Connection, Stream};
 
+use crate::lanes::Lanes;
+
 /// How the streams of connections end, as their frames pass.
 pub(crate) type SharedEnds = Rc<RefCell<Ends>>;
 
@@ -18,6 +20,7 @@ pub(crate) type SharedEnds = Rc<RefCell<Ends>>;
 pub(crate) struct Opener {
     asked: Rc<RefCell<Asked>>,
     pub(crate) ends: SharedEnds,
+    pub(crate) lanes: Lanes,
 }
 
 #[derive(Default)]

@@ -4,12 +4,14 @@
 //!   program ── up ──▶ stream      talking ── the program ends ──▶ closing ──▶ closed
 //!                                    └── the host has ended and listens no more ──▶ dropped
 //!   program ◀─ down ── stream     open ── the host ends ──▶ ended
+//!                                    └── a pipe for the rest ──▶ draining ── its end ──▶ open
 //! ```
 //! Each direction waits for the other end of it. One that breaks breaks the other, and what was
 //! reset on one side is reset on the other.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -18,11 +20,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::io::AsyncWrite;
 use rustix::net::{Shutdown, shutdown, sockopt};
-use stockade_wire::Heard;
+use stockade_wire::{Heard, Lane};
 use yamux::{Packet, Stream};
 
-use crate::opener::SharedEnds;
-use crate::reactor::Descriptor;
+use crate::lanes::{Draining, Lanes, Stopped};
+use crate::opener::{Opener, SharedEnds};
+use crate::reactor::{Descriptor, Reactor};
 
 /// Where what a program says is read to. One for all connections, because each is done with it
 /// before another is polled.
@@ -36,17 +39,31 @@ pub(crate) fn room() -> Room {
 }
 
 /// Carries a connection to its end.
-pub(crate) async fn relay(client: Descriptor, stream: Stream, ends: SharedEnds, room: Room) {
+pub(crate) fn relay(
+    client: Descriptor,
+    stream: Stream,
+    opener: &Opener,
+    room: Room,
+    reactor: &Reactor,
+) -> impl Future<Output = ()> + use<> {
+    // Before anybody else is polled, and so before its pipe can come.
+    opener.lanes.expect(stream.id().val());
     let mut relay = Relay {
         client,
         stream,
-        ends,
+        ends: SharedEnds::clone(&opener.ends),
+        lanes: opener.lanes.clone(),
         room,
+        reactor: reactor.clone(),
         up: Up::Talking { rest: Vec::new(), sent: 0 },
         down: Down::Open { packet: None, written: 0 },
+        passed: 0,
+        lane: None,
     };
-    if let Err(Broken::Host) = poll_fn(|context| relay.poll(context)).await {
-        reset(&relay.client);
+    async move {
+        if let Err(Broken::Host) = poll_fn(|context| relay.poll(context)).await {
+            reset(&relay.client);
+        }
     }
 }
 
@@ -75,6 +92,7 @@ enum Up {
 
 enum Down {
     Open { packet: Option<Packet>, written: usize },
+    Draining(Draining),
     Ended,
 }
 
@@ -82,9 +100,15 @@ struct Relay {
     client: Descriptor,
     stream: Stream,
     ends: SharedEnds,
+    lanes: Lanes,
     room: Room,
+    reactor: Reactor,
     up: Up,
     down: Down,
+    /// How many bytes of the stream were written to the program.
+    passed: u64,
+    /// A pipe that comes after so many.
+    lane: Option<(Lane, OwnedFd)>,
 }
 
 impl Relay {
@@ -166,16 +190,25 @@ impl Relay {
             match &mut self.down {
                 Down::Open { packet: Some(open), written } if *written < open.as_ref().len() => {
                     match ready!(self.client.poll_write(context, &open.as_ref()[*written..])) {
-                        Ok(more) => *written += more,
+                        Ok(more) => {
+                            *written += more;
+                            self.passed += more as u64;
+                        }
                         Err(_) => return Poll::Ready(Err(Broken::Program)),
                     }
                 }
                 Down::Open { packet, written } => {
                     (*packet, *written) = (None, 0);
+                    let id = self.stream.id().val();
+                    self.lane = self.lane.take().or_else(|| self.lanes.take(context, id));
+                    if self.lane.as_ref().is_some_and(|(lane, _)| lane.after == self.passed) {
+                        self.drain();
+                        continue;
+                    }
                     match ready!(self.stream.poll_next_unpin(context)) {
                         Some(Ok(next)) => *packet = Some(next),
                         Some(Err(_)) => return Poll::Ready(Err(Broken::Host)),
-                        None if self.heard() == Some(Heard::End) => {
+                        None if self.heard() == Some(Heard::End) && self.lane.is_none() => {
                             // It fails only when the program is gone, which the other way shows.
                             let _ = shutdown(&self.client, Shutdown::Write);
                             self.down = Down::Ended;
@@ -183,8 +216,30 @@ impl Relay {
                         None => return Poll::Ready(Err(Broken::Host)),
                     }
                 }
+                // The end of the pipe is followed by that of the stream, and by nothing else.
+                Down::Draining(draining) => {
+                    // Its window is given back by this, without which the host cannot say even an
+                    // empty frame.
+                    match self.stream.poll_next_unpin(context) {
+                        Poll::Ready(Some(Ok(packet))) if packet.as_ref().is_empty() => continue,
+                        Poll::Ready(Some(_)) => return Poll::Ready(Err(Broken::Host)),
+                        Poll::Ready(None) | Poll::Pending => {}
+                    }
+                    match ready!(draining.poll(context, &self.client)) {
+                        Ok(()) => self.down = Down::Open { packet: None, written: 0 },
+                        Err(Stopped::Reading) => return Poll::Ready(Err(Broken::Host)),
+                        Err(Stopped::Writing) => return Poll::Ready(Err(Broken::Program)),
+                    }
+                }
                 Down::Ended => return Poll::Ready(Ok(())),
             }
+        }
+    }
+
+    fn drain(&mut self) {
+        if let Some((_, pipe)) = self.lane.take() {
+            let pipe = Descriptor::new_nonblocking(pipe, &self.reactor);
+            self.down = Down::Draining(Draining::new(pipe));
         }
     }
 
@@ -197,5 +252,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let closed = matches!(self.up, Up::Closed);
         self.ends.borrow_mut().let_go(self.stream.id().val(), closed);
+        self.lanes.forget(self.stream.id().val());
     }
 }

@@ -88,8 +88,7 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
         None => (Reactor::default(), None, MAX_STREAMS),
     };
     let around = prepare(&place, &reactor)?;
-    let ends = opener.as_ref().map(|opener| Rc::clone(&opener.ends));
-    let socket = Socket::new(Descriptor::new(stream, &reactor)?, ends);
+    let socket = Socket::new(Descriptor::new(stream, &reactor)?, opener.as_ref());
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
     if let (Some(doors), Some(opener)) = (place.doors, &opener) {
         doors.serve(opener, &reactor)?;

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, ready};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Header, Headers};
 
-use crate::opener::SharedEnds;
+use crate::lanes::Lanes;
+use crate::opener::{Opener, SharedEnds};
 use crate::reactor::Descriptor;
 
 /// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
@@ -33,9 +34,11 @@ pub(crate) struct Socket {
     is_whole: bool,
 }
 
-/// Frames that pass, looked at for how the streams of connections end.
+/// Frames that pass, looked at for how the streams of connections end, and where pipes that come
+/// beside them go.
 struct Passing {
     ends: SharedEnds,
+    lanes: Lanes,
     heard: Headers,
     said: Headers,
 }
@@ -59,6 +62,21 @@ impl Passing {
     }
 }
 
+/// Reads, and keeps the pipes that come where there are connections for them.
+fn receive(
+    descriptor: &Descriptor,
+    passing: &Option<Passing>,
+    context: &mut Context<'_>,
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    match passing {
+        Some(Passing { lanes, .. }) => {
+            descriptor.poll_receive(context, buffer, |pipe| lanes.come(pipe))
+        }
+        None => descriptor.poll_read(context, buffer),
+    }
+}
+
 fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
     let Ok(()) = headers.follow(bytes, |header| {
         seen(header);
@@ -67,9 +85,14 @@ fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
 }
 
 impl Socket {
-    /// `ends` is there where streams carry connections.
-    pub(crate) fn new(descriptor: Descriptor, ends: Option<SharedEnds>) -> Socket {
-        let passing = |ends| Passing { ends, heard: Headers::default(), said: Headers::default() };
+    /// `opener` is there where streams carry connections.
+    pub(crate) fn new(descriptor: Descriptor, opener: Option<&Opener>) -> Socket {
+        let passing = |opener: &Opener| Passing {
+            ends: SharedEnds::clone(&opener.ends),
+            lanes: opener.lanes.clone(),
+            heard: Headers::default(),
+            said: Headers::default(),
+        };
         Socket {
             descriptor,
             incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
@@ -77,7 +100,7 @@ impl Socket {
             taken: 0,
             outgoing: Vec::new(),
             written: 0,
-            passing: ends.map(passing),
+            passing: opener.map(passing),
             is_whole: false,
         }
     }
@@ -88,7 +111,8 @@ impl Socket {
             return Poll::Ready(Ok(()));
         }
         (self.taken, self.filled) = (0, 0);
-        self.filled = ready!(self.descriptor.poll_read(context, &mut self.incoming))?;
+        self.filled =
+            ready!(receive(&self.descriptor, &self.passing, context, &mut self.incoming))?;
         Poll::Ready(Ok(()))
     }
 
@@ -128,7 +152,7 @@ impl AsyncRead for Socket {
             return Poll::Pending;
         }
         if self.taken == self.filled && buffer.len() >= AHEAD_BYTES {
-            let read = self.descriptor.poll_read(context, buffer);
+            let read = receive(&self.descriptor, &self.passing, context, buffer);
             if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
                 passing.hear(&buffer[..*read]);
                 self.is_whole = *read == buffer.len();

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixListener;
 
+use rustix::net::sockopt;
 use stockade_launcher::Listeners;
 
 use crate::door::{Comes, Door, Places};
@@ -30,6 +31,9 @@ impl Doors {
             Door::new(listener, comes, Places::of_one_door_of(count), opener, reactor)
         };
         if let Some(Listeners { connections, datagrams }) = self.network {
+            // Connections from here to programs cross no network. Where the host is careful with
+            // its own by pacing what it sends, that would only be late; every kernel has this one.
+            let _ = sockopt::set_tcp_congestion(&connections, "reno");
             let datagrams = Descriptor::new(datagrams.into(), reactor)?;
             let door = door(connections.into(), Comes::Redirected)?;
             reactor.spawn(names::serve(datagrams, opener.clone()));

@@ -1,6 +1,8 @@
 //! The way out of a sandbox, seen from its wall.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use futures_core::future::BoxFuture;
 use stockade_wire::Opening;
@@ -10,6 +12,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Opens a way to a program beside its stream, for much: what comes from a socket can go through a
+/// pipe without being read and written again.
+pub trait OpensLane: Send + Sync + fmt::Debug {
+    /// A pipe whose bytes come to the program after all that were written to the stream. It does
+    /// not block. It is told of with the next write to the stream, which must be an empty one and
+    /// is the last. Dropping the pipe is the end of its bytes; the stream then ends as ever.
+    ///
+    /// An error says that there is none. Called again only after an error.
+    fn open(&self) -> io::Result<OwnedFd>;
+}
 
 /// What a gateway takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +40,18 @@ pub trait Gateway: Send + Sync + fmt::Debug {
     ///
     /// Everything that comes on the stream is hostile.
     fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()>;
+
+    /// The same where a lane can be opened beside the stream, once. Called instead of
+    /// [`Gateway::serve`]; a gateway that has no use for it need not know of it.
+    fn serve_with_lane(
+        &self,
+        opening: Opening,
+        stream: Box<dyn Duplex>,
+        lane: Box<dyn OpensLane>,
+    ) -> BoxFuture<'static, ()> {
+        drop(lane);
+        self.serve(opening, stream)
+    }
 
     /// What it takes; the wall builds inside what leads to that, and nothing else.
     fn carries(&self) -> Carried;

@@ -6,6 +6,7 @@
 //!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution
 //!   those of the guest  one Opening frame, then the raw bytes of one connection of a program
 //! ```
+//! Of a connection through which much comes the rest may come through a pipe, see [`Lane`].
 //! The guest opens streams only where the wall was built with a way out.
 //! A frame is a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and that many bytes of
 //! JSON holding exactly one message. The host may send its hello, an [`Execute`] and the streams of
@@ -16,6 +17,7 @@ mod execution;
 mod exit;
 mod frame;
 mod handshake;
+mod lane;
 mod message;
 mod multiplex;
 mod opening;
@@ -27,6 +29,7 @@ pub use frame::{
     FrameError, MAX_FRAME_BYTES, encode, read_message, read_message_within, write_message,
 };
 pub use handshake::{HandshakeError, answer, check_reply, greet};
+pub use lane::Lane;
 pub use message::{
     GuestMessage, GuestVersion, GuestVersionError, Hello, HelloReply, HostMessage, Nonce,
     PROTOCOL_VERSION,

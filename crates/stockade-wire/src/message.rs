@@ -10,7 +10,7 @@ use crate::execution::{Ended, Execute, NotStarted, Started};
 ///
 /// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
 /// of different age can say so instead of calling each other malformed.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// What the host says on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! Streams that the guest opens, on their way to the gateway.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use yamux::Stream;
 
 use super::LinkError;
+use super::lanes::LaneOf;
 use super::ledger::{Counted, Ledger};
 use super::opened::Opened;
 
@@ -35,7 +37,8 @@ impl Gate {
         let stream = Ledger::connection(ledger, stream);
         if self.tasks.len() < self.gateway.most_streams() {
             let id = stream.id();
-            let served = self.tasks.spawn(serve(Arc::clone(&self.gateway), stream));
+            let served = serve(Arc::clone(&self.gateway), stream, Arc::clone(ledger));
+            let served = self.tasks.spawn(served);
             ledger.end_if_too_much(id, served);
         }
     }
@@ -52,7 +55,11 @@ impl Gate {
     }
 }
 
-async fn serve(gateway: Arc<dyn Gateway>, mut stream: Counted) -> Result<(), LinkError> {
+async fn serve(
+    gateway: Arc<dyn Gateway>,
+    mut stream: Counted,
+    ledger: Arc<Ledger>,
+) -> Result<(), LinkError> {
     // Nothing, which acknowledges the stream: the guest opens no more than 256 that are not.
     let _ = stream.write(&[]).await;
     let opening = read_message_within::<Opening, _>(&mut stream, Opening::MAX_BYTES);
@@ -64,6 +71,9 @@ async fn serve(gateway: Arc<dyn Gateway>, mut stream: Counted) -> Result<(), Lin
         // It has thought better of it, or says nothing; the stream is reset.
         Ok(Err(_)) | Err(_) => return Ok(()),
     };
-    gateway.serve(opening, Box::new(Opened::new(stream))).await;
+    let said = Arc::new(AtomicU64::new(0));
+    let lane = LaneOf { ledger, stream: stream.id(), said: Arc::clone(&said) };
+    let stream = Opened::new(stream, said);
+    gateway.serve_with_lane(opening, Box::new(stream), Box::new(lane)).await;
     Ok(())
 }

@@ -11,6 +11,7 @@ mod counted;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -50,6 +51,8 @@ struct State {
     connection_frames: usize,
     connection_bytes: usize,
     ends: Ends,
+    /// What goes to the guest beside the next bytes.
+    beside: VecDeque<OwnedFd>,
     waiting: Option<Waker>,
     is_closed: bool,
     breach: Option<&'static str>,
@@ -189,6 +192,15 @@ impl Ledger {
     /// Frames that go to the guest between two others.
     pub(super) fn take_resets(&self, outgoing: &mut Vec<u8>) {
         self.lock().ends.take_resets(|frame| outgoing.extend(frame));
+    }
+
+    /// Has a descriptor go to the guest beside whatever is written next.
+    pub(super) fn send_beside(&self, descriptor: OwnedFd) {
+        self.lock().beside.push_back(descriptor);
+    }
+
+    pub(super) fn take_beside(&self) -> Option<OwnedFd> {
+        self.lock().beside.pop_front()
     }
 
     /// What the guest did wrong, if anything.

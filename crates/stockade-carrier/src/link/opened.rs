@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use futures_util::io::AsyncWrite as _;
@@ -18,11 +20,13 @@ pub(super) struct Opened {
     /// The frame that is read, and how much of it was.
     packet: Option<Packet>,
     taken: usize,
+    /// How many bytes were said on it.
+    said: Arc<AtomicU64>,
 }
 
 impl Opened {
-    pub(super) fn new(stream: Counted) -> Opened {
-        Opened { stream, packet: None, taken: 0 }
+    pub(super) fn new(stream: Counted, said: Arc<AtomicU64>) -> Opened {
+        Opened { stream, packet: None, taken: 0, said }
     }
 }
 
@@ -60,7 +64,9 @@ impl AsyncWrite for Opened {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.said.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

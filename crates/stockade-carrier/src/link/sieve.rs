@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::Headers;
-use tokio::io::{AsyncRead as TokioRead, AsyncWrite as TokioWrite, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::net::UnixStream;
 
 use super::ledger::Ledger;
+use super::outlet::Outlet;
 
 /// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
 const AHEAD_BYTES: usize = 8 << 10;
@@ -22,7 +23,7 @@ const LARGE_BYTES: usize = 16 << 10;
 /// The socket to the guest.
 #[derive(Debug)]
 pub(super) struct Sieve {
-    socket: UnixStream,
+    socket: Outlet,
     ledger: Arc<Ledger>,
     incoming: Box<[u8]>,
     /// How much of `incoming` was read, and how much of that has been handed out.
@@ -38,7 +39,7 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn new(socket: UnixStream, ledger: Arc<Ledger>) -> Sieve {
         Sieve {
-            socket,
+            socket: Outlet::new(socket, Arc::clone(&ledger)),
             ledger,
             incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
             filled: 0,
@@ -56,7 +57,7 @@ impl Sieve {
             return Poll::Ready(Ok(()));
         }
         let mut buffer = ReadBuf::new(&mut self.incoming);
-        let read = Pin::new(&mut self.socket).poll_read(context, &mut buffer);
+        let read = self.socket.poll_read(context, &mut buffer);
         (self.taken, self.filled) = (0, buffer.filled().len());
         read
     }
@@ -70,8 +71,7 @@ impl Sieve {
         loop {
             let before = self.outgoing.len() - self.written;
             let both = [IoSlice::new(&self.outgoing[self.written..]), IoSlice::new(bytes)];
-            let socket = Pin::new(&mut self.socket);
-            match ready!(socket.poll_write_vectored(context, &both))? {
+            match ready!(self.socket.poll_write(context, &both))? {
                 written if written <= before && before > 0 => self.written += written,
                 written => {
                     self.outgoing.clear();
@@ -102,7 +102,7 @@ impl AsyncRead for Sieve {
         ready!(this.ledger.poll_room(context));
         let read = if this.taken == this.filled && buffer.len() >= AHEAD_BYTES {
             let mut directly = ReadBuf::new(buffer);
-            ready!(Pin::new(&mut this.socket).poll_read(context, &mut directly))?;
+            ready!(this.socket.poll_read(context, &mut directly))?;
             directly.filled().len()
         } else {
             ready!(this.poll_fill(context))?;
@@ -141,7 +141,7 @@ impl AsyncWrite for Sieve {
         this.add_resets();
         while this.written < this.outgoing.len() {
             let rest = &this.outgoing[this.written..];
-            this.written += ready!(Pin::new(&mut this.socket).poll_write(context, rest))?;
+            this.written += ready!(this.socket.poll_write(context, &[IoSlice::new(rest)]))?;
         }
         this.outgoing.clear();
         this.written = 0;

@@ -4,6 +4,7 @@
 mod ends;
 mod frames;
 mod hostile;
+mod lanes;
 mod memory;
 mod opened;
 mod overhead;

@@ -21,7 +21,7 @@ use crate::memory::{alone, resident_bytes};
 use crate::support::{LIMIT, command};
 
 /// The first streams of the guest's own, and one that is the host's.
-const ONE: u32 = 2;
+pub(crate) const ONE: u32 = 2;
 const TWO: u32 = 4;
 const THREE: u32 = 6;
 const OUTPUT: u32 = 5;
@@ -164,7 +164,7 @@ impl Hostile {
 }
 
 /// The next frame on a stream of the guest's own.
-fn hear(mut guest: impl Read) -> (u32, u8, usize) {
+pub(crate) fn hear(mut guest: impl Read) -> (u32, u8, usize) {
     loop {
         let mut header = [0; 12];
         guest.read_exact(&mut header).unwrap();
@@ -181,12 +181,12 @@ fn hear(mut guest: impl Read) -> (u32, u8, usize) {
     }
 }
 
-fn opening(port: u16) -> Opening {
+pub(crate) fn opening(port: u16) -> Opening {
     Opening::Connection { address: [127, 64, 0, 1].into(), port }
 }
 
 /// The frame that opens a stream, with what follows the opening in it.
-fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
+pub(crate) fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
     let body = [encode(opening).unwrap().as_slice(), more].concat();
     frame(DATA, SYN, stream, body.len() as u32, &body)
 }

@@ -1,13 +1,15 @@
 //! Descriptors that a future can read and write.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::waits::Token;
 use super::{Direction, Reactor};
@@ -49,6 +51,27 @@ impl Descriptor {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         self.attempt(context, Direction::Read, || rustix::io::read(&*self.file, &mut *buffer))
+    }
+
+    /// Reads from a socket, and takes what came beside the bytes.
+    pub(crate) fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        mut beside: impl FnMut(OwnedFd),
+    ) -> Poll<io::Result<usize>> {
+        self.attempt(context, Direction::Read, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut came = RecvAncillaryBuffer::new(&mut space);
+            let bytes = &mut [IoSliceMut::new(buffer)];
+            let received = recvmsg(&*self.file, bytes, &mut came, RecvFlags::CMSG_CLOEXEC)?;
+            for message in came.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    descriptors.for_each(&mut beside);
+                }
+            }
+            Ok(received.bytes)
+        })
     }
 
     pub(crate) fn poll_write(

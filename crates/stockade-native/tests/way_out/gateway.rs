@@ -5,9 +5,10 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{Carried, Duplex, Gateway};
+use stockade_provider::{Carried, Duplex, Gateway, OpensLane};
 use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
 
 /// The one name that is known, and what stands for it.
@@ -28,8 +29,13 @@ pub(crate) const BREAKS: u16 = 1007;
 pub(crate) const DENIES: u16 = 1004;
 /// Sends as many bytes as it is told to.
 pub(crate) const SENDS: u16 = 1005;
+/// The same by a lane, after [`FIRST_BYTES`] on the stream; breaks off in the end if that is odd.
+pub(crate) const SENDS_BY_LANE: u16 = 1008;
 /// Listens to nothing and says nothing.
 pub(crate) const DEAF: u16 = 1006;
+
+/// How many bytes come on a stream before those of its lane.
+pub(crate) const FIRST_BYTES: usize = 256 << 10;
 
 /// What was opened, in the order it came.
 #[derive(Debug, Default)]
@@ -64,18 +70,16 @@ impl TestGateway {
 
 impl Gateway for TestGateway {
     fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        self.seen.opened.lock().unwrap().push(opening);
-        let seen = Arc::clone(&self.seen);
-        Box::pin(async move {
-            let served = match opening {
-                Opening::Names => answer(stream).await,
-                Opening::Proxy => echo(stream, b"proxy ").await,
-                Opening::Connection { port, .. } => connection(port, stream).await,
-                Opening::Tools => unreachable!("there is no tool socket in these sandboxes"),
-            };
-            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
-            seen.one_ended.notify_one();
-        })
+        self.serve_any(opening, stream, None)
+    }
+
+    fn serve_with_lane(
+        &self,
+        opening: Opening,
+        stream: Box<dyn Duplex>,
+        lane: Box<dyn OpensLane>,
+    ) -> BoxFuture<'static, ()> {
+        self.serve_any(opening, stream, Some(lane))
     }
 
     fn carries(&self) -> Carried {
@@ -85,6 +89,50 @@ impl Gateway for TestGateway {
     fn most_streams(&self) -> usize {
         256
     }
+}
+
+impl TestGateway {
+    fn serve_any(
+        &self,
+        opening: Opening,
+        stream: Box<dyn Duplex>,
+        lane: Option<Box<dyn OpensLane>>,
+    ) -> BoxFuture<'static, ()> {
+        self.seen.opened.lock().unwrap().push(opening);
+        let seen = Arc::clone(&self.seen);
+        Box::pin(async move {
+            let served = match (opening, lane) {
+                (Opening::Connection { port: SENDS_BY_LANE, .. }, Some(lane)) => {
+                    by_lane(stream, lane).await
+                }
+                (opening, _) => match opening {
+                    Opening::Names => answer(stream).await,
+                    Opening::Proxy => echo(stream, b"proxy ").await,
+                    Opening::Connection { port, .. } => connection(port, stream).await,
+                    Opening::Tools => unreachable!("there is no tool socket in these sandboxes"),
+                },
+            };
+            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
+            seen.one_ended.notify_one();
+        })
+    }
+}
+
+async fn by_lane(mut stream: Box<dyn Duplex>, lane: Box<dyn OpensLane>) -> std::io::Result<()> {
+    let bytes = stream.read_u64().await?;
+    // As much as the guest's window takes, so that nothing more fits until it is given back.
+    stream.write_all(&[b'f'; FIRST_BYTES]).await?;
+    let mut pipe = Sender::from_owned_fd(lane.open()?)?;
+    let _: usize = stream.write(&[]).await?;
+    let piece: Vec<u8> = (0..100_003).map(|at| (at % 251) as u8).collect();
+    let mut left = bytes as usize;
+    while left > 0 {
+        let now = left.min(piece.len());
+        pipe.write_all(&piece[..now]).await?;
+        left -= now;
+    }
+    drop(pipe);
+    if bytes.is_multiple_of(2) { stream.shutdown().await } else { Ok(()) }
 }
 
 async fn echo(stream: Box<dyn Duplex>, first: &[u8]) -> std::io::Result<()> {

@@ -4,6 +4,7 @@
 
 mod alone;
 mod gateway;
+mod lanes;
 mod many;
 mod speed;
 mod support;

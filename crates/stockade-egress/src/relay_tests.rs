@@ -1,0 +1,115 @@
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use stockade_provider::OpensLane;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::*;
+use crate::meter::Meter;
+use crate::side::tests::shared;
+
+/// Opens a lane whose other end the test reads, or none.
+#[derive(Debug, Default)]
+struct TestLane(Mutex<Option<OwnedFd>>);
+
+impl OpensLane for TestLane {
+    fn open(&self) -> io::Result<OwnedFd> {
+        self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What a program got by its stream and by its lane, how the relay ended, and what was counted.
+struct Got {
+    stream: Vec<u8>,
+    lane: Vec<u8>,
+    end: io::Result<()>,
+    received: u64,
+}
+
+/// A server sends so many bytes and ends; the program listens and says nothing.
+async fn download(limits: &str, bytes: usize, has_lane: bool) -> Got {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let sent = tokio::spawn(async move { server.write_all(&pattern(bytes)).await });
+
+    let meter = Meter::new(shared(limits));
+    let mut outside = Side::outside(dialled, std::sync::Arc::clone(&meter));
+    let (program, stream) = duplex(64 << 10);
+    let (lane_out, lane_in) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let opener = TestLane(Mutex::new(has_lane.then_some(lane_in)));
+    let mut inside = Side::inside(Box::new(stream), Some(Box::new(opener)));
+    let (by_stream, by_lane) = (read_stream(program), read_lane(lane_out));
+    let end = relay(&mut inside, &mut outside).await;
+    drop((inside, outside));
+    let (stream, lane) = (by_stream.await.unwrap(), by_lane.await.unwrap());
+    // It fails where the bytes were used up before.
+    let _ = sent.await.unwrap();
+    Got { stream, lane, end, received: meter.counts().1 }
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+fn read_stream(mut program: DuplexStream) -> JoinHandle<Vec<u8>> {
+    tokio::spawn(async move {
+        // A program that has nothing to say.
+        program.shutdown().await.unwrap();
+        let mut all = Vec::new();
+        program.read_to_end(&mut all).await.unwrap();
+        all
+    })
+}
+
+fn read_lane(lane: OwnedFd) -> JoinHandle<Vec<u8>> {
+    spawn_blocking(move || {
+        let mut all = Vec::new();
+        std::fs::File::from(lane).read_to_end(&mut all).unwrap();
+        all
+    })
+}
+
+#[tokio::test]
+async fn much_goes_on_by_a_lane_and_every_byte_is_counted_and_in_order() {
+    let bytes = 8 << 20;
+    let got = download("max_egress_bytes: 1000000000", bytes, true).await;
+    got.end.unwrap();
+    assert!(got.lane.len() > bytes / 2, "{}", got.lane.len());
+    assert_eq!(got.received, bytes as u64);
+    assert!([got.stream, got.lane].concat() == pattern(bytes));
+}
+
+#[tokio::test]
+async fn without_a_lane_everything_goes_by_the_stream() {
+    let bytes = 4 << 20;
+    let got = download("max_egress_bytes: 1000000000", bytes, false).await;
+    got.end.unwrap();
+    assert!(got.stream == pattern(bytes));
+    assert_eq!(got.received, bytes as u64);
+}
+
+#[tokio::test]
+async fn little_and_what_has_a_rate_stays_on_the_stream() {
+    for limits in ["max_egress_bytes: 1000000", "max_egress_bytes_per_second: 1000000000"] {
+        let got = download(limits, 900_000, true).await;
+        got.end.unwrap();
+        assert_eq!((got.stream.len(), got.lane.len()), (900_000, 0));
+    }
+}
+
+#[tokio::test]
+async fn no_byte_passes_a_lane_beyond_the_limit() {
+    let most = 20_000_000;
+    let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, true).await;
+    got.end.unwrap_err();
+    let passed = got.stream.len() + got.lane.len();
+    assert!(!got.lane.is_empty() && passed as u64 == got.received && passed <= most, "{passed}");
+    // Pieces are small near the end.
+    assert!(most - passed < 64 << 10, "{passed}");
+    assert!([got.stream, got.lane].concat() == pattern(30_000_000)[..passed]);
+}

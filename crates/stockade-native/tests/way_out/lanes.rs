@@ -1,0 +1,68 @@
+//! What goes to a program by a pipe beside its stream.
+
+use crate::gateway::{FIRST_BYTES, SENDS_BY_LANE};
+use crate::support::{run, way_out_can_be_made};
+
+/// Asks for so many bytes, ends its own direction, and listens.
+fn download(bytes: usize) -> String {
+    format!(
+        "
+connection = dial('127.64.0.1', {SENDS_BY_LANE})
+connection.sendall(({bytes}).to_bytes(8, 'big'))
+connection.shutdown(socket.SHUT_WR)
+said = bytearray()
+try:
+    while piece := connection.recv(1 << 16):
+        said += piece
+    end = 'end'
+except ConnectionResetError:
+    end = 'reset'
+"
+    )
+}
+
+#[test]
+fn every_byte_comes_after_those_of_the_stream_and_then_the_end() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    for bytes in [0, 10, 5_000_000] {
+        let (said, _) = run(&format!(
+            "{}piece = bytes(at % 251 for at in range(100003))
+whole = (piece * ({bytes} // len(piece) + 1))[:{bytes}]
+print(end, len(said), bytes(said) == b'f' * {FIRST_BYTES} + whole)
+",
+            download(bytes)
+        ));
+        assert_eq!(said, format!("end {} True\n", bytes + FIRST_BYTES));
+    }
+}
+
+#[test]
+fn connection_that_breaks_off_after_its_lane_is_reset() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, _) = run(&format!("{}print(end)\n", download(1_000_001)));
+    assert_eq!(said, "reset\n");
+}
+
+#[test]
+fn program_that_goes_away_ends_its_lane() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, gateway) = run(&format!(
+        "
+connection = dial('127.64.0.1', {SENDS_BY_LANE})
+connection.sendall((1 << 40).to_bytes(8, 'big'))
+print(exactly(connection, 1 << 20)[:6])
+connection.close()
+connection = dial('127.64.0.1', 443)
+connection.sendall(b'x')
+print(exactly(connection, 1))
+"
+    ));
+    assert_eq!(said, "b'ffffff'\nb'x'\n");
+    assert_eq!(gateway.opened().len(), 2);
+}
