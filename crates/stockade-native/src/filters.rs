@@ -8,15 +8,20 @@ use stockade_policy::Policy;
 
 use crate::error::StartError;
 use crate::seccomp::{
-    Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Ids, MemoryHolder, Options,
-    Profile, Program, Syscall, Tracing, built_in, compile, ready, reduced, tighten,
+    Architecture, Carries, CustomProfile, ExecutableMemfd, Filters, Host, Ids, MemoryHolder,
+    Options, Profile, Program, Syscall, Tracing, built_in, compile, leaves_guest, ready, reduced,
+    tighten,
 };
 
 /// A filter as the launcher takes it.
 pub(crate) type RawFilter = Vec<(u16, u8, u8, u32)>;
 
 /// Compiles the filters for a policy, the built-in one first.
-pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilter>, StartError> {
+pub(crate) fn filters(
+    policy: &Policy,
+    kernel: (u32, u32),
+    carries: Carries,
+) -> Result<Vec<RawFilter>, StartError> {
     let memfd = match policy.commands {
         Some(_) => ExecutableMemfd::Refused,
         None => ExecutableMemfd::Allowed,
@@ -30,7 +35,8 @@ pub(crate) fn filters(policy: &Policy, kernel: (u32, u32)) -> Result<Vec<RawFilt
     for profile in &policy.seccomp {
         let host = Host { architecture, kernel };
         let custom = custom(&profile.value, host)?;
-        let tightened = tighten(built_in(options), custom)
+        let tightened = leaves_guest(&custom, carries)
+            .and_then(|()| tighten(built_in(options), custom))
             .map_err(|source| StartError::StrictProfile { path: profile.value.clone(), source })?;
         // The kernel keeps the strictest answer of all that are installed.
         programs.extend(tightened.compile(architecture)?.pop());
@@ -48,7 +54,7 @@ pub(crate) fn reduced_filters(
     let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
     // First: a profile of the policy may refuse to install another.
     let mut programs = vec![raw(&compile(&reduced(ids, memory), architecture)?)];
-    programs.extend(filters(policy, kernel)?);
+    programs.extend(filters(policy, kernel, Carries::default())?);
     Ok(programs)
 }
 

@@ -24,6 +24,7 @@ use crate::plan::{Inputs, Site, WayOut, inside, outside, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::seccomp::Carries;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 
@@ -96,7 +97,7 @@ impl NativeProvider {
             site,
             tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
-            filters: filters(policy, machine.kernel)?,
+            filters: filters(policy, machine.kernel, carries(request))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             way_out: way_out(request),
             tools,
@@ -190,6 +191,12 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
         return Err(StartError::TooMuch { key, asked, most });
     }
     Ok(())
+}
+
+/// What the guest carries beside input and output.
+fn carries(request: &SandboxRequest) -> Carries {
+    let network = way_out(request) == WayOut::Gateway;
+    Carries { network, tools: request.tools.is_some() }
 }
 
 /// Whether connections to the network can leave.

@@ -28,6 +28,6 @@ pub use custom::{CustomProfile, Host, ProfileError, ResolveError};
 pub use profile::{Action, Call, Comparison, Condition, Profile, Rule, Width};
 pub use ready::ready;
 pub use reduced::{Ids, MemoryHolder, reduced};
-pub use start::{forbids_start, needed_to_start};
+pub use start::{Carries, forbids_guest, forbids_start, needed_by_guest, needed_to_start};
 pub use syscall::Syscall;
-pub use tighten::{Filters, TightenError, tighten};
+pub use tighten::{Filters, TightenError, leaves_guest, tighten};

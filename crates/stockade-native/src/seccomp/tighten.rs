@@ -1,6 +1,9 @@
 //! The built-in profile with one of the user's on top.
 
-use super::{Action, Architecture, Call, CompileError, Profile, Program, compile, forbids_start};
+use super::{
+    Action, Architecture, Call, Carries, CompileError, Profile, Program, compile, forbids_guest,
+    forbids_start,
+};
 
 /// Why a custom profile cannot be put on top.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +12,12 @@ pub enum TightenError {
     /// Nothing could start under it.
     #[error("the seccomp profile refuses {syscall}, which every program needs to start")]
     ForbidsStart {
+        /// The call.
+        syscall: &'static str,
+    },
+    /// The guest could not start or carry anything under it.
+    #[error("the seccomp profile refuses {syscall}, which the guest in the sandbox needs")]
+    ForbidsGuest {
         /// The call.
         syscall: &'static str,
     },
@@ -51,6 +60,14 @@ pub fn tighten(built_in: Profile, custom: Profile) -> Result<Filters, TightenErr
     match forbids_start(&custom) {
         Some(syscall) => Err(TightenError::ForbidsStart { syscall: syscall.name() }),
         None => Ok(Filters { built_in, custom: Some(custom) }),
+    }
+}
+
+/// Refuses a custom profile under which the guest could not do its work.
+pub fn leaves_guest(custom: &Profile, carries: Carries) -> Result<(), TightenError> {
+    match forbids_guest(custom, carries) {
+        Some(syscall) => Err(TightenError::ForbidsGuest { syscall: syscall.name() }),
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::super::compile::tests::{any_action, any_profile};
 use super::*;
 use crate::seccomp::{
-    Comparison, Condition, Options, Rule, Syscall, Width, built_in, needed_to_start,
+    Comparison, Condition, Options, Rule, Syscall, Width, built_in, needed_by_guest,
+    needed_to_start,
 };
 
 fn allowing(names: impl Iterator<Item = Syscall>) -> Profile {
@@ -22,8 +23,24 @@ fn profile_under_which_nothing_starts_is_refused_with_the_call() {
 }
 
 #[test]
-fn built_in_profile_lets_programs_start() {
+fn built_in_profile_lets_programs_start_and_the_guest_work() {
     assert_eq!(forbids_start(&built_in(Options::default())), None);
+    let carries = Carries { network: true, tools: true };
+    assert_eq!(forbids_guest(&built_in(Options::default()), carries), None);
+    assert_eq!(forbids_guest(&built_in(Options::default()), Carries::default()), None);
+}
+
+#[test]
+fn profile_under_which_the_guest_cannot_work_is_refused_with_the_call() {
+    for (network, tools) in [(false, false), (true, false), (false, true), (true, true)] {
+        let carries = Carries { network, tools };
+        assert_eq!(leaves_guest(&allowing(needed_by_guest(carries)), carries), Ok(()));
+        for missing in needed_by_guest(carries) {
+            let custom = allowing(needed_by_guest(carries).filter(|call| *call != missing));
+            let refused = TightenError::ForbidsGuest { syscall: missing.name() };
+            assert_eq!(leaves_guest(&custom, carries), Err(refused));
+        }
+    }
 }
 
 #[test]

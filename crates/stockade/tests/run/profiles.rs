@@ -74,3 +74,43 @@ fn profile_that_forbids_the_start_or_is_no_json_is_refused_by_name() {
     let unknown = r#"{"defaultAction": "SCMP_ACT_PERMIT", "syscalls": []}"#;
     refused(unknown, "SCMP_ACT_PERMIT", "SCMP_ACT_");
 }
+
+/// What `true` and whoever starts it need, by either C library.
+const LEAST: &str = "
+    execve exit_group exit brk mmap munmap mprotect madvise arch_prctl set_tid_address
+    set_robust_list rseq futex open openat access read pread64 close fstat newfstatat write
+    prlimit64 getrandom rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack dup2 dup3
+    vfork clone3
+";
+
+/// What the guest needs.
+const OF_GUEST: &str = "
+    signalfd4 pipe2 fcntl sendmsg close_range prctl umask chdir clone setsid wait4 waitid kill
+    getpid
+    ppoll
+";
+
+#[test]
+fn profile_that_refuses_what_the_guest_needs_is_refused_with_the_call() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.file("policy.yaml", "seccomp: ./profile.json\n");
+    let without = |missing: &str| {
+        let names = LEAST.split_whitespace().chain(OF_GUEST.split_whitespace());
+        let names: Vec<String> =
+            names.filter(|name| *name != missing).map(|name| format!("\"{name}\"")).collect();
+        let allowed = format!(r#"{{"names": [{}], "action": "SCMP_ACT_ALLOW"}}"#, names.join(","));
+        let profile = format!(r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{allowed}]}}"#);
+        scratch.file("profile.json", &profile);
+        stockade(&["--policy", &policy, "--", "true"])
+    };
+    let least = without("");
+    assert_eq!(least.code, 0, "{}", least.stderr);
+    for name in OF_GUEST.split_whitespace() {
+        let run = without(name);
+        assert_eq!(run.code, 125, "{name}: {}", run.stderr);
+        assert!(run.stderr.contains(&format!("refuses {name}, which the guest")), "{}", run.stderr);
+    }
+}
