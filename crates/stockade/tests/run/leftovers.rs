@@ -107,5 +107,5 @@ fn groups_and_processes_of_a_run_are_found_while_it_lasts() {
 
 /// Whether runs are held by cgroups here, as the report says.
 fn has_cgroups() -> bool {
-    report(&["--", "true"]).1["isolation"].to_string().contains("cgroup")
+    report(&["--", "true"]).1["isolation"].to_string().contains("cgroup v")
 }

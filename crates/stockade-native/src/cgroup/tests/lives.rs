@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::support::*;
@@ -162,15 +163,29 @@ fn nobody_is_told_why_no_cgroup_is_usable() {
     let copy = std::env::temp_dir().join(format!("stockade-nobody-{}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
-        .arg(&copy)
-        .args(["--exact", NOBODY, "--ignored"])
-        .output()
-        .unwrap();
-    std::fs::remove_file(copy).unwrap();
+    let attempt = || {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+            .arg(&copy)
+            .args(["--exact", NOBODY, "--ignored"])
+            .output()
+            .unwrap()
+    };
+    // A process that another test starts has the copy open for writing for a moment, until its exec.
+    let is_busy =
+        |output: &Output| String::from_utf8_lossy(&output.stderr).contains("Text file busy");
+    let mut output = attempt();
+    for _ in 0..100 {
+        if !is_busy(&output) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+        output = attempt();
+    }
+    std::fs::remove_file(&copy).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{error}");
 }
 
 #[test]
