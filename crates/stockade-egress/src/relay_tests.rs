@@ -1,9 +1,11 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, pipe_with};
-use stockade_provider::OpensLane;
+use stockade_provider::{OpenLane, OpensLane};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -14,12 +16,25 @@ use crate::side::tests::shared;
 
 /// Opens a lane whose other end the test reads, or none.
 #[derive(Debug, Default)]
-struct TestLane(Mutex<Option<OwnedFd>>);
+struct TestLane {
+    pipe: Mutex<Option<OwnedFd>>,
+    is_told: bool,
+}
 
 impl OpensLane for TestLane {
-    fn open(&self) -> io::Result<OwnedFd> {
-        self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    fn open(&self) -> io::Result<OpenLane> {
+        let pipe = self.pipe.lock().unwrap().take().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(OpenLane { pipe, told: Box::pin(std::future::ready(self.is_told)) })
     }
+}
+
+/// What a test's lane is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    None,
+    /// The program's end cannot be told of it.
+    Untold,
+    Open,
 }
 
 /// What a program got by its stream and by its lane, how the relay ended, and what was counted.
@@ -31,17 +46,29 @@ struct Got {
 }
 
 /// A server sends so many bytes and ends; the program listens and says nothing.
-async fn download(limits: &str, bytes: usize, has_lane: bool) -> Got {
+async fn download(limits: &str, bytes: usize, kind: Kind) -> Got {
+    download_from(limits, kind, move |mut server: TcpStream| async move {
+        server.write_all(&pattern(bytes)).await
+    })
+    .await
+}
+
+/// The same from a server of the test's own.
+async fn download_from<S>(limits: &str, kind: Kind, serve: impl FnOnce(TcpStream) -> S) -> Got
+where
+    S: Future<Output = io::Result<()>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (mut server, _) = listener.accept().await.unwrap();
-    let sent = tokio::spawn(async move { server.write_all(&pattern(bytes)).await });
+    let (server, _) = listener.accept().await.unwrap();
+    let sent = tokio::spawn(serve(server));
 
     let meter = Meter::new(shared(limits));
     let mut outside = Side::outside(dialled, std::sync::Arc::clone(&meter));
     let (program, stream) = duplex(64 << 10);
     let (lane_out, lane_in) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-    let opener = TestLane(Mutex::new(has_lane.then_some(lane_in)));
+    let pipe = (kind != Kind::None).then_some(lane_in);
+    let opener = TestLane { pipe: Mutex::new(pipe), is_told: kind == Kind::Open };
     let mut inside = Side::inside(Box::new(stream), Some(Box::new(opener)));
     let (by_stream, by_lane) = (read_stream(program), read_lane(lane_out));
     let end = relay(&mut inside, &mut outside).await;
@@ -77,7 +104,7 @@ fn read_lane(lane: OwnedFd) -> JoinHandle<Vec<u8>> {
 #[tokio::test]
 async fn much_goes_on_by_a_lane_and_every_byte_is_counted_and_in_order() {
     let bytes = 8 << 20;
-    let got = download("max_egress_bytes: 1000000000", bytes, true).await;
+    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Open).await;
     got.end.unwrap();
     assert!(got.lane.len() > bytes / 2, "{}", got.lane.len());
     assert_eq!(got.received, bytes as u64);
@@ -87,16 +114,51 @@ async fn much_goes_on_by_a_lane_and_every_byte_is_counted_and_in_order() {
 #[tokio::test]
 async fn without_a_lane_everything_goes_by_the_stream() {
     let bytes = 4 << 20;
-    let got = download("max_egress_bytes: 1000000000", bytes, false).await;
+    let got = download("max_egress_bytes: 1000000000", bytes, Kind::None).await;
     got.end.unwrap();
     assert!(got.stream == pattern(bytes));
     assert_eq!(got.received, bytes as u64);
 }
 
 #[tokio::test]
+async fn lane_that_the_program_cannot_be_told_of_costs_no_byte() {
+    let bytes = 4 << 20;
+    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Untold).await;
+    got.end.unwrap();
+    assert!(got.stream == pattern(bytes));
+    assert_eq!((got.lane.len(), got.received), (0, bytes as u64));
+}
+
+/// splice(2) does not pass the mark of urgent data.
+#[tokio::test]
+async fn urgent_data_ends_no_lane_and_stops_none() {
+    let limits = "max_egress_bytes: 1000000000";
+    for ends in [true, false] {
+        let serve = move |mut server: TcpStream| async move {
+            server.write_all(&pattern(4 << 20)).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            server.write_all(&[1; 1000]).await?;
+            send(&server, b"!", SendFlags::OOB)?;
+            server.write_all(&[2; 500_000]).await?;
+            if !ends {
+                // A reader that waits at the mark would wait until now.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            server.shutdown().await
+        };
+        let got = download_from(limits, Kind::Open, serve).await;
+        got.end.unwrap();
+        assert!(!got.lane.is_empty());
+        let expected = [pattern(4 << 20), vec![1; 1000], vec![2; 500_000]].concat();
+        assert!([got.stream, got.lane].concat() == expected);
+        assert_eq!(got.received, expected.len() as u64);
+    }
+}
+
+#[tokio::test]
 async fn little_and_what_has_a_rate_stays_on_the_stream() {
     for limits in ["max_egress_bytes: 1000000", "max_egress_bytes_per_second: 1000000000"] {
-        let got = download(limits, 900_000, true).await;
+        let got = download(limits, 900_000, Kind::Open).await;
         got.end.unwrap();
         assert_eq!((got.stream.len(), got.lane.len()), (900_000, 0));
     }
@@ -105,7 +167,7 @@ async fn little_and_what_has_a_rate_stays_on_the_stream() {
 #[tokio::test]
 async fn no_byte_passes_a_lane_beyond_the_limit() {
     let most = 20_000_000;
-    let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, true).await;
+    let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, Kind::Open).await;
     got.end.unwrap_err();
     let passed = got.stream.len() + got.lane.len();
     assert!(!got.lane.is_empty() && passed as u64 == got.received && passed <= most, "{passed}");

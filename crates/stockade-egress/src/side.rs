@@ -135,11 +135,11 @@ impl Incoming {
         let Some(in_lane) = meter.shared.enter_lane() else { return Ok(None) };
         // What could not be opened once will not be tried again.
         let Some(opener) = to.lane.take() else { return Ok(None) };
-        let Some(lane) = Lane::open(&*opener)? else { return Ok(None) };
+        let Some((lane, told)) = Lane::open(&*opener)? else { return Ok(None) };
         // Tells of it: the descriptor goes beside what is written next.
         let _: usize = to.writer.write(&[]).await?;
         to.writer.flush().await?;
-        Ok(Some((lane, in_lane)))
+        Ok(told.await.then_some((lane, in_lane)))
     }
 
     /// Passes everything to the end on by a lane, counted like everything else.

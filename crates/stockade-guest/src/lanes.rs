@@ -3,9 +3,9 @@
 //! ```text
 //! expected ── its pipe comes ──▶ come ── the connection takes it ──▶ taken
 //! ```
-//! A pipe of a connection that is gone is closed, which the host then sees.
+//! A pipe of a connection that is gone is closed, and so is one too many, which the host then sees.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -18,24 +18,47 @@ use crate::reactor::Descriptor;
 /// How much is read from a pipe at once.
 const BUFFER_BYTES: usize = 512 << 10;
 
+/// The most pipes that are kept. The host counts one until its server has ended, and a program need
+/// not have read it by then.
+const MOST: usize = 32;
+
 /// The connections that may get a pipe, by their streams.
 #[derive(Clone, Default)]
-pub(crate) struct Lanes(Rc<RefCell<HashMap<u32, Expected>>>);
+pub(crate) struct Lanes {
+    expected: Rc<RefCell<HashMap<u32, Expected>>>,
+    kept: Rc<Cell<usize>>,
+}
 
 #[derive(Default)]
 struct Expected {
-    come: Option<(Lane, OwnedFd)>,
+    come: Option<Come>,
     waker: Option<Waker>,
+}
+
+/// A pipe that has come, one of those that are kept.
+pub(crate) struct Come {
+    pub(crate) lane: Lane,
+    pub(crate) pipe: OwnedFd,
+    pub(crate) kept: Kept,
+}
+
+/// One of the pipes that are kept, until this is dropped.
+pub(crate) struct Kept(Rc<Cell<usize>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Lanes {
     /// From now on the pipe of a stream is kept for it.
     pub(crate) fn expect(&self, stream: u32) {
-        self.0.borrow_mut().insert(stream, Expected::default());
+        self.expected.borrow_mut().insert(stream, Expected::default());
     }
 
     pub(crate) fn forget(&self, stream: u32) {
-        self.0.borrow_mut().remove(&stream);
+        self.expected.borrow_mut().remove(&stream);
     }
 
     /// A descriptor has come; it begins with what it is.
@@ -44,9 +67,13 @@ impl Lanes {
         if rustix::io::read(&pipe, &mut bytes) != Ok(bytes.len()) {
             return;
         }
+        if self.kept.get() >= MOST {
+            return;
+        }
         let lane = Lane::from_bytes(bytes);
-        if let Some(expected) = self.0.borrow_mut().get_mut(&lane.stream) {
-            expected.come = Some((lane, pipe));
+        if let Some(expected) = self.expected.borrow_mut().get_mut(&lane.stream) {
+            self.kept.set(self.kept.get() + 1);
+            expected.come = Some(Come { lane, pipe, kept: Kept(Rc::clone(&self.kept)) });
             if let Some(waker) = expected.waker.take() {
                 waker.wake();
             }
@@ -54,8 +81,8 @@ impl Lanes {
     }
 
     /// The pipe of a stream if it has come; who asks is woken when it does.
-    pub(crate) fn take(&self, context: &Context<'_>, stream: u32) -> Option<(Lane, OwnedFd)> {
-        let mut all = self.0.borrow_mut();
+    pub(crate) fn take(&self, context: &Context<'_>, stream: u32) -> Option<Come> {
+        let mut all = self.expected.borrow_mut();
         let expected = all.get_mut(&stream)?;
         expected.waker = Some(context.waker().clone());
         expected.come.take()
@@ -68,6 +95,7 @@ pub(crate) struct Draining {
     buffer: Box<[u8]>,
     filled: usize,
     written: usize,
+    _kept: Kept,
 }
 
 /// Why a pipe is not drained to its end.
@@ -77,9 +105,9 @@ pub(crate) enum Stopped {
 }
 
 impl Draining {
-    pub(crate) fn new(pipe: Descriptor) -> Draining {
+    pub(crate) fn new(pipe: Descriptor, kept: Kept) -> Draining {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Draining { pipe, buffer, filled: 0, written: 0 }
+        Draining { pipe, buffer, filled: 0, written: 0, _kept: kept }
     }
 
     /// Ready when everything has been written.

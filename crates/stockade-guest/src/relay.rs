@@ -11,7 +11,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -20,10 +19,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::io::AsyncWrite;
 use rustix::net::{Shutdown, shutdown, sockopt};
-use stockade_wire::{Heard, Lane};
+use stockade_wire::Heard;
 use yamux::{Packet, Stream};
 
-use crate::lanes::{Draining, Lanes, Stopped};
+use crate::lanes::{Come, Draining, Lanes, Stopped};
 use crate::opener::{Opener, SharedEnds};
 use crate::reactor::{Descriptor, Reactor};
 
@@ -108,7 +107,7 @@ struct Relay {
     /// How many bytes of the stream were written to the program.
     passed: u64,
     /// A pipe that comes after so many.
-    lane: Option<(Lane, OwnedFd)>,
+    lane: Option<Come>,
 }
 
 impl Relay {
@@ -201,7 +200,7 @@ impl Relay {
                     (*packet, *written) = (None, 0);
                     let id = self.stream.id().val();
                     self.lane = self.lane.take().or_else(|| self.lanes.take(context, id));
-                    if self.lane.as_ref().is_some_and(|(lane, _)| lane.after == self.passed) {
+                    if self.lane.as_ref().is_some_and(|come| come.lane.after == self.passed) {
                         self.drain();
                         continue;
                     }
@@ -223,7 +222,13 @@ impl Relay {
                     match self.stream.poll_next_unpin(context) {
                         Poll::Ready(Some(Ok(packet))) if packet.as_ref().is_empty() => continue,
                         Poll::Ready(Some(_)) => return Poll::Ready(Err(Broken::Host)),
-                        Poll::Ready(None) | Poll::Pending => {}
+                        Poll::Ready(None) => {
+                            let id = self.stream.id().val();
+                            if self.ends.borrow().heard(id) != Some(Heard::End) {
+                                return Poll::Ready(Err(Broken::Host));
+                            }
+                        }
+                        Poll::Pending => {}
                     }
                     match ready!(draining.poll(context, &self.client)) {
                         Ok(()) => self.down = Down::Open { packet: None, written: 0 },
@@ -237,9 +242,9 @@ impl Relay {
     }
 
     fn drain(&mut self) {
-        if let Some((_, pipe)) = self.lane.take() {
+        if let Some(Come { pipe, kept, .. }) = self.lane.take() {
             let pipe = Descriptor::new_nonblocking(pipe, &self.reactor);
-            self.down = Down::Draining(Draining::new(pipe));
+            self.down = Down::Draining(Draining::new(pipe, kept));
         }
     }
 

@@ -16,12 +16,20 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// Opens a way to a program beside its stream, for much: what comes from a socket can go through a
 /// pipe without being read and written again.
 pub trait OpensLane: Send + Sync + fmt::Debug {
-    /// A pipe whose bytes come to the program after all that were written to the stream. It does
-    /// not block. It is told of with the next write to the stream, which must be an empty one and
-    /// is the last. Dropping the pipe is the end of its bytes; the stream then ends as ever.
+    /// A pipe whose bytes come to the program after all that were written to the stream. It is told
+    /// of with the next write to the stream, which must be an empty one, and is the last where it
+    /// could be told. Dropping the pipe is the end of its bytes; the stream then ends as ever.
     ///
     /// An error says that there is none. Called again only after an error.
-    fn open(&self) -> io::Result<OwnedFd>;
+    fn open(&self) -> io::Result<OpenLane>;
+}
+
+/// A way that was opened.
+pub struct OpenLane {
+    /// The end to write to. It does not block.
+    pub pipe: OwnedFd,
+    /// Whether the other end could be told of it. Where it could not, the stream goes on as before.
+    pub told: BoxFuture<'static, bool>,
 }
 
 /// What a gateway takes.

@@ -4,16 +4,16 @@
 //! nothing comes back by it.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::write;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use stockade_provider::OpensLane;
+use stockade_provider::{OpenLane, OpensLane};
 use stockade_wire::Lane;
+use tokio::sync::oneshot;
 
-use super::ledger::Ledger;
+use super::ledger::{Beside, Ledger};
 
 /// The size of a pipe in memory of programs. What comes from a socket takes one of its pages for
 /// each piece, however large.
@@ -29,14 +29,17 @@ pub(super) struct LaneOf {
 }
 
 impl OpensLane for LaneOf {
-    fn open(&self) -> io::Result<OwnedFd> {
+    fn open(&self) -> io::Result<OpenLane> {
         let (inside, outside) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // Refused to a user with too many pipes, pipe(7), and a small one is no faster.
         fcntl_setpipe_size(&outside, PIPE_BYTES)?;
         let lane = Lane { stream: self.stream, after: self.said.load(Ordering::Relaxed) };
         // An empty pipe takes so little at once.
         write(&outside, &lane.to_bytes())?;
-        self.ledger.send_beside(inside);
-        Ok(outside)
+        let (told, hear) = oneshot::channel();
+        self.ledger.send_beside(Beside { descriptor: inside, told });
+        // A link that ends tells nobody anything.
+        let told = Box::pin(async { hear.await.unwrap_or(false) });
+        Ok(OpenLane { pipe: outside, told })
     }
 }

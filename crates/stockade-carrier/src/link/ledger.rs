@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use stockade_wire::{Ends, Header, Heard};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use yamux::Stream;
 
@@ -44,6 +45,13 @@ pub(super) struct Ledger {
     state: Mutex<State>,
 }
 
+/// A descriptor that goes to the guest, and who is told whether it did.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) descriptor: OwnedFd,
+    pub(super) told: oneshot::Sender<bool>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     streams: HashMap<u32, Entry>,
@@ -52,7 +60,7 @@ struct State {
     connection_bytes: usize,
     ends: Ends,
     /// What goes to the guest beside the next bytes.
-    beside: VecDeque<OwnedFd>,
+    beside: VecDeque<Beside>,
     waiting: Option<Waker>,
     is_closed: bool,
     breach: Option<&'static str>,
@@ -195,11 +203,11 @@ impl Ledger {
     }
 
     /// Has a descriptor go to the guest beside whatever is written next.
-    pub(super) fn send_beside(&self, descriptor: OwnedFd) {
-        self.lock().beside.push_back(descriptor);
+    pub(super) fn send_beside(&self, beside: Beside) {
+        self.lock().beside.push_back(beside);
     }
 
-    pub(super) fn take_beside(&self) -> Option<OwnedFd> {
+    pub(super) fn take_beside(&self) -> Option<Beside> {
         self.lock().beside.pop_front()
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-use super::ledger::Ledger;
+use super::ledger::{Beside, Ledger};
 
 /// The socket to the guest. Descriptors go one way only: what came beside the guest's bytes is
 /// closed by the kernel, because nobody asks for it.
@@ -20,7 +20,7 @@ pub(super) struct Outlet {
     socket: UnixStream,
     ledger: Arc<Ledger>,
     /// What goes beside the next byte.
-    beside: Option<OwnedFd>,
+    beside: Option<Beside>,
 }
 
 impl Outlet {
@@ -45,22 +45,30 @@ impl Outlet {
         if self.beside.is_none() {
             self.beside = self.ledger.take_beside();
         }
-        while let Some(descriptor) = &self.beside {
+        while let Some(Beside { descriptor, .. }) = &self.beside {
             ready!(self.socket.poll_write_ready(context))?;
             let send = || send_with(&self.socket, bytes, descriptor.as_fd());
             match self.socket.try_io(Interest::WRITABLE, send) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(sent) => {
-                    self.beside = None;
+                    self.tell(true);
                     return Poll::Ready(Ok(sent));
                 }
-                // Too many are on their way for this user, unix(7). It is closed, and so is what it
-                // was for; the bytes go without it.
-                Err(_) => self.beside = None,
+                // Too many are on their way for this user, unix(7), some of them perhaps from
+                // another sandbox. The bytes go without it.
+                Err(_) => self.tell(false),
             }
         }
         Pin::new(&mut self.socket).poll_write_vectored(context, bytes)
+    }
+
+    /// Says whether what goes beside has gone, and closes it here.
+    fn tell(&mut self, has_gone: bool) {
+        if let Some(Beside { told, .. }) = self.beside.take() {
+            // Whoever asked may have ended meanwhile.
+            let _ = told.send(has_gone);
+        }
     }
 }
 

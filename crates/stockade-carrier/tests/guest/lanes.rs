@@ -97,7 +97,7 @@ async fn lane_comes_before_its_stream_ends_and_says_what_it_is_for() {
     let (_link, guest, mut given) = linked().await;
     let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
     stream.write_all(b"first").await.unwrap();
-    let pipe = lane.open().unwrap();
+    let pipe = lane.open().unwrap().pipe;
     assert_eq!(stream.write(&[]).await.unwrap(), 0);
     rustix::io::write(&pipe, b"second").unwrap();
     drop(pipe);
@@ -116,7 +116,7 @@ async fn lane_comes_before_its_stream_ends_and_says_what_it_is_for() {
 async fn guest_that_lets_go_of_a_lane_breaks_that_connection_alone() {
     let (_link, guest, mut given) = linked().await;
     let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
-    let pipe = lane.open().unwrap();
+    let pipe = lane.open().unwrap().pipe;
     assert_eq!(stream.write(&[]).await.unwrap(), 0);
     drop(stream);
     let (end, guest) = hear_to_the_end(guest).await;

@@ -122,7 +122,7 @@ async fn by_lane(mut stream: Box<dyn Duplex>, lane: Box<dyn OpensLane>) -> std::
     let bytes = stream.read_u64().await?;
     // As much as the guest's window takes, so that nothing more fits until it is given back.
     stream.write_all(&[b'f'; FIRST_BYTES]).await?;
-    let mut pipe = Sender::from_owned_fd(lane.open()?)?;
+    let mut pipe = Sender::from_owned_fd(lane.open()?.pipe)?;
     let _: usize = stream.write(&[]).await?;
     let piece: Vec<u8> = (0..100_003).map(|at| (at % 251) as u8).collect();
     let mut left = bytes as usize;

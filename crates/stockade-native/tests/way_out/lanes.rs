@@ -71,3 +71,36 @@ print(exactly(connection, 1))
     assert_eq!(said, "b'ffffff'\nb'x'\n");
     assert_eq!(gateway.opened().len(), 2);
 }
+
+/// A program that reads none of them to the end has a bounded number of lanes, and its next ones
+/// break off; when it lets go, there are lanes again.
+#[test]
+fn lanes_that_are_not_read_are_bounded() {
+    if !way_out_can_be_made() {
+        return;
+    }
+    let (said, _) = run(&format!(
+        "
+def begin():
+    connection = dial('127.64.0.1', {SENDS_BY_LANE})
+    # More than the sockets hold, so that it stays in the lane.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    connection.sendall((16 << 20).to_bytes(8, 'big'))
+    try:
+        # One more than comes by the stream.
+        return connection if len(exactly(connection, {FIRST_BYTES} + 1)) > {FIRST_BYTES} else None
+    except OSError:
+        return None
+kept = [connection for connection in [begin() for _ in range(40)] if connection]
+print(len(kept))
+for connection in kept: connection.close()
+del kept
+import time
+for _ in range(100):
+    if begin(): break
+    time.sleep(0.05)
+else: print('none is free again')
+"
+    ));
+    assert_eq!(said, "32\n");
+}
