@@ -113,11 +113,12 @@ fn server_is_ended_with_the_run_even_when_it_does_not_leave() {
     let began = Instant::now();
     assert_eq!(shop.run(&["--", "true"]).code, 0);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    assert!(numbers(&shop.path("server")).iter().all(|server| !is_alive(*server)));
+    // Nobody waits for the processes that a server has started; they are killed.
+    wait_until_gone(&numbers(&shop.path("server")));
     let slow = stubborn_server();
     let late = slow.run(&["--timeout", "5s", "--", "sleep", "1000"]);
     assert_eq!(late.code, 124, "{late:?}");
-    assert!(numbers(&slow.path("server")).iter().all(|server| !is_alive(*server)));
+    wait_until_gone(&numbers(&slow.path("server")));
 }
 
 #[test]
