@@ -9,14 +9,14 @@ mod start;
 mod tools;
 mod way_out;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::message;
-use crate::outside::{Launched, Provisions, refusal, write_once};
+use crate::outside::{Launched, Provisions, refusal};
 use crate::plan::{Step, ToolSocket};
 use crate::report::{Phase, Refusal, Report};
 
@@ -46,6 +46,8 @@ struct Building {
     programs: Option<OwnedFd>,
     /// What the guest has of the wall.
     provisions: Provisions,
+    /// What came beside the steps and was not used yet.
+    handed: VecDeque<OwnedFd>,
     lifeline: OwnedFd,
 }
 
@@ -54,22 +56,45 @@ pub(crate) fn build(
     inherited: Inherited,
     mut control: UnixStream,
 ) -> Result<Launched, (UnixStream, Refusal)> {
-    match message::receive::<Vec<Step>>(&mut control) {
-        Ok(Some((steps, _))) => carry_out(&steps, inherited, control),
-        // The host has thought better of it.
-        Ok(None) => Ok(Launched::Done(1)),
-        Err(error) => Err((control, refusal(Phase::Inside, 0, "plan", String::new(), &error))),
+    let Inherited { trees, lifeline } = inherited;
+    let mut building = Building::new(trees, lifeline);
+    let mut done = 0;
+    loop {
+        let steps = match message::receive::<Vec<Step>>(&mut control) {
+            Ok(Some((steps, handed))) => {
+                building.handed.extend(handed);
+                steps
+            }
+            // The host has thought better of it.
+            Ok(None) => return Ok(Launched::Done(1)),
+            Err(error) => {
+                let refusal = refusal(Phase::Inside, done, "plan", String::new(), &error);
+                return Err((control, refusal));
+            }
+        };
+        match carry_out(&steps, done, building, control)? {
+            After::Launched(launched) => return Ok(launched),
+            After::More(unfinished, socket) => (building, control) = (unfinished, socket),
+        }
+        done += steps.len();
     }
 }
 
+/// What follows the steps of a message.
+enum After {
+    Launched(Launched),
+    /// Another message.
+    More(Building, UnixStream),
+}
+
+/// Carries out the steps of one message; `done` were carried out before.
 fn carry_out(
     steps: &[Step],
-    inherited: Inherited,
+    done: usize,
+    mut building: Building,
     mut control: UnixStream,
-) -> Result<Launched, (UnixStream, Refusal)> {
-    let Inherited { trees, lifeline } = inherited;
-    let mut building = Building::new(trees, lifeline);
-    for (index, step) in steps.iter().enumerate() {
+) -> Result<After, (UnixStream, Refusal)> {
+    for (index, step) in (done..).zip(steps) {
         if let Step::Serve | Step::ServeConfined = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
         {
@@ -82,14 +107,18 @@ fn carry_out(
             && building.report(&mut control).is_err()
         {
             // The host is gone, and with it the reason to run anything.
-            return Ok(Launched::Done(1));
+            return Ok(After::Launched(Launched::Done(1)));
         }
         if let Step::Serve = step {
             // Everything else that is held from outside is closed with `building` and `control`.
-            return Ok(Launched::Inside(building.provisions));
+            return Ok(After::Launched(Launched::Inside(building.provisions)));
         }
         if let Step::ServeConfined = step {
-            return Ok(Launched::Confined { lifeline: building.lifeline });
+            let lifeline = building.lifeline;
+            return Ok(After::Launched(Launched::Confined { lifeline }));
+        }
+        if let Step::AwaitMore = step {
+            return Ok(After::More(building, control));
         }
         if let Err(error) = building.carry_out(step) {
             let target =
@@ -98,7 +127,7 @@ fn carry_out(
         }
     }
     let missing = wrong("the plan starts nothing");
-    Err((control, refusal(Phase::Inside, steps.len(), "execute", String::new(), &missing)))
+    Err((control, refusal(Phase::Inside, done + steps.len(), "execute", String::new(), &missing)))
 }
 
 impl Building {
@@ -112,6 +141,7 @@ impl Building {
             scratch_count: 0,
             programs: None,
             provisions: Provisions::default(),
+            handed: VecDeque::new(),
             lifeline,
         }
     }
@@ -127,7 +157,11 @@ impl Building {
 
     fn carry_out(&mut self, step: &Step) -> io::Result<()> {
         match step {
-            Step::EnterCgroup { file } => write_once(file, "0"),
+            Step::EnterCgroup { .. } => {
+                let tasks = self.handed.pop_front().ok_or_else(|| wrong("no group was handed"))?;
+                rustix::io::write(&tasks, b"0")?;
+                Ok(())
+            }
             Step::OwnCgroups => stockade_sys::own_cgroups(),
             Step::PrivateMounts => {
                 overlay::stand_among_descriptors()?;
@@ -219,6 +253,7 @@ impl Building {
             }
             Step::HostName(name) => Ok(rustix::system::sethostname(name.as_bytes())?),
             Step::Limit { resource, amount } => privileges::limit(*resource, *amount),
+            Step::Processors(processors) => privileges::run_on(processors),
             Step::NewSession => {
                 rustix::process::setsid()?;
                 Ok(())
@@ -237,7 +272,7 @@ impl Building {
             }
             Step::Seccomp { programs } => guard::seccomp(programs),
             Step::DieWithParent => privileges::die_with_parent(&self.lifeline),
-            Step::Serve | Step::ServeConfined => Ok(()),
+            Step::AwaitMore | Step::Serve | Step::ServeConfined => Ok(()),
             Step::Execute { program, arguments, environment } => {
                 Err(start::execute(program, arguments, environment))
             }
@@ -294,7 +329,8 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::ToolSocket(ToolSocket { directory: path, .. })
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),
-        Step::OwnCgroups
+        Step::AwaitMore
+        | Step::OwnCgroups
         | Step::PrivateMounts
         | Step::BecomeUser { .. }
         | Step::MakeRoot(_)
@@ -311,6 +347,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::ProgramFiles(_)
         | Step::HostName(_)
         | Step::Limit { .. }
+        | Step::Processors(_)
         | Step::NewSession
         | Step::SealPrivileges
         | Step::Landlock { .. }

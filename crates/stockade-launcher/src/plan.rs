@@ -134,12 +134,15 @@ pub struct IdMap {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Step {
-    /// Enters a version 1 cgroup. A process that writes itself there does not wait for RCU, as one
-    /// that is moved by another does.
+    /// Enters a version 1 cgroup, by the next of the descriptors that came beside the steps: the
+    /// kernel judges by the rights of whoever has opened it. A process that writes itself there does
+    /// not wait for RCU, as one that is moved by another does.
     EnterCgroup {
-        /// The file that takes the ids of threads.
+        /// The file that takes the ids of threads, for reports.
         file: PathBuf,
     },
+    /// The last of its message: the steps go on in another one.
+    AwaitMore,
     /// The cgroups entered so far become the top of all that is seen of them.
     OwnCgroups,
     /// No mount event goes to the host or comes from it.
@@ -290,6 +293,9 @@ pub enum Step {
     ProgramFiles(u64),
     /// The host name inside.
     HostName(String),
+    /// The processors that this process and all that it starts may run on. While the wall is built
+    /// it keeps away from the host's own.
+    Processors(Vec<u32>),
     /// A resource limit, soft and hard.
     Limit {
         /// Which.
@@ -480,6 +486,7 @@ impl Step {
     pub fn name(&self) -> &'static str {
         match self {
             Step::EnterCgroup { .. } => "enter_cgroup",
+            Step::AwaitMore => "await_more",
             Step::OwnCgroups => "own_cgroups",
             Step::PrivateMounts => "private_mounts",
             Step::TakeTree { .. } => "take_tree",
@@ -511,6 +518,7 @@ impl Step {
             Step::ProgramFiles(_) => "program_files",
             Step::HostName(_) => "host_name",
             Step::Limit { .. } => "limit",
+            Step::Processors(_) => "processors",
             Step::NewSession => "new_session",
             Step::WorkingDirectory(_) => "working_directory",
             Step::SealPrivileges => "seal_privileges",

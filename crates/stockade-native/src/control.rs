@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use stockade_launcher::{Ending, Receiver, Report, Step};
+use stockade_launcher::{Ending, Receiver, Report};
 use tokio::io::Interest;
 
 /// How long the launcher may take to take a sandbox down before that is an error.
@@ -24,13 +24,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Sends the steps of the first process inside. The beginning was sent before.
-    pub(crate) fn open(mut socket: UnixStream, inside: &[Step]) -> io::Result<Control> {
-        match stockade_launcher::send(&mut socket, &inside, &[]) {
-            // A launcher that has refused its own part listens no more; its report is there to read.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            other => other?,
-        }
+    /// Listens to the launcher, which has its plan.
+    pub(crate) fn open(socket: UnixStream) -> io::Result<Control> {
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
         Ok(Control { readiness, socket, receiver: Mutex::default() })

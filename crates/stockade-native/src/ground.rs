@@ -6,16 +6,14 @@
 //!      └──────── another one, or none ──────────▶ dropped: the launcher takes it down
 //! ```
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::os::fd::BorrowedFd;
 
 use stockade_launcher::{Beginning, OutsideStep};
 
 use crate::cgroup::{Controller, GroupName, Layout, Unfinished};
 use crate::error::StartError;
 use crate::id_range::IdRange;
-use crate::launch::{Begun, Unstarted, Waiting};
+use crate::launch::{Begun, Waiting};
 use crate::plan::{Ids, beginning};
 
 /// Ids and a group of a sandbox's own.
@@ -81,104 +79,84 @@ impl Begin {
     ) -> Result<Begin, StartError> {
         let ground = Ground::lay(layout)?;
         let beginning = ground.beginning(outside(&ground), layout);
-        let launcher = launcher.map_or_else(Waiting::start, Ok)?;
-        let begun = launcher.begin(&beginning, &ground.kept())?;
+        let begun = match launcher {
+            Some(launcher) => launcher.begin(&beginning, &ground.kept())?,
+            None => Begun::start(&beginning, &ground.kept())?,
+        };
         Ok(Begin { ground, begun })
     }
 }
 
-/// What a thread of its own has started ahead.
-enum Started {
-    Waiting(Waiting),
-    Begun(Begun),
-}
-
-/// A launcher that is started ahead, and as much of a sandbox as was foreseen.
-pub(crate) struct Ahead {
-    /// What was begun, if it was.
-    foreseen: Option<(Ground, Beginning)>,
-    started: Option<JoinHandle<Result<Started, StartError>>>,
+/// What was started before a sandbox was asked for.
+#[derive(Default)]
+pub(crate) enum Ahead {
+    /// Nothing, or it was taken.
+    #[default]
+    Nothing,
+    /// A launcher alone.
+    Launcher(Waiting),
+    /// A sandbox, as far as it could be foreseen.
+    Begun(Foreseen),
 }
 
 impl Ahead {
-    /// Starts a launcher. Without a thread it is started when it is needed.
-    pub(crate) fn start() -> Option<(Ahead, Foresee)> {
-        let (say, told) = mpsc::channel::<Foreseen>();
-        let start = move || {
-            let launcher = Unstarted::make()?;
-            // What is foreseen is ready sooner than the launcher is.
-            match told.recv() {
-                Ok(Foreseen { beginning, kept }) => {
-                    let kept: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
-                    launcher.begin(&beginning, &kept).map(Started::Begun)
-                }
-                // The other end is dropped where nothing is foreseen.
-                Err(mpsc::RecvError) => launcher.start().map(Started::Waiting),
-            }
-        };
-        let named = std::thread::Builder::new().name("stockade-launch".to_owned());
-        let started = named.spawn(start).ok()?;
-        Some((Ahead { foreseen: None, started: Some(started) }, Foresee(say)))
+    /// Starts a launcher.
+    pub(crate) fn start() -> Result<Ahead, StartError> {
+        Waiting::start().map(Ahead::Launcher)
     }
 
     /// Begins a sandbox which shows nothing whose owners are changed.
-    pub(crate) fn foresee(&mut self, say: Foresee, layout: &Layout) {
-        // Whatever fails here fails again when a sandbox is asked for, and is told then.
-        let Ok(ground) = Ground::lay(layout) else { return };
-        let kept: Result<_, _> = ground.kept().iter().map(BorrowedFd::try_clone_to_owned).collect();
-        let Ok(kept) = kept else { return };
-        let beginning = ground.beginning(Vec::new(), layout);
-        if say.0.send(Foreseen { beginning: beginning.clone(), kept }).is_ok() {
-            self.foreseen = Some((ground, beginning));
-        }
-    }
-
-    fn started(&mut self) -> Option<Started> {
-        // A thread that failed or panicked has started nothing.
-        self.started.take()?.join().ok()?.ok()
+    pub(crate) fn foresee(layout: &Layout) -> Result<Ahead, StartError> {
+        let begin = Begin::with(None, layout, |_| Vec::new())?;
+        let beginning = begin.ground.beginning(Vec::new(), layout);
+        Ok(Ahead::Begun(Foreseen { begin: Some(begin), beginning }))
     }
 }
 
-/// Tells the launcher what was foreseen.
-pub(crate) struct Foresee(mpsc::Sender<Foreseen>);
-
-/// How the launcher begins, and what it holds.
-struct Foreseen {
+/// A sandbox that nobody has asked for yet.
+pub(crate) struct Foreseen {
+    /// There until it is used.
+    begin: Option<Begin>,
     beginning: Beginning,
-    kept: Vec<OwnedFd>,
 }
 
-impl Drop for Ahead {
+impl Foreseen {
+    /// What was begun, where the same is wanted.
+    fn suiting(mut self, beginning: impl Fn(&Ground) -> Beginning) -> Option<Begin> {
+        let is_wanted = |begin: &mut Begin| beginning(&begin.ground) == self.beginning;
+        self.begin.take_if(is_wanted)
+    }
+}
+
+impl Drop for Foreseen {
     fn drop(&mut self) {
-        let (started, foreseen) = (self.started(), self.foreseen.take());
-        if let (Some(Started::Begun(begun)), Some((ground, _))) = (started, foreseen) {
-            // The launcher takes the group with it.
-            drop(begun);
-            if let Some(group) = ground.group {
-                group.hand_over();
-            }
+        let Some(Begin { ground, begun }) = self.begin.take() else { return };
+        // The launcher takes the group with it.
+        drop(begun);
+        if let Some(group) = ground.group {
+            group.hand_over();
         }
     }
 }
 
 /// Begins a sandbox, or takes the one that was begun ahead where it begins as this one does.
 pub(crate) fn begin(
-    ahead: Option<Ahead>,
+    ahead: Ahead,
     layout: &Layout,
     outside: impl Fn(&Ground) -> Vec<OutsideStep>,
 ) -> Result<Begin, StartError> {
-    let Some(mut ahead) = ahead else { return Begin::with(None, layout, outside) };
-    let suits = |(ground, beginning): &(Ground, Beginning)| {
-        ground.beginning(outside(ground), layout) == *beginning
+    let launcher = match ahead {
+        Ahead::Nothing => None,
+        Ahead::Launcher(launcher) => Some(launcher),
+        Ahead::Begun(foreseen) => {
+            let wanted = |ground: &Ground| ground.beginning(outside(ground), layout);
+            match foreseen.suiting(wanted) {
+                Some(begin) => return Ok(begin),
+                None => None,
+            }
+        }
     };
-    if ahead.foreseen.as_ref().is_some_and(|foreseen| !suits(foreseen)) {
-        return Begin::with(None, layout, outside);
-    }
-    match (ahead.started(), ahead.foreseen.take()) {
-        (Some(Started::Begun(begun)), Some((ground, _))) => Ok(Begin { ground, begun }),
-        (Some(Started::Waiting(launcher)), _) => Begin::with(Some(launcher), layout, outside),
-        (Some(Started::Begun(_)) | None, _) => Begin::with(None, layout, outside),
-    }
+    Begin::with(launcher, layout, outside)
 }
 
 #[cfg(test)]
@@ -191,10 +169,9 @@ mod tests {
     use super::*;
 
     fn begun_ahead(layout: &Layout) -> (Ahead, Beginning) {
-        let (mut ahead, foresee) = Ahead::start().unwrap();
-        ahead.foresee(foresee, layout);
-        let (_, beginning) = ahead.foreseen.as_ref().expect("the ground can be laid here");
-        let beginning = beginning.clone();
+        let ahead = Ahead::foresee(layout).expect("the ground can be laid here");
+        let Ahead::Begun(begun) = &ahead else { panic!("nothing was begun") };
+        let beginning = begun.beginning.clone();
         (ahead, beginning)
     }
 
@@ -216,7 +193,7 @@ mod tests {
     fn what_was_begun_ahead_is_used_where_the_same_is_wanted() {
         let layout = Layout::expect();
         let (ahead, foreseen) = begun_ahead(&layout);
-        let Begin { ground, begun } = begin(Some(ahead), &layout, |_| Vec::new()).unwrap();
+        let Begin { ground, begun } = begin(ahead, &layout, |_| Vec::new()).unwrap();
         assert_eq!(ground.beginning(Vec::new(), &layout), foreseen);
         assert!(seat(&foreseen).is_none_or(|seat| seat.exists()));
         drop((begun, ground));
@@ -247,7 +224,7 @@ mod tests {
                 groups: own,
             }]
         };
-        let Begin { ground, begun } = begin(Some(ahead), &layout, outside).unwrap();
+        let Begin { ground, begun } = begin(ahead, &layout, outside).unwrap();
         let beginning = ground.beginning(outside(&ground), &layout);
         assert_ne!(beginning.outside, foreseen.outside);
         assert!(seat(&beginning).is_none() || seat(&beginning) != seat(&foreseen));
@@ -259,9 +236,8 @@ mod tests {
     #[test]
     fn launcher_alone_is_started_where_nothing_is_foreseen() {
         let layout = Layout::expect();
-        let (ahead, foresee) = Ahead::start().unwrap();
-        drop(foresee);
-        let Begin { ground, begun } = begin(Some(ahead), &layout, |_| Vec::new()).unwrap();
+        let ahead = Ahead::start().unwrap();
+        let Begin { ground, begun } = begin(ahead, &layout, |_| Vec::new()).unwrap();
         let beginning = ground.beginning(Vec::new(), &layout);
         drop((begun, ground));
         assert!(is_gone(&beginning));

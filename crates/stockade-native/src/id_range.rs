@@ -20,7 +20,7 @@ use stockade_sys::random_bytes;
 
 use taken::Taken;
 
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// Why no range could be claimed.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@ use stockade_provider::Gateway;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::launcher::Launcher;
+use crate::processor;
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
@@ -42,39 +43,29 @@ pub(crate) struct First {
     pub(crate) handle: OwnedFd,
 }
 
-/// A launcher that is not started yet, with its sockets.
-pub(crate) struct Unstarted {
+/// The sockets of a launcher that is not started yet.
+struct Sockets {
     control: UnixStream,
     stream: UnixStream,
     launchers_end: UnixStream,
     guests_end: UnixStream,
-    program: OwnedFd,
 }
 
-impl Unstarted {
-    pub(crate) fn make() -> Result<Unstarted, StartError> {
+impl Sockets {
+    fn make() -> Result<Sockets, StartError> {
         let prepare = || StartError::prepare("make the sockets of a sandbox");
         let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
         let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
+        Ok(Sockets { control, stream, launchers_end, guests_end })
+    }
+
+    /// Starts the launcher, with nothing of this process but two sockets.
+    fn start(self) -> Result<Waiting, StartError> {
+        let Sockets { control, stream, launchers_end, guests_end } = self;
         let program = stockade_carrier::guest_file()?;
-        Ok(Unstarted { control, stream, launchers_end, guests_end, program })
-    }
-
-    /// Starts it, with nothing of this process but two sockets.
-    pub(crate) fn start(self) -> Result<Waiting, StartError> {
-        let Unstarted { control, stream, launchers_end, guests_end, program } = self;
-        let launcher = Launcher::new(start(&program, launchers_end, guests_end)?);
-        Ok(Waiting { control, stream, launcher })
-    }
-
-    /// The same as [`Waiting::begin`], with words that are there before it starts.
-    pub(crate) fn begin(
-        mut self,
-        beginning: &Beginning,
-        kept: &[BorrowedFd<'_>],
-    ) -> Result<Begun, StartError> {
-        say(&mut self.control, beginning, kept)?;
-        Ok(Begun(self.start()?))
+        let launcher = start(&program, launchers_end, guests_end)?;
+        let processors = processor::set_beside(Pid::from_child(&launcher));
+        Ok(Waiting { control, stream, launcher: Launcher::new(launcher), processors })
     }
 }
 
@@ -83,12 +74,14 @@ pub(crate) struct Waiting {
     control: UnixStream,
     stream: UnixStream,
     launcher: Launcher,
+    /// What it may run on when it is done, where that is less for now.
+    processors: Option<Vec<u32>>,
 }
 
 impl Waiting {
     /// Starts a launcher.
     pub(crate) fn start() -> Result<Waiting, StartError> {
-        Unstarted::make()?.start()
+        Sockets::make()?.start()
     }
 
     /// Lets the first process be born. `kept` is held by the launcher as long as the sandbox lives.
@@ -115,17 +108,42 @@ fn say(
 pub(crate) struct Begun(Waiting);
 
 impl Begun {
-    /// Hands over the steps, which are then carried out. The guest is greeted while that happens;
-    /// what it opens goes to the gateway.
-    pub(crate) fn build(
-        self,
-        inside: &[Step],
-        gateway: Option<Arc<dyn Gateway>>,
-    ) -> Result<Building, StartError> {
-        let Waiting { control, stream, launcher } = self.0;
+    /// Starts a launcher which finds its words when it looks for them: one that waits is woken on the
+    /// processor of whoever says something, and goes on when that one pauses.
+    pub(crate) fn start(
+        beginning: &Beginning,
+        kept: &[BorrowedFd<'_>],
+    ) -> Result<Begun, StartError> {
+        let mut sockets = Sockets::make()?;
+        say(&mut sockets.control, beginning, kept)?;
+        sockets.start().map(Begun)
+    }
+
+    /// What everything inside may run on, where the first process may run on less for now.
+    pub(crate) fn processors(&self) -> Option<Vec<u32>> {
+        self.0.processors.clone()
+    }
+
+    /// Hands over steps, which are carried out at once.
+    pub(crate) fn hand_over(
+        &mut self,
+        steps: &[Step],
+        beside: &[BorrowedFd<'_>],
+    ) -> Result<(), StartError> {
+        match stockade_launcher::send(&mut self.0.control, &steps, beside) {
+            // A launcher that has refused its own part listens no more; its report is there to read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(StartError::prepare("hand the plan to the launcher")),
+        }
+    }
+
+    /// Lets the wall be finished, by steps that were handed over. The guest is greeted while that
+    /// happens; what it opens goes to the gateway.
+    pub(crate) fn build(self, gateway: Option<Arc<dyn Gateway>>) -> Result<Building, StartError> {
+        let Waiting { control, stream, launcher, .. } = self.0;
         // From here on a failure leaves a launcher, which ends when its control socket does.
-        let control = Control::open(control, inside)
-            .map_err(StartError::prepare("hand the plan to the launcher"))?;
+        let control =
+            Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
         let link = Link::open(stream, gateway)?;
         Ok(Building { control, link, launcher })
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// Kinds of file systems that an overlay can be laid over. Others name their files in ways that it
 /// does not take, those without upper and lower case for instance.

@@ -38,9 +38,16 @@ pub(crate) struct Site<'a> {
     pub(crate) first_id: Option<u32>,
 }
 
-/// Everything else that a plan is made of.
-pub(crate) struct Inputs<'a> {
+/// What the root of a sandbox is made of.
+pub(crate) struct RootInputs<'a> {
     pub(crate) site: Site<'a>,
+    /// Whether connections can leave.
+    pub(crate) way_out: WayOut,
+}
+
+/// Everything that the rest of a plan is made of.
+pub(crate) struct Inputs<'a> {
+    pub(crate) root: RootInputs<'a>,
     /// Files of version 1 cgroups that the first process enters by.
     pub(crate) tasks: Vec<PathBuf>,
     /// Whether a cgroup holds memory and processes.
@@ -49,12 +56,12 @@ pub(crate) struct Inputs<'a> {
     pub(crate) filters: Vec<RawFilter>,
     /// The filter that asks before a program is started, where the policy lists programs.
     pub(crate) program_watch: Option<RawFilter>,
-    /// Whether connections can leave.
-    pub(crate) way_out: WayOut,
     /// What programs find of tools, where they can call any.
     pub(crate) tools: Option<Vec<ToolFile>>,
     /// What the sandbox's `/proc` says of the machine.
     pub(crate) proc_files: Vec<(&'static str, String)>,
+    /// What everything inside may run on, where the first process may run on less so far.
+    pub(crate) processors: Option<Vec<u32>>,
 }
 
 /// Which ids a sandbox has.
@@ -103,18 +110,28 @@ pub(crate) fn outside(site: &Site<'_>) -> Vec<OutsideStep> {
     Visible::of(site).taken_outside()
 }
 
-/// The steps, in the order that keeps each safe: see the comments at each group.
-pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
+/// The first steps, in the order that keeps each safe: see the comments at each group. The kernel
+/// mounts while the host makes cgroups and thinks about the rest.
+pub(crate) fn root(inputs: &RootInputs<'_>) -> Vec<Step> {
     let visible = Visible::of(&inputs.site);
-    let mut steps: Vec<Step> =
-        inputs.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
-    // After the cgroups are entered: they become the top of what is seen.
-    steps.extend([Step::OwnCgroups, Step::PrivateMounts]);
+    let mut steps = vec![Step::PrivateMounts];
     // While the ids are still the caller's: the host's files are reached with its rights.
     steps.extend(visible.taken());
     steps.push(Step::BecomeUser { user: USER, group: USER });
     // File systems are made by the ids that will use them.
     steps.extend(visible.built(inputs));
+    steps.push(Step::AwaitMore);
+    steps
+}
+
+/// The steps that follow.
+pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
+    let visible = Visible::of(&inputs.root.site);
+    let mut steps: Vec<Step> =
+        inputs.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
+    // After the cgroups are entered: they become the top of what is seen.
+    steps.push(Step::OwnCgroups);
+    steps.extend(visible.finished(inputs));
     steps.extend(rest::closing(inputs));
     // Capabilities are needed up to here and by nothing that follows.
     steps.extend([Step::SealPrivileges, Step::DieWithParent]);

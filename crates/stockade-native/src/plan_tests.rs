@@ -75,18 +75,20 @@ fn planned_for(
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
     let first_id = machine.is_root().then_some(0x7000_0000);
     let site = Site { policy: &policy, machine, files, first_id };
-    let inside = inside(&Inputs {
-        site,
-        tasks: Vec::new(),
+    let first = RootInputs { site, way_out };
+    let mut steps = root(&first);
+    steps.extend(inside(&Inputs {
+        root: first,
+        tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
         held_by_cgroup: cgroup,
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
-        way_out,
         tools,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
-    });
+        processors: Some(vec![0, 1]),
+    }));
     let ids = Ids { user: machine.user, group: machine.group, first: first_id };
-    Plan { beginning: beginning(ids, outside(&site), None, &Removal::default()), inside }
+    Plan { beginning: beginning(ids, outside(&site), None, &Removal::default()), inside: steps }
 }
 
 fn index(plan: &Plan, name: &str) -> usize {
@@ -104,12 +106,14 @@ fn order_keeps_every_step_safe() {
         let text = "filesystem: {workspace: {host: ., mode: overlay}, hide: [/data/x]}";
         let plan = planned(text, &machine(user), &files, true);
         let order = [
-            index(&plan, "own_cgroups"),
             index(&plan, "private_mounts"),
             last(&plan, "take_tree"),
             index(&plan, "become_user"),
             index(&plan, "make_scratch"),
             index(&plan, "make_root"),
+            index(&plan, "await_more"),
+            index(&plan, "enter_cgroup"),
+            index(&plan, "own_cgroups"),
             index(&plan, "proc"),
             index(&plan, "forbid_user_namespaces"),
             index(&plan, "read_only"),
@@ -118,6 +122,7 @@ fn order_keeps_every_step_safe() {
             index(&plan, "pivot"),
             index(&plan, "seal_root"),
             last(&plan, "limit"),
+            index(&plan, "processors"),
             index(&plan, "seal_privileges"),
             index(&plan, "die_with_parent"),
             index(&plan, "landlock"),

@@ -6,8 +6,8 @@ use std::io::{self, BufReader};
 use stockade_policy::{Limit, Policy};
 
 use crate::error::StartError;
-use crate::kernel_text::kernel_text;
 use crate::proc_files::{Sizes, boot_id, cpuinfo, loadavg, meminfo, stat, uptime};
+use stockade_sys::kernel_text;
 
 /// Reads the host's and sizes them by the policy.
 pub(crate) fn proc_files(policy: &Policy) -> Result<Vec<(&'static str, String)>, StartError> {

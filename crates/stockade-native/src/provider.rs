@@ -1,9 +1,11 @@
 //! The native wall as a provider.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
+use stockade_launcher::Step;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
     Entry, Error, Expected, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
@@ -20,7 +22,7 @@ use crate::host_files::{Base, HostFiles, look, protected, shown};
 use crate::interpreter::{Interpreter, find};
 use crate::launcher::User;
 use crate::machine::Machine;
-use crate::plan::{Inputs, Site, WayOut, inside, outside, tool_command};
+use crate::plan::{Inputs, RootInputs, Site, WayOut, inside, outside, root, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{NativeSandbox, Parts, Places};
@@ -35,7 +37,7 @@ pub struct NativeProvider {
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
     /// What was started before anybody asked.
-    ahead: Mutex<Option<Ahead>>,
+    ahead: Mutex<Ahead>,
 }
 
 /// What a start does about the groups that a dead Stockade left. Whether they could be removed is no
@@ -64,8 +66,8 @@ impl NativeProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
-    fn take_ahead(&self) -> Option<Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_ahead(&self) -> Ahead {
+        std::mem::take(&mut self.ahead.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn start(
@@ -86,26 +88,29 @@ impl NativeProvider {
             |ground: &Ground| Site { policy, machine, files: &files, first_id: ground.first_id() };
         // The kernel makes namespaces while the rest is thought about.
         let ahead = self.take_ahead();
-        let Begin { ground, begun } = begin(ahead, layout, |ground| outside(&site(ground)))?;
+        let Begin { ground, mut begun } = begin(ahead, layout, |ground| outside(&site(ground)))?;
         let site = site(&ground);
         let limits = cgroup_limits(policy, layout);
         #[cfg(feature = "weaken")]
         let limits = crate::weaken::limits(limits);
+        let root_inputs = RootInputs { site, way_out: way_out(request) };
+        begun.hand_over(&weakened(root(&root_inputs)), &[])?;
         let group = ground.into_group().map(|group| group.finish(layout, &limits));
         let mut group = group.transpose()?;
+        let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
         let inside = inside(&Inputs {
-            site,
-            tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
+            root: root_inputs,
+            tasks: tasks.iter().map(|tasks| tasks.path.clone()).collect(),
             held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
             filters: filters(policy, machine.kernel, carries(request))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
-            way_out: way_out(request),
             tools,
             proc_files: proc_files(policy)?,
+            processors: begun.processors(),
         });
-        #[cfg(feature = "weaken")]
-        let inside = crate::weaken::steps(inside);
-        let building = begun.build(&inside, request.gateway.clone())?;
+        let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
+        begun.hand_over(&weakened(inside), &beside)?;
+        let building = begun.build(request.gateway.clone())?;
         // While the kernel mounts: nobody waits for what others have left.
         if remains == Remains::Swept {
             sweep_parents(layout);
@@ -152,12 +157,14 @@ impl Provider for NativeProvider {
     }
 
     fn prepare(&self, expected: Expected) {
-        let Some((mut ahead, foresee)) = Ahead::start() else { return };
-        match expected {
-            Expected::Plain => ahead.foresee(foresee, self.layout()),
-            Expected::HostFiles => drop(foresee),
+        let ahead = match expected {
+            Expected::Plain => Ahead::foresee(self.layout()),
+            Expected::HostFiles => Ahead::start(),
+        };
+        // Whatever fails here fails again when a sandbox is asked for, and is told then.
+        if let Ok(ahead) = ahead {
+            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
         }
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
     }
 
     fn let_go(&self) {
@@ -182,6 +189,13 @@ impl NativeProvider {
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         self.start(request, &Layout::as_it_is(), Remains::Left).await?.finish().await
     }
+}
+
+/// The steps, all of them but in the builds that show what each is for.
+fn weakened(steps: Vec<Step>) -> Vec<Step> {
+    #[cfg(feature = "weaken")]
+    let steps = crate::weaken::steps(steps);
+    steps
 }
 
 pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {

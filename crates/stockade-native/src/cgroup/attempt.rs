@@ -11,7 +11,7 @@ use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// What came of trying one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]

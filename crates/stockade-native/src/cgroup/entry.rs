@@ -32,12 +32,23 @@ pub struct UnifiedEntry {
     pub procs: OwnedFd,
 }
 
+/// The file of a v1 group that takes threads in.
+pub(crate) struct Tasks {
+    pub(crate) path: PathBuf,
+    pub(crate) file: OwnedFd,
+}
+
 impl Group {
-    /// The `tasks` files of v1. The first process of a sandbox writes `0` to each: moving oneself
-    /// does not wait for RCU, as being moved does.
-    pub fn tasks(&self) -> Vec<PathBuf> {
+    /// The `tasks` files of v1, open. The first process of a sandbox writes `0` to each: moving
+    /// oneself does not wait for RCU, as being moved does.
+    pub(crate) fn tasks(&self) -> Result<Vec<Tasks>, CgroupError> {
         let v1 = self.directories.iter().filter(|directory| directory.version == Version::V1);
-        v1.map(|directory| directory.seat().join("tasks")).collect()
+        let tasks = |directory: &Directory| {
+            let path = directory.seat().join("tasks");
+            let file = open(&path, OFlags::WRONLY)?.into();
+            Ok(Tasks { path, file })
+        };
+        v1.map(tasks).collect()
     }
 
     /// The v2 group that the first process is born in, by `CLONE_INTO_CGROUP`.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::CgroupError;
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// Writes a value with one call: the kernel takes each write as a whole command.
 pub(super) fn put(path: &Path, value: &str) -> io::Result<()> {

@@ -10,7 +10,7 @@ use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Mount, survey};
 use super::{Controller, Version};
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// The usable cgroups of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::kernel_text::kernel_text;
+use stockade_sys::kernel_text;
 
 /// A process, told apart from every other that had or will have its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,6 +15,9 @@ const ACCOUNT_FILES: [&str; 2] = ["/etc/passwd", "/etc/group"];
 /// be given to somebody.
 const MOST_BYTES: u64 = 8 << 20;
 
+/// More than most of them have, so that they are not read in a dozen small steps.
+const USUAL_BYTES: usize = 8 << 10;
+
 /// Ids that belong to somebody, as half-open ranges.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken(Vec<(u64, u64)>);
@@ -63,7 +66,7 @@ fn append(path: &str, text: &mut String) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());

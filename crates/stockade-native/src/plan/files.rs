@@ -10,7 +10,7 @@ use crate::interpreter::Link;
 use crate::machine::Setting;
 use crate::proc_files;
 
-use super::{Inputs, Site, USER, etc, limit};
+use super::{Inputs, RootInputs, Site, USER, etc, limit};
 
 /// Where code that was handed in lies; in the scratch space, so that nothing else need be writable.
 pub(crate) const CODE_DIRECTORY: &str = "/run/code";
@@ -213,8 +213,8 @@ impl Visible {
         steps
     }
 
-    /// The new root with everything in it.
-    pub(super) fn built(&self, inputs: &Inputs<'_>) -> Vec<Step> {
+    /// The new root, with everything in it that stands below what the kernel shows.
+    pub(super) fn built(&self, inputs: &RootInputs<'_>) -> Vec<Step> {
         let policy = inputs.site.policy;
         let any_program = policy.commands.is_none();
         let scratch = Memory {
@@ -260,14 +260,23 @@ impl Visible {
                 Step::Directory { path: PathBuf::from(WORKSPACE), mode: FileMode(0o555) }
             }
         });
-        steps.extend(own_proc(inputs));
+        steps
+    }
+
+    /// What the kernel shows, and what the policy shows and hides: after the rest, and over it.
+    pub(super) fn finished(&self, inputs: &Inputs<'_>) -> Vec<Step> {
+        let site = &inputs.root.site;
+        let mut steps = own_proc(inputs);
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
-        for protected in &inputs.site.files.protected {
+        for protected in &site.files.protected {
             steps.extend(protected.above.iter().map(|path| Step::Pin { path: path.clone() }));
             steps.push(Step::ReadOnly { path: protected.file.clone() });
         }
         steps.extend(
-            policy.hide.iter().map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
+            site.policy
+                .hide
+                .iter()
+                .map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
         );
         steps
     }
@@ -326,7 +335,7 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         Step::ForbidUserNamespaces,
     ];
     // And this is another.
-    steps.extend(inputs.way_out.ports());
+    steps.extend(inputs.root.way_out.ports());
     steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),
         content: content.clone(),

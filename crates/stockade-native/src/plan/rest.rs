@@ -23,16 +23,17 @@ const LOCKED_BYTES: u64 = 8 << 20;
 /// From the finished root to the moment before privileges are given up.
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
-    steps.extend(inputs.way_out.step());
+    steps.extend(inputs.root.way_out.step());
     steps.extend(inputs.tools.as_deref().map(tools::step));
     steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));
+    steps.extend(inputs.processors.clone().map(Step::Processors));
     steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
     steps
 }
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
-    let (policy, machine) = (inputs.site.policy, inputs.site.machine);
+    let (policy, machine) = (inputs.root.site.policy, inputs.root.site.machine);
     let mut limits = kept_small(policy, machine);
     if !inputs.held_by_cgroup {
         // Counted per user namespace since Linux 5.14; the guest is one of them.

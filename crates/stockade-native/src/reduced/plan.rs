@@ -28,6 +28,8 @@ pub(super) struct Inputs<'a> {
     pub(super) memory_held: bool,
     pub(super) pids_held: bool,
     pub(super) filters: Vec<RawFilter>,
+    /// What everything inside may run on, where the first process may run on less so far.
+    pub(super) processors: Option<Vec<u32>>,
 }
 
 /// The launcher's part of the plan. `seat` is the version 2 cgroup to be born in.
@@ -62,6 +64,7 @@ pub(super) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
         steps.push(Step::BecomeUser { user: first + USER, group: first + USER });
     }
     steps.extend(limits(inputs));
+    steps.extend(inputs.processors.clone().map(Step::Processors));
     steps.extend([Step::NewSession, Step::SealPrivileges]);
     let (version, rules) = (inputs.landlock, inputs.rules.clone());
     steps.push(Step::Landlock { version, rules });
@@ -115,6 +118,7 @@ mod tests {
             tasks: vec![PathBuf::from("/sys/fs/cgroup/x/tasks")],
             memory_held: false,
             pids_held: false,
+            processors: Some(vec![0]),
             filters: Vec::new(),
         };
         let mut names: Vec<_> = inside(&inputs).iter().map(Step::name).collect();

@@ -3,6 +3,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use std::os::fd::AsFd;
+
 use futures_core::future::BoxFuture;
 use stockade_policy::Isolation;
 use stockade_provider::{
@@ -109,9 +111,10 @@ impl ReducedProvider {
             None => Default::default(),
         };
         let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
-        let begun = Waiting::start()?.begin(&beginning, &kept)?;
+        let mut begun = Waiting::start()?.begin(&beginning, &kept)?;
         let group = unfinished.map(|group| group.finish(layout, &limits));
         let mut group = group.transpose()?;
+        let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
         let pids_held = layout.has(Controller::Pids);
         let inside = inside(&Inputs {
             policy,
@@ -120,12 +123,15 @@ impl ReducedProvider {
             first_id,
             other_tasks: other_tasks(machine.user),
             rules: files.rules,
-            tasks: group.as_ref().map(Group::tasks).unwrap_or_default(),
+            tasks: tasks.iter().map(|tasks| tasks.path.clone()).collect(),
             memory_held: layout.has(Controller::Memory),
             pids_held,
             filters,
+            processors: begun.processors(),
         });
-        let standing = begun.build(&inside, None)?.finish().await?;
+        let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
+        begun.hand_over(&inside, &beside)?;
+        let standing = begun.build(None)?.finish().await?;
         // Only now: a start that fails or is given up takes both with it.
         scratch.hand_over();
         if let Some(group) = &mut group {

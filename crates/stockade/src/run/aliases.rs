@@ -7,22 +7,34 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The real path that is given, and those by which other mounts show the same place. What of the
-/// path is not there yet would be there in all of them.
-pub(super) fn aliases(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = vec![path.to_owned()];
-    let there = path.ancestors().find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
-    let Some((above, one)) = there else { return Ok(found) };
-    let rest = path.strip_prefix(above).unwrap_or(Path::new(""));
-    let mounts = mounts(&std::fs::read("/proc/self/mountinfo")?);
-    let same = |other: Metadata| (other.dev(), other.ino()) == (one.dev(), one.ino());
-    for other in candidates(&mounts, above) {
-        // Something else may be mounted over it.
-        if other != above && std::fs::metadata(&other).is_ok_and(same) {
-            found.push(other.join(rest));
-        }
+use stockade_sys::kernel_bytes;
+
+/// What is mounted where.
+pub(super) struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// Those of this process.
+    pub(super) fn look() -> io::Result<Mounts> {
+        Ok(Mounts(mounts(&kernel_bytes("/proc/self/mountinfo")?)))
     }
-    Ok(found)
+
+    /// The real path that is given, and those by which other mounts show the same place. What of the
+    /// path is not there yet would be there in all of them.
+    pub(super) fn aliases(&self, path: &Path) -> Vec<PathBuf> {
+        let mut found = vec![path.to_owned()];
+        let there =
+            path.ancestors().find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
+        let Some((above, one)) = there else { return found };
+        let rest = path.strip_prefix(above).unwrap_or(Path::new(""));
+        let same = |other: Metadata| (other.dev(), other.ino()) == (one.dev(), one.ino());
+        for other in candidates(&self.0, above) {
+            // Something else may be mounted over it.
+            if other != above && std::fs::metadata(&other).is_ok_and(same) {
+                found.push(other.join(rest));
+            }
+        }
+        found
+    }
 }
 
 /// One mount: which file system, what of it, and where.
@@ -101,6 +113,6 @@ mod tests {
     fn path_of_this_host_is_its_own_first_alias() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("not/there");
-        assert_eq!(aliases(&path).unwrap()[0], path);
+        assert_eq!(Mounts::look().unwrap().aliases(&path)[0], path);
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::task::Poll;
 
 use rustix::process::Signal;
-use stockade_sys::default_signal;
+use stockade_sys::{default_signal, kernel_text};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The signals by which a person or the system wants a run to end. One that was ignored when we
@@ -14,7 +14,7 @@ pub(crate) struct Interrupts(Vec<Signal>);
 
 impl Interrupts {
     pub(crate) fn wanted() -> Interrupts {
-        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let ignored = ignored(&kernel_text("/proc/self/status").unwrap_or_default());
         let mut wanted = vec![Signal::INT, Signal::TERM, Signal::HUP];
         wanted.retain(|signal| !is_in(ignored, signal.as_raw()));
         Interrupts(wanted)

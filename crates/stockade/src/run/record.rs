@@ -14,7 +14,7 @@ use crate::Problem;
 use crate::args::RunArgs;
 use crate::audit::places;
 
-use super::aliases::aliases;
+use super::aliases::Mounts;
 
 /// What a report calls the line that hides a record.
 const HIDDEN: &str = "records are never visible inside";
@@ -35,14 +35,16 @@ pub(crate) fn recorder(
     let is_shown = |path: &PathBuf| {
         shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(path))
     };
-    let mut all = Vec::new();
-    for place in &places {
-        all.extend(paths(place)?);
-    }
-    if all.iter().any(is_shown) {
+    let mounts = Mounts::look().map_err(|error| {
+        let message = format!("cannot see where the records would be shown: {error}");
+        Problem::new(message, "see that /proc is mounted here")
+    })?;
+    // Every path by which records at a place could be reached.
+    let paths = |place: &Place| mounts.aliases(&real(&place.path()));
+    if places.iter().flat_map(paths).any(|path| is_shown(&path)) {
         // What is not there when the wall is built cannot be hidden, so it is made now.
         let place = settle(&places).map_err(|error| cannot(&WriteError::Place(error)))?;
-        for path in paths(&place)? {
+        for path in paths(&place) {
             let hidden = keep_apart(&path, &shown)?;
             policy.hide.extend(hidden.into_iter().map(|path| Sourced::built_in(path, HIDDEN)));
         }
@@ -52,14 +54,6 @@ pub(crate) fn recorder(
     stockade_sys::ignore_signal(Signal::XFSZ)?;
     let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
     Ok(Some(Arc::new(recorder)))
-}
-
-/// Every path by which records at a place could be reached.
-fn paths(place: &Place) -> Result<Vec<PathBuf>, Problem> {
-    aliases(&real(&place.path())).map_err(|error| {
-        let message = format!("cannot see where the records would be shown: {error}");
-        Problem::new(message, "see that /proc is mounted here")
-    })
 }
 
 fn cannot(error: &WriteError) -> Problem {

@@ -10,7 +10,7 @@ use stockade_provider::{Root, chain};
 
 use crate::{Problem, load};
 
-use super::aliases::aliases;
+use super::aliases::Mounts;
 use super::record::{real, shown};
 
 /// What was read of `--tools`. Nothing was started.
@@ -45,10 +45,11 @@ impl Offered {
         if writable.is_empty() {
             return Ok(());
         }
+        let mounts = Mounts::look()?;
         for file in &self.0 {
             let found = file.deciding(&search_path);
             for name in &found.names {
-                for name in aliases(name)? {
+                for name in mounts.aliases(name) {
                     if let Some(place) = writable.iter().find(|place| name.starts_with(place)) {
                         return Err(changeable(&name, place).into());
                     }
