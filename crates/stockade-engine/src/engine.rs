@@ -6,9 +6,10 @@
 //!   ├── no wall holds the policy ─────────────────────────► error
 //!   │ chosen
 //!   ├── the host does not let the wall be built ── chosen again, of the walls that are left
+//!   │ handed over, and recorded before
 //!   ├── the wall cannot be built, or not in 30 s ─────────► error
-//!   │ built ── cancelled ─────────────────────────────────► cancelled
-//!   │ started
+//!   ├── cancelled ────────────────────────────────────────► cancelled
+//!   │ started, when the wall stands
 //!   ├── deadline, limit, cancel ── kill ── collect 100 ms ► timed_out, limit_exceeded, cancelled
 //!   └── ended ── output read ── sandbox dropped ── output passed on ──► by what the kernel said
 //! ```
@@ -16,11 +17,12 @@
 //! left inside.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stockade_provider::{
-    Entry, ErrorKind, Execution, Expected, Plan, Program, Provider, Sandbox, SandboxRequest,
+    Entry, Error, ErrorKind, Execution, Expected, First, Plan, Program, Provider, SandboxRequest,
+    Started,
 };
 use tokio::time::sleep;
 
@@ -123,16 +125,13 @@ impl Engine {
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
-        // The wall comes first and waits for others, and in that time the record begins.
-        let create = async {
-            let begin = async { record.begin(&told) };
-            tokio::try_join!(biased; self.create(asked_for, &wanted), begin)
-        };
+        let execution = Execution { program: program.clone(), environment };
+        let recording = Recording { record, told: &told };
         let created = tokio::select! {
             biased;
             () = &mut cancel => None,
-            created = create => match created {
-                Ok((created, ())) => Some(created),
+            created = self.create(asked_for, &wanted, &execution, recording) => match created {
+                Ok(created) => Some(created),
                 Err(error) => {
                     record.begin(&told)?;
                     return Err(error);
@@ -141,14 +140,12 @@ impl Engine {
             // Whatever was begun ends with the future that is dropped here.
             () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
-        let Some((sandbox, plan)) = created else {
+        let Some((started, plan)) = created else {
             record.begin(&told)?;
             return Ok(RunReport::unstarted(Outcome::Cancelled, None));
         };
-        record.execution_started(&plan)?;
-        let execution = Execution { program, environment };
         let (mut report, tail) =
-            execute::execute(sandbox, execution, &way_out, &policy, streams, cancel, asked).await?;
+            execute::execute(started, &way_out, &policy, streams, cancel, asked).await?;
         report.learned = way_out.learned();
         report.tool_calls = way_out.tool_calls();
         report.hints = hints::hints(&report.outcome, &tail, &advised);
@@ -161,14 +158,16 @@ impl Engine {
 }
 
 impl Engine {
-    /// Builds a sandbox behind the first wall that holds the policy and that the host lets be
+    /// Starts a program behind the first wall that holds the policy and that the host lets be
     /// built. No wall is below the policy's floor. What is said in the end is why the first could
-    /// not be built.
+    /// not be built. Whatever cannot be recorded is not started.
     async fn create(
         &self,
         asked: Option<&str>,
         wanted: &SandboxRequest,
-    ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
+        execution: &Execution,
+        recording: Recording<'_>,
+    ) -> Result<(Started, Plan), RunError> {
         let mut passed_over = Vec::new();
         let mut first_error = None;
         loop {
@@ -184,15 +183,46 @@ impl Engine {
             for other in self.providers.iter().filter(|other| other.name() != provider.name()) {
                 other.let_go();
             }
-            match provider.create(wanted).await {
-                Ok(sandbox) => return Ok((sandbox, plan)),
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    passed_over.push(provider.name());
-                    first_error = Some(first_error.unwrap_or_else(|| error.into()));
-                }
-                Err(error) => return Err(first_error.unwrap_or_else(|| error.into())),
+            let unrecorded = Mutex::new(None);
+            let admit = || {
+                recording.begin(&plan).map_err(|error| {
+                    let told = Error::new(ErrorKind::Internal, "it cannot be recorded");
+                    *unrecorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    told
+                })
+            };
+            let first = First { execution: execution.clone(), admit: &admit };
+            let error = match provider.create_with(wanted, first).await {
+                Ok(started) => return Ok((started, plan)),
+                Err(error) => error,
+            };
+            if let Some(error) = unrecorded.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                return Err(error);
             }
+            let (kind, error) = (error.kind(), error.into());
+            recording.record.execution_failed(&error)?;
+            let error = first_error.unwrap_or(error);
+            match kind {
+                ErrorKind::Unavailable => passed_over.push(provider.name()),
+                _ => return Err(error),
+            }
+            first_error = Some(error);
         }
+    }
+}
+
+/// What a wall that is being built tells the record.
+#[derive(Clone, Copy)]
+struct Recording<'r> {
+    record: &'r Record,
+    told: &'r record::Asked<'r>,
+}
+
+impl Recording<'_> {
+    /// A program is about to be handed over.
+    fn begin(&self, plan: &Plan) -> Result<(), RunError> {
+        self.record.begin(self.told)?;
+        self.record.execution_started(plan)
     }
 }
 

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{ErrorKind, Execution, Observation, Sandbox};
+use stockade_provider::{ErrorKind, Observation, Sandbox, Started};
 use tokio::time::{sleep, timeout};
 
 use crate::outcome::{self, Reader};
@@ -19,11 +19,10 @@ const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long a killed sandbox may take until nothing of it is left.
 const GONE: Duration = Duration::from_millis(300);
 
-/// Runs a program in a fresh sandbox and ends the sandbox. Returns the report, without a plan, and
+/// Waits for the program of a fresh sandbox and ends the sandbox. Returns the report, without a plan, and
 /// the last bytes of the program's errors.
 pub(crate) async fn execute(
-    mut sandbox: Box<dyn Sandbox>,
-    execution: Execution,
+    started: Started,
     way_out: &WayOut,
     policy: &Policy,
     streams: Streams,
@@ -32,19 +31,8 @@ pub(crate) async fn execute(
 ) -> Result<(RunReport, Vec<u8>), RunError> {
     let output = Output::new(policy.limits.value(Limit::Output).unwrap_or(0), &streams);
     let mut passing = pin!(pass_on(&output, streams.live));
-    let mut lifetime = pin!(sleep(clock(policy, Limit::Lifetime)));
-    let running = tokio::select! {
-        biased;
-        () = &mut cancel => Err((None, Some(Stop::Cancelled))),
-        () = sleep(clock(policy, Limit::Timeout)) => Err((None, Some(Stop::TimedOut))),
-        () = &mut lifetime => Err((None, Some(Stop::Exceeded(Limit::Lifetime)))),
-        running = sandbox.start(execution) => match running {
-            Ok(running) => Ok(running),
-            // It ended before the program began, and its end says why.
-            Err(error) if error.kind() == ErrorKind::Lost => Err((Some(Err(error)), None)),
-            Err(error) => return Err(error.into()),
-        },
-    };
+    let lifetime = pin!(sleep(clock(policy, Limit::Lifetime)));
+    let Started { sandbox, running } = started;
     let start = asked.elapsed();
     let began = Instant::now();
     let waited = match running {
@@ -55,10 +43,13 @@ pub(crate) async fn execute(
             let passing = passing.as_mut();
             wait(running, sandbox.as_ref(), &output, passing, streams.stdin, deadlines).await
         }
-        Err((end, stop)) => {
+        // It ended before the program began, and its end says why.
+        Err(error) if error.kind() == ErrorKind::Lost => {
             sandbox.kill();
+            let (end, stop) = (Some(Err(error)), None);
             Waited { end, stop, at: began, is_reader_left: false, is_passed: true }
         }
+        Err(error) => return Err(error.into()),
     };
     if waited.stop.is_none() {
         way_out.drain().await;

@@ -61,6 +61,16 @@ impl Record {
         self.tell(|recorder| recorder.record(Body::ExecutionStarted(started)))
     }
 
+    /// What was about to start could not, and something else may.
+    pub(crate) fn execution_failed(&self, error: &RunError) -> Result<(), RunError> {
+        match self.is_executing.swap(false, Ordering::Relaxed) {
+            true => self.tell(|recorder| {
+                recorder.record(Body::ExecutionEnded(execution_ended(Err(error))))
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Writes the end, and says in the report where the record is. A run whose record could not be
     /// kept is an error, whatever it came to.
     pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {

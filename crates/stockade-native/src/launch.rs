@@ -4,22 +4,22 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use rustix::process::Pid;
-use stockade_carrier::Link;
+use stockade_carrier::{Command, Link};
 use stockade_launcher::{Beginning, Report, Step};
-use stockade_provider::Gateway;
+use stockade_provider::{Error, Gateway, Running};
 
 use crate::control::Control;
 use crate::error::StartError;
 use crate::launcher::Launcher;
-use crate::processor;
+use crate::processor::{Beside, start_beside};
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
-    pub(crate) control: Control,
+    pub(crate) control: Arc<Control>,
     /// The stream to the guest, which has been greeted.
     pub(crate) link: Link,
     /// The launcher; it ends after everything else.
@@ -63,9 +63,9 @@ impl Sockets {
     fn start(self) -> Result<Waiting, StartError> {
         let Sockets { control, stream, launchers_end, guests_end } = self;
         let program = stockade_carrier::guest_file()?;
-        let launcher = start(&program, launchers_end, guests_end)?;
-        let processors = processor::set_beside(Pid::from_child(&launcher));
-        Ok(Waiting { control, stream, launcher: Launcher::new(launcher), processors })
+        let Beside { child, processors } =
+            start_beside(|| start(&program, launchers_end, guests_end))?;
+        Ok(Waiting { control, stream, launcher: Launcher::new(child), processors })
     }
 }
 
@@ -145,18 +145,24 @@ impl Begun {
         let control =
             Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
         let link = Link::open(stream, gateway)?;
-        Ok(Building { control, link, launcher })
+        Ok(Building { control: Arc::new(control), link, launcher })
     }
 }
 
 /// A wall that is being built. Dropping it ends it.
 pub(crate) struct Building {
-    control: Control,
+    control: Arc<Control>,
     link: Link,
     launcher: Launcher,
 }
 
 impl Building {
+    /// Hands a program over, which is started when the wall stands. If it never does, that is the
+    /// error to tell, and not this one.
+    pub(crate) async fn start(&mut self, command: Command) -> Result<Running, Error> {
+        self.link.execute(command).await
+    }
+
     /// Waits until the wall stands.
     pub(crate) async fn finish(self) -> Result<Standing, StartError> {
         let Building { control, link, launcher } = self;
@@ -177,7 +183,7 @@ fn start(program: &OwnedFd, control: UnixStream, stream: UnixStream) -> Result<C
     // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
     // after the kernel has opened the file behind it.
     let path = format!("/proc/self/fd/{}", program.as_raw_fd());
-    Command::new(path)
+    std::process::Command::new(path)
         // What is seen of it from inside says nothing of the host.
         .arg0("stockade-guest")
         .arg("launch")

@@ -32,6 +32,7 @@ mod processor;
 mod programs;
 mod provider;
 mod reduced;
+mod rising;
 mod sandbox;
 pub mod seccomp;
 mod tools;

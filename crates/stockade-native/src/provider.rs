@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use stockade_launcher::Step;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Expected, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest,
-    WallFacts,
+    Entry, Error, Expected, First, Language, Probe, Provider, ProviderName, Root, Sandbox,
+    SandboxRequest, Started, WallFacts,
 };
 
 use crate::abilities::abilities;
@@ -25,7 +25,8 @@ use crate::machine::Machine;
 use crate::plan::{Inputs, RootInputs, Site, WayOut, inside, outside, root, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
-use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::rising::Rising;
+use crate::sandbox::{Interior, Parts, Places};
 use crate::seccomp::Carries;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
@@ -70,12 +71,13 @@ impl NativeProvider {
         std::mem::take(&mut self.ahead.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn start(
+    /// Has a wall built, up to the point where it is waited for.
+    fn raise(
         &self,
         request: &SandboxRequest,
         layout: &Layout,
         remains: Remains,
-    ) -> Result<NativeSandbox, StartError> {
+    ) -> Result<Rising, StartError> {
         let machine = self.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -96,7 +98,7 @@ impl NativeProvider {
         let root_inputs = RootInputs { site, way_out: way_out(request) };
         begun.hand_over(&weakened(root(&root_inputs)), &[])?;
         let group = ground.into_group().map(|group| group.finish(layout, &limits));
-        let mut group = group.transpose()?;
+        let group = group.transpose()?;
         let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
         let inside = inside(&Inputs {
             root: root_inputs,
@@ -115,26 +117,24 @@ impl NativeProvider {
         if remains == Remains::Swept {
             sweep_parents(layout);
         }
-        let standing = building.finish().await?;
-        // Only now: a start that fails or is given up takes the group with it.
-        if let Some(group) = &mut group {
-            group.hand_over();
-        }
-        NativeSandbox::new(Parts {
-            standing,
+        let interior = Interior {
+            interpreter,
+            places: Places::of_root(),
+            way_out: way_out(request),
+            tools: request.tools.as_ref().map(|door| door.environment.clone()),
+        };
+        let parts = Parts {
             listed: listed(request, files),
             group,
             policy: request.policy.clone(),
-            interpreter,
-            places: Places::of_root(),
+            interior,
             scratch: None,
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
-            way_out: way_out(request),
-            tools: request.tools.as_ref().map(|door| door.environment.clone()),
-        })
+        };
+        Ok(Rising { building, parts })
     }
 }
 
@@ -176,9 +176,18 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let started = self.start(request, self.layout(), Remains::Swept).await;
-            let sandbox = started.map_err(Error::from)?;
-            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+            let rising = self.raise(request, self.layout(), Remains::Swept)?;
+            Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
+        })
+    }
+
+    fn create_with<'a>(
+        &'a self,
+        request: &'a SandboxRequest,
+        first: First<'a>,
+    ) -> BoxFuture<'a, Result<Started, Error>> {
+        Box::pin(async {
+            self.raise(request, self.layout(), Remains::Swept)?.stand_with(first).await
         })
     }
 }
@@ -187,7 +196,7 @@ impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.start(request, &Layout::as_it_is(), Remains::Left).await?.finish().await
+        self.raise(request, &Layout::as_it_is(), Remains::Left)?.stand().await?.finish().await
     }
 }
 

@@ -35,13 +35,11 @@ use crate::watchdog::Aside;
 
 /// What a sandbox is made of.
 pub(crate) struct Parts {
-    pub(crate) standing: Standing,
     /// Set where the policy lists what may be started.
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) interpreter: Option<Interpreter>,
-    pub(crate) places: Places,
+    pub(crate) interior: Interior,
     /// The directory of the host that takes what is written, where no file system in memory does.
     pub(crate) scratch: Option<ScratchDirectory>,
     /// Whether a cgroup holds memory, and cpu.
@@ -50,10 +48,6 @@ pub(crate) struct Parts {
     /// Whether the kernel holds the number of processes.
     pub(crate) pids_held: bool,
     pub(crate) user: User,
-    /// Whether connections to the network can leave.
-    pub(crate) way_out: WayOut,
-    /// Variables that tell programs of tools, if they can call any.
-    pub(crate) tools: Option<Vec<(String, String)>>,
 }
 
 /// Where a program finds what every sandbox has.
@@ -77,39 +71,29 @@ impl Places {
     }
 }
 
+/// What a program finds inside.
+pub(crate) struct Interior {
+    pub(crate) interpreter: Option<Interpreter>,
+    pub(crate) places: Places,
+    /// Whether connections to the network can leave.
+    pub(crate) way_out: WayOut,
+    /// Variables that tell programs of tools, if they can call any.
+    pub(crate) tools: Option<Vec<(String, String)>>,
+}
+
 /// One running sandbox.
 pub(crate) struct NativeSandbox {
     control: Arc<Control>,
     link: Link,
     launcher: Option<Launcher>,
-    interpreter: Option<Interpreter>,
-    places: Places,
+    interior: Interior,
     watched: Watched,
     user: User,
-    /// What tells programs of the way out.
-    proxies: Vec<(String, String)>,
-    /// What tells them of tools, if there are any.
-    tools: Option<Vec<(String, String)>>,
 }
 
 impl NativeSandbox {
-    pub(crate) fn new(parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts {
-            standing,
-            listed,
-            group,
-            policy,
-            interpreter,
-            places,
-            user,
-            way_out,
-            tools,
-            ..
-        } = parts;
-        let proxies = match way_out {
-            WayOut::Gateway => proxy_variables(),
-            WayOut::None => Vec::new(),
-        };
+    pub(crate) fn new(standing: Standing, parts: Parts) -> Result<NativeSandbox, StartError> {
+        let Parts { listed, group, policy, interior, user, .. } = parts;
         let Standing { control, link, launcher, first, handed } = standing;
         let Handed { scratch, programs } = handed;
         // Before anything is started: who starts a program waits until this has answered.
@@ -118,7 +102,6 @@ impl NativeSandbox {
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let control = Arc::new(control);
         let has_directory = parts.scratch.is_some();
         let is_counted = parts.memory_held && parts.cpu_held && parts.pids_held;
         let aside = (has_directory || !is_counted).then(|| {
@@ -141,17 +124,7 @@ impl NativeSandbox {
             seen: Mutex::default(),
         };
         let launcher = Some(launcher);
-        Ok(NativeSandbox {
-            control,
-            link,
-            launcher,
-            interpreter,
-            places,
-            watched,
-            user,
-            proxies,
-            tools,
-        })
+        Ok(NativeSandbox { control, link, launcher, interior, watched, user })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -169,7 +142,28 @@ impl NativeSandbox {
         }
     }
 
-    fn command(&self, execution: Execution) -> Result<Command, Error> {
+    /// A program that was handed over, or what became of it.
+    pub(crate) async fn explained(
+        &self,
+        started: Result<Running, Error>,
+    ) -> Result<Running, Error> {
+        let control = Arc::clone(&self.control);
+        match started {
+            Ok(Running { stdin, stdout, stderr, end }) => {
+                let end = Box::pin(async move { explain(end.await, &control).await });
+                Ok(Running { stdin, stdout, stderr, end })
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                let end = explain(Err(error), &control).await?;
+                Ok(gone(end))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Interior {
+    pub(crate) fn command(&self, execution: Execution) -> Result<Command, Error> {
         let environment = self.environment(&execution.environment);
         let (program, arguments, code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
@@ -222,7 +216,9 @@ impl NativeSandbox {
         {
             variables.push((name.to_owned(), value.to_owned()));
         }
-        variables.extend(self.proxies.iter().cloned());
+        if self.way_out == WayOut::Gateway {
+            variables.extend(proxy_variables());
+        }
         for (name, value) in self.tools.iter().flatten() {
             if !variables.iter().any(|(own, _)| own == name) {
                 variables.push((name.clone(), value.clone()));
@@ -272,19 +268,9 @@ fn plain(name: &str) -> Result<&str, Error> {
 impl Sandbox for NativeSandbox {
     fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>> {
         Box::pin(async {
-            let command = self.command(execution)?;
-            let control = Arc::clone(&self.control);
-            match self.link.execute(command).await {
-                Ok(Running { stdin, stdout, stderr, end }) => {
-                    let end = Box::pin(async move { explain(end.await, &control).await });
-                    Ok(Running { stdin, stdout, stderr, end })
-                }
-                Err(error) if error.kind() == ErrorKind::Lost => {
-                    let end = explain(Err(error), &control).await?;
-                    Ok(gone(end))
-                }
-                Err(error) => Err(error),
-            }
+            let command = self.interior.command(execution)?;
+            let started = self.link.execute(command).await;
+            self.explained(started).await
         })
     }
 

@@ -20,6 +20,8 @@ pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts
 pub use gateway::{Carried, Duplex, Gateway, OpenLane, OpensLane};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
-pub use sandbox::{Entry, Expected, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};
+pub use sandbox::{
+    Entry, Expected, First, Observation, Probe, Provider, Root, Sandbox, SandboxRequest, Started,
+};
 pub use surroundings::Surroundings;
 pub use tool_door::ToolDoor;

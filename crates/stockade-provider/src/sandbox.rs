@@ -35,6 +35,37 @@ pub trait Provider: Send + Sync {
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
+
+    /// Builds a sandbox with a program in it. A wall may hand the program over while it is still
+    /// being built: it is started when it stands, and never if it does not.
+    fn create_with<'a>(
+        &'a self,
+        request: &'a SandboxRequest,
+        first: First<'a>,
+    ) -> BoxFuture<'a, Result<Started, Error>> {
+        Box::pin(async move {
+            let mut sandbox = self.create(request).await?;
+            (first.admit)()?;
+            let running = sandbox.start(first.execution).await;
+            Ok(Started { sandbox, running })
+        })
+    }
+}
+
+/// The first program of a sandbox.
+pub struct First<'a> {
+    /// What is started.
+    pub execution: Execution,
+    /// Called before the program is handed over. Where it fails nothing is, and there is no sandbox.
+    pub admit: &'a (dyn Fn() -> Result<(), Error> + Send + Sync),
+}
+
+/// A sandbox with its first program.
+pub struct Started {
+    /// The sandbox.
+    pub sandbox: Box<dyn Sandbox>,
+    /// The program, or why it could not be started.
+    pub running: Result<Running, Error>,
 }
 
 /// What is known of a sandbox before it is asked for. A guess: one that is wrong costs time alone.

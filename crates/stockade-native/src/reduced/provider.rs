@@ -1,14 +1,14 @@
 //! The reduced wall as a provider.
 
 use std::fs;
-use std::sync::OnceLock;
-
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Error, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, WallFacts,
+    Error, First, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, Started,
+    WallFacts,
 };
 
 use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
@@ -20,7 +20,8 @@ use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
 use crate::provider::{cgroup_limits, check_open_files, interpreter};
-use crate::sandbox::{NativeSandbox, Parts, Places};
+use crate::rising::Rising;
+use crate::sandbox::{Interior, Parts, Places};
 use crate::seccomp::{Ids, MemoryHolder};
 use crate::try_out::obstacle;
 
@@ -54,6 +55,12 @@ impl ReducedProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
+    /// Removes what a dead Stockade left; a failure here is no reason not to run.
+    fn sweep(&self) {
+        sweep_parents(self.layout());
+        sweep();
+    }
+
     /// Whose ids a sandbox has: its own where root can give it some.
     fn ids(&self) -> Ids {
         match self.machine().is_root() && IdRange::are_all_mapped() {
@@ -62,11 +69,8 @@ impl ReducedProvider {
         }
     }
 
-    async fn start(
-        &self,
-        request: &SandboxRequest,
-        layout: &Layout,
-    ) -> Result<NativeSandbox, StartError> {
+    /// Has a wall built, up to the point where it is waited for.
+    fn raise(&self, request: &SandboxRequest, layout: &Layout) -> Result<Rising, StartError> {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -93,7 +97,7 @@ impl ReducedProvider {
         let kept: Vec<_> = range.iter().map(IdRange::lock).collect();
         let first_id = range.as_ref().map(|range| range.first);
         let name = GroupName::new()?;
-        let mut scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
+        let scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
         let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
         let memory = match layout.has(Controller::Memory) {
             true => MemoryHolder::Cgroup,
@@ -113,7 +117,7 @@ impl ReducedProvider {
         let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
         let mut begun = Waiting::start()?.begin(&beginning, &kept)?;
         let group = unfinished.map(|group| group.finish(layout, &limits));
-        let mut group = group.transpose()?;
+        let group = group.transpose()?;
         let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
         let pids_held = layout.has(Controller::Pids);
         let inside = inside(&Inputs {
@@ -131,33 +135,25 @@ impl ReducedProvider {
         });
         let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
         begun.hand_over(&inside, &beside)?;
-        let standing = begun.build(None)?.finish().await?;
-        // Only now: a start that fails or is given up takes both with it.
-        scratch.hand_over();
-        if let Some(group) = &mut group {
-            group.hand_over();
-        }
+        let building = begun.build(None)?;
         let text = |path: std::path::PathBuf| path.display().to_string();
         let places = Places {
             working_directory: text(files.working_directory),
             home: text(scratch.part(TEMPORARY)),
             code: text(scratch.part(CODE)),
         };
-        NativeSandbox::new(Parts {
-            standing,
+        let parts = Parts {
             listed: None,
             group,
             policy: request.policy.clone(),
-            interpreter,
-            places,
+            interior: Interior { interpreter, places, way_out: WayOut::None, tools: None },
             scratch: Some(scratch),
             memory_held: layout.has(Controller::Memory),
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
-            way_out: WayOut::None,
-            tools: None,
-        })
+        };
+        Ok(Rising { building, parts })
     }
 }
 
@@ -166,7 +162,9 @@ impl ReducedProvider {
 fn try_out() -> Option<Obstacle> {
     let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
         let provider = ReducedProvider::new(User::Stays);
-        Box::pin(async move { provider.start(&request, &Layout::as_it_is()).await?.finish().await })
+        Box::pin(async move {
+            provider.raise(&request, &Layout::as_it_is())?.stand().await?.finish().await
+        })
     };
     crate::trial::build("isolation: reduced", start).err().map(obstacle)
 }
@@ -194,12 +192,20 @@ impl Provider for ReducedProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let layout = self.layout();
-            // What a dead Stockade left; a failure here is no reason not to run.
-            sweep_parents(layout);
-            sweep();
-            let sandbox = self.start(request, layout).await.map_err(Error::from)?;
-            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+            self.sweep();
+            let rising = self.raise(request, self.layout())?;
+            Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
+        })
+    }
+
+    fn create_with<'a>(
+        &'a self,
+        request: &'a SandboxRequest,
+        first: First<'a>,
+    ) -> BoxFuture<'a, Result<Started, Error>> {
+        Box::pin(async {
+            self.sweep();
+            self.raise(request, self.layout())?.stand_with(first).await
         })
     }
 }
