@@ -106,8 +106,13 @@ impl Ahead {
     }
 
     /// Begins a sandbox which shows nothing whose owners are changed.
-    pub(crate) fn foresee(layout: &Layout) -> Result<Ahead, StartError> {
-        let begin = Begin::with(None, layout, |_| Vec::new())?;
+    pub(crate) fn foresee<'l>(
+        layout: impl FnOnce() -> &'l Layout,
+    ) -> Result<Ahead, StartError> {
+        // The launcher comes first: another processor executes it while the ground is looked at.
+        let launcher = Waiting::start()?;
+        let layout = layout();
+        let begin = Begin::with(Some(launcher), layout, |_| Vec::new())?;
         let beginning = begin.ground.beginning(Vec::new(), layout);
         Ok(Ahead::Begun(Foreseen { begin: Some(begin), beginning }))
     }
@@ -169,7 +174,7 @@ mod tests {
     use super::*;
 
     fn begun_ahead(layout: &Layout) -> (Ahead, Beginning) {
-        let ahead = Ahead::foresee(layout).expect("the ground can be laid here");
+        let ahead = Ahead::foresee(|| layout).expect("the ground can be laid here");
         let Ahead::Begun(begun) = &ahead else { panic!("nothing was begun") };
         let beginning = begun.beginning.clone();
         (ahead, beginning)

@@ -158,7 +158,7 @@ impl Provider for NativeProvider {
 
     fn prepare(&self, expected: Expected) {
         let ahead = match expected {
-            Expected::Plain => Ahead::foresee(self.layout()),
+            Expected::Plain => Ahead::foresee(|| self.layout()),
             Expected::HostFiles => Ahead::start(),
         };
         // Whatever fails here fails again when a sandbox is asked for, and is told then.
