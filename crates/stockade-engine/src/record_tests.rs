@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use stockade_policy::{Context, Effect, Limit, Policy};
-use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
+use stockade_provider::{ErrorKind, Observation, ProcessEnd, Root, Surroundings};
 use stockade_record::{Egress, Inspection, Place, Reader, Sink, Via, verify};
 
 use super::*;
@@ -99,6 +99,45 @@ async fn run_is_told_from_its_request_to_its_end_without_code_or_values() {
     assert_eq!((ended.outcome.as_str(), ended.exit_code), ("exited", Some(3)));
     let text = std::fs::read_to_string(recorder.path().unwrap()).unwrap();
     assert!(!text.contains("hidden-value"), "{text}");
+}
+
+#[tokio::test]
+async fn program_whose_wall_was_not_finished_is_told_with_its_end_and_then_behind_the_next() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let first = Scripted::named("first").failing_late(ErrorKind::Unavailable);
+    let engine = Engine::new(vec![Arc::new(first), Arc::new(Scripted::named("second"))]);
+    let request = request("{}", &recorder);
+    let report = engine.run(request, Streams::default(), std::future::pending()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Exited { code: 0 });
+    let told = bodies(&recorder);
+    let [
+        _,
+        _,
+        Body::ExecutionStarted(one),
+        Body::ExecutionEnded(refused),
+        Body::ExecutionStarted(other),
+        Body::ExecutionEnded(ended),
+        _,
+    ] = told.as_slice()
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((one.provider.as_str(), refused.outcome.as_str()), ("first", "error"));
+    assert_eq!((other.provider.as_str(), ended.outcome.as_str()), ("second", "exited"));
+}
+
+#[tokio::test]
+async fn program_whose_wall_was_not_finished_has_one_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let wall = Scripted::named("wall").failing_late(ErrorKind::Internal);
+    let error = run(wall, request("{}", &recorder)).await.unwrap_err();
+    assert!(matches!(error, RunError::Wall(_)), "{error:?}");
+    assert_eq!(
+        kinds(&recorder),
+        ["session_started", "verdict", "execution_started", "execution_ended", "session_ended"]
+    );
 }
 
 #[tokio::test]

@@ -106,9 +106,7 @@ impl Ahead {
     }
 
     /// Begins a sandbox which shows nothing whose owners are changed.
-    pub(crate) fn foresee<'l>(
-        layout: impl FnOnce() -> &'l Layout,
-    ) -> Result<Ahead, StartError> {
+    pub(crate) fn foresee<'l>(layout: impl FnOnce() -> &'l Layout) -> Result<Ahead, StartError> {
         // The launcher comes first: another processor executes it while the ground is looked at.
         let launcher = Waiting::start()?;
         let layout = layout();

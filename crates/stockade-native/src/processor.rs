@@ -59,3 +59,50 @@ impl Drop for Stay {
 fn numbers(set: &CpuSet) -> Vec<u32> {
     (0..CpuSet::MAX_CPU as u32).filter(|number| set.is_set(*number as usize)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// What a child may run on, and what it is told to get back.
+    fn started() -> (CpuSet, Option<Vec<u32>>) {
+        let start = || Command::new("/bin/cat").stdin(Stdio::piped()).spawn();
+        let Beside { mut child, processors } = start_beside(start).unwrap();
+        let set = sched_getaffinity(Some(Pid::from_child(&child))).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        (set, processors)
+    }
+
+    #[test]
+    fn child_keeps_away_from_one_processor_and_we_have_all_of_them_again() {
+        let all = sched_getaffinity(None).unwrap();
+        let (set, processors) = started();
+        assert_eq!(sched_getaffinity(None).unwrap(), all);
+        match all.count() {
+            1 => assert_eq!((set, processors), (all, None)),
+            count => {
+                assert_eq!(set.count(), count - 1);
+                assert_eq!(processors, Some(numbers(&all)));
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_is_one_processor_it_is_shared() {
+        let all = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set(numbers(&all)[0] as usize);
+        sched_setaffinity(None, &one).unwrap();
+        assert_eq!(started(), (one, None));
+    }
+
+    #[test]
+    fn child_that_cannot_be_started_leaves_us_where_we_were() {
+        let all = sched_getaffinity(None).unwrap();
+        assert!(start_beside(|| Command::new("/nonexistent").spawn()).is_err());
+        assert_eq!(sched_getaffinity(None).unwrap(), all);
+    }
+}

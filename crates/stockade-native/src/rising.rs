@@ -47,3 +47,54 @@ impl Rising {
         NativeSandbox::new(standing, parts)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use stockade_carrier::Command;
+    use stockade_launcher::Step;
+
+    use crate::cgroup::Layout;
+    use crate::ground::{Ahead, begin};
+    use crate::plan::USER;
+
+    use super::*;
+
+    /// Whether a program that was handed over has left its mark, behind a wall with one more step.
+    async fn leaves_mark(folder: &Path, step: Step) -> Result<bool, StartError> {
+        let mark = folder.join("mark");
+        let begun = begin(Ahead::Nothing, &Layout::expect(), |_| Vec::new())?;
+        let (_ground, mut begun) = (begun.ground, begun.begun);
+        let user = Step::BecomeUser { user: USER, group: USER };
+        begun.hand_over(&[Step::PrivateMounts, user, step, Step::Serve], &[])?;
+        let mut building = begun.build(None)?;
+        let command = Command {
+            program: "/bin/sh".to_owned(),
+            arguments: ["sh", "-c", "echo > \"$0\"", &mark.display().to_string()]
+                .map(str::to_owned)
+                .to_vec(),
+            environment: Vec::new(),
+            working_directory: "/".to_owned(),
+            code: None,
+        };
+        let running = building.start(command).await.unwrap();
+        let standing = building.finish().await;
+        // Its end, or that of the sandbox.
+        let _ = running.end.await;
+        standing.map(|_| mark.exists())
+    }
+
+    #[tokio::test]
+    async fn program_that_was_handed_over_is_not_started_where_the_wall_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), everybody).unwrap();
+        let gone = Step::WorkingDirectory(PathBuf::from("/nonexistent"));
+        let refused = leaves_mark(folder.path(), gone).await;
+        assert!(matches!(refused, Err(StartError::Refused(_))), "{refused:?}");
+        assert!(!folder.path().join("mark").exists());
+        let there = Step::WorkingDirectory(PathBuf::from("/"));
+        assert!(leaves_mark(folder.path(), there).await.unwrap());
+    }
+}

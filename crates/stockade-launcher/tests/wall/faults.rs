@@ -1,8 +1,9 @@
 //! A step that fails ends in a report that names it, with nothing executed and nothing left.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +13,9 @@ use stockade_launcher::{
     ToolSocket, Transport, TreeKind,
 };
 
-use crate::support::{Ended, LANDLOCK, carry_out, landlock_can_be_used, plan, walls_can_be_built};
+use crate::support::{
+    Ended, LANDLOCK, carry_out, carry_out_in_parts, landlock_can_be_used, plan, walls_can_be_built,
+};
 
 fn refusal_of(plan: &Plan) -> Refusal {
     match carry_out(plan) {
@@ -147,15 +150,69 @@ fn nothing_starts_when_nobody_answers_for_it() {
 }
 
 #[test]
-fn a_cgroup_that_is_not_there_is_refused() {
+fn a_cgroup_that_cannot_be_entered_is_refused() {
     if !walls_can_be_built() {
         return;
     }
     let mut plan = plan("echo ran");
-    plan.inside.insert(0, Step::EnterCgroup { file: PathBuf::from("/nonexistent") });
+    plan.inside.insert(0, Step::EnterCgroup { file: PathBuf::from("/sys/fs/cgroup/x/tasks") });
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Inside, "enter_cgroup"));
-    assert_eq!(refusal.errno, Some(2));
+    assert!(refusal.to_string().contains("/sys/fs/cgroup/x/tasks"), "{refusal}");
+    // What is written where it can be is the process itself.
+    let file = tempfile::tempfile().unwrap();
+    let entered = |file: &File| carry_out_in_parts(&plan, &[&plan.inside], &[file.as_fd()]);
+    assert!(matches!(entered(&file), Ended::Ran(0, _)));
+    let mut text = String::new();
+    (&file).seek(SeekFrom::Start(0)).unwrap();
+    (&file).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "0");
+    let Ended::Refused(refusal) = entered(&File::open("/dev/null").unwrap()) else {
+        panic!("a file that only reads was written")
+    };
+    assert_eq!((refusal.step.as_str(), refusal.errno), ("enter_cgroup", Some(9)), "EBADF");
+}
+
+#[test]
+fn steps_go_on_in_another_message_and_nothing_starts_without_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let plan = plan("echo ran");
+    let (first, rest) = plan.inside.split_at(4);
+    let mut first = first.to_vec();
+    first.push(Step::AwaitMore);
+    let ended = carry_out_in_parts(&plan, &[&first, rest], &[]);
+    assert!(matches!(&ended, Ended::Ran(0, text) if text == "ran\n"), "{ended:?}");
+    let ended = carry_out_in_parts(&plan, &[&first], &[]);
+    assert!(matches!(&ended, Ended::Ran(code, text) if *code != 0 && text.is_empty()), "{ended:?}");
+    // A step that fails is counted through all messages.
+    let wrong = Step::WorkingDirectory(PathBuf::from("/nonexistent"));
+    let Ended::Refused(refusal) = carry_out_in_parts(&plan, &[&first, &[wrong]], &[]) else {
+        panic!("a directory that is not there was entered")
+    };
+    assert_eq!((refusal.index, refusal.step.as_str()), (5, "working_directory"));
+}
+
+#[test]
+fn processors_that_are_not_there_are_refused_and_others_are_had() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let with = |processors: Vec<u32>| {
+        let mut plan = plan("grep Cpus_allowed_list /proc/self/status");
+        plan.inside.insert(0, Step::Processors(processors));
+        carry_out(&plan)
+    };
+    let own = rustix::thread::sched_getaffinity(None).unwrap();
+    let last = (0..1024).rev().find(|number| own.is_set(*number)).unwrap();
+    let ended = with(vec![last as u32]);
+    let told = format!("Cpus_allowed_list:\t{last}\n");
+    assert!(matches!(&ended, Ended::Ran(0, text) if *text == told), "{ended:?}");
+    for none in [vec![], vec![1_000_000]] {
+        let ended = with(none);
+        assert!(matches!(&ended, Ended::Refused(refusal) if refusal.step == "processors"));
+    }
 }
 
 #[test]

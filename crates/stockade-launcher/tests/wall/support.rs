@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -162,6 +162,15 @@ fn landlock() -> Vec<LandlockRule> {
 
 /// Carries out a plan and waits until nothing is left of it.
 pub(crate) fn carry_out(plan: &Plan) -> Ended {
+    carry_out_in_parts(plan, &[&plan.inside], &[])
+}
+
+/// The same with the steps in several messages and descriptors beside the last one.
+pub(crate) fn carry_out_in_parts(
+    plan: &Plan,
+    parts: &[&[Step]],
+    beside: &[BorrowedFd<'_>],
+) -> Ended {
     let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
     let (mut output, write_end) = std::io::pipe().expect("a pipe can be made");
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
@@ -174,7 +183,14 @@ pub(crate) fn carry_out(plan: &Plan) -> Ended {
         .expect("the launcher starts");
     // A launcher that refused early has closed the stream; its report is still there to read.
     let _ = stockade_launcher::send(&mut ours, &plan.beginning, &[]);
-    let _ = stockade_launcher::send(&mut ours, &plan.inside, &[]);
+    for (index, steps) in parts.iter().enumerate() {
+        let beside = if index + 1 == parts.len() { beside } else { &[] };
+        let _ = stockade_launcher::send(&mut ours, steps, beside);
+    }
+    if parts.last().and_then(|steps| steps.last()) == Some(&Step::AwaitMore) {
+        // Nobody says any more.
+        ours.shutdown(Shutdown::Write).expect("the launcher is there");
+    }
     let mut ending = None;
     let mut refusal = None;
     while let Ok(Some((report, _))) = stockade_launcher::receive(&mut ours) {

@@ -128,8 +128,15 @@ mod tests {
 
     #[test]
     fn order_keeps_every_step_of_the_reduced_wall_safe() {
-        let after_ids =
-            ["limit", "new_session", "seal_privileges", "landlock", "landlock_network", "seccomp"];
+        let after_ids = [
+            "limit",
+            "processors",
+            "new_session",
+            "seal_privileges",
+            "landlock",
+            "landlock_network",
+            "seccomp",
+        ];
         let expected = |ids: &[&'static str]| {
             [&["enter_cgroup", "adopt_orphans"], ids, &after_ids, &["serve_confined"]].concat()
         };
