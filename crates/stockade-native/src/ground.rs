@@ -102,13 +102,13 @@ pub(crate) enum Ahead {
 impl Ahead {
     /// Starts a launcher.
     pub(crate) fn start() -> Result<Ahead, StartError> {
-        Waiting::start().map(Ahead::Launcher)
+        Waiting::start_aside().map(Ahead::Launcher)
     }
 
     /// Begins a sandbox which shows nothing whose owners are changed.
     pub(crate) fn foresee<'l>(layout: impl FnOnce() -> &'l Layout) -> Result<Ahead, StartError> {
-        // The launcher comes first: another processor executes it while the ground is looked at.
-        let launcher = Waiting::start()?;
+        // The launcher comes first: another processor starts it while the ground is looked at.
+        let launcher = Waiting::start_aside()?;
         let layout = layout();
         let begin = Begin::with(Some(launcher), layout, |_| Vec::new())?;
         let beginning = begin.ground.beginning(Vec::new(), layout);

@@ -14,8 +14,8 @@ use stockade_provider::{Error, Gateway, Running};
 
 use crate::control::Control;
 use crate::error::StartError;
-use crate::launcher::Launcher;
-use crate::processor::{Beside, start_beside};
+use crate::launcher::{Launcher, Starting};
+use crate::processor::{Aside, Beside, aside, start_beside};
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
@@ -65,7 +65,20 @@ impl Sockets {
         let program = stockade_carrier::guest_file()?;
         let Beside { child, processors } =
             start_beside(|| start(&program, launchers_end, guests_end))?;
-        Ok(Waiting { control, stream, launcher: Launcher::new(child), processors })
+        let launcher = Starting::done(Launcher::new(child));
+        Ok(Waiting { control, stream, launcher, processors })
+    }
+
+    /// The same by a thread of its own.
+    fn start_aside(self) -> Result<Waiting, StartError> {
+        let Sockets { control, stream, launchers_end, guests_end } = self;
+        let work = move || -> Result<Launcher, StartError> {
+            let program = stockade_carrier::guest_file()?;
+            start(&program, launchers_end, guests_end).map(Launcher::new)
+        };
+        let Aside { thread, processors } = aside("stockade-launch", work)
+            .map_err(StartError::prepare("start a thread for the launcher"))?;
+        Ok(Waiting { control, stream, launcher: Starting::aside(thread), processors })
     }
 }
 
@@ -73,15 +86,15 @@ impl Sockets {
 pub(crate) struct Waiting {
     control: UnixStream,
     stream: UnixStream,
-    launcher: Launcher,
+    launcher: Starting,
     /// What it may run on when it is done, where that is less for now.
     processors: Option<Vec<u32>>,
 }
 
 impl Waiting {
-    /// Starts a launcher.
-    pub(crate) fn start() -> Result<Waiting, StartError> {
-        Sockets::make()?.start()
+    /// Lets a launcher be started while this thread goes on.
+    pub(crate) fn start_aside() -> Result<Waiting, StartError> {
+        Sockets::make()?.start_aside()
     }
 
     /// Lets the first process be born. `kept` is held by the launcher as long as the sandbox lives.
@@ -141,6 +154,7 @@ impl Begun {
     /// happens; what it opens goes to the gateway.
     pub(crate) fn build(self, gateway: Option<Arc<dyn Gateway>>) -> Result<Building, StartError> {
         let Waiting { control, stream, launcher, .. } = self.0;
+        let launcher = launcher.wait()?;
         // From here on a failure leaves a launcher, which ends when its control socket does.
         let control =
             Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;

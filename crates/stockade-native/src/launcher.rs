@@ -9,8 +9,10 @@
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use crate::cgroup::Group;
+use crate::error::StartError;
 
 /// What the process that uses a wall does after a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +60,42 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         if let Some(child) = self.0.take() {
             later(Left { child, group: None });
+        }
+    }
+}
+
+/// A launcher that a thread of its own may still be starting.
+pub(crate) struct Starting(Option<Start>);
+
+enum Start {
+    Done(Launcher),
+    Aside(JoinHandle<Result<Launcher, StartError>>),
+}
+
+impl Starting {
+    pub(crate) fn done(launcher: Launcher) -> Starting {
+        Starting(Some(Start::Done(launcher)))
+    }
+
+    pub(crate) fn aside(thread: JoinHandle<Result<Launcher, StartError>>) -> Starting {
+        Starting(Some(Start::Aside(thread)))
+    }
+
+    /// The launcher, or why there is none.
+    pub(crate) fn wait(mut self) -> Result<Launcher, StartError> {
+        match self.0.take() {
+            Some(Start::Done(launcher)) => Ok(launcher),
+            Some(Start::Aside(thread)) => thread.join().unwrap_or(Err(StartError::Silent)),
+            None => Err(StartError::Silent),
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // What it removes is left to it, so it must be there before this process may end.
+        if let Some(Start::Aside(thread)) = self.0.take() {
+            drop(thread.join());
         }
     }
 }

@@ -5,7 +5,9 @@
 //! until the waker pauses. So we stay where we are while the launcher is started, what builds the
 //! wall keeps away from there, and it gets all processors back before anything runs inside.
 
+use std::io;
 use std::process::Child;
+use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -26,6 +28,35 @@ pub(crate) fn start_beside<E>(start: impl FnOnce() -> Result<Child, E>) -> Resul
     // What it has inherited is less, and everything inside gets back what is told here.
     let _ = sched_setaffinity(Some(Pid::from_child(&child)), &stay.others);
     Ok(Beside { child, processors: Some(numbers(&stay.all)) })
+}
+
+/// What a thread of its own does, and what its children could run on if it were not kept away from
+/// our processor.
+pub(crate) struct Aside<T> {
+    pub(crate) thread: JoinHandle<T>,
+    pub(crate) processors: Option<Vec<u32>>,
+}
+
+/// Does something in a thread that keeps away from our processor, where there is another one.
+pub(crate) fn aside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Aside<T>> {
+    let all = sched_getaffinity(None)?;
+    let mut others = all;
+    others.unset(sched_getcpu());
+    let is_alone = others.count() == 0;
+    let work = move || {
+        if !is_alone {
+            // Otherwise it is only slower.
+            let _ = sched_setaffinity(None, &others);
+        }
+        work()
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    // It may begin behind us, and leaves when it does.
+    std::thread::yield_now();
+    Ok(Aside { thread, processors: (!is_alone).then(|| numbers(&all)) })
 }
 
 /// This thread stays on one processor as long as this lives.
@@ -97,6 +128,20 @@ mod tests {
         one.set(numbers(&all)[0] as usize);
         sched_setaffinity(None, &one).unwrap();
         assert_eq!(started(), (one, None));
+    }
+
+    #[test]
+    fn thread_keeps_away_from_one_processor() {
+        let all = sched_getaffinity(None).unwrap();
+        let Aside { thread, processors } = aside("x", || sched_getaffinity(None)).unwrap();
+        let set = thread.join().unwrap().unwrap();
+        match all.count() {
+            1 => assert_eq!((set, processors), (all, None)),
+            count => {
+                assert_eq!(set.count(), count - 1);
+                assert_eq!(processors, Some(numbers(&all)));
+            }
+        }
     }
 
     #[test]

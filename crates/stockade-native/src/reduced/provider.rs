@@ -15,7 +15,7 @@ use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_pare
 use crate::error::StartError;
 use crate::filters::reduced_filters;
 use crate::id_range::IdRange;
-use crate::launch::Waiting;
+use crate::launch::Begun;
 use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
@@ -115,7 +115,7 @@ impl ReducedProvider {
             None => Default::default(),
         };
         let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
-        let mut begun = Waiting::start()?.begin(&beginning, &kept)?;
+        let mut begun = Begun::start(&beginning, &kept)?;
         let group = unfinished.map(|group| group.finish(layout, &limits));
         let group = group.transpose()?;
         let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
