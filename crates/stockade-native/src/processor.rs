@@ -26,8 +26,8 @@ pub(crate) fn start_beside<E>(start: impl FnOnce() -> Result<Child, E>) -> Resul
     };
     let child = start()?;
     // What it has inherited is less, and everything inside gets back what is told here.
-    let _ = sched_setaffinity(Some(Pid::from_child(&child)), &stay.others);
-    Ok(Beside { child, processors: Some(numbers(&stay.all)) })
+    let _ = sched_setaffinity(Some(Pid::from_child(&child)), &stay.0.others);
+    Ok(Beside { child, processors: Some(numbers(&stay.0.all)) })
 }
 
 /// What a thread of its own does, and what its children could run on if it were not kept away from
@@ -42,48 +42,58 @@ pub(crate) fn aside<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Aside<T>> {
-    let all = sched_getaffinity(None)?;
-    let mut others = all;
-    others.unset(sched_getcpu());
-    let is_alone = others.count() == 0;
+    // Whoever may not choose here could not undo it inside either.
+    let choice = Choice::here().filter(|choice| sched_setaffinity(None, &choice.all).is_ok());
     let work = move || {
-        if !is_alone {
-            // Otherwise it is only slower.
-            let _ = sched_setaffinity(None, &others);
+        if let Some(choice) = choice {
+            // Where it fails it is only slower.
+            let _ = sched_setaffinity(None, &choice.others);
         }
         work()
     };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
     // It may begin behind us, and leaves when it does.
     std::thread::yield_now();
-    Ok(Aside { thread, processors: (!is_alone).then(|| numbers(&all)) })
+    Ok(Aside { thread, processors: choice.map(|choice| numbers(&choice.all)) })
 }
 
-/// This thread stays on one processor as long as this lives.
-struct Stay {
+/// Where we are, among the processors that we may run on.
+#[derive(Clone, Copy)]
+struct Choice {
+    own: usize,
     all: CpuSet,
+    /// All but our own: there is at least one.
     others: CpuSet,
 }
 
-impl Stay {
-    fn begin() -> Option<Stay> {
+impl Choice {
+    /// Nothing where there is no other, or where the kernel has more than can be told.
+    fn here() -> Option<Choice> {
         let own = sched_getcpu();
         let all = sched_getaffinity(None).ok()?;
-        let (mut others, mut here) = (all, CpuSet::new());
+        let mut others = all;
         others.unset(own);
-        here.set(own);
-        if others.count() == 0 {
-            return None;
-        }
+        (others.count() > 0).then_some(Choice { own, all, others })
+    }
+}
+
+/// This thread stays on one processor as long as this lives.
+struct Stay(Choice);
+
+impl Stay {
+    fn begin() -> Option<Stay> {
+        let choice = Choice::here()?;
+        let mut here = CpuSet::new();
+        here.set(choice.own);
         sched_setaffinity(None, &here).ok()?;
-        Some(Stay { all, others })
+        Some(Stay(choice))
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
         // What could be narrowed can be widened again to what it was.
-        let _ = sched_setaffinity(None, &self.all);
+        let _ = sched_setaffinity(None, &self.0.all);
     }
 }
 

@@ -73,3 +73,33 @@ fn limits_of_the_environment_hold_for_long_values() {
     assert_eq!(run.code, 125);
     assert!(run.stderr.contains("pass large values as a file"), "{}", run.stderr);
 }
+
+#[test]
+fn program_may_run_on_every_processor_of_the_caller() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let asked = ["grep", "Cpus_allowed_list", "/proc/self/status"];
+    let all = outside(&asked).stdout;
+    let last = all.trim_end().rsplit(['\t', ',', '-']).next().expect("there is a processor");
+    let folder = tempfile::tempdir().unwrap();
+    let shown = format!("{}:/data", folder.path().display());
+    for processors in [None, Some(last)] {
+        let limited = |command: Command| match processors {
+            None => command,
+            Some(list) => {
+                let mut limited = Command::new("taskset");
+                limited.args(["-c", list]).arg(command.get_program()).args(command.get_args());
+                limited
+            }
+        };
+        let mut plain = Command::new(asked[0]);
+        plain.args(&asked[1..]);
+        let expected = finish(limited(plain), b"").stdout;
+        for words in [&["--"][..], &["--mount", &shown, "--"]] {
+            let words = [words, &asked].concat();
+            let ran = finish(limited(command(&words)), b"");
+            assert_eq!(ran.stdout, expected, "{words:?} {processors:?} {}", ran.stderr);
+        }
+    }
+}
