@@ -103,8 +103,11 @@ impl Waiting {
         beginning: &Beginning,
         kept: &[BorrowedFd<'_>],
     ) -> Result<Begun, StartError> {
-        say(&mut self.control, beginning, kept)?;
-        Ok(Begun(self))
+        match say(&mut self.control, beginning, kept) {
+            Ok(()) => Ok(Begun(self)),
+            // Nobody listens where none could be started, and that is what is told.
+            Err(error) => self.launcher.wait().and(Err(error)),
+        }
     }
 }
 

@@ -310,6 +310,18 @@ fn each_refused_call_is_named_with_a_remedy_and_nothing_runs_or_stays() {
 }
 
 #[test]
+fn program_runs_where_nobody_may_choose_a_processor() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let marked = Marked::new("processors");
+    let refused = Refused { call: libc::SYS_sched_setaffinity, when: &[], errno: EPERM };
+    let run = finish_refusing(marked.command(), &[refused]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ran\n"), "{}", run.stderr);
+    assert!(marked.is_marked());
+}
+
+#[test]
 fn refused_clone_is_named_with_a_remedy_and_nothing_runs_or_stays() {
     if !walls_can_be_built() {
         return;
