@@ -138,7 +138,10 @@ impl Engine {
                 }
             },
             // Whatever was begun ends with the future that is dropped here.
-            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
+            () = sleep(MOST_START) => {
+                record.begin(&told)?;
+                return Err(RunError::StartTooLong { limit: MOST_START });
+            }
         };
         let Some((started, plan)) = created else {
             record.begin(&told)?;

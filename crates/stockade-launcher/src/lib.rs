@@ -20,7 +20,7 @@ mod remove;
 mod report;
 mod supervise;
 
-pub use message::{Receiver, receive, send};
+pub use message::{Receiver, encode, receive, send, send_some};
 pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 #[cfg(feature = "weaken")]
 pub use plan::SharedNamespace;

@@ -25,6 +25,13 @@ pub fn send(
     value: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
+    let message = encode(value)?;
+    let sent = send_some(socket, &message, descriptors)?;
+    socket.write_all(&message[sent..])
+}
+
+/// A value as it is sent.
+pub fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size_of::<u32>()];
     serde_json::to_writer(&mut bytes, value)?;
     let length = bytes.len() - size_of::<u32>();
@@ -33,6 +40,16 @@ pub fn send(
     }
     let length = length as u32;
     bytes[..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Sends as much of a message as the socket takes, and descriptors beside its first byte. Says how
+/// much that was.
+pub fn send_some(
+    socket: &UnixStream,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -40,8 +57,7 @@ pub fn send(
     }
     // Whoever has closed the other end must be an error here, not a signal.
     let flags = SendFlags::NOSIGNAL;
-    let sent = rustix::net::sendmsg(&*socket, &[IoSlice::new(&bytes)], &mut beside, flags)?;
-    socket.write_all(&bytes[sent..])
+    Ok(rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut beside, flags)?)
 }
 
 /// Receives a value and what came beside it; `None` where the stream ends before one begins.

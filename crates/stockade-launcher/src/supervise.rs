@@ -69,9 +69,11 @@ fn wait_for_end(control: &UnixStream, handle: &OwnedFd) -> io::Result<()> {
     wait_for(&mut [PollFd::new(control, PollFlags::RDHUP), PollFd::new(handle, PollFlags::IN)])
 }
 
-/// Returns when the host wants nothing more of the sandbox, or is gone.
-fn wait_for_host(control: &UnixStream) -> io::Result<()> {
-    wait_for(&mut [PollFd::new(control, PollFlags::RDHUP)])
+/// Returns when the host wants nothing more of the sandbox, or is gone. What it may still be saying
+/// to the first process is for nobody: it is read, so that the host comes to its end.
+fn wait_for_host(mut control: &UnixStream) -> io::Result<()> {
+    io::copy(&mut control, &mut io::sink())?;
+    Ok(())
 }
 
 fn wait_for(watched: &mut [PollFd<'_>]) -> io::Result<()> {

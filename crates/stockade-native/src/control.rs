@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use stockade_launcher::{Ending, Receiver, Report};
 use tokio::io::Interest;
 
@@ -29,6 +30,27 @@ impl Control {
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
         Ok(Control { readiness, socket, receiver: Mutex::default() })
+    }
+
+    /// Says something to whoever listens, without blocking the thread.
+    pub(crate) async fn say(
+        &self,
+        value: &impl Serialize,
+        beside: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let message = stockade_launcher::encode(value)?;
+        let mut sent = match stockade_launcher::send_some(&self.socket, &message, beside) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let send = || stockade_launcher::send_some(&self.socket, &message, beside);
+                self.readiness.async_io(Interest::WRITABLE, send).await?
+            }
+            other => other?,
+        };
+        while sent < message.len() {
+            let send = || stockade_launcher::send_some(&self.socket, &message[sent..], &[]);
+            sent += self.readiness.async_io(Interest::WRITABLE, send).await?;
+        }
+        Ok(())
     }
 
     /// The next report; `None` when the launcher has ended.

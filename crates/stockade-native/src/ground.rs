@@ -79,10 +79,8 @@ impl Begin {
     ) -> Result<Begin, StartError> {
         let ground = Ground::lay(layout)?;
         let beginning = ground.beginning(outside(&ground), layout);
-        let begun = match launcher {
-            Some(launcher) => launcher.begin(&beginning, &ground.kept())?,
-            None => Begun::start(&beginning, &ground.kept())?,
-        };
+        let launcher = launcher.map_or_else(Waiting::start, Ok)?;
+        let begun = launcher.begin(&beginning, &ground.kept())?;
         Ok(Begin { ground, begun })
     }
 }
@@ -102,13 +100,13 @@ pub(crate) enum Ahead {
 impl Ahead {
     /// Starts a launcher.
     pub(crate) fn start() -> Result<Ahead, StartError> {
-        Waiting::start_aside().map(Ahead::Launcher)
+        Waiting::start().map(Ahead::Launcher)
     }
 
     /// Begins a sandbox which shows nothing whose owners are changed.
     pub(crate) fn foresee<'l>(layout: impl FnOnce() -> &'l Layout) -> Result<Ahead, StartError> {
         // The launcher comes first: another processor starts it while the ground is looked at.
-        let launcher = Waiting::start_aside()?;
+        let launcher = Waiting::start()?;
         let layout = layout();
         let begin = Begin::with(Some(launcher), layout, |_| Vec::new())?;
         let beginning = begin.ground.beginning(Vec::new(), layout);
@@ -134,9 +132,9 @@ impl Foreseen {
 impl Drop for Foreseen {
     fn drop(&mut self) {
         let Some(Begin { ground, begun }) = self.begin.take() else { return };
-        // The launcher takes the group with it.
-        drop(begun);
-        if let Some(group) = ground.group {
+        let is_launched = begun.end();
+        // The launcher takes the group with it; where there is none, the group goes by itself.
+        if let Some(group) = ground.group.filter(|_| is_launched) {
             group.hand_over();
         }
     }

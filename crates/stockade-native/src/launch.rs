@@ -14,8 +14,8 @@ use stockade_provider::{Error, Gateway, Running};
 
 use crate::control::Control;
 use crate::error::StartError;
-use crate::launcher::{Launcher, Starting};
-use crate::processor::{Aside, Beside, aside, start_beside};
+use crate::launcher::{Launcher, Started, Starting};
+use crate::processor::aside;
 
 /// A finished wall with nothing in it but the guest.
 pub(crate) struct Standing {
@@ -43,58 +43,27 @@ pub(crate) struct First {
     pub(crate) handle: OwnedFd,
 }
 
-/// The sockets of a launcher that is not started yet.
-struct Sockets {
-    control: UnixStream,
-    stream: UnixStream,
-    launchers_end: UnixStream,
-    guests_end: UnixStream,
-}
-
-impl Sockets {
-    fn make() -> Result<Sockets, StartError> {
-        let prepare = || StartError::prepare("make the sockets of a sandbox");
-        let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
-        let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
-        Ok(Sockets { control, stream, launchers_end, guests_end })
-    }
-
-    /// Starts the launcher, with nothing of this process but two sockets.
-    fn start(self) -> Result<Waiting, StartError> {
-        let Sockets { control, stream, launchers_end, guests_end } = self;
-        let program = stockade_carrier::guest_file()?;
-        let Beside { child, processors } =
-            start_beside(|| start(&program, launchers_end, guests_end))?;
-        let launcher = Starting::done(Launcher::new(child));
-        Ok(Waiting { control, stream, launcher, processors })
-    }
-
-    /// The same by a thread of its own.
-    fn start_aside(self) -> Result<Waiting, StartError> {
-        let Sockets { control, stream, launchers_end, guests_end } = self;
-        let work = move || -> Result<Launcher, StartError> {
-            let program = stockade_carrier::guest_file()?;
-            start(&program, launchers_end, guests_end).map(Launcher::new)
-        };
-        let Aside { thread, processors } = aside("stockade-launch", work)
-            .map_err(StartError::prepare("start a thread for the launcher"))?;
-        Ok(Waiting { control, stream, launcher: Starting::aside(thread), processors })
-    }
-}
-
-/// A launcher that waits for its plan. Dropping it ends it.
+/// A launcher that waits for its plan, or is about to. Dropping it ends it.
 pub(crate) struct Waiting {
     control: UnixStream,
     stream: UnixStream,
     launcher: Starting,
-    /// What it may run on when it is done, where that is less for now.
-    processors: Option<Vec<u32>>,
 }
 
 impl Waiting {
     /// Lets a launcher be started while this thread goes on.
-    pub(crate) fn start_aside() -> Result<Waiting, StartError> {
-        Sockets::make()?.start_aside()
+    pub(crate) fn start() -> Result<Waiting, StartError> {
+        let prepare = || StartError::prepare("make the sockets of a sandbox");
+        let (control, launchers_end) = UnixStream::pair().map_err(prepare())?;
+        let (stream, guests_end) = UnixStream::pair().map_err(prepare())?;
+        let work = move |processors| {
+            let program = stockade_carrier::guest_file()?;
+            let launcher = Launcher::new(start(&program, launchers_end, guests_end)?);
+            Ok(Started { launcher, processors })
+        };
+        let thread = aside("stockade-launch", work)
+            .map_err(StartError::prepare("start a thread for the launcher"))?;
+        Ok(Waiting { control, stream, launcher: Starting::by(thread) })
     }
 
     /// Lets the first process be born. `kept` is held by the launcher as long as the sandbox lives.
@@ -103,66 +72,56 @@ impl Waiting {
         beginning: &Beginning,
         kept: &[BorrowedFd<'_>],
     ) -> Result<Begun, StartError> {
-        match say(&mut self.control, beginning, kept) {
+        match stockade_launcher::send(&mut self.control, beginning, kept) {
             Ok(()) => Ok(Begun(self)),
             // Nobody listens where none could be started, and that is what is told.
-            Err(error) => self.launcher.wait().and(Err(error)),
+            Err(error) => {
+                self.launcher.wait()?;
+                Err(StartError::prepare(HAND_OVER)(error))
+            }
         }
     }
 }
 
-fn say(
-    control: &mut UnixStream,
-    beginning: &Beginning,
-    kept: &[BorrowedFd<'_>],
-) -> Result<(), StartError> {
-    stockade_launcher::send(control, beginning, kept)
-        .map_err(StartError::prepare("hand the plan to the launcher"))
-}
+/// What was being done where the launcher could not be told something.
+const HAND_OVER: &str = "hand the plan to the launcher";
 
 /// A sandbox whose first process waits for its steps. Dropping it ends it.
 pub(crate) struct Begun(Waiting);
 
 impl Begun {
-    /// Starts a launcher which finds its words when it looks for them: one that waits is woken on the
-    /// processor of whoever says something, and goes on when that one pauses.
-    pub(crate) fn start(
-        beginning: &Beginning,
-        kept: &[BorrowedFd<'_>],
-    ) -> Result<Begun, StartError> {
-        let mut sockets = Sockets::make()?;
-        say(&mut sockets.control, beginning, kept)?;
-        sockets.start().map(Begun)
+    /// Hands over steps, which are carried out at once: the first process is waiting for them, or
+    /// will when it is born.
+    pub(crate) fn hand_over(&mut self, steps: &[Step]) -> Result<(), StartError> {
+        heard(stockade_launcher::send(&mut self.0.control, &steps, &[]))
     }
 
-    /// What everything inside may run on, where the first process may run on less for now.
-    pub(crate) fn processors(&self) -> Option<Vec<u32>> {
-        self.0.processors.clone()
-    }
-
-    /// Hands over steps, which are carried out at once.
-    pub(crate) fn hand_over(
-        &mut self,
-        steps: &[Step],
-        beside: &[BorrowedFd<'_>],
-    ) -> Result<(), StartError> {
-        match stockade_launcher::send(&mut self.0.control, &steps, beside) {
-            // A launcher that has refused its own part listens no more; its report is there to read.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(StartError::prepare("hand the plan to the launcher")),
-        }
-    }
-
-    /// Lets the wall be finished, by steps that were handed over. The guest is greeted while that
-    /// happens; what it opens goes to the gateway.
+    /// Has the rest of the wall built, by steps that are still to be handed over. The guest is
+    /// greeted while that happens; what it opens goes to the gateway.
     pub(crate) fn build(self, gateway: Option<Arc<dyn Gateway>>) -> Result<Building, StartError> {
-        let Waiting { control, stream, launcher, .. } = self.0;
-        let launcher = launcher.wait()?;
+        let Waiting { control, stream, launcher } = self.0;
+        let Started { launcher, processors } = launcher.wait()?;
         // From here on a failure leaves a launcher, which ends when its control socket does.
         let control =
             Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
         let link = Link::open(stream, gateway)?;
-        Ok(Building { control: Arc::new(control), link, launcher })
+        Ok(Building { control: Arc::new(control), link, launcher, processors })
+    }
+
+    /// Ends it. Says whether there was a launcher, which then removes what was made.
+    pub(crate) fn end(self) -> bool {
+        let Waiting { control, stream, launcher } = self.0;
+        drop((control, stream));
+        launcher.wait().is_ok()
+    }
+}
+
+/// A launcher or a first process that has refused its own part listens no more; its report is there
+/// to read.
+fn heard(said: io::Result<()>) -> Result<(), StartError> {
+    match said {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(StartError::prepare(HAND_OVER)),
     }
 }
 
@@ -171,9 +130,25 @@ pub(crate) struct Building {
     control: Arc<Control>,
     link: Link,
     launcher: Launcher,
+    processors: Option<Vec<u32>>,
 }
 
 impl Building {
+    /// What everything inside may run on, where the first process may run on less for now.
+    pub(crate) fn processors(&self) -> Option<Vec<u32>> {
+        self.processors.clone()
+    }
+
+    /// Hands over the rest of the steps, with what they need beside. A first process that is slow
+    /// keeps nobody from giving up.
+    pub(crate) async fn hand_over(
+        &self,
+        steps: &[Step],
+        beside: &[BorrowedFd<'_>],
+    ) -> Result<(), StartError> {
+        heard(self.control.say(&steps, beside).await)
+    }
+
     /// Hands a program over, which is started when the wall stands. If it never does, that is the
     /// error to tell, and not this one.
     pub(crate) async fn start(&mut self, command: Command) -> Result<Running, Error> {
@@ -182,7 +157,7 @@ impl Building {
 
     /// Waits until the wall stands.
     pub(crate) async fn finish(self) -> Result<Standing, StartError> {
-        let Building { control, link, launcher } = self;
+        let Building { control, link, launcher, .. } = self;
         match follow(&control).await {
             Ok((first, handed)) => Ok(Standing { control, link, launcher, first, handed }),
             Err(error) => {

@@ -64,39 +64,35 @@ impl Drop for Launcher {
     }
 }
 
-/// A launcher that a thread of its own may still be starting.
-pub(crate) struct Starting(Option<Start>);
-
-enum Start {
-    Done(Launcher),
-    Aside(JoinHandle<Result<Launcher, StartError>>),
+/// A launcher that has been started.
+pub(crate) struct Started {
+    pub(crate) launcher: Launcher,
+    /// What everything inside may run on, where the launcher may run on less.
+    pub(crate) processors: Option<Vec<u32>>,
 }
 
-impl Starting {
-    pub(crate) fn done(launcher: Launcher) -> Starting {
-        Starting(Some(Start::Done(launcher)))
-    }
+/// A launcher that a thread of its own is starting.
+pub(crate) struct Starting(Option<JoinHandle<Result<Started, StartError>>>);
 
-    pub(crate) fn aside(thread: JoinHandle<Result<Launcher, StartError>>) -> Starting {
-        Starting(Some(Start::Aside(thread)))
+impl Starting {
+    pub(crate) fn by(thread: JoinHandle<Result<Started, StartError>>) -> Starting {
+        Starting(Some(thread))
     }
 
     /// The launcher, or why there is none.
-    pub(crate) fn wait(mut self) -> Result<Launcher, StartError> {
-        match self.0.take() {
-            Some(Start::Done(launcher)) => Ok(launcher),
-            Some(Start::Aside(thread)) => thread.join().unwrap_or(Err(StartError::Silent)),
-            None => Err(StartError::Silent),
-        }
+    pub(crate) fn wait(mut self) -> Result<Started, StartError> {
+        self.join().unwrap_or(Err(StartError::Silent))
+    }
+
+    fn join(&mut self) -> Option<Result<Started, StartError>> {
+        self.0.take()?.join().ok()
     }
 }
 
 impl Drop for Starting {
     fn drop(&mut self) {
         // What it removes is left to it, so it must be there before this process may end.
-        if let Some(Start::Aside(thread)) = self.0.take() {
-            drop(thread.join());
-        }
+        drop(self.join());
     }
 }
 

@@ -72,7 +72,7 @@ impl NativeProvider {
     }
 
     /// Has a wall built, up to the point where it is waited for.
-    fn raise(
+    async fn raise(
         &self,
         request: &SandboxRequest,
         layout: &Layout,
@@ -96,10 +96,11 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let limits = crate::weaken::limits(limits);
         let root_inputs = RootInputs { site, way_out: way_out(request) };
-        begun.hand_over(&weakened(root(&root_inputs)), &[])?;
+        begun.hand_over(&weakened(root(&root_inputs)))?;
         let group = ground.into_group().map(|group| group.finish(layout, &limits));
         let group = group.transpose()?;
         let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
+        let building = begun.build(request.gateway.clone())?;
         let inside = inside(&Inputs {
             root: root_inputs,
             tasks: tasks.iter().map(|tasks| tasks.path.clone()).collect(),
@@ -108,11 +109,10 @@ impl NativeProvider {
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             tools,
             proc_files: proc_files(policy)?,
-            processors: begun.processors(),
+            processors: building.processors(),
         });
         let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
-        begun.hand_over(&weakened(inside), &beside)?;
-        let building = begun.build(request.gateway.clone())?;
+        building.hand_over(&weakened(inside), &beside).await?;
         // While the kernel mounts: nobody waits for what others have left.
         if remains == Remains::Swept {
             sweep_parents(layout);
@@ -176,7 +176,7 @@ impl Provider for NativeProvider {
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let rising = self.raise(request, self.layout(), Remains::Swept)?;
+            let rising = self.raise(request, self.layout(), Remains::Swept).await?;
             Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
         })
     }
@@ -187,7 +187,7 @@ impl Provider for NativeProvider {
         first: First<'a>,
     ) -> BoxFuture<'a, Result<Started, Error>> {
         Box::pin(async {
-            self.raise(request, self.layout(), Remains::Swept)?.stand_with(first).await
+            self.raise(request, self.layout(), Remains::Swept).await?.stand_with(first).await
         })
     }
 }
@@ -196,7 +196,8 @@ impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        self.raise(request, &Layout::as_it_is(), Remains::Left)?.stand().await?.finish().await
+        let rising = self.raise(request, &Layout::as_it_is(), Remains::Left).await?;
+        rising.stand().await?.finish().await
     }
 }
 

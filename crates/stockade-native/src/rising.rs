@@ -4,7 +4,7 @@
 //! rising ── start ──▶ rising with a program that waits
 //!    │                      │
 //!    └──────── stand ───────┴──▶ standing: the program is started
-//!                           └──▶ refused: nothing was
+//!                           └──▶ refused: it never is
 //! ```
 //! The guest serves only when every step was carried out, so that whatever was handed over before
 //! is started behind the whole wall or never.
@@ -67,7 +67,7 @@ mod tests {
         let begun = begin(Ahead::Nothing, &Layout::expect(), |_| Vec::new())?;
         let (_ground, mut begun) = (begun.ground, begun.begun);
         let user = Step::BecomeUser { user: USER, group: USER };
-        begun.hand_over(&[Step::PrivateMounts, user, step, Step::Serve], &[])?;
+        begun.hand_over(&[Step::PrivateMounts, user, step, Step::Serve])?;
         let mut building = begun.build(None)?;
         let command = Command {
             program: "/bin/sh".to_owned(),

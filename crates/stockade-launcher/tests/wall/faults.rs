@@ -195,6 +195,23 @@ fn steps_go_on_in_another_message_and_nothing_starts_without_it() {
 }
 
 #[test]
+fn refusal_is_heard_however_much_is_still_to_be_said() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let plan = plan("echo ran");
+    let wrong = Step::WorkingDirectory(PathBuf::from("/nonexistent"));
+    // More than a socket holds.
+    let content = "x".repeat(4 << 20);
+    let much = [Step::File { path: PathBuf::from("/etc/much"), content }, Step::Serve];
+    let ended = carry_out_in_parts(&plan, &[&[wrong, Step::AwaitMore], &much], &[]);
+    let Ended::Refused(refusal) = ended else {
+        panic!("a directory that is not there was entered")
+    };
+    assert_eq!((refusal.index, refusal.step.as_str()), (0, "working_directory"));
+}
+
+#[test]
 fn processors_that_are_not_there_are_refused_and_others_are_had() {
     if !walls_can_be_built() {
         return;

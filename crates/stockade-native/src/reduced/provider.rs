@@ -15,7 +15,7 @@ use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_pare
 use crate::error::StartError;
 use crate::filters::reduced_filters;
 use crate::id_range::IdRange;
-use crate::launch::Begun;
+use crate::launch::Waiting;
 use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
@@ -70,7 +70,7 @@ impl ReducedProvider {
     }
 
     /// Has a wall built, up to the point where it is waited for.
-    fn raise(&self, request: &SandboxRequest, layout: &Layout) -> Result<Rising, StartError> {
+    async fn raise(&self, request: &SandboxRequest, layout: &Layout) -> Result<Rising, StartError> {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -115,11 +115,12 @@ impl ReducedProvider {
             None => Default::default(),
         };
         let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
-        let mut begun = Begun::start(&beginning, &kept)?;
+        let begun = Waiting::start()?.begin(&beginning, &kept)?;
         let group = unfinished.map(|group| group.finish(layout, &limits));
         let group = group.transpose()?;
         let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
         let pids_held = layout.has(Controller::Pids);
+        let building = begun.build(None)?;
         let inside = inside(&Inputs {
             policy,
             machine,
@@ -131,11 +132,10 @@ impl ReducedProvider {
             memory_held: layout.has(Controller::Memory),
             pids_held,
             filters,
-            processors: begun.processors(),
+            processors: building.processors(),
         });
         let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
-        begun.hand_over(&inside, &beside)?;
-        let building = begun.build(None)?;
+        building.hand_over(&inside, &beside).await?;
         let text = |path: std::path::PathBuf| path.display().to_string();
         let places = Places {
             working_directory: text(files.working_directory),
@@ -163,7 +163,7 @@ fn try_out() -> Option<Obstacle> {
     let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
         let provider = ReducedProvider::new(User::Stays);
         Box::pin(async move {
-            provider.raise(&request, &Layout::as_it_is())?.stand().await?.finish().await
+            provider.raise(&request, &Layout::as_it_is()).await?.stand().await?.finish().await
         })
     };
     crate::trial::build("isolation: reduced", start).err().map(obstacle)
@@ -193,7 +193,7 @@ impl Provider for ReducedProvider {
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
             self.sweep();
-            let rising = self.raise(request, self.layout())?;
+            let rising = self.raise(request, self.layout()).await?;
             Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
         })
     }
@@ -205,7 +205,7 @@ impl Provider for ReducedProvider {
     ) -> BoxFuture<'a, Result<Started, Error>> {
         Box::pin(async {
             self.sweep();
-            self.raise(request, self.layout())?.stand_with(first).await
+            self.raise(request, self.layout()).await?.stand_with(first).await
         })
     }
 }

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -302,4 +303,52 @@ fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
     let (_, report) = report(&["--policy", &policy, "--", "sh", "-c", act]);
     assert_eq!(report["stdout"], json!("own\n"), "{report}");
     assert_eq!(std::fs::read_to_string(format!("{data}/there")).unwrap(), "canary");
+}
+
+#[test]
+fn more_paths_than_a_socket_holds_are_shown_with_and_without_a_start_ahead() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let deep: PathBuf = std::iter::repeat_n("d".repeat(200), 15).collect();
+    let mut policy = "filesystem:\n  read:\n".to_owned();
+    for number in 0..100 {
+        let folder = scratch.path().canonicalize().unwrap().join(&deep).join(number.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        policy += &format!("    - {}\n", folder.display());
+    }
+    assert!(policy.len() > 256 << 10);
+    let file = scratch.path().join("policy.yaml");
+    std::fs::write(&file, policy).unwrap();
+    let file = file.to_str().unwrap();
+    for provider in [&[][..], &["--provider", "native"]] {
+        let run = stockade(&[provider, &["--policy", file, "--", "echo", "ran"]].concat());
+        assert_eq!(run.text(), "ran\n");
+    }
+}
+
+#[test]
+fn wall_that_is_refused_early_says_so_however_much_was_still_to_be_said() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("root");
+    for folder in ["usr", "bin"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink("/nonexistent", root.join("etc")).unwrap();
+    let mut policy = "filesystem:\n  hide:\n".to_owned();
+    for number in 0..200 {
+        let path: PathBuf = std::iter::repeat_n("h".repeat(200), 15).collect();
+        policy += &format!("    - /{}/{number}\n", path.display());
+    }
+    let file = scratch.path().join("policy.yaml");
+    std::fs::write(&file, policy).unwrap();
+    let words = ["--root", root.to_str().unwrap(), "--policy", file.to_str().unwrap()];
+    let run = stockade(&[&words[..], &["--", "/bin/true"]].concat());
+    assert_eq!(run.code, 125, "{}", run.stderr);
+    assert!(run.stderr.contains("/etc/passwd"), "{}", run.stderr);
+    assert!(run.elapsed < Duration::from_secs(20), "{:?}", run.elapsed);
 }
