@@ -19,8 +19,8 @@ const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long a killed sandbox may take until nothing of it is left.
 const GONE: Duration = Duration::from_millis(300);
 
-/// Waits for the program of a fresh sandbox and ends the sandbox. Returns the report, without a plan, and
-/// the last bytes of the program's errors.
+/// Waits for the program of a fresh sandbox and ends the sandbox. Returns the report, without a
+/// plan, and the last bytes of the program's errors.
 pub(crate) async fn execute(
     started: Started,
     way_out: &WayOut,
