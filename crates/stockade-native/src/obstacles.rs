@@ -61,6 +61,14 @@ pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
                 directory; choose another place inside, such as one below /opt"
             .to_owned();
     }
+    let fills_the_root = matches!(step, "directory" | "file" | "link" | "copy_file");
+    let in_the_way =
+        matches!(errno, Some(Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::EXIST));
+    if fills_the_root && in_the_way {
+        return "the root that was given has something else there, or a link on the way; give one in \
+                which /dev, /etc, /proc, /run, /tmp and /workspace are directories or not there"
+            .to_owned();
+    }
     if errno == Some(Errno::ROFS) {
         return "it is below something read-only in which it does not exist; choose another place \
                 inside, such as one below /opt"

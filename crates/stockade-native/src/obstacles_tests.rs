@@ -134,6 +134,19 @@ fn container_that_covers_proc_names_the_option() {
 }
 
 #[test]
+fn root_with_something_else_in_a_place_is_told_from_a_kernel_that_refuses() {
+    let container = Knobs { container: Some("/.dockerenv".to_owned()), ..host() };
+    for knobs in [host(), container] {
+        for errno in [Errno::NOTDIR, Errno::LOOP, Errno::EXIST] {
+            let remedy = of_step("file", Some(errno.raw_os_error()), &knobs);
+            assert!(remedy.starts_with("the root that was given"), "{remedy}");
+        }
+        let remedy = of_step("file", Some(Errno::PERM.raw_os_error()), &knobs);
+        assert!(remedy.contains("refuses `file`"), "{remedy}");
+    }
+}
+
+#[test]
 fn every_cause_has_its_own_words() {
     let causes = [
         born(Errno::NOSPC, &host()),

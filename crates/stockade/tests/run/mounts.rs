@@ -350,5 +350,6 @@ fn wall_that_is_refused_early_says_so_however_much_was_still_to_be_said() {
     let run = stockade(&[&words[..], &["--", "/bin/true"]].concat());
     assert_eq!(run.code, 125, "{}", run.stderr);
     assert!(run.stderr.contains("/etc/passwd"), "{}", run.stderr);
+    assert!(run.stderr.contains("the root that was given"), "{}", run.stderr);
     assert!(run.elapsed < Duration::from_secs(20), "{:?}", run.elapsed);
 }
