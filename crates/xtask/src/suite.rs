@@ -69,13 +69,17 @@ pub(crate) const SUITES: [Suite; 21] = [
     always("docs", docs::run),
     always("deny", deny::run),
     always("aarch64", aarch64::run),
-    always("fuzz", fuzz::run),
-    always("install", install::run),
-    Suite { name: "leaks", when: When::All, guard: false, run: leaks::run },
-    Suite { name: "lab", when: When::All, guard: false, run: lab::run },
-    Suite { name: "matrix", when: When::All, guard: false, run: probes::matrix },
-    Suite { name: "mutations", when: When::All, guard: false, run: mutations::run },
+    slow("fuzz", fuzz::run),
+    slow("install", install::run),
+    slow("leaks", leaks::run),
+    slow("lab", lab::run),
+    slow("matrix", probes::matrix),
+    slow("mutations", mutations::run),
 ];
+
+const fn slow(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
+    Suite { name, when: When::All, guard: false, run }
+}
 
 const fn guard(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
     Suite { name, when: When::Always, guard: true, run }
