@@ -9,11 +9,12 @@ use crate::suites::fuzz::FuzzOptions;
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
 cargo xtask check                       every suite of an ordinary run
-cargo xtask test [--all]                the same; --all adds the slow suites
+cargo xtask test [--all | --nightly]    the same; --all adds the slow suites, --nightly
+                                        the very slow ones too
 cargo xtask suite NAME...               single suites, slow ones too
 cargo xtask guards                      the guards alone, in about a second
 cargo xtask probes                      the probes alone; STOCKADE_PROBES_JSON names a file for them
-cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 10 seconds each unless said
+cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 5 seconds each unless said
 cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with cgroup v2 alone
     --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
     --user agent    root unless said; agent is user 1000, and there is nobody
@@ -30,6 +31,7 @@ pub(crate) enum Task {
     Help,
     Check,
     CheckAll,
+    CheckNightly,
     Guards,
     Suites(Vec<String>),
     Lab(LabOptions),
@@ -45,6 +47,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
         [] | ["--help" | "-h" | "help"] => Ok(Task::Help),
         ["check" | "test"] => Ok(Task::Check),
         ["test", "--all"] => Ok(Task::CheckAll),
+        ["test", "--nightly"] => Ok(Task::CheckNightly),
         ["guards"] => Ok(Task::Guards),
         ["suite", first, rest @ ..] => {
             let names: Vec<String> =
@@ -95,6 +98,7 @@ mod tests {
     fn check_is_what_test_runs() {
         assert_eq!(parsed("check").unwrap(), parsed("test").unwrap());
         assert_eq!(parsed("test --all").unwrap(), Task::CheckAll);
+        assert_eq!(parsed("test --nightly").unwrap(), Task::CheckNightly);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -44,7 +45,8 @@ fn run() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Task::Check => run_suites(&root, |suite| suite.when == When::Always),
-        Task::CheckAll => run_suites(&root, |_| true),
+        Task::CheckAll => run_suites(&root, |suite| suite.when != When::Nightly),
+        Task::CheckNightly => run_suites(&root, |_| true),
         Task::Guards => run_suites(&root, |suite| suite.guard),
         Task::Suites(names) => {
             run_suites(&root, |suite| names.iter().any(|name| name.as_str() == suite.name))
@@ -71,12 +73,13 @@ fn run_suites(root: &Path, chosen: impl Fn(&Suite) -> bool) -> Result<ExitCode> 
     let required = Requirement::parse(&asked, &SUITES.map(|suite| suite.name))?;
     let mut report = Report::default();
     for suite in SUITES.iter().filter(|suite| chosen(suite)) {
-        let outcome = progress::watch(suite.name, || (suite.run)(root));
-        report.add(suite.name, required.judge(suite.name, outcome));
+        let (outcome, time) = progress::watch(suite.name, || (suite.run)(root));
+        report.add(suite.name, required.judge(suite.name, outcome), time);
     }
     for name in required.missing(|name| report.holds(name)) {
-        report.add(name, required.not_in_this_run());
+        report.add(name, required.not_in_this_run(), Duration::ZERO);
     }
+    report.leave_out(SUITES.iter().filter(|suite| !chosen(suite)).map(|suite| suite.name));
     progress::say(&report.summary());
     Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

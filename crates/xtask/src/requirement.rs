@@ -62,7 +62,7 @@ impl Requirement {
 
     /// The outcome of a suite that [`Requirement::missing`] named.
     pub(crate) fn not_in_this_run(&self) -> Outcome {
-        Outcome::failed("required, but not part of this run; ./test --all runs every suite")
+        Outcome::failed("required, but not part of this run; ./test --nightly runs every suite")
     }
 }
 

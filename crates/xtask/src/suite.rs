@@ -39,8 +39,10 @@ impl Outcome {
 pub(crate) enum When {
     /// In every run.
     Always,
-    /// Only with `--all`.
+    /// Only with `--all` and `--nightly`.
     All,
+    /// Only with `--nightly`: slow, and an ordinary change rarely breaks it.
+    Nightly,
 }
 
 /// One line of the summary.
@@ -53,7 +55,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite there is.
-pub(crate) const SUITES: [Suite; 21] = [
+pub(crate) const SUITES: [Suite; 23] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -71,11 +73,17 @@ pub(crate) const SUITES: [Suite; 21] = [
     always("aarch64", aarch64::run),
     slow("fuzz", fuzz::run),
     slow("install", install::run),
-    slow("leaks", leaks::run),
-    slow("lab", lab::run),
-    slow("matrix", probes::matrix),
+    slow("lab", lab::stable_kernel),
     slow("mutations", mutations::run),
+    nightly("fuzz-long", fuzz::run_long),
+    nightly("leaks", leaks::run),
+    nightly("lab-newer", lab::newer_kernel),
+    nightly("matrix", probes::matrix),
 ];
+
+const fn nightly(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
+    Suite { name, when: When::Nightly, guard: false, run }
+}
 
 const fn slow(name: &'static str, run: fn(&Path) -> Result<Outcome>) -> Suite {
     Suite { name, when: When::All, guard: false, run }

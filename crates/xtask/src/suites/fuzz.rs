@@ -38,16 +38,25 @@ pub(crate) struct FuzzOptions {
 
 impl Default for FuzzOptions {
     fn default() -> FuzzOptions {
-        FuzzOptions { target: None, seconds: 10 }
+        FuzzOptions { target: None, seconds: 5 }
     }
 }
 
-/// The suite: a short run of each target.
+/// The suite `fuzz`: a short run of each target.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    run_each(root, &FuzzOptions::default())
+}
+
+/// The suite `fuzz-long`: a minute for each target.
+pub(crate) fn run_long(root: &Path) -> Result<Outcome> {
+    run_each(root, &FuzzOptions { target: None, seconds: 60 })
+}
+
+fn run_each(root: &Path, options: &FuzzOptions) -> Result<Outcome> {
     if on_path(&["c++", "g++", "clang++"]).is_none() {
         return Ok(Outcome::skipped("no C++ compiler for libFuzzer; remedy: apt install g++"));
     }
-    Ok(Outcome::passed(fuzz(root, &FuzzOptions::default())?))
+    Ok(Outcome::passed(fuzz(root, options)?))
 }
 
 /// Builds and runs the targets asked for and says how each went.

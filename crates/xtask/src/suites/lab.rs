@@ -161,14 +161,24 @@ fn size(kernel: Kernel) -> Size {
 /// Where the test executables are in the machine.
 const TESTS: &str = "/srv/tests";
 
-/// Boots one machine after another.
-pub(crate) fn run(root: &Path) -> Result<Outcome> {
+/// The suite `lab`: the machines with the kernel of the host's Debian release.
+pub(crate) fn stable_kernel(root: &Path) -> Result<Outcome> {
+    run(root, Kernel::Stable)
+}
+
+/// The suite `lab-newer`: the machines with the backported kernel.
+pub(crate) fn newer_kernel(root: &Path) -> Result<Outcome> {
+    run(root, Kernel::Newer)
+}
+
+/// Boots the machines of one kernel, one after another.
+fn run(root: &Path, kernel: Kernel) -> Result<Outcome> {
     if let Some(missing) = lab::missing_programs() {
         return Ok(Outcome::skipped(missing));
     }
     let files = files(root)?;
-    let mut passed = 0;
-    for round in &ROUNDS {
+    let (mut passed, mut machines) = (0, 0);
+    for round in ROUNDS.iter().filter(|round| round.kernel == kernel) {
         let job = Job {
             user: round.user.to_owned(),
             delegate: round.delegate,
@@ -186,8 +196,9 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
         let ran = count_tests(&output).passed;
         ensure!(ran > 0, "{name}: no test ran at all\n{output}");
         passed += ran;
+        machines += 1;
     }
-    Ok(Outcome::passed(format!("{passed} tests in {} machines", ROUNDS.len())))
+    Ok(Outcome::passed(format!("{passed} tests in {machines} machines")))
 }
 
 /// One after another; every one runs, and one that fails makes the whole fail.
