@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Pass, Report, Row};
+use super::report::{BUSY, Pass, Report, Row};
 use super::samples::Samples;
 
 const STYLE: &str = "\
@@ -39,11 +39,14 @@ pub(super) fn page(report: &Report) -> String {
         machine.load,
         report.rounds
     );
+    if machine.is_busy() {
+        add(&mut page, format_args!("<p class=\"bad\">{BUSY}</p>"));
+    }
     for row in &report.rows {
         add_row(&mut page, row);
     }
     for missing in &report.not_measured {
-        let (reason, remedy) = (escaped(&missing.reason), escaped(missing.remedy));
+        let (reason, remedy) = (prose(&missing.reason), prose(missing.remedy));
         add(
             &mut page,
             format_args!(
@@ -56,7 +59,7 @@ pub(super) fn page(report: &Report) -> String {
         page.push_str("<h2>Peers that are not here</h2>");
     }
     for absent in &report.absent_peers {
-        let (reason, remedy) = (escaped(&absent.reason), escaped(&absent.remedy));
+        let (reason, remedy) = (prose(&absent.reason), prose(&absent.remedy));
         add(&mut page, format_args!("<p>{}: {reason} ({remedy})</p>", absent.peer));
     }
     page.push_str("</html>\n");
@@ -74,7 +77,7 @@ fn add_row(page: &mut String, row: &Row) {
         format_args!(
             "<h2>{}</h2><p>{}</p><p>{}: <span class=\"{class}\">{verdict}</span></p>",
             row.row,
-            escaped(row.what),
+            prose(row.what),
             escaped(&row.bound.text(row.unit))
         ),
     );
@@ -149,8 +152,8 @@ fn add_table(page: &mut String, pass: &Pass) {
         "<table><tr><th>side<th>median<th>quarter<th>three quarters<th>least<th>most\
          <th>ours ÷ this</tr>",
     );
-    for side in &pass.sides {
-        let ratio = side.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2} ×"));
+    for (index, side) in pass.sides.iter().enumerate() {
+        let ratio = side.comparison(index == 0);
         let name = escaped(&side.name);
         let numbers =
             [side.median, side.first_quartile, side.third_quartile, side.least, side.most];
@@ -190,6 +193,21 @@ fn add(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = page.write_fmt(text);
 }
 
+/// A sentence, with what stands between backticks set as code.
+fn prose(text: &str) -> String {
+    let safe = escaped(text);
+    let mut parts = safe.split('`');
+    let mut html = parts.next().unwrap_or_default().to_owned();
+    while let Some(code) = parts.next() {
+        match parts.next() {
+            Some(after) => html.push_str(&format!("<code>{code}</code>{after}")),
+            // A backtick without a partner is a character like any other.
+            None => html.push_str(&format!("`{code}")),
+        }
+    }
+    html
+}
+
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -209,6 +227,36 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::super::report::{Bound, Machine};
     use super::*;
+
+    #[test]
+    fn code_in_a_sentence_has_no_literal_backticks() {
+        assert_eq!(prose("run `a < b`, then"), "run <code>a &lt; b</code>, then");
+        assert_eq!(prose("`x`"), "<code>x</code>");
+        assert_eq!(prose("a ` b"), "a ` b");
+    }
+
+    #[test]
+    fn page_of_a_busy_machine_says_so() {
+        let machine = |load| Machine {
+            kernel: "6.1".into(),
+            architecture: "x86_64",
+            processors: 2,
+            load,
+            user: 0,
+        };
+        let page = |load| {
+            page(&Report {
+                version: "0",
+                machine: machine(load),
+                rounds: 3,
+                rows: Vec::new(),
+                not_measured: Vec::new(),
+                absent_peers: Vec::new(),
+            })
+        };
+        assert!(page(1.1).contains(BUSY));
+        assert!(!page(0.9).contains(BUSY));
+    }
 
     #[test]
     fn page_stands_by_itself_and_shows_nothing_as_markup() {

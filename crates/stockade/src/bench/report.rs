@@ -34,6 +34,16 @@ pub(super) struct Machine {
     pub(super) user: u32,
 }
 
+/// What a report of a busy machine states first.
+pub(super) const BUSY: &str = "The machine was busy: these figures mean little.";
+
+impl Machine {
+    /// Whether other work took more than half of the processors when the benchmark began.
+    pub(super) fn is_busy(&self) -> bool {
+        self.load > self.processors as f64 / 2.0
+    }
+}
+
 /// One row.
 #[derive(Serialize)]
 pub(super) struct Row {

@@ -122,7 +122,7 @@ fn run(args: &BenchArgs, ours: &Ours, absent: &mut Vec<Absent>) -> anyhow::Resul
     let mut sides = vec![Timed::new("stockade", argv, "").side()];
     sides.extend(found.into_iter().map(Timed::side));
     let what = "`stockade run -- /bin/true`; bwrap has the same mounts, bwrap-lean the fewest";
-    let bound = Bound::Ratio { against: "bwrap", most: 1.1 };
+    let bound = Bound::Ratio { against: "bwrap", most: 1.5 };
     Ok(Row::new(("run", what), "ms", bound, passes("run", &mut sides, args)?))
 }
 

@@ -7,6 +7,9 @@ use serde::Serialize;
 /// How long the sides of a quiet pass wait before each round.
 pub(super) const APART: Duration = Duration::from_millis(300);
 
+/// Tables round to two digits; a smaller median prints as zero.
+const LEAST_COMPARABLE: f64 = 0.005;
+
 /// One thing that is measured: gives a number per round, or says what went wrong in it.
 pub(super) struct Side<'s> {
     pub(super) name: String,
@@ -25,7 +28,8 @@ pub(super) struct Samples {
     pub(super) third_quartile: f64,
     pub(super) least: f64,
     pub(super) most: f64,
-    /// Our median divided by this one; on our own side nothing.
+    /// Our median divided by this one. Absent on our own side, and where this median is shown as
+    /// 0.00: a ratio over it is noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
     /// Every number, in the order they were measured.
@@ -33,6 +37,15 @@ pub(super) struct Samples {
 }
 
 impl Samples {
+    /// The last column of a table: the ratio, or that there is none. Empty on our own side.
+    pub(super) fn comparison(&self, is_ours: bool) -> String {
+        match (is_ours, self.ratio) {
+            (true, _) => String::new(),
+            (false, Some(ratio)) => format!("{ratio:.2} ×"),
+            (false, None) => "not comparable".to_owned(),
+        }
+    }
+
     pub(super) fn new(name: String, command: String, samples: Vec<f64>) -> Samples {
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
@@ -90,7 +103,8 @@ pub(super) fn in_turns(
         .collect();
     let ours = all.first().map(|first| first.median);
     for other in all.iter_mut().skip(1) {
-        other.ratio = ours.map(|ours| ours / other.median);
+        other.ratio =
+            ours.filter(|_| other.median >= LEAST_COMPARABLE).map(|ours| ours / other.median);
     }
     Ok(all)
 }
@@ -132,6 +146,19 @@ mod tests {
         let samples = in_turns(&mut sides, 3, Duration::ZERO, |_| {}).unwrap();
         assert_eq!(order.borrow().as_str(), "ababbaab");
         assert_eq!((samples[0].ratio, samples[1].ratio), (None, Some(1.5)));
+    }
+
+    #[test]
+    fn ratio_over_a_zero_is_not_comparable() {
+        let side = |name: &str, number: f64| Side {
+            name: name.into(),
+            command: String::new(),
+            round: Box::new(move || Ok(number)),
+        };
+        let mut sides = [side("a", 0.2), side("b", 0.0002), side("c", 0.1)];
+        let samples = in_turns(&mut sides, 3, Duration::ZERO, |_| {}).unwrap();
+        let shown = [0, 1, 2].map(|index| samples[index].comparison(index == 0));
+        assert_eq!(shown, ["", "not comparable", "2.00 ×"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The report for people.
 
-use super::report::{Report, Row};
+use super::report::{BUSY, Report, Row};
 
 pub(super) fn text(report: &Report) -> String {
     let machine = &report.machine;
@@ -13,8 +13,8 @@ pub(super) fn text(report: &Report) -> String {
         machine.load,
         report.rounds
     );
-    if machine.load > machine.processors as f64 / 2.0 {
-        text.push_str("The machine was busy: these figures mean little.\n");
+    if machine.is_busy() {
+        text.push_str(&format!("{BUSY}\n"));
     }
     for row in &report.rows {
         text.push_str(&of_row(row));
@@ -52,10 +52,10 @@ fn of_row(row: &Row) -> String {
             "  {head:<26} {:>9} {:>9} {:>9} {:>9}  {}\n",
             "median", "quarter", "three q.", "least", "ours ÷ this"
         ));
-        for side in &pass.sides {
-            let ratio = side.ratio.map_or_else(String::new, |ratio| format!("{ratio:>8.2} ×"));
+        for (index, side) in pass.sides.iter().enumerate() {
+            let ratio = side.comparison(index == 0);
             text.push_str(&format!(
-                "    {:<24} {:>9.2} {:>9.2} {:>9.2} {:>9.2}  {ratio}",
+                "    {:<24} {:>9.2} {:>9.2} {:>9.2} {:>9.2}  {ratio:>11}",
                 side.name, side.median, side.first_quartile, side.third_quartile, side.least
             ));
             text.truncate(text.trim_end().len());
