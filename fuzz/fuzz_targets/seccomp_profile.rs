@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use stockade_native::seccomp::{
+use stockade_seccomp::{
     Architecture, CompileError, CustomProfile, Host, compile, forbids_start,
 };
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use stockade_carrier::CarryError;
 use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind, Obstacle};
+use stockade_seccomp::{CompileError, ProfileError, ResolveError, TightenError};
 use stockade_sys::SealedFileError;
 
 use crate::cgroup::CgroupError;
@@ -13,7 +14,6 @@ use crate::id_range::IdRangeError;
 use crate::interpreter::InterpreterError;
 use crate::knobs::Knobs;
 use crate::obstacles;
-use crate::seccomp::{CompileError, ProfileError, ResolveError, TightenError};
 
 /// A sandbox could not be planned or started.
 #[derive(Debug, thiserror::Error)]

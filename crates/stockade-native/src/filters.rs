@@ -5,13 +5,13 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use stockade_policy::Policy;
-
-use crate::error::StartError;
-use crate::seccomp::{
+use stockade_seccomp::{
     Architecture, Carries, CustomProfile, ExecutableMemfd, Filters, Host, Ids, MemoryHolder,
     Options, Profile, Program, Syscall, Tracing, built_in, compile, leaves_guest, ready, reduced,
     tighten,
 };
+
+use crate::error::StartError;
 
 /// A filter as the launcher takes it.
 pub(crate) type RawFilter = Vec<(u16, u8, u8, u32)>;

@@ -34,7 +34,6 @@ mod provider;
 mod reduced;
 mod rising;
 mod sandbox;
-pub mod seccomp;
 mod tools;
 mod trial;
 mod try_out;

@@ -11,6 +11,7 @@ use stockade_provider::{
     Entry, Error, Expected, First, Language, Probe, Provider, ProviderName, Root, Sandbox,
     SandboxRequest, Started, WallFacts,
 };
+use stockade_seccomp::Carries;
 
 use crate::abilities::abilities;
 use crate::cgroup::{Controller, Group, Layout, Limits, sweep_parents};
@@ -27,7 +28,6 @@ use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::rising::Rising;
 use crate::sandbox::{Interior, Parts, Places};
-use crate::seccomp::Carries;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 

@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
+use stockade_seccomp::{Architecture, Syscall};
 use stockade_sys::Question;
 
 use super::walk::{Opened, Root};
-use crate::seccomp::{Architecture, Syscall};
 
 /// The kernel's own bound for a path, its end included.
 const LONGEST_PATH: usize = 4096;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
+use stockade_seccomp::Ids;
 
 use crate::abilities::{exact, missing, of_limit, without_landlock};
 use crate::cgroup::{Controller, Layout};
 use crate::machine::Machine;
-use crate::seccomp::Ids;
 
 /// The first version of Landlock that keeps signals inside.
 const LANDLOCK_HOLDS_SIGNALS: u32 = 6;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use stockade_launcher::{LandlockRule, TreeKind};
 use stockade_policy::{Policy, Workspace};
 use stockade_provider::{Root, SandboxRequest};
+use stockade_seccomp::Ids;
 
 use crate::error::StartError;
 use crate::host_files::{Mode, Shown, protected, shown};
 use crate::interpreter::Interpreter;
 use crate::machine::{Machine, Setting};
-use crate::seccomp::Ids;
 
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};
 

@@ -10,6 +10,7 @@ use stockade_provider::{
     Error, First, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, Started,
     WallFacts,
 };
+use stockade_seccomp::{Ids, MemoryHolder};
 
 use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
 use crate::error::StartError;
@@ -22,7 +23,6 @@ use crate::plan::{USER, WayOut};
 use crate::provider::{cgroup_limits, check_open_files, interpreter};
 use crate::rising::Rising;
 use crate::sandbox::{Interior, Parts, Places};
-use crate::seccomp::{Ids, MemoryHolder};
 use crate::try_out::obstacle;
 
 use super::abilities::{abilities, unusable};

@@ -9,7 +9,13 @@ use crate::tree::Tree;
 /// The crates by row, lowest first, those that exist and those that are planned.
 const ROWS: [&[&str]; 6] = [
     &["stockade-policy", "stockade-wire", "stockade-sys"],
-    &["stockade-provider", "stockade-launcher", "stockade-record", "stockade-api"],
+    &[
+        "stockade-provider",
+        "stockade-seccomp",
+        "stockade-launcher",
+        "stockade-record",
+        "stockade-api",
+    ],
     &[
         "stockade-egress",
         "stockade-conformance",

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::seccomp::{Call, Comparison, Width};
+use crate::{Call, Comparison, Width};
 
 const HOST: Host = Host { architecture: Architecture::X86_64, kernel: (6, 1) };
 

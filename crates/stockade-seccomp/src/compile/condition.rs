@@ -2,7 +2,7 @@
 
 use super::assemble::{Assembler, Place, Test};
 use super::{ARGUMENTS, CompileError};
-use crate::seccomp::{Comparison, Condition, Width};
+use crate::{Comparison, Condition, Width};
 
 /// Refuses a condition that has no meaning.
 pub(super) fn check(condition: &Condition, syscall: &'static str) -> Result<(), CompileError> {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::compile::tests::{any_action, any_profile};
 use super::*;
-use crate::seccomp::{
+use crate::{
     Comparison, Condition, Options, Rule, Syscall, Width, built_in, needed_by_guest,
     needed_to_start,
 };

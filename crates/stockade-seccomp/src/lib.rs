@@ -1,4 +1,4 @@
-//! The system-call filter of the native wall: what a program inside may ask of the kernel.
+//! The system-call filter of a Linux wall: what a program inside may ask of the kernel.
 //!
 //! Everything here is a decision over plain values; nothing is installed and no file is read.
 //! ```text

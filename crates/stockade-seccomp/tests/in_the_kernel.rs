@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::{env, fs, thread};
 
-use stockade_native::seccomp::{
+use stockade_seccomp::{
     Action, Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Program, Syscall,
     Tracing, built_in, tighten,
 };
@@ -246,8 +246,7 @@ fn custom_profile_denies_more_and_never_allows_more() {
 fn programs_start_with_only_what_a_start_needs() {
     if let Ok(program) = env::var(BECOME) {
         let native = Architecture::native().unwrap();
-        let names =
-            stockade_native::seccomp::needed_to_start().map(|call| format!("\"{}\"", call.name()));
+        let names = stockade_seccomp::needed_to_start().map(|call| format!("\"{}\"", call.name()));
         let names = names.collect::<Vec<_>>().join(",");
         let text = format!(
             r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{{"names": [{names}], "action": "SCMP_ACT_ALLOW"}}]}}"#

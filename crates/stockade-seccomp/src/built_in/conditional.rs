@@ -4,7 +4,7 @@
 //! half of the register. They are compared as 32 bits, or a caller could fill that half and pass.
 
 use super::{EPERM, ExecutableMemfd};
-use crate::seccomp::{Action, Comparison, Condition, Rule, Width};
+use crate::{Action, Comparison, Condition, Rule, Width};
 
 const EAFNOSUPPORT: Action = Action::Errno(97);
 const EPROTONOSUPPORT: Action = Action::Errno(93);

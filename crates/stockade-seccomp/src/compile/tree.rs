@@ -2,8 +2,8 @@
 
 use super::assemble::{Assembler, Place, Test};
 use super::{CompileError, condition};
-use crate::seccomp::profile::ENOSYS;
-use crate::seccomp::{Action, Architecture, Profile, Rule};
+use crate::profile::ENOSYS;
+use crate::{Action, Architecture, Profile, Rule};
 
 /// What happens from one number on, up to the next leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]

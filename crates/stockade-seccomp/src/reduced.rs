@@ -130,7 +130,7 @@ fn when<const N: usize>(action: Action, conditions: [Condition; N]) -> Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seccomp::{Architecture, Call, Options, built_in, compile};
+    use crate::{Architecture, Call, Options, built_in, compile};
 
     fn answer(ids: Ids, name: &str, arguments: [u64; 3]) -> Action {
         let architecture = Architecture::X86_64;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::interpret::{answer_of, run};
 use super::*;
-use crate::seccomp::{
+use crate::{
     Call, Comparison, Condition, ExecutableMemfd, Options, Rule, Syscall, Tracing, Width, built_in,
 };
 
@@ -190,7 +190,7 @@ fn profile_too_large_for_the_kernel_is_refused() {
     assert!(matches!(refused, Err(CompileError::TooLong { instructions }) if instructions > 4096));
 }
 
-pub(in crate::seccomp) fn any_action() -> impl Strategy<Value = Action> {
+pub(crate) fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => Just(Action::Allow),
         1 => Just(Action::Log),
@@ -228,7 +228,7 @@ fn any_condition() -> impl Strategy<Value = Condition> {
     )
 }
 
-pub(in crate::seccomp) fn any_profile() -> impl Strategy<Value = Profile> {
+pub(crate) fn any_profile() -> impl Strategy<Value = Profile> {
     let rule = (prop::collection::vec(any_condition(), 0..3), any_action())
         .prop_map(|(conditions, action)| Rule { conditions, action });
     let calls: Vec<Syscall> = Syscall::all().collect();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::seccomp::compile;
+use crate::compile;
 
 const HOSTS: [Host; 2] = [
     Host { architecture: Architecture::X86_64, kernel: (6, 1) },

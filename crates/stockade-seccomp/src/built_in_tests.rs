@@ -1,5 +1,5 @@
 use super::*;
-use crate::seccomp::{Architecture, Call};
+use crate::{Architecture, Call};
 
 const ENOSYS_ACTION: Action = Action::Errno(ENOSYS);
 const EAFNOSUPPORT: Action = Action::Errno(97);

@@ -115,4 +115,4 @@ pub fn compile(profile: &Profile, architecture: Architecture) -> Result<Program,
 
 #[cfg(test)]
 #[path = "compile_tests.rs"]
-pub(in crate::seccomp) mod tests;
+pub(crate) mod tests;

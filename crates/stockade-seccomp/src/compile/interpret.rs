@@ -5,7 +5,7 @@ use stockade_sys::Instruction;
 use super::assemble::{
     AND, JUMP, JUMP_ANY_BIT, JUMP_AT_LEAST, JUMP_EQUAL, JUMP_GREATER, LOAD, RETURN, encode,
 };
-use crate::seccomp::{Action, Call};
+use crate::{Action, Call};
 
 /// What a program answers to a call, as the kernel's number, and after how many instructions.
 pub(crate) fn run(program: &[Instruction], call: &Call) -> (u32, usize) {

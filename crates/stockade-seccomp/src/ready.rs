@@ -39,7 +39,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::seccomp::{built_in, compile};
+    use crate::{built_in, compile};
 
     #[test]
     fn every_file_is_what_the_compiler_makes() {
@@ -71,7 +71,7 @@ mod tests {
             bytes.extend([*jt, *jf]);
             bytes.extend(k.to_le_bytes());
         }
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/seccomp/ready");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ready");
         std::fs::write(folder.join(format!("{name}{end}.bpf")), bytes).unwrap();
     }
 }
