@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use stockade_cgroup::{Controller, Layout, Version};
 use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 
-use crate::cgroup::{Controller, Layout, Version};
 use crate::machine::{LANDLOCK_NEEDED, Landlock, Machine};
 
 /// Every control that this wall knows, with what holds it here. `no_way_out` is why connections

@@ -4,14 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
+use stockade_cgroup::CgroupError;
+use stockade_interpreters::InterpreterError;
 use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind, Obstacle};
 use stockade_seccomp::{CompileError, ProfileError, ResolveError, TightenError};
 use stockade_sys::SealedFileError;
 
-use crate::cgroup::CgroupError;
 use crate::id_range::IdRangeError;
-use crate::interpreter::InterpreterError;
 use crate::knobs::Knobs;
 use crate::obstacles;
 

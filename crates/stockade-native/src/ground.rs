@@ -8,9 +8,9 @@
 
 use std::os::fd::BorrowedFd;
 
+use stockade_cgroup::{Controller, GroupName, Layout, Unfinished};
 use stockade_launcher::{Beginning, OutsideStep};
 
-use crate::cgroup::{Controller, GroupName, Layout, Unfinished};
 use crate::error::StartError;
 use crate::id_range::IdRange;
 use crate::launch::{Begun, Waiting};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use stockade_cgroup::{Controller, Layout, Version};
+use stockade_interpreters::find;
 use stockade_provider::{Language, Obstacle, Surroundings};
 
-use crate::cgroup::{Controller, Layout, Version};
-use crate::interpreter::find;
 use crate::knobs::Knobs;
 use crate::machine::Landlock;
 
@@ -78,7 +78,7 @@ impl HostLook {
 }
 
 fn cgroups(layout: &Layout) -> Vec<CgroupLook> {
-    let look = |hierarchy: &crate::cgroup::Hierarchy| CgroupLook {
+    let look = |hierarchy: &stockade_cgroup::Hierarchy| CgroupLook {
         version: match hierarchy.version {
             Version::V1 => 1,
             Version::V2 => 2,

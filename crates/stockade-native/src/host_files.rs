@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use stockade_interpreters::{Bind, Link};
 use stockade_launcher::TreeKind;
 use stockade_policy::{Access, Policy, WORKSPACE, Workspace, WorkspaceMode};
 
 use crate::commands::Commands;
 use crate::error::StartError;
-use crate::interpreter::{Bind, Link};
 
 /// What stands at the top of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::cgroup::Group;
+use stockade_cgroup::Group;
+
 use crate::error::StartError;
 
 /// What the process that uses a wall does after a sandbox.

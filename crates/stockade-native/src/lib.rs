@@ -8,7 +8,6 @@
 //! ```
 
 mod abilities;
-pub mod cgroup;
 mod commands;
 mod control;
 mod error;
@@ -17,7 +16,6 @@ mod ground;
 mod host;
 mod host_files;
 mod id_range;
-mod interpreter;
 mod knobs;
 mod launch;
 mod launcher;
@@ -44,9 +42,6 @@ mod weaken;
 pub use error::StartError;
 pub use host::{CgroupLook, HostLook, InterpreterLook};
 pub use id_range::{IdRange, IdRangeError};
-pub use interpreter::{
-    Bind, Chosen, Interpreter, InterpreterError, Link, Manager, Origin, Problem, Skipped, find,
-};
 pub use knobs::Knobs;
 pub use launcher::User;
 pub use machine::Landlock;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::Serialize;
+use stockade_interpreters::{Bind, Link, system};
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
-use stockade_sys::HardLimit;
+use stockade_sys::{HardLimit, kernel_version};
 
-use crate::interpreter::{Bind, Link, system};
 use crate::mounts::Mounts;
 
 /// The first version of Landlock that refuses truncating a file: without it a read-only file could
@@ -102,7 +102,7 @@ impl Machine {
             group: rustix::process::getegid().as_raw(),
             landlock: landlock_found.used(),
             landlock_found,
-            kernel: kernel(),
+            kernel: kernel_version(),
             system,
             links,
             settings: settings(),
@@ -130,18 +130,6 @@ impl Machine {
 /// Where the kernel does not say, the step that sets the limit finds out.
 fn most(limit: HardLimit) -> u64 {
     limit.most().unwrap_or(u64::MAX)
-}
-
-/// The first two numbers of the kernel's version; zero where it does not say, and then nothing that
-/// needs a later kernel applies.
-pub(crate) fn kernel() -> (u32, u32) {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
-        _ => (0, 0),
-    }
 }
 
 /// Files that the wall writes itself.

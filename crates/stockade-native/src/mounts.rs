@@ -1,11 +1,9 @@
 //! Where file systems are mounted, as far as it decides how a directory can be shown. Pure but for
 //! [`Mounts::look`].
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use stockade_sys::kernel_text;
+use stockade_sys::{kernel_text, unescape_path};
 
 /// Kinds of file systems that an overlay can be laid over. Others name their files in ways that it
 /// does not take, those without upper and lower case for instance.
@@ -30,7 +28,7 @@ impl Mounts {
         let mount = |line: &str| {
             let (before, after) = line.split_once(" - ")?;
             let (point, kind) = (before.split(' ').nth(4)?, after.split(' ').next()?);
-            Some((unescape(point), kind.to_owned()))
+            Some((unescape_path(point), kind.to_owned()))
         };
         Mounts(mountinfo.lines().filter_map(mount).collect())
     }
@@ -47,27 +45,6 @@ impl Mounts {
         nearest.is_some_and(|(_, kind)| LAYERED.contains(&kind.as_str()))
             && !self.0.iter().any(below)
     }
-}
-
-/// Undoes the octal escapes for space, tab, newline and backslash.
-pub(crate) fn unescape(field: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| first == b'\\');
-        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use stockade_carrier::Link;
+use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::Observation;
 
-use crate::cgroup::Group;
 use crate::launch::First;
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;

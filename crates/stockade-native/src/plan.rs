@@ -10,10 +10,10 @@ mod way_out;
 
 use std::path::PathBuf;
 
+use stockade_cgroup::Removal;
 use stockade_launcher::{Beginning, Birth, Family, IdMap, OutsideStep, Step, ToolFile};
 use stockade_policy::{Limit, Policy};
 
-use crate::cgroup::Removal;
 use crate::filters::RawFilter;
 use crate::host_files::HostFiles;
 use crate::machine::Machine;

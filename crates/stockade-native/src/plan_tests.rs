@@ -1,11 +1,11 @@
 use std::path::{Path, PathBuf};
 
+use stockade_interpreters::Bind;
 use stockade_launcher::{OutsideStep, Plan, Resource, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
 use crate::host_files::{Base, Mode, Shown};
-use crate::interpreter::Bind;
 use crate::machine::Landlock;
 use crate::mounts::Mounts;
 

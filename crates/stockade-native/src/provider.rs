@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use futures_core::future::BoxFuture;
+use stockade_cgroup::{Controller, Group, Layout, Limits, sweep_parents};
+use stockade_interpreters::{Interpreter, find};
 use stockade_launcher::Step;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
@@ -14,13 +16,11 @@ use stockade_provider::{
 use stockade_seccomp::Carries;
 
 use crate::abilities::abilities;
-use crate::cgroup::{Controller, Group, Layout, Limits, sweep_parents};
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
 use crate::ground::{Ahead, Begin, Ground, begin};
 use crate::host_files::{Base, HostFiles, look, protected, shown};
-use crate::interpreter::{Interpreter, find};
 use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{Inputs, RootInputs, Site, WayOut, inside, outside, root, tool_command};

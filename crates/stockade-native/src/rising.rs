@@ -55,9 +55,9 @@ mod tests {
     use stockade_carrier::Command;
     use stockade_launcher::Step;
 
-    use crate::cgroup::Layout;
     use crate::ground::{Ahead, begin};
     use crate::plan::USER;
+    use stockade_cgroup::Layout;
 
     use super::*;
 

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
+use stockade_cgroup::Group;
+use stockade_interpreters::Interpreter;
 use stockade_launcher::Ending;
 use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
@@ -21,10 +23,8 @@ use stockade_provider::{
     ToolDoor,
 };
 
-use crate::cgroup::Group;
 use crate::control::Control;
 use crate::error::StartError;
-use crate::interpreter::Interpreter;
 use crate::launch::{Handed, Standing};
 use crate::launcher::{Launcher, User};
 use crate::observe::{Watched, bounds, looking};

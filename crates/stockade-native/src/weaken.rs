@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
+use stockade_cgroup::Limits;
+use stockade_interpreters::Bind;
 use stockade_launcher::{Beginning, SharedNamespace, Step, ToolSocket, TreeKind};
 
-use crate::cgroup::Limits;
 use crate::host_files::Base;
-use crate::interpreter::Bind;
 
 /// The variable that names the layer.
 const VARIABLE: &str = "STOCKADE_WEAKEN";

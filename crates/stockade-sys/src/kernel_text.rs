@@ -1,8 +1,10 @@
 //! Reading files that the kernel makes up as they are read.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// More than most of them have.
 const USUAL_BYTES: usize = 8 << 10;
@@ -20,4 +22,26 @@ pub fn kernel_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A path as a field of mountinfo has it: undoes the octal escapes for space, tab, newline and
+/// backslash.
+pub fn unescape_path(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| first == b'\\');
+        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }

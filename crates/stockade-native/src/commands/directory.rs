@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use stockade_interpreters::loader_of;
 use stockade_policy::SEARCH_PATH;
 
 use crate::error::StartError;
-use crate::interpreter::loader_of;
 
 /// The paths inside, without links, of listed programs and their loaders.
 pub(super) fn executables<'n>(

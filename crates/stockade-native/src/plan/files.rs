@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use stockade_interpreters::Link;
 use stockade_launcher::{Attributes, FileMode, IdMap, Memory, OutsideStep, Step, TreeKind};
 use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
 
 use crate::host_files::{Base, Mode, Shown};
-use crate::interpreter::Link;
 use crate::machine::Setting;
 use crate::proc_files;
 

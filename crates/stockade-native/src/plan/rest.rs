@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
+use stockade_cgroup::Removal;
 use stockade_launcher::{AfterStep, Resource, Step};
 use stockade_policy::{Limit, Policy, WORKSPACE};
 
-use crate::cgroup::Removal;
 use crate::machine::Machine;
 
 use super::{Inputs, etc, limit, tools};

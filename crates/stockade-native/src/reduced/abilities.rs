@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use stockade_cgroup::{Controller, Layout};
 use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 use stockade_seccomp::Ids;
 
 use crate::abilities::{exact, missing, of_limit, without_landlock};
-use crate::cgroup::{Controller, Layout};
 use crate::machine::Machine;
 
 /// The first version of Landlock that keeps signals inside.

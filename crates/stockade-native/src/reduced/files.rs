@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use stockade_interpreters::Interpreter;
 use stockade_launcher::{LandlockRule, TreeKind};
 use stockade_policy::{Policy, Workspace};
 use stockade_provider::{Root, SandboxRequest};
@@ -11,7 +12,6 @@ use stockade_seccomp::Ids;
 
 use crate::error::StartError;
 use crate::host_files::{Mode, Shown, protected, shown};
-use crate::interpreter::Interpreter;
 use crate::machine::{Machine, Setting};
 
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use stockade_cgroup::Removal;
 use stockade_launcher::{AfterStep, Beginning, Birth, Family, LandlockRule, Reach, Resource, Step};
 use stockade_policy::{Limit, Policy};
 
-use crate::cgroup::Removal;
 use crate::filters::RawFilter;
 use crate::machine::Machine;
 use crate::plan::{USER, after, kept_small, limit};

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use futures_core::future::BoxFuture;
+use stockade_cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
 use stockade_policy::Isolation;
 use stockade_provider::{
     Error, First, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, Started,
@@ -12,7 +13,6 @@ use stockade_provider::{
 };
 use stockade_seccomp::{Ids, MemoryHolder};
 
-use crate::cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
 use crate::error::StartError;
 use crate::filters::reduced_filters;
 use crate::id_range::IdRange;

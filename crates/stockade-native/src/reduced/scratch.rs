@@ -13,10 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, open};
+use stockade_cgroup::GroupName;
 use stockade_launcher::remove_tree;
 use stockade_policy::{Limit, Policy};
 
-use crate::cgroup::GroupName;
 use crate::error::StartError;
 use crate::id_range::IdRange;
 

@@ -23,6 +23,8 @@ const ROWS: [&[&str]; 6] = [
         "stockade-carrier",
         "stockade-guest",
         "stockade-tools",
+        "stockade-cgroup",
+        "stockade-interpreters",
     ],
     &[
         "stockade-engine",

@@ -129,7 +129,8 @@ const ROUNDS: [Round; 5] = [
         requires: WALLS,
         tests: &[
             Selection::all("wall"),
-            Selection::only("stockade_native", &["cgroup::tests::", "id_range::"]).without(UNFIT),
+            Selection::only("stockade_cgroup", &["tests::"]).without(UNFIT),
+            Selection::only("stockade_native", &["id_range::"]),
             Selection::only("faults", &["refused_clone", "refused_writes"]),
             RUN,
             DOCTOR,
@@ -230,7 +231,9 @@ fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     build.args(["test", "--workspace", "--locked", "--no-run", "--message-format=json"]);
     let built = finish(build)?;
     ensure!(built.success, "the tests do not build\n{}", built.output);
-    for target in ["run", "commands", "doctor", "faults", "wall", "stockade_native"] {
+    for target in
+        ["run", "commands", "doctor", "faults", "wall", "stockade_cgroup", "stockade_native"]
+    {
         let from = executable(&built.output, target)?;
         files.push((from, format!("{TESTS}/{target}")));
     }

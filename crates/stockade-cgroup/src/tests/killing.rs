@@ -4,7 +4,7 @@ use std::process::Child;
 use std::time::Instant;
 
 use super::support::*;
-use crate::cgroup::{Controller, Group, Limits, Version};
+use crate::{Controller, Group, Limits, Version};
 
 const SLEEP: &str = "exec sleep 1000";
 /// Ends only by a signal that cannot be caught, and whoever started it has gone.

@@ -28,7 +28,7 @@ impl GroupName {
     }
 
     /// Whether a path has the name of something of ours whose owner is certainly dead.
-    pub(crate) fn is_left_at(path: &Path) -> bool {
+    pub fn is_left_at(path: &Path) -> bool {
         let Some(name) = GroupName::of(path) else { return false };
         Realm::current().is_ok_and(|here| name.owner.life(here) == Life::Dead)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use stockade_native::{InterpreterError, Problem, Skipped, find};
+use stockade_interpreters::{InterpreterError, Problem, Skipped, find};
 use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, own_binds, refusal};

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use stockade_native::{Interpreter, InterpreterError, Link, Problem, find};
+use stockade_interpreters::{Interpreter, InterpreterError, Link, Problem, find};
 use stockade_provider::{Language, Surroundings};
 use tempfile::TempDir;
 

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::cgroup::{Controller, Group, GroupName, Hierarchy, Layout, Limits, Version, sweep};
+use crate::{Controller, Group, GroupName, Hierarchy, Layout, Limits, Version, sweep};
 
 /// What the tests that run this executable again are called.
-const OWNER: &str = "cgroup::tests::lives::acts_as_an_owner_that_is_killed";
-const NOBODY: &str = "cgroup::tests::lives::acts_as_nobody";
+const OWNER: &str = "tests::lives::acts_as_an_owner_that_is_killed";
+const NOBODY: &str = "tests::lives::acts_as_nobody";
 
 #[test]
 fn many_rounds_leave_nothing() {

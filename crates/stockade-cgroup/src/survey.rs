@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::mounts::unescape;
+use stockade_sys::unescape_path;
 
 use super::{Controller, Version};
 
@@ -67,8 +67,8 @@ fn mount(line: &str) -> Option<(Mount, PathBuf)> {
         true => Access::ReadOnly,
         false => Access::Writable,
     };
-    let point = unescape(point);
-    Some((Mount { version, controllers, point, access, parents: Vec::new() }, unescape(root)))
+    let point = unescape_path(point);
+    Some((Mount { version, controllers, point, access, parents: Vec::new() }, unescape_path(root)))
 }
 
 fn v1_controllers(super_options: &str) -> Vec<Controller> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, Version};
+use crate::{Controller, Group, GroupName, Layout, Limits, Version};
 
 /// The layout of this host, if it has these controllers. Otherwise the test says why it cannot run,
 /// or fails where `STOCKADE_REQUIRE` asks for it.

@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access as Wanted, AtFlags, CWD, accessat};
+use stockade_sys::{kernel_text, kernel_version};
 
 use super::hand_down::{Change, hand_down_to_children, hands_down, may_hand_down};
 use super::name::GroupName;
 use super::refusal::Refusal;
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
-use stockade_sys::kernel_text;
 
 /// What came of trying one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn may_write(parent: &Path) -> Result<(), Refusal> {
 
 /// Whether groups have a `cgroup.kill`: since Linux 5.14.
 fn kernel_kills() -> bool {
-    crate::machine::kernel() >= (5, 14)
+    kernel_version() >= (5, 14)
 }
 
 fn attempts_once(mount: &Mount, wanted: &[Controller], name: &GroupName) -> Vec<Attempt> {

@@ -1,7 +1,7 @@
 //! Counts are of the group alone.
 
 use super::support::*;
-use crate::cgroup::{Controller, Limits};
+use crate::{Controller, Limits};
 
 #[test]
 fn leaf_counts_its_own_kills_and_time() {
@@ -34,7 +34,7 @@ fn error_names_the_file() {
     let path = group.directory(Controller::Memory).unwrap().path.clone();
     group.kill_all(soon()).unwrap();
     for path in paths(&group) {
-        for leaf in crate::cgroup::files::directories(&path).unwrap() {
+        for leaf in crate::files::directories(&path).unwrap() {
             std::fs::remove_dir(leaf).unwrap();
         }
         std::fs::remove_dir(path).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::cgroup::{Controller, Group, GroupName, Layout, Limits, MemoryEvents, Version};
+use crate::{Controller, Group, GroupName, Layout, Limits, MemoryEvents, Version};
 
 /// Holds 200 MB in memory: `tail` keeps a line that does not end.
 const HUNGRY: &str = "head -c 200000000 /dev/zero | tail";

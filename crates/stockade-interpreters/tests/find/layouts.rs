@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use stockade_native::{Bind, Link, Origin, Problem, find};
+use stockade_interpreters::{Bind, Link, Origin, Problem, find};
 use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, own_binds, own_links, refusal};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_native::{Link, Problem};
+use stockade_interpreters::{Link, Problem};
 
 use crate::home::{Home, found, own_binds, own_links, refusal};
 

@@ -99,13 +99,13 @@ pub enum Origin {
 }
 
 /// The directories with the system's own programs and libraries, and the links between them.
-pub(crate) fn system() -> (Vec<Bind>, Vec<Link>) {
+pub fn system() -> (Vec<Bind>, Vec<Link>) {
     let cover = places::system();
     (cover.binds, cover.links)
 }
 
 /// The dynamic loader that an executable names, if it is one that names any.
-pub(crate) fn loader_of(executable: &std::path::Path) -> Option<PathBuf> {
+pub fn loader_of(executable: &std::path::Path) -> Option<PathBuf> {
     elf::needs(executable).ok()?.loader
 }
 

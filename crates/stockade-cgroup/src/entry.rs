@@ -33,15 +33,18 @@ pub struct UnifiedEntry {
 }
 
 /// The file of a v1 group that takes threads in.
-pub(crate) struct Tasks {
-    pub(crate) path: PathBuf,
-    pub(crate) file: OwnedFd,
+#[derive(Debug)]
+pub struct Tasks {
+    /// Its path.
+    pub path: PathBuf,
+    /// The same, open for writing.
+    pub file: OwnedFd,
 }
 
 impl Group {
     /// The `tasks` files of v1, open. The first process of a sandbox writes `0` to each: moving
     /// oneself does not wait for RCU, as being moved does.
-    pub(crate) fn tasks(&self) -> Result<Vec<Tasks>, CgroupError> {
+    pub fn tasks(&self) -> Result<Vec<Tasks>, CgroupError> {
         let v1 = self.directories.iter().filter(|directory| directory.version == Version::V1);
         let tasks = |directory: &Directory| {
             let path = directory.seat().join("tasks");

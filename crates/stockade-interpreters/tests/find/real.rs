@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_native::{Interpreter, find};
+use stockade_interpreters::{Interpreter, find};
 use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, is_system, own_binds};

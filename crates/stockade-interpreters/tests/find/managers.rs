@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stockade_native::{Chosen, InterpreterError, Manager, Problem, Skipped, find};
+use stockade_interpreters::{Chosen, InterpreterError, Manager, Problem, Skipped, find};
 use stockade_provider::{Language, Surroundings};
 
 use crate::home::{Home, found, own_binds, refusal};
