@@ -26,7 +26,6 @@ use stockade_provider::{
 };
 use tokio::time::sleep;
 
-use crate::hints::{self, Asked};
 use crate::record::{self, Record};
 use crate::way_out::WayOut;
 use crate::{
@@ -84,7 +83,6 @@ impl Engine {
         record: &Record,
     ) -> Result<RunReport, RunError> {
         let asked = Instant::now();
-        let advised = Asked::of(&request);
         let RunRequest { policy, program, surroundings, environment, .. } = request;
         let verdict = gate::judge(&policy, &program, &request.context);
         let told = record::Asked {
@@ -147,13 +145,10 @@ impl Engine {
             record.begin(&told)?;
             return Ok(RunReport::unstarted(Outcome::Cancelled, None));
         };
-        let (mut report, tail) =
+        let mut report =
             execute::execute(started, &way_out, &policy, streams, cancel, asked).await?;
         report.learned = way_out.learned();
         report.tool_calls = way_out.tool_calls();
-        report.hints = hints::hints(&report.outcome, &tail, &advised);
-        report.hints.extend(hints::denied(&report.denials, &advised));
-        report.hints.extend(hints::uncalled(&report.denials, &advised));
         report.audits.extend(Audit::of(&verdict));
         report.plan = Some(plan);
         Ok(report)

@@ -7,9 +7,9 @@ use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::OutputStream;
 use crate::Passage;
 use crate::scripted::{Inside, Scripted};
-use crate::{Advice, OutputStream};
 
 fn request(policy: &str) -> RunRequest {
     RunRequest {
@@ -23,9 +23,6 @@ fn request(policy: &str) -> RunRequest {
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
-        advice: Advice::Flags,
-        script: None,
-        host_file: Some(|_| true),
         recorder: None,
     }
 }
@@ -62,7 +59,7 @@ async fn program_that_ends_by_itself_has_its_code_output_and_isolation() {
     let report = engine.run(request("{}"), streams, std::future::pending()).await.unwrap();
     assert_eq!(report.outcome, Outcome::Exited { code: 7 });
     assert_eq!(report.stdout.bytes, b"hello");
-    assert_eq!(report.hints.len(), 1);
+    assert_eq!(report.stderr_tail, b"No module named 'x'\n");
     let plan = report.plan.unwrap();
     assert!(plan.controls.iter().all(|held| held.mechanism == "a script"));
     assert!(plan.controls.len() > 10);
@@ -73,7 +70,7 @@ async fn program_that_does_not_end_is_killed_at_its_deadline_and_its_output_kept
     let report = run(stubborn(), "defaults: {timeout_seconds: 2}").await;
     assert_eq!(report.outcome, Outcome::TimedOut);
     assert_eq!(report.stdout.bytes, b"before");
-    assert_eq!(report.hints, [""; 0]);
+    assert_eq!(report.stderr_tail, b"");
 }
 
 #[tokio::test(start_paused = true)]

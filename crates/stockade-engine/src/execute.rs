@@ -28,7 +28,7 @@ pub(crate) async fn execute(
     streams: Streams,
     mut cancel: Pin<&mut impl Future<Output = ()>>,
     asked: Instant,
-) -> Result<(RunReport, Vec<u8>), RunError> {
+) -> Result<RunReport, RunError> {
     let output = Output::new(policy.limits.value(Limit::Output).unwrap_or(0), &streams);
     let mut passing = pin!(pass_on(&output, streams.live));
     let lifetime = pin!(sleep(clock(policy, Limit::Lifetime)));
@@ -109,7 +109,7 @@ fn report(
     observed: Observation,
     start: Duration,
     duration: Duration,
-) -> (RunReport, Vec<u8>) {
+) -> RunReport {
     let (stdout, stderr, tail) = output.take();
     let mut report = RunReport::unstarted(outcome, None);
     report.usage = Usage {
@@ -127,7 +127,8 @@ fn report(
     report.denials = observed.denials;
     (report.stdout, report.stderr) = (stdout, stderr);
     (report.start, report.duration) = (start, duration);
-    (report, tail)
+    report.stderr_tail = tail;
+    report
 }
 
 fn clock(policy: &Policy, limit: Limit) -> Duration {

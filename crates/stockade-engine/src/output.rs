@@ -22,7 +22,7 @@ const WAITING_BYTES: usize = 4 << 20;
 /// The same after its end: what waits and more than the pipes and streams on the way here can hold.
 const REST_BYTES: usize = 8 << 20;
 
-/// How much of the end of the errors is looked at for hints.
+/// How much of the end of the errors is reported apart from what was kept.
 const TAIL_BYTES: usize = 8 * 1024;
 
 /// One of the two streams a program prints to.

@@ -7,7 +7,7 @@ use stockade_record::{Egress, Inspection, Place, Reader, Sink, Via, verify};
 use super::*;
 use crate::Passage;
 use crate::scripted::{Inside, Scripted};
-use crate::{Advice, Engine, Streams};
+use crate::{Engine, Streams};
 
 fn recorder(scratch: &Path) -> Arc<Recorder> {
     let place = Place::named(&scratch.join("records")).expect("the path has a name");
@@ -27,9 +27,6 @@ fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
-        advice: Advice::Flags,
-        script: None,
-        host_file: None,
         recorder: Some(Arc::clone(recorder)),
     }
 }

@@ -38,8 +38,8 @@ pub struct RunReport {
     pub learned: Vec<Learned>,
     /// Calls of tools, whatever came of each.
     pub tool_calls: u64,
-    /// Advice for a person; nothing is decided by it.
-    pub hints: Vec<String>,
+    /// The last 8 KiB of what it printed as errors, however much of them was kept.
+    pub stderr_tail: Vec<u8>,
     /// The wall with every control it held; `None` when none was built.
     pub plan: Option<Plan>,
     /// The session, where a record is kept.
@@ -78,7 +78,7 @@ impl RunReport {
             audits: Vec::new(),
             learned: Vec::new(),
             tool_calls: 0,
-            hints: Vec::new(),
+            stderr_tail: Vec::new(),
             plan,
             session: None,
             record: None,
@@ -115,7 +115,6 @@ struct RunView<'r> {
     limits_hit: Vec<&'static str>,
     denials: &'r [Denial],
     audits: &'r [Audit],
-    hints: &'r [String],
     provider: Option<&'static str>,
     isolation: Option<IsolationView<'r>>,
     session: Option<&'r SessionId>,
@@ -212,7 +211,6 @@ impl RunView<'_> {
             limits_hit: report.limits_hit.iter().map(|limit| limit.spec().key).collect(),
             denials: &report.denials,
             audits: &report.audits,
-            hints: &report.hints,
             provider: report.plan.as_ref().map(|plan| plan.provider.as_str()),
             isolation: report.plan.as_ref().map(isolation),
             session: report.session.as_ref(),

@@ -1,6 +1,6 @@
 //! What one execution is given.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use stockade_policy::{Context, Policy};
@@ -35,25 +35,9 @@ pub struct RunRequest {
     pub tools: Tools,
     /// What rules may look at; time rules need its clock.
     pub context: Context,
-    /// What hints tell the caller to change.
-    pub advice: Advice,
-    /// Where the script was read, as the caller wrote it; only hints look at it.
-    pub script: Option<PathBuf>,
-    /// Says whether a file is on the host, for hints about paths that are not visible inside. A
-    /// caller whose results reach the author of the code passes `None`: the answer tells them.
-    pub host_file: Option<fn(&Path) -> bool>,
     /// Keeps the record of this run, which ends when it cannot be kept. One recorder is for one
     /// run.
     pub recorder: Option<Arc<Recorder>>,
-}
-
-/// What a hint tells the caller to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// The flags of the command line.
-    Flags,
-    /// The clauses of the policy, which no flag widens.
-    Clauses,
 }
 
 /// Where a program's output and its errors go while it runs.

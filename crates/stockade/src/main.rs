@@ -11,6 +11,7 @@ mod policy;
 mod problem;
 mod render;
 mod run;
+mod shell;
 mod version;
 
 use std::process::ExitCode;

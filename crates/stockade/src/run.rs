@@ -3,6 +3,7 @@
 mod aliases;
 pub(crate) mod amount;
 mod flags;
+mod hints;
 mod input;
 mod interrupt;
 mod learn;
@@ -18,6 +19,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
+use serde::Serialize;
 use stockade_backends::User;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
 use stockade_provider::Expected;
@@ -55,6 +57,15 @@ pub(crate) fn start_ahead() -> Option<Engine> {
     Some(engine)
 }
 
+/// What is printed of a run as JSON.
+#[derive(Serialize)]
+struct RunView<'r> {
+    #[serde(flatten)]
+    report: &'r RunReport,
+    /// Advice for a person; nothing is decided by it.
+    hints: &'r [String],
+}
+
 pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
@@ -69,7 +80,7 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     load::refuse_shared_input(texts())?;
     let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
-    let (request, offered) = request::request(args, target, args.options(&argv), output)?;
+    let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
     let policy = request.policy.clone();
     // Whoever has read our input already has left nothing of it for the program.
@@ -91,10 +102,11 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     if let Some(place) = learned {
         place.write(&args.flags, &offered_names, &report)?;
     }
+    let hints = hints::of_report(&report, &asked);
     if output == Output::Json {
-        render::json(&report)?;
+        render::json(&RunView { report: &report, hints: &hints })?;
     } else if !args.quiet {
-        let lines: Vec<String> = summary::lines(&report, &policy)
+        let lines: Vec<String> = summary::lines(&report, &policy, &hints)
             .into_iter()
             .map(|line| format!("stockade: {line}"))
             .collect();

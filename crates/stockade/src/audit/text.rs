@@ -6,6 +6,8 @@ use stockade_record::{
     VerdictGiven,
 };
 
+use crate::shell::shell_word;
+
 /// How many digits of a hash tell it from others.
 const SHORT_HASH: usize = 12;
 
@@ -18,8 +20,7 @@ pub(super) fn event(event: &Event) -> String {
 
 /// A command as a person would write it.
 pub(super) fn command(command: &Command) -> String {
-    let words: Vec<String> =
-        command.argv.iter().map(|word| stockade_engine::shell_word(word)).collect();
+    let words: Vec<String> = command.argv.iter().map(|word| shell_word(word)).collect();
     let code = command.code.as_ref().map(|code| format!("{} ({})", code.name, code.language));
     let words = code.into_iter().chain(words).collect::<Vec<_>>().join(" ");
     Printable(&words).to_string()

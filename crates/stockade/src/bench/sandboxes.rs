@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use stockade_backends::User;
-use stockade_engine::{Advice, Engine, Passage, RunRequest, Streams, Tools};
+use stockade_engine::{Engine, Passage, RunRequest, Streams, Tools};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest, Surroundings};
 use tokio::runtime::{Builder, Runtime};
@@ -73,9 +73,6 @@ impl Interface {
             program: Program::Command { argv: argv.to_vec() },
             environment: Vec::new(),
             context: Context::default(),
-            advice: Advice::Flags,
-            host_file: None,
-            script: None,
             passage: Passage::Allowed,
             tools: self.tools.clone(),
             recorder: None,

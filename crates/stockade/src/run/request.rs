@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_engine::{Advice, Passage, RunRequest, Tools};
+use stockade_engine::{Passage, RunRequest, Tools};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root, Surroundings};
 
@@ -12,16 +12,18 @@ use crate::args::{RunArgs, Target};
 use crate::render::Output;
 use crate::{Problem, clock, load};
 
+use super::hints::{Advice, Asked};
 use super::tools::Offered;
 use super::{flags, record, script, trouble};
 
-/// What the engine is asked for; `options` are the words before the target. Everything that can be wrong with the arguments is found here.
+/// What the engine is asked for, the tools, and what hints depend on; `options` are the words
+/// before the target. Everything that can be wrong with the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
     target: Target<'_>,
     options: &[OsString],
     output: Output,
-) -> anyhow::Result<(RunRequest, Offered)> {
+) -> anyhow::Result<(RunRequest, Offered, Asked)> {
     let here = load::here()?;
     let offered = Offered::read(&args.tools, &here)?;
     let passage = match args.learn {
@@ -72,21 +74,21 @@ pub(crate) fn request(
         program,
         environment,
         context,
-        advice,
-        script: match target {
-            Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
-                Some(PathBuf::from(script))
-            }
-            Target::Script(..) | Target::Command(_) => None,
-        },
-        // What a program may have written decides what is looked for, and JSON reaches its author.
-        host_file: (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool),
         recorder,
         passage,
         // They are started when everything else is known to be right.
         tools: Tools::new(),
     };
-    Ok((request, offered))
+    let script = match target {
+        Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
+            Some(PathBuf::from(script))
+        }
+        Target::Script(..) | Target::Command(_) => None,
+    };
+    // What a program may have written decides what is looked for, and JSON reaches its author.
+    let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
+    let asked = Asked::of(&request, advice, script, host_file);
+    Ok((request, offered, asked))
 }
 
 /// The files of the policy and of the tools by their real paths: code that could change them would

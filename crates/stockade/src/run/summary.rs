@@ -7,7 +7,7 @@ use stockade_policy::{Denial, Isolation, Limit, Policy};
 
 /// The lines for a person, without their prefix; none for a program that simply ended behind an
 /// ordinary wall.
-pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
+pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = wall(report).into_iter().collect();
     lines.extend(outcome(report, policy));
     for limit in &report.limits_hit {
@@ -19,7 +19,7 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy) -> Vec<String> {
     for audit in &report.audits {
         lines.push(format!("recorded {}: {}", audit.target, audit.why));
     }
-    lines.extend(report.hints.iter().map(|hint| format!("hint: {hint}")));
+    lines.extend(hints.iter().map(|hint| format!("hint: {hint}")));
     lines
 }
 

@@ -19,7 +19,7 @@ fn report(outcome: Outcome) -> RunReport {
         audits: Vec::new(),
         learned: Vec::new(),
         tool_calls: 0,
-        hints: Vec::new(),
+        stderr_tail: Vec::new(),
         plan: None,
         session: None,
         record: None,
@@ -27,9 +27,13 @@ fn report(outcome: Outcome) -> RunReport {
 }
 
 fn said(report: &RunReport) -> Vec<String> {
+    said_with(report, &[])
+}
+
+fn said_with(report: &RunReport, hints: &[String]) -> Vec<String> {
     let text =
         "{defaults: {timeout_seconds: 1.5, max_memory_mb: 64}, limits: {max_cpu_seconds: 2}}";
-    lines(report, &Policy::parse_str("p", text, Path::new("/")).unwrap())
+    lines(report, &Policy::parse_str("p", text, Path::new("/")).unwrap(), hints)
 }
 
 #[test]
@@ -104,12 +108,11 @@ fn dropped_output_other_limits_records_and_hints_follow() {
     let (control, rule) = ("code_rules", "p.yaml:1:1".to_owned());
     let (target, why) = ("python code of 3 bytes".to_owned(), "rule `r` matches".to_owned());
     report.audits.push(Audit { control, rule, target, why });
-    report.hints.push("look here".to_owned());
     let expected = [
         "something was refused (limit limits.max_disk_mb: 32 MiB)",
         "output kept 11 bytes and dropped 7 (limit limits.max_output_bytes: 1048576 bytes)",
         "recorded python code of 3 bytes: rule `r` matches",
         "hint: look here",
     ];
-    assert_eq!(said(&report), expected);
+    assert_eq!(said_with(&report, &["look here".to_owned()]), expected);
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use stockade_engine::shell_word;
+use crate::shell::shell_word;
 
 use crate::Problem;
 

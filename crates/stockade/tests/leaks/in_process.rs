@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_engine::{Advice, Engine, Outcome, Passage, RunRequest, Streams};
+use stockade_engine::{Engine, Outcome, Passage, RunRequest, Streams};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{
     Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest, Surroundings,
@@ -73,9 +73,6 @@ fn request(argv: &[&str]) -> RunRequest {
         passage: Passage::Allowed,
         tools: stockade_engine::Tools::new(),
         context: Context::default(),
-        advice: Advice::Clauses,
-        script: None,
-        host_file: None,
         recorder: None,
     }
 }

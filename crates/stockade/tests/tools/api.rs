@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stockade_engine::{Advice, Engine, Passage, RunReport, RunRequest, Streams, Tool, Tools};
+use stockade_engine::{Engine, Passage, RunReport, RunRequest, Streams, Tool, Tools};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Program, Root, Surroundings};
 
@@ -45,9 +45,6 @@ pub(crate) async fn python(engine: &Engine, policy: &str, tools: Tools, code: &s
         passage: Passage::Allowed,
         tools,
         context: Context::default(),
-        advice: Advice::Clauses,
-        script: None,
-        host_file: None,
         recorder: None,
     };
     let streams = Streams { capture: true, ..Streams::default() };

@@ -6,24 +6,14 @@ use std::path::{Component, Path, PathBuf};
 use stockade_policy::{Access, Policy, Workspace, is_harmless};
 use stockade_provider::Language;
 
-use super::{Asked, can_be_mounted};
-use crate::request::Advice;
+use super::{Advice, Asked, can_be_mounted};
+use crate::shell::shell_word;
 
 /// Where the code of a script stands inside.
 const CODE: &str = "/run/code/";
 
 /// Where programs start.
 const WORKSPACE: &str = "/workspace/";
-
-/// A word as a shell takes it.
-pub fn shell_word(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_alphanumeric() || "_./-+@:,=%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
 
 /// A file that a message names by a relative path.
 pub(super) fn missing_file(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {

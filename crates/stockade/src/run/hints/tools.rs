@@ -2,13 +2,11 @@
 
 use stockade_policy::{Control, Denial};
 
-use crate::request::Advice;
-
-use super::Asked;
+use super::{Advice, Asked};
 
 /// Advice for tools that nobody offered, where a flag would. Without a policy every tool that is
 /// offered may be called, so one that may not was not offered.
-pub(crate) fn uncalled(denials: &[Denial], asked: &Asked) -> Option<String> {
+pub(super) fn uncalled(denials: &[Denial], asked: &Asked) -> Option<String> {
     let is_tool = |denial: &Denial| denial.control == Control::Tools.as_str();
     if asked.advice != Advice::Flags || !denials.iter().any(is_tool) {
         return None;

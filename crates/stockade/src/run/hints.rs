@@ -7,15 +7,11 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stockade_engine::{Outcome, RunReport, RunRequest};
 use stockade_policy::{Access, GuestPath, Limit, Policy, is_harmless};
 use stockade_provider::{Language, Program};
 
-use crate::Outcome;
-use crate::request::{Advice, RunRequest};
-
-pub use beside::shell_word;
-pub(crate) use network::denied;
-pub(crate) use tools::uncalled;
+use crate::shell::shell_word;
 
 /// The most lines of advice.
 const MAX_HINTS: usize = 3;
@@ -28,6 +24,15 @@ const MAX_PATHS: usize = 8;
 const MISSING: [&str; 3] = ["no such file or directory", "enoent", "cannot open"];
 const REFUSED: [&str; 5] =
     ["permission denied", "eacces", "read-only file system", "erofs", "operation not permitted"];
+
+/// What a hint tells the caller to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// The flags of the command line.
+    Flags,
+    /// The clauses of the policy, which no flag widens.
+    Clauses,
+}
 
 /// What advice depends on.
 pub(crate) struct Asked {
@@ -43,17 +48,24 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn of(request: &RunRequest) -> Asked {
+    /// `script` is its path as the caller wrote it. `host_file` says whether a file is on the host; a
+    /// caller whose results reach the author of the code passes `None`: the answer tells them.
+    pub(crate) fn of(
+        request: &RunRequest,
+        advice: Advice,
+        script: Option<PathBuf>,
+        host_file: Option<fn(&Path) -> bool>,
+    ) -> Asked {
         let (language, argv) = match &request.program {
             Program::Code { language, .. } => (Some(*language), Vec::new()),
             Program::Command { argv } => (None, argv.clone()),
         };
         Asked {
             policy: Arc::clone(&request.policy),
-            advice: request.advice,
-            host_file: request.host_file,
+            advice,
+            host_file,
             here: request.surroundings.working_directory.clone(),
-            script: request.script.clone(),
+            script,
             language,
             argv,
         }
@@ -67,8 +79,16 @@ impl Asked {
     }
 }
 
+/// Advice for what came of a run.
+pub(crate) fn of_report(report: &RunReport, asked: &Asked) -> Vec<String> {
+    let mut found = hints(&report.outcome, &report.stderr_tail, asked);
+    found.extend(network::denied(&report.denials, asked));
+    found.extend(tools::uncalled(&report.denials, asked));
+    found
+}
+
 /// Advice for how a program ended, and for the end of its errors.
-pub(crate) fn hints(outcome: &Outcome, tail: &[u8], asked: &Asked) -> Vec<String> {
+fn hints(outcome: &Outcome, tail: &[u8], asked: &Asked) -> Vec<String> {
     match outcome {
         Outcome::Exited { code } if *code != 0 => after_failure(tail, asked),
         Outcome::NotStarted { errno, .. } => not_started(*errno, asked).into_iter().collect(),

@@ -2,9 +2,8 @@
 
 use stockade_policy::{AddressKind, Control, Denial, Host, classify, parse_host_port};
 
-use crate::request::Advice;
-
-use super::{Asked, shell_word};
+use super::{Advice, Asked};
+use crate::shell::shell_word;
 
 /// What programs print when nothing leaves a sandbox, in lower case.
 const UNREACHABLE: [&str; 7] = [
@@ -38,7 +37,7 @@ pub(super) fn unreachable(line: &str, asked: &Asked) -> Option<String> {
 
 /// Advice for hosts that the policy does not name, where a flag would. What is not public is left
 /// out: a program that tries it shall not have this host's own services put on a line to copy.
-pub(crate) fn denied(denials: &[Denial], asked: &Asked) -> Option<String> {
+pub(super) fn denied(denials: &[Denial], asked: &Asked) -> Option<String> {
     if asked.advice != Advice::Flags {
         return None;
     }
