@@ -7,6 +7,7 @@
 //! ```
 //! The end is told before the pipes are drained: how long that takes is up to whoever reads.
 
+use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::path::Path;
@@ -33,6 +34,8 @@ pub(crate) struct Surroundings {
     pub(crate) waiting: Waiting,
     /// How many descriptors a program may have, where that is fewer than the guest may.
     pub(crate) program_files: Option<u64>,
+    /// The guest's own score for the OOM killer, where the launcher has opened it.
+    pub(crate) oom_score: Option<Rc<File>>,
 }
 
 /// Runs one execution and reports it. What is returned sends the rest of its output.
@@ -80,7 +83,7 @@ struct Running {
 
 impl Running {
     fn start(request: &Execute, around: &Surroundings) -> Result<Running, StartFailure> {
-        let program = start(request, around.program_files)?;
+        let program = start(request, around.program_files, around.oom_score.as_deref())?;
         around.processes.lead(program.pid);
         let wrap = |pipe| Descriptor::new(pipe, &around.reactor);
         let wrapped = || -> io::Result<Running> {

@@ -1,7 +1,7 @@
 //! Finding and starting a program.
 
 use std::ffi::{CStr, CString};
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;
 
@@ -40,7 +40,11 @@ impl StartFailure {
 /// Starts the program with pipes as its streams, and with as many descriptors as it may have.
 ///
 /// Pipes and not sockets, because a program may open `/dev/stdout` again, and a socket cannot be.
-pub(crate) fn start(request: &Execute, open_files: Option<u64>) -> Result<Program, StartFailure> {
+pub(crate) fn start(
+    request: &Execute,
+    open_files: Option<u64>,
+    oom_score: Option<&File>,
+) -> Result<Program, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
@@ -54,8 +58,7 @@ pub(crate) fn start(request: &Execute, open_files: Option<u64>) -> Result<Progra
         streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
         open_files,
     };
-    let pid = spawn_found(request, program).map_err(failed)?;
-    prefer_as_victim(pid);
+    let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
     Ok(Program { pid, stdin, stdout, stderr })
 }
 
@@ -104,12 +107,17 @@ fn environment(request: &Execute) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// When memory runs out the kernel shall end the program and not the guest.
-///
-/// Where `/proc` is missing or read-only the kernel decides by size, which says the same.
-fn prefer_as_victim(pid: Pid) {
-    let path = format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero());
-    let _ = OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"500"));
+/// Starts a program that the kernel prefers as a victim to the guest when memory runs out: a child
+/// inherits the score that its parent has at that moment, and nothing inside can lower it again.
+fn as_victim<T>(oom_score: Option<&File>, start: impl FnOnce() -> T) -> T {
+    const PROGRAM: &[u8] = b"500";
+    const GUEST: &[u8] = b"0";
+    // Where a score cannot be set the kernel chooses by size, which means the program as well.
+    let set = |score| oom_score.map(|mut file| file.write_all(score));
+    set(PROGRAM);
+    let started = start();
+    set(GUEST);
+    started
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn script(folder: &Path, name: &str, mode: u32, prints: &str) {
 /// What the program prints, or why it was not started.
 fn outcome(request: &Execute) -> Result<String, (i32, String)> {
     let mut program =
-        start(request, None).map_err(|failure| (failure.errno, failure.about.into()))?;
+        start(request, None, None).map_err(|failure| (failure.errno, failure.about.into()))?;
     drop(program.stdin);
     let mut printed = String::new();
     program.stdout.read_to_string(&mut printed).unwrap();

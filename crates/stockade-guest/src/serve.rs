@@ -7,6 +7,7 @@
 //! ```
 
 use std::cell::Cell;
+use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,9 +50,10 @@ const SEND_BYTES: usize = 64 << 10;
 /// The process must have one thread. On return everything that was started has been killed, and
 /// the process shall end: as the first of its pid namespace it takes all others with it.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
-    let Provisions { listeners, tools, program_files } = provisions;
+    let Provisions { listeners, tools, program_files, oom_score } = provisions;
     let doors = Doors::of(listeners, tools);
-    let place = Place { reach: Reach::of_this_process(), lifeline: None, doors, program_files };
+    let reach = Reach::of_this_process();
+    let place = Place { reach, lifeline: None, doors, program_files, oom_score };
     serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
 }
 
@@ -62,7 +64,8 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
     match Reach::confined() {
         Some(reach) => {
             let lifeline = Some(lifeline);
-            let place = Place { reach, lifeline, doors: None, program_files: None };
+            let place =
+                Place { reach, lifeline, doors: None, program_files: None, oom_score: None };
             serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
@@ -75,10 +78,11 @@ struct Place {
     lifeline: Option<OwnedFd>,
     doors: Option<Doors>,
     program_files: Option<u64>,
+    oom_score: Option<File>,
 }
 
 /// An error says that nothing was served.
-fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
+fn serve_at(stream: OwnedFd, mut place: Place) -> io::Result<GuestExit> {
     let (reactor, opener, streams) = match &place.doors {
         Some(_) => {
             // Frames come and go, and each would cost the kernel's pages anew.
@@ -87,7 +91,7 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
         }
         None => (Reactor::default(), None, MAX_STREAMS),
     };
-    let around = prepare(&place, &reactor)?;
+    let around = prepare(&mut place, &reactor)?;
     let socket = Socket::new(Descriptor::new(stream, &reactor)?, opener.as_ref());
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
     if let (Some(doors), Some(opener)) = (place.doors, &opener) {
@@ -114,7 +118,7 @@ fn serve_at(stream: OwnedFd, place: Place) -> io::Result<GuestExit> {
     Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
-fn prepare(place: &Place, reactor: &Reactor) -> io::Result<Surroundings> {
+fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
     // A guest that can be traced or read through /proc would lend its place to a program inside.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
@@ -128,6 +132,7 @@ fn prepare(place: &Place, reactor: &Reactor) -> io::Result<Surroundings> {
         processes,
         waiting: Waiting::default(),
         program_files: place.program_files,
+        oom_score: place.oom_score.take().map(Rc::new),
     })
 }
 

@@ -237,7 +237,10 @@ impl Building {
                 (self.apart, self.covers) = (None, None);
                 files::pivot(&root)
             }
-            Step::SealRoot => files::seal_root(),
+            Step::SealRoot => {
+                self.provisions.oom_score = Some(privileges::own_oom_score()?);
+                files::seal_root()
+            }
             Step::Loopback => stockade_sys::raise_loopback(),
             Step::WayOut { listen, redirected } => {
                 self.provisions.listeners = Some(way_out::open(*listen, redirected)?);

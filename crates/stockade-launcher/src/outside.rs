@@ -43,6 +43,9 @@ pub struct Provisions {
     pub tools: Option<UnixListener>,
     /// How many descriptors each program may have, where the guest has more.
     pub program_files: Option<u64>,
+    /// Sets by how much the kernel prefers the guest as a victim when memory runs out. No process
+    /// inside can open such a file to write.
+    pub oom_score: Option<File>,
 }
 
 /// Where connections of programs to the network arrive.
@@ -250,14 +253,16 @@ fn namespaces(birth: &Birth) -> Namespaces {
 
 /// Maps the ids of a new user namespace.
 pub(crate) fn write_maps(child: Pid, users: IdMap, groups: IdMap) -> io::Result<()> {
-    let process = format!("/proc/{}", child.as_raw_nonzero());
-    let process = Path::new(&process);
+    write_maps_of(Path::new(&format!("/proc/{}", child.as_raw_nonzero())), users, groups)
+}
+
+fn write_maps_of(process: &Path, users: IdMap, groups: IdMap) -> io::Result<()> {
     // An unprivileged caller may map its own group only after giving up setgroups(2) inside.
     if !rustix::process::geteuid().is_root() {
-        write_once(&process.join("setgroups"), "deny")?;
+        write_to_proc(&process.join("setgroups"), "deny")?;
     }
-    write_once(&process.join("gid_map"), &line(groups))?;
-    write_once(&process.join("uid_map"), &line(users))
+    write_to_proc(&process.join("gid_map"), &line(groups))?;
+    write_to_proc(&process.join("uid_map"), &line(users))
 }
 
 fn line(map: IdMap) -> String {
@@ -266,7 +271,29 @@ fn line(map: IdMap) -> String {
 
 /// Writes a file of the kernel in one call, as those files want it.
 pub(crate) fn write_once(file: &Path, text: &str) -> io::Result<()> {
-    let mut open = OpenOptions::new().write(true).open(file)?;
+    write_open(OpenOptions::new().write(true).open(file)?, text)
+}
+
+/// Writes a file of procfs. A file of the same name on another file system would take the text, and
+/// the ids would not be mapped.
+fn write_to_proc(file: &Path, text: &str) -> io::Result<()> {
+    let open = OpenOptions::new().write(true).open(file)?;
+    check_procfs(&open, file)?;
+    write_open(open, text)
+}
+
+/// Refuses an open file that is not the kernel's own.
+pub(crate) fn check_procfs(open: &File, path: &Path) -> io::Result<()> {
+    match rustix::fs::fstatfs(open)?.f_type {
+        rustix::fs::PROC_SUPER_MAGIC => Ok(()),
+        _ => {
+            let problem = format!("{} is not on procfs", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+        }
+    }
+}
+
+fn write_open(mut open: File, text: &str) -> io::Result<()> {
     match open.write(text.as_bytes())? {
         written if written == text.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
@@ -282,4 +309,25 @@ pub(crate) fn refusal(
 ) -> Refusal {
     let (errno, reason) = (error.raw_os_error(), error.to_string());
     Refusal { phase, index, step: step.to_owned(), target, errno, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_ids_are_not_written_to_another_file_system_than_procfs() {
+        let directory = std::env::temp_dir().join(format!("stockade-maps-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let names = ["setgroups", "gid_map", "uid_map"];
+        for name in names {
+            File::create(directory.join(name)).unwrap();
+        }
+        let map = IdMap { inside: 0, outside: 0, count: 1 };
+        let refused = write_maps_of(&directory, map, map).unwrap_err().to_string();
+        let written = names.map(|name| std::fs::read_to_string(directory.join(name)).unwrap());
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(refused.ends_with("is not on procfs"), "{refused}");
+        assert_eq!(written, ["", "", ""]);
+    }
 }

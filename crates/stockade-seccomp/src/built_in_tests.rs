@@ -57,6 +57,21 @@ fn limit_of_core_dumps_stays_and_whoever_lowers_it_is_content() {
 }
 
 #[test]
+fn scheduling_and_priority_of_the_guest_cannot_be_changed() {
+    for name in ["sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"] {
+        let on = |pid| with(name, [pid, 0, 0]);
+        assert_eq!([on(0), on(7)], [Action::Allow; 2], "{name}: libraries name their own threads");
+        assert_eq!([on(1), on(1 | 1 << 32)], [EPERM; 2], "{name}");
+    }
+    for (name, [process, group, user]) in [("setpriority", [0, 1, 2]), ("ioprio_set", [1, 2, 3])] {
+        let set = |which, who| with(name, [which, who, 0]);
+        assert_eq!([set(process, 0), set(process, 7), set(group, 0)], [Action::Allow; 3], "{name}");
+        assert_eq!([set(process, 1), set(group, 1)], [EPERM; 2], "{name}");
+        assert_eq!([set(user, 0), set(user, 1000), set(user | 1 << 32, 0)], [EPERM; 3], "{name}");
+    }
+}
+
+#[test]
 fn calls_without_use_inside_are_refused() {
     let refused = "
         setns mount umount2 pivot_root chroot mount_setattr

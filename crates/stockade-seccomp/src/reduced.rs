@@ -48,7 +48,8 @@ const OWNERS: &str = "
     file_setattr
 ";
 
-/// What a user may change about any of the processes that are the user's: only about oneself.
+/// What a user may change about any of the processes that are the user's: only about oneself. The
+/// guest has the same user id whichever that is, and no fixed process id here.
 const OWN_PROCESS: [(&str, u8); 4] = [
     ("sched_setaffinity", 0),
     ("sched_setattr", 0),
@@ -100,12 +101,6 @@ pub fn reduced(ids: Ids, memory: MemoryHolder) -> Profile {
     };
     let pairs = BOUND_TO_THEIR_PEER.map(pair).into_iter();
     add("socketpair", pairs.chain([Rule::always(EPERM)]).collect());
-    if ids == Ids::Own {
-        return profile;
-    }
-    for name in OWNERS.split_whitespace() {
-        add(name, vec![Rule::always(EPERM)]);
-    }
     for (name, argument) in OWN_PROCESS {
         add(name, vec![when(EPERM, [low(argument, Comparison::NotEqual(0))])]);
     }
@@ -113,6 +108,12 @@ pub fn reduced(ids: Ids, memory: MemoryHolder) -> Profile {
     for (name, process) in [("setpriority", 0), ("ioprio_set", 1)] {
         let own = [low(0, Comparison::Equal(process)), low(1, Comparison::Equal(0))];
         add(name, vec![when(Action::Allow, own), Rule::always(EPERM)]);
+    }
+    if ids == Ids::Own {
+        return profile;
+    }
+    for name in OWNERS.split_whitespace() {
+        add(name, vec![Rule::always(EPERM)]);
     }
     let refuse = |request| when(EPERM, [low(1, Comparison::Equal(request))]);
     add("ioctl", OWNERS_IOCTLS.map(refuse).to_vec());
@@ -182,22 +183,28 @@ mod tests {
     }
 
     #[test]
+    fn scheduling_and_priority_of_other_processes_are_left_alone() {
+        for ids in [Ids::Own, Ids::Callers] {
+            for (name, argument) in OWN_PROCESS {
+                let mut of_another = [0; 3];
+                of_another[usize::from(argument)] = 4711;
+                assert_eq!(answer(ids, name, [0; 3]), Action::Allow, "{name}");
+                assert_eq!(answer(ids, name, of_another), EPERM, "{name}");
+            }
+            let nice = |which, who| answer(ids, "setpriority", [which, who, 0]);
+            assert_eq!(
+                [nice(0, 0), nice(0, 7), nice(1, 0), nice(2, 0)],
+                [Action::Allow, EPERM, EPERM, EPERM]
+            );
+        }
+    }
+
+    #[test]
     fn what_belongs_to_the_caller_is_left_alone_where_the_ids_are_the_callers() {
         for name in OWNERS.split_whitespace().filter(|name| *name != "fchmodat2") {
             assert_eq!(answer(Ids::Callers, name, [0; 3]), EPERM, "{name}");
             assert_eq!(answer(Ids::Own, name, [0; 3]), Action::Allow, "{name}");
         }
-        for (name, argument) in OWN_PROCESS {
-            let mut of_another = [0; 3];
-            of_another[usize::from(argument)] = 4711;
-            assert_eq!(answer(Ids::Callers, name, [0; 3]), Action::Allow, "{name}");
-            assert_eq!(answer(Ids::Callers, name, of_another), EPERM, "{name}");
-        }
-        let nice = |which, who| answer(Ids::Callers, "setpriority", [which, who, 0]);
-        assert_eq!(
-            [nice(0, 0), nice(0, 7), nice(1, 0), nice(2, 0)],
-            [Action::Allow, EPERM, EPERM, EPERM]
-        );
         let flags = |high: u64| answer(Ids::Callers, "ioctl", [3, high | 0x4008_6602, 0]);
         assert_eq!([flags(0), flags(1 << 40)], [EPERM; 2]);
         assert_eq!(answer(Ids::Callers, "ioctl", [3, 0x5401, 0]), Action::Allow);

@@ -132,6 +132,11 @@ pub(super) const PLACES: &[Probe] = &[
         "the map of ids, written again",
         &[refused(&["rewrite-map"], &["EPERM", "EACCES"]).without(&["rewrite-map", "fresh"])],
     ),
+    blocked(
+        "D17",
+        "the score by which the kernel chooses a victim when memory runs out",
+        &[refused(&["open-to-write", "/proc/self/oom_score_adj"], CLOSED)],
+    ),
     virtualised(
         "D18",
         "how large and how busy the host is",
@@ -341,5 +346,19 @@ pub(super) const CALLS: &[Probe] = &[
         "E30",
         "memory that cannot be moved",
         &[refused(&["locks-of-memory", "32"], &["ENOMEM", "EPERM", "EAGAIN"])],
+    ),
+    blocked(
+        "E31",
+        "how the guest is scheduled",
+        &[refused(
+            &[
+                "administer",
+                "schedule_parent",
+                "pin_parent",
+                "nice_parent",
+                "disk_priority_of_parent",
+            ],
+            PERM,
+        )],
     ),
 ];

@@ -290,10 +290,14 @@ pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the root read-only, and `/proc`, where a process could change how the kernel treats it.
 pub(super) fn seal_root() -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
-    stockade_sys::set_mount_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY)
+    for path in ["/proc", "/"] {
+        let mount = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        stockade_sys::set_mount_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    }
+    Ok(())
 }
 
 pub(super) fn is_directory(open: &OwnedFd) -> io::Result<bool> {

@@ -1,12 +1,17 @@
 //! Giving up rights, and limits.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::OpenTreeFlags;
 use rustix::process::{DumpableBehavior, Resource as Limited, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets, CpuSet};
 
+use crate::outside::check_procfs;
 use crate::plan::Resource;
 
 /// The highest capability number a kernel may have.
@@ -17,7 +22,12 @@ pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
     let (user, group) =
         (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     // Without setgroups(2), which an unprivileged caller has given up, the groups stay the caller's.
-    if std::fs::read_to_string("/proc/self/setgroups")?.trim() != "deny" {
+    let mut answer = String::new();
+    let path = Path::new("/proc/self/setgroups");
+    let mut file = File::open(path)?;
+    check_procfs(&file, path)?;
+    file.read_to_string(&mut answer)?;
+    if answer.trim() != "deny" {
         rustix::thread::set_thread_groups(&[])?;
     }
     rustix::thread::set_keep_capabilities(true)?;
@@ -29,6 +39,21 @@ pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
     let sets =
         CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
     Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// The file that sets this process's own score for the OOM killer, on a mount of its own: `/proc`
+/// itself cannot be made read-only while a file of it is open to write.
+///
+/// A process that has changed its ids owns its files of `/proc` only while it is dumpable, proc(5).
+/// Nothing else runs inside yet that could use that.
+pub(super) fn own_oom_score() -> io::Result<File> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let proc = rustix::mount::open_tree(CWD, "/proc", flags)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(&proc, "self/oom_score_adj", flags, Mode::empty());
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(File::from(opened?))
 }
 
 pub(super) fn limit(resource: Resource, amount: u64) -> io::Result<()> {

@@ -39,9 +39,8 @@ const MEMORY: &str = "
 const THREADS: &str = "
     set_tid_address gettid set_robust_list get_robust_list rseq
     futex futex_wait futex_wake futex_waitv futex_requeue
-    sched_yield sched_getaffinity sched_setaffinity sched_getattr sched_setattr sched_getparam
-    sched_setparam sched_getscheduler sched_setscheduler sched_get_priority_max
-    sched_get_priority_min sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set
+    sched_yield sched_getaffinity sched_getattr sched_getparam sched_getscheduler
+    sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority ioprio_get
     uprobe uretprobe
 ";
 

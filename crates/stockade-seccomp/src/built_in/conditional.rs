@@ -45,6 +45,14 @@ const ARCH_SET_CPUID: u64 = 0x1012;
 const MFD_NOEXEC_SEAL: u64 = 0x8;
 const MFD_EXEC: u64 = 0x10;
 
+/// The guest is the first process of its pid namespace, and the leader of its group. A guest that is
+/// starved reports an end too late.
+const GUEST: u64 = 1;
+const SCHEDULING: [&str; 4] =
+    ["sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"];
+/// Each with the number that means every process of a user, `PRIO_USER` and `IOPRIO_WHO_USER`.
+const PRIORITIES: [(&str, u64); 2] = [("setpriority", 2), ("ioprio_set", 3)];
+
 /// `F_SETLEASE` lets a reader hold up whoever opens the file for writing on the host, and `F_NOTIFY`
 /// watches a directory that others use too.
 const FOREIGN_FILES: [u64; 2] = [1024, 1026];
@@ -110,6 +118,8 @@ pub(super) fn rules(executable_memfd: ExecutableMemfd) -> Vec<(&'static str, Vec
     let plain =
         |argument| vec![when(Action::Allow, [low(argument, without(SET_ID[0] | SET_ID[1]))])];
     rules.extend(MODES.map(|(name, argument)| (name, plain(argument))));
+    rules.extend(SCHEDULING.map(|name| (name, all_but(0, &[GUEST]))));
+    rules.extend(PRIORITIES.map(|(name, every)| (name, priority(every))));
     match executable_memfd {
         ExecutableMemfd::Allowed => {
             rules.push(("memfd_create", vec![Rule::always(Action::Allow)]));
@@ -155,6 +165,15 @@ fn open(flags: u8) -> Vec<Rule> {
         .iter()
         .flat_map(|&makes| SET_ID.map(|bit| when(EPERM, [has(flags, makes), has(flags + 1, bit)])));
     refused.chain([Rule::always(Action::Allow)]).collect()
+}
+
+/// Setting a priority: whose, and the number of the process, group or user.
+fn priority(every_process: u64) -> Vec<Rule> {
+    vec![
+        when(EPERM, [low(0, Comparison::Equal(every_process))]),
+        when(EPERM, [low(1, Comparison::Equal(GUEST))]),
+        Rule::always(Action::Allow),
+    ]
 }
 
 fn all_but(argument: u8, refused: &[u64]) -> Vec<Rule> {

@@ -7,6 +7,7 @@ mod code;
 mod ends;
 mod environment;
 mod examples;
+mod guest;
 mod interpreters;
 mod leftovers;
 mod limits;

@@ -23,6 +23,11 @@ fn plain(number: libc::c_long, words: &[u32]) -> io::Result<i64> {
     raw_call(number, &mut arguments)
 }
 
+/// Inside, the guest.
+fn parent() -> io::Result<u32> {
+    Ok(plain(libc::SYS_getppid, &[])? as u32)
+}
+
 const MISSING: &std::ffi::CStr = c"/stockade-probe-is-not-there";
 
 fn made(name: &str) -> io::Result<i64> {
@@ -77,6 +82,42 @@ fn made(name: &str) -> io::Result<i64> {
             libc::SYS_setpriority,
             &mut [Argument::Number(0), Argument::Number(0), Argument::Minus(20)],
         ),
+        // Of the parent, and each as it is already: on the host nothing changes.
+        "schedule_parent" => {
+            let (parent, mut priority) = (parent()?, [0; 4]);
+            let policy_now = plain(libc::SYS_sched_getscheduler, &[parent])? as u32;
+            raw_call(
+                libc::SYS_sched_setscheduler,
+                &mut [
+                    Argument::Number(parent),
+                    Argument::Number(policy_now),
+                    Argument::Bytes(&mut priority),
+                ],
+            )
+        }
+        "pin_parent" => {
+            let (parent, mut set) = (parent()?, [0; 128]);
+            let mut arguments =
+                [Argument::Number(parent), Argument::Number(128), Argument::Bytes(&mut set)];
+            raw_call(libc::SYS_sched_getaffinity, &mut arguments)?;
+            raw_call(libc::SYS_sched_setaffinity, &mut arguments)
+        }
+        "nice_parent" => {
+            let parent = parent()?;
+            // The kernel answers 20 less the value.
+            let now = 20 - plain(libc::SYS_getpriority, &[0, parent])?;
+            let value = match u32::try_from(now) {
+                Ok(value) => Argument::Number(value),
+                Err(_) => Argument::Minus(now.unsigned_abs() as u32),
+            };
+            let mut arguments = [Argument::Number(0), Argument::Number(parent), value];
+            raw_call(libc::SYS_setpriority, &mut arguments)
+        }
+        "disk_priority_of_parent" => {
+            let parent = parent()?;
+            let now = plain(libc::SYS_ioprio_get, &[1, parent])? as u32;
+            plain(libc::SYS_ioprio_set, &[1, parent, now])
+        }
         _ => Err(errno(libc::EDOM)),
     }
 }

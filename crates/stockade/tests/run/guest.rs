@@ -1,0 +1,58 @@
+//! What programs inside can do to the guest, which reports how they end.
+
+use crate::support::{outside, stockade, walls_can_be_built};
+
+/// Tries each call on a process and prints what became of it: `None`, or the kernel's error number.
+const TRY: &str = r#"
+import os, subprocess, sys
+if os.getpgrp() != os.getpid(): os.setpgrp()
+def tried(act):
+    try: act()
+    except OSError as error: return error.errno
+def set_idle(pid): os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+def set_parameter(pid): os.sched_setparam(pid, os.sched_param(0))
+def pin(pid): os.sched_setaffinity(pid, os.sched_getaffinity(0))
+def slow(pid): os.setpriority(os.PRIO_PROCESS, pid, 19)
+def slow_group(pid): os.setpriority(os.PRIO_PGRP, pid, 19)
+calls = [set_idle, set_parameter, pin, slow, slow_group]
+child = subprocess.Popen(['sleep', '60'], start_new_session=True)
+print([tried(lambda: call(child.pid)) for call in calls])
+print([tried(lambda: call(0)) for call in calls])
+if 'inside' in sys.argv:
+    print([tried(lambda: call(os.getppid())) for call in calls])
+    print(tried(lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19)))
+child.kill()
+"#;
+
+#[test]
+fn scheduling_of_the_guest_cannot_be_changed_and_that_of_the_programs_own_can() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let works = "[None, None, None, None, None]\n";
+    assert_eq!(outside(&["python3", "-c", TRY]).text(), works.repeat(2));
+    let inside = stockade(&["--", "python3", "-c", TRY, "inside"]);
+    assert_eq!(inside.text(), [works, works, "[1, 1, 1, 1, 1]\n", "1\n"].concat());
+}
+
+#[test]
+fn program_cannot_become_a_better_choice_of_the_oom_killer_than_the_guest() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let raise = "echo 700 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj";
+    assert_eq!(outside(&["sh", "-c", raise]).text(), "700\n");
+    // The guest takes its own score back once the program runs.
+    let lower = "until [ \"$(cat /proc/1/oom_score_adj)\" = 0 ]; do :; done
+cat /proc/self/oom_score_adj
+for score in 0 700; do
+    for file in oom_score_adj oom_adj; do
+        for process in self 1; do
+            if echo $score > /proc/$process/$file; then echo changed; fi
+        done
+    done
+done 2>/dev/null
+cat /proc/self/oom_score_adj /proc/1/oom_score_adj";
+    let run = stockade(&["--", "sh", "-c", lower]);
+    assert_eq!(run.text(), "500\n500\n0\n");
+}
