@@ -23,6 +23,7 @@ mod streams;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::{AsyncReadExt, WriteHalf};
 use stockade_provider::{Error, ErrorKind, Gateway, ProcessEnd, Running};
@@ -126,7 +127,7 @@ pub struct Link {
     conversation: Arc<Conversation>,
     control: Mutex<WriteHalf<Counted>>,
     hello: watch::Receiver<Option<HelloReply>>,
-    executions: u64,
+    executions: AtomicU64,
 }
 
 impl Link {
@@ -142,7 +143,13 @@ impl Link {
         let (greeted, hello) = watch::channel(None);
         let conversation = Arc::new(Conversation::default());
         streams.drive(Arc::clone(&conversation), reader, Nonce(nonce), greeted);
-        Ok(Link { streams, conversation, control: Mutex::new(writer), hello, executions: 0 })
+        Ok(Link {
+            streams,
+            conversation,
+            control: Mutex::new(writer),
+            hello,
+            executions: AtomicU64::new(0),
+        })
     }
 
     /// What the guest said of itself, once it has.
@@ -157,9 +164,8 @@ impl Link {
     ///
     /// Returns when the request is on its way; whether the program could be started is what the
     /// end says.
-    pub async fn execute(&mut self, command: Command) -> Result<Running, Error> {
-        self.executions += 1;
-        let execution = self.executions;
+    pub async fn execute(&self, command: Command) -> Result<Running, Error> {
+        let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
         let request = HostMessage::Execute(request(execution, &command)?);
         let stdin = self.streams.stream(execution, Role::Input)?;
         let stdout = self.streams.stream(execution, Role::Output)?;

@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// The v2 group that the first process is born in, by `CLONE_INTO_CGROUP`.
-    pub(super) fn unified(&self) -> Option<PathBuf> {
+    pub fn seat(&self) -> Option<PathBuf> {
         let v2 = self.directories.iter().find(|directory| directory.version == Version::V2);
         v2.map(Directory::seat)
     }

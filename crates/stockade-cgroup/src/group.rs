@@ -8,7 +8,7 @@ use super::disks::disks;
 use super::files;
 use super::hand_down::hand_down_to_children;
 use super::limits::{Optional, Setting};
-use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Removal, Version};
+use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Version};
 
 /// One group of processes: a directory in each hierarchy used.
 ///
@@ -61,7 +61,27 @@ impl Group {
         name: &GroupName,
         limits: &Limits,
     ) -> Result<Group, CgroupError> {
-        Unfinished::begin(layout, name.clone())?.finish(layout, limits)
+        let needs = limits.needs()?;
+        // A group that cannot be ended as a whole is no use, whatever else it can do.
+        for controller in needs.iter().chain([&Controller::Kill]) {
+            if !layout.has(*controller) {
+                return Err(unavailable(layout, *controller));
+            }
+        }
+        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
+        // Filled step by step: an early return drops it, and dropping removes what there is.
+        let mut group = Group { directories: Vec::new(), removed: false };
+        for hierarchy in layout.hierarchies() {
+            let used = used(&hierarchy.controllers, &needs);
+            if used.is_empty() {
+                continue;
+            }
+            let directory = make(hierarchy, name, used)?;
+            group.directories.push(directory.clone());
+            furnish(&directory)?;
+            limit(&directory, limits, &disks)?;
+        }
+        Ok(group)
     }
 
     /// Makes the leaf for one execution, with its own counts and its own end.
@@ -97,85 +117,6 @@ impl Group {
         let found = self.directories.iter().find(|it| it.has(controller));
         found.ok_or(CgroupError::NoController { controller })
     }
-}
-
-/// A group whose v2 part is there, so that a process can be born in it and wait. Its limits, and the
-/// v1 parts, which that process enters later by itself, are still to come.
-#[derive(Debug)]
-pub struct Unfinished {
-    group: Group,
-    name: GroupName,
-}
-
-impl Unfinished {
-    /// Makes the v2 part of a group, if the layout has one.
-    pub fn begin(layout: &Layout, name: GroupName) -> Result<Unfinished, CgroupError> {
-        // Filled step by step: an early return drops it, and dropping removes what there is.
-        let group = Group { directories: Vec::new(), removed: false };
-        let mut unfinished = Unfinished { group, name };
-        for hierarchy in of_version(layout, Version::V2) {
-            unfinished.make(hierarchy, hierarchy.controllers.clone())?;
-        }
-        Ok(unfinished)
-    }
-
-    /// What another process has to do to remove the whole group, once it is finished.
-    pub fn removal(&self, layout: &Layout) -> Removal {
-        let mut removal = self.group.removal();
-        let path = |hierarchy: &Hierarchy| hierarchy.parent.join(self.name.to_string());
-        removal.directories.extend(of_version(layout, Version::V1).map(path));
-        removal
-    }
-
-    /// The v2 group that a process is born in.
-    pub fn seat(&self) -> Option<PathBuf> {
-        self.group.unified()
-    }
-
-    /// Leaves the removal to another process.
-    pub fn hand_over(mut self) {
-        self.group.hand_over();
-    }
-
-    /// Sets the limits, and makes the other parts with theirs. A limit that the layout cannot hold
-    /// is refused.
-    pub fn finish(mut self, layout: &Layout, limits: &Limits) -> Result<Group, CgroupError> {
-        let needs = limits.needs()?;
-        // A group that cannot be ended as a whole is no use, whatever else it can do.
-        for controller in needs.iter().chain([&Controller::Kill]) {
-            if !layout.has(*controller) {
-                return Err(unavailable(layout, *controller));
-            }
-        }
-        let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
-        for directory in &mut self.group.directories {
-            directory.controllers = used(&directory.controllers, &needs);
-        }
-        for hierarchy in of_version(layout, Version::V1) {
-            let used = used(&hierarchy.controllers, &needs);
-            if !used.is_empty() {
-                self.make(hierarchy, used)?;
-            }
-        }
-        for directory in &self.group.directories {
-            limit(directory, limits, &disks)?;
-        }
-        Ok(self.group)
-    }
-
-    fn make(
-        &mut self,
-        hierarchy: &Hierarchy,
-        controllers: Vec<Controller>,
-    ) -> Result<(), CgroupError> {
-        let directory = make(hierarchy, &self.name, controllers)?;
-        self.group.directories.push(directory.clone());
-        furnish(&directory)
-    }
-}
-
-fn of_version(layout: &Layout, version: Version) -> impl Iterator<Item = &Hierarchy> {
-    layout.hierarchies().iter().filter(move |hierarchy| hierarchy.version == version)
 }
 
 /// What a group uses of a hierarchy: what counts and ends always, what only limits when asked.

@@ -46,7 +46,7 @@ pub struct Removal {
 
 impl Group {
     /// What another process has to do to remove the group and its own leaf, when it has no other.
-    pub(super) fn removal(&self) -> Removal {
+    pub fn removal(&self) -> Removal {
         let mut removal = Removal::default();
         for directory in &self.directories {
             if directory.version == Version::V2 && directory.has(Controller::Kill) {

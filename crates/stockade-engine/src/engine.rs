@@ -6,10 +6,9 @@
 //!   ├── no wall holds the policy ─────────────────────────► error
 //!   │ chosen
 //!   ├── the host does not let the wall be built ── chosen again, of the walls that are left
-//!   │ handed over, and recorded before
 //!   ├── the wall cannot be built, or not in 30 s ─────────► error
 //!   ├── cancelled ────────────────────────────────────────► cancelled
-//!   │ started, when the wall stands
+//!   │ built, recorded, started
 //!   ├── deadline, limit, cancel ── kill ── collect 100 ms ► timed_out, limit_exceeded, cancelled
 //!   └── ended ── output read ── sandbox dropped ── output passed on ──► by what the kernel said
 //! ```
@@ -17,12 +16,11 @@
 //! left inside.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stockade_provider::{
-    Entry, Error, ErrorKind, Execution, Expected, First, Plan, Program, Provider, SandboxRequest,
-    Started,
+    Entry, ErrorKind, Execution, Plan, Program, Provider, Sandbox, SandboxRequest,
 };
 use tokio::time::sleep;
 
@@ -45,13 +43,6 @@ impl Engine {
     /// An engine over walls, the one to try first at the front.
     pub fn new(providers: Vec<Arc<dyn Provider>>) -> Engine {
         Engine { providers }
-    }
-
-    /// Lets the wall that is tried first begin what depends on no policy.
-    pub fn prepare(&self, expected: Expected) {
-        if let Some(provider) = self.providers.first() {
-            provider.prepare(expected);
-        }
     }
 
     /// Runs one program. When `cancel` resolves, everything inside is killed.
@@ -92,26 +83,14 @@ impl Engine {
             user: surroundings.user,
             verdict: &verdict,
         };
+        record.begin(&told)?;
         if let Some(denial) = verdict.denial() {
-            record.begin(&told)?;
             return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));
         }
-        let environment = match environment::merged(&policy, environment) {
-            Ok(environment) => environment,
-            Err(error) => {
-                record.begin(&told)?;
-                return Err(error);
-            }
-        };
+        let environment = environment::merged(&policy, environment)?;
         let recorder = request.recorder.as_ref();
         let (tools, context) = (request.tools, &request.context);
-        let way_out = match WayOut::of(&policy, request.passage, tools, context, recorder) {
-            Ok(way_out) => way_out,
-            Err(error) => {
-                record.begin(&told)?;
-                return Err(error.into());
-            }
-        };
+        let way_out = WayOut::of(&policy, request.passage, tools, context, recorder)?;
         let wanted = SandboxRequest {
             policy: Arc::clone(&policy),
             root: request.root,
@@ -123,30 +102,22 @@ impl Engine {
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
-        let execution = Execution { program: program.clone(), environment };
-        let recording = Recording { record, told: &told };
-        let created = tokio::select! {
-            biased;
-            () = &mut cancel => None,
-            created = self.create(asked_for, &wanted, &execution, recording) => match created {
-                Ok(created) => Some(created),
-                Err(error) => {
-                    record.begin(&told)?;
-                    return Err(error);
-                }
-            },
-            // Whatever was begun ends with the future that is dropped here.
-            () = sleep(MOST_START) => {
-                record.begin(&told)?;
-                return Err(RunError::StartTooLong { limit: MOST_START });
-            }
+        let starting = async {
+            let (sandbox, plan) = self.create(asked_for, &wanted).await?;
+            // Before the start: a program whose start cannot be recorded does not run.
+            record.execution_started(&plan)?;
+            let running = sandbox.start(Execution { program, environment }).await;
+            Ok::<_, RunError>((sandbox, plan, running))
         };
-        let Some((started, plan)) = created else {
-            record.begin(&told)?;
-            return Ok(RunReport::unstarted(Outcome::Cancelled, None));
+        // Dropping `starting` ends whatever it has built.
+        let (sandbox, plan, running) = tokio::select! {
+            biased;
+            () = &mut cancel => return Ok(RunReport::unstarted(Outcome::Cancelled, None)),
+            started = starting => started?,
+            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
         let mut report =
-            execute::execute(started, &way_out, &policy, streams, cancel, asked).await?;
+            execute::execute(sandbox, running, &way_out, &policy, streams, cancel, asked).await?;
         report.learned = way_out.learned();
         report.tool_calls = way_out.tool_calls();
         report.audits.extend(Audit::of(&verdict));
@@ -156,71 +127,34 @@ impl Engine {
 }
 
 impl Engine {
-    /// Starts a program behind the first wall that holds the policy and that the host lets be
-    /// built. No wall is below the policy's floor. What is said in the end is why the first could
-    /// not be built. Whatever cannot be recorded is not started.
+    /// Builds a sandbox behind the first wall that holds the policy and that the host lets be
+    /// built. No wall is below the policy's floor. If every wall fails, returns the first wall's
+    /// error.
     async fn create(
         &self,
         asked: Option<&str>,
         wanted: &SandboxRequest,
-        execution: &Execution,
-        recording: Recording<'_>,
-    ) -> Result<(Started, Plan), RunError> {
+    ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
         let mut passed_over = Vec::new();
         let mut first_error = None;
         loop {
             let chosen = choose::choose(&self.providers, asked, &wanted.policy, &passed_over);
-            let (provider, plan) = match (chosen, first_error) {
-                (Ok(chosen), error) => {
-                    first_error = error;
-                    chosen
-                }
-                (Err(_), Some(error)) => return Err(error),
-                (Err(error), None) => return Err(error),
+            let (provider, plan) = match chosen {
+                Ok(chosen) => chosen,
+                Err(error) => return Err(first_error.unwrap_or(error)),
             };
-            for other in self.providers.iter().filter(|other| other.name() != provider.name()) {
-                other.let_go();
-            }
-            let unrecorded = Mutex::new(None);
-            let admit = || {
-                recording.begin(&plan).map_err(|error| {
-                    let told = Error::new(ErrorKind::Internal, "it cannot be recorded");
-                    *unrecorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    told
-                })
-            };
-            let first = First { execution: execution.clone(), admit: &admit };
-            let error = match provider.create_with(wanted, first).await {
-                Ok(started) => return Ok((started, plan)),
+            let error = match provider.create(wanted).await {
+                Ok(sandbox) => return Ok((sandbox, plan)),
                 Err(error) => error,
             };
-            if let Some(error) = unrecorded.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let kind = error.kind();
+            let error = first_error.unwrap_or_else(|| error.into());
+            if kind != ErrorKind::Unavailable {
                 return Err(error);
             }
-            let (kind, error) = (error.kind(), error.into());
-            recording.record.execution_failed(&error)?;
-            let error = first_error.unwrap_or(error);
-            match kind {
-                ErrorKind::Unavailable => passed_over.push(provider.name()),
-                _ => return Err(error),
-            }
+            passed_over.push(provider.name());
             first_error = Some(error);
         }
-    }
-}
-
-/// What a wall that is being built tells the record.
-#[derive(Clone, Copy)]
-struct Recording<'r> {
-    record: &'r Record,
-    told: &'r record::Asked<'r>,
-}
-
-impl Recording<'_> {
-    /// A program is about to be handed over.
-    fn begin(&self, plan: &Plan) -> Result<(), RunError> {
-        self.record.begin(self.told)?;
-        self.record.execution_started(plan)
     }
 }
 

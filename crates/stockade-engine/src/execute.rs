@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{ErrorKind, Observation, Sandbox, Started};
+use stockade_provider::{Error, ErrorKind, Observation, Running, Sandbox};
 use tokio::time::{sleep, timeout};
 
 use crate::outcome::{self, Reader};
@@ -22,7 +22,8 @@ const GONE: Duration = Duration::from_millis(300);
 /// Waits for the program of a fresh sandbox and ends the sandbox. Returns the report, without a
 /// plan, and the last bytes of the program's errors.
 pub(crate) async fn execute(
-    started: Started,
+    sandbox: Box<dyn Sandbox>,
+    running: Result<Running, Error>,
     way_out: &WayOut,
     policy: &Policy,
     streams: Streams,
@@ -32,7 +33,6 @@ pub(crate) async fn execute(
     let output = Output::new(policy.limits.value(Limit::Output).unwrap_or(0), &streams);
     let mut passing = pin!(pass_on(&output, streams.live));
     let lifetime = pin!(sleep(clock(policy, Limit::Lifetime)));
-    let Started { sandbox, running } = started;
     let start = asked.elapsed();
     let began = Instant::now();
     let waited = match running {

@@ -22,13 +22,12 @@ pub(crate) const EXECUTION: u64 = 0;
 /// The record of one run, where one is kept.
 pub(crate) struct Record {
     recorder: Option<Arc<Recorder>>,
-    is_begun: AtomicBool,
     is_executing: AtomicBool,
 }
 
 impl Record {
     pub(crate) fn of(recorder: Option<Arc<Recorder>>) -> Record {
-        Record { recorder, is_begun: AtomicBool::new(false), is_executing: AtomicBool::new(false) }
+        Record { recorder, is_executing: AtomicBool::new(false) }
     }
 
     /// Resolves when the record cannot be written any more.
@@ -39,11 +38,8 @@ impl Record {
         }
     }
 
-    /// Begins the record, if that has not happened.
+    /// Begins the record.
     pub(crate) fn begin(&self, request: &Asked<'_>) -> Result<(), RunError> {
-        if self.is_begun.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
         self.tell(|recorder| {
             recorder.begin(request.started())?;
             recorder.record(Body::Verdict(request.verdict()))
@@ -61,25 +57,15 @@ impl Record {
         self.tell(|recorder| recorder.record(Body::ExecutionStarted(started)))
     }
 
-    /// What was about to start could not, and something else may.
-    pub(crate) fn execution_failed(&self, error: &RunError) -> Result<(), RunError> {
-        match self.is_executing.swap(false, Ordering::Relaxed) {
-            true => self.tell(|recorder| {
-                recorder.record(Body::ExecutionEnded(execution_ended(Err(error))))
-            }),
-            false => Ok(()),
-        }
-    }
-
     /// Writes the end, and says in the report where the record is. A run whose record could not be
     /// kept is an error, whatever it came to.
     pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let Some(recorder) = &self.recorder else { return result };
-        let ended =
-            self.is_begun.load(Ordering::Relaxed).then(|| self.write_end(recorder, &result));
-        match (recorder.failure(), ended) {
-            (Some(failure), _) => Err(RunError::Record(failure)),
-            (None, _) => result.map(|mut report| {
+        // A failure is kept by the recorder.
+        let _ = self.write_end(recorder, &result);
+        match recorder.failure() {
+            Some(failure) => Err(RunError::Record(failure)),
+            None => result.map(|mut report| {
                 report.session = Some(recorder.session().clone());
                 report.record = recorder.path();
                 report

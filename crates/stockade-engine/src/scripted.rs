@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
-    Ability, Error, ErrorKind, Execution, First, Observation, Obstacle, Precision, Probe,
-    ProcessEnd, Provider, ProviderName, Running, Sandbox, SandboxRequest, Started, WallFacts,
+    Ability, Error, ErrorKind, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd,
+    Provider, ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -31,8 +31,6 @@ pub(crate) struct Scripted {
     isolation: Isolation,
     /// What building a sandbox fails with.
     fails: Option<ErrorKind>,
-    /// Whether it does so when a program was handed over.
-    fails_late: bool,
     asked: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
     ended: watch::Sender<bool>,
@@ -61,8 +59,8 @@ impl Scripted {
         };
         let (asked, created, ended) = (Arc::default(), Arc::default(), watch::Sender::new(false));
         let isolation = Isolation::Process;
-        let (unusable, fails, fails_late, shared) = (None, None, false, Arc::new(shared));
-        Scripted { name, unusable, isolation, fails, fails_late, asked, created, ended, shared }
+        let (unusable, fails, shared) = (None, None, Arc::new(shared));
+        Scripted { name, unusable, isolation, fails, asked, created, ended, shared }
     }
 
     /// A wall whose programs do this.
@@ -89,11 +87,6 @@ impl Scripted {
     pub(crate) fn failing(mut self, kind: ErrorKind) -> Scripted {
         self.fails = Some(kind);
         self
-    }
-
-    /// The same, found out when the program was handed over.
-    pub(crate) fn failing_late(self, kind: ErrorKind) -> Scripted {
-        Scripted { fails_late: true, ..self.failing(kind) }
     }
 
     pub(crate) fn observing(self, observed: Observation) -> Scripted {
@@ -165,22 +158,6 @@ impl Provider for Scripted {
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
-
-    fn create_with<'a>(
-        &'a self,
-        request: &'a SandboxRequest,
-        first: First<'a>,
-    ) -> BoxFuture<'a, Result<Started, Error>> {
-        Box::pin(async move {
-            if self.fails_late {
-                (first.admit)()?;
-            }
-            let mut sandbox = self.create(request).await?;
-            (first.admit)()?;
-            let running = sandbox.start(first.execution).await;
-            Ok(Started { sandbox, running })
-        })
-    }
 }
 
 struct ScriptedSandbox {
@@ -196,7 +173,7 @@ impl Drop for ScriptedSandbox {
 }
 
 impl Sandbox for ScriptedSandbox {
-    fn start<'a>(&'a mut self, _: Execution) -> BoxFuture<'a, Result<Running, Error>> {
+    fn start(&self, _: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         if self.shared.lost {
             return Box::pin(async { Err(Error::new(ErrorKind::Lost, "it is gone")) });
         }

@@ -26,6 +26,8 @@ pub(crate) use files::take_tree;
 pub(crate) struct Inherited {
     /// Trees that were taken outside.
     pub(crate) trees: BTreeMap<String, OwnedFd>,
+    /// Files of the version 1 cgroups to enter, in the order of the steps.
+    pub(crate) cgroups: VecDeque<OwnedFd>,
     /// Ends when the launcher does.
     pub(crate) lifeline: OwnedFd,
 }
@@ -46,55 +48,19 @@ struct Building {
     programs: Option<OwnedFd>,
     /// What the guest has of the wall.
     provisions: Provisions,
-    /// What came beside the steps and was not used yet.
-    handed: VecDeque<OwnedFd>,
+    /// Files of the version 1 cgroups that are still to be entered.
+    cgroups: VecDeque<OwnedFd>,
     lifeline: OwnedFd,
 }
 
-/// Receives the steps and carries them out, up to the one that ends the building.
+/// Carries out the steps, up to the one that ends the building.
 pub(crate) fn build(
     inherited: Inherited,
+    steps: &[Step],
     mut control: UnixStream,
 ) -> Result<Launched, (UnixStream, Refusal)> {
-    let Inherited { trees, lifeline } = inherited;
-    let mut building = Building::new(trees, lifeline);
-    let mut done = 0;
-    loop {
-        let steps = match message::receive::<Vec<Step>>(&mut control) {
-            Ok(Some((steps, handed))) => {
-                building.handed.extend(handed);
-                steps
-            }
-            // The host has thought better of it.
-            Ok(None) => return Ok(Launched::Done(1)),
-            Err(error) => {
-                let refusal = refusal(Phase::Inside, done, "plan", String::new(), &error);
-                return Err((control, refusal));
-            }
-        };
-        match carry_out(&steps, done, building, control)? {
-            After::Launched(launched) => return Ok(launched),
-            After::More(unfinished, socket) => (building, control) = (unfinished, socket),
-        }
-        done += steps.len();
-    }
-}
-
-/// What follows the steps of a message.
-enum After {
-    Launched(Launched),
-    /// Another message.
-    More(Building, UnixStream),
-}
-
-/// Carries out the steps of one message; `done` were carried out before.
-fn carry_out(
-    steps: &[Step],
-    done: usize,
-    mut building: Building,
-    mut control: UnixStream,
-) -> Result<After, (UnixStream, Refusal)> {
-    for (index, step) in (done..).zip(steps) {
+    let mut building = Building::new(inherited);
+    for (index, step) in steps.iter().enumerate() {
         if let Step::Serve | Step::ServeConfined = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
         {
@@ -107,18 +73,14 @@ fn carry_out(
             && building.report(&mut control).is_err()
         {
             // The host is gone, and with it the reason to run anything.
-            return Ok(After::Launched(Launched::Done(1)));
+            return Ok(Launched::Done(1));
         }
         if let Step::Serve = step {
             // Everything else that is held from outside is closed with `building` and `control`.
-            return Ok(After::Launched(Launched::Inside(building.provisions)));
+            return Ok(Launched::Inside(building.provisions));
         }
         if let Step::ServeConfined = step {
-            let lifeline = building.lifeline;
-            return Ok(After::Launched(Launched::Confined { lifeline }));
-        }
-        if let Step::AwaitMore = step {
-            return Ok(After::More(building, control));
+            return Ok(Launched::Confined { lifeline: building.lifeline });
         }
         if let Err(error) = building.carry_out(step) {
             let target =
@@ -127,11 +89,12 @@ fn carry_out(
         }
     }
     let missing = wrong("the plan starts nothing");
-    Err((control, refusal(Phase::Inside, done + steps.len(), "execute", String::new(), &missing)))
+    Err((control, refusal(Phase::Inside, steps.len(), "execute", String::new(), &missing)))
 }
 
 impl Building {
-    fn new(trees: BTreeMap<String, OwnedFd>, lifeline: OwnedFd) -> Building {
+    fn new(inherited: Inherited) -> Building {
+        let Inherited { trees, cgroups, lifeline } = inherited;
         Building {
             trees,
             root: None,
@@ -141,7 +104,7 @@ impl Building {
             scratch_count: 0,
             programs: None,
             provisions: Provisions::default(),
-            handed: VecDeque::new(),
+            cgroups,
             lifeline,
         }
     }
@@ -158,7 +121,8 @@ impl Building {
     fn carry_out(&mut self, step: &Step) -> io::Result<()> {
         match step {
             Step::EnterCgroup { .. } => {
-                let tasks = self.handed.pop_front().ok_or_else(|| wrong("no group was handed"))?;
+                let tasks =
+                    self.cgroups.pop_front().ok_or_else(|| wrong("no descriptor for it"))?;
                 rustix::io::write(&tasks, b"0")?;
                 Ok(())
             }
@@ -256,7 +220,6 @@ impl Building {
             }
             Step::HostName(name) => Ok(rustix::system::sethostname(name.as_bytes())?),
             Step::Limit { resource, amount } => privileges::limit(*resource, *amount),
-            Step::Processors(processors) => privileges::run_on(processors),
             Step::NewSession => {
                 rustix::process::setsid()?;
                 Ok(())
@@ -275,7 +238,7 @@ impl Building {
             }
             Step::Seccomp { programs } => guard::seccomp(programs),
             Step::DieWithParent => privileges::die_with_parent(&self.lifeline),
-            Step::AwaitMore | Step::Serve | Step::ServeConfined => Ok(()),
+            Step::Serve | Step::ServeConfined => Ok(()),
             Step::Execute { program, arguments, environment } => {
                 Err(start::execute(program, arguments, environment))
             }
@@ -332,8 +295,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::ToolSocket(ToolSocket { directory: path, .. })
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),
-        Step::AwaitMore
-        | Step::OwnCgroups
+        Step::OwnCgroups
         | Step::PrivateMounts
         | Step::BecomeUser { .. }
         | Step::MakeRoot(_)
@@ -350,7 +312,6 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::ProgramFiles(_)
         | Step::HostName(_)
         | Step::Limit { .. }
-        | Step::Processors(_)
         | Step::NewSession
         | Step::SealPrivileges
         | Step::Landlock { .. }

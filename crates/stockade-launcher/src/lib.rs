@@ -25,8 +25,8 @@ pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 #[cfg(feature = "weaken")]
 pub use plan::SharedNamespace;
 pub use plan::{
-    AfterStep, Attributes, Beginning, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED,
-    Memory, OutsideStep, Plan, Reach, Redirected, Resource, Step, ToolFile, ToolSocket, Transport,
+    AfterStep, Attributes, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED, Memory,
+    OutsideStep, Plan, Reach, Redirected, Resource, Step, ToolFile, ToolSocket, Transport,
     TreeKind,
 };
 pub use remove::remove_tree;

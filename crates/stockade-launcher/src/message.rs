@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 const MAX_BYTES: usize = 16 << 20;
 
 /// The most descriptors beside one message.
-const MAX_DESCRIPTORS: usize = 8;
+const MAX_DESCRIPTORS: usize = 16;
 
 /// Sends a value.
 pub fn send(

@@ -16,7 +16,7 @@ use crate::descendants;
 use crate::inside::{self, Inherited};
 use crate::message;
 use crate::owners::Owners;
-use crate::plan::{Beginning, Birth, Family, IdMap, OutsideStep};
+use crate::plan::{Birth, Family, IdMap, OutsideStep, Plan, Step};
 use crate::report::{Phase, Refusal, Report};
 use crate::supervise::{self, Sandbox, supervise};
 
@@ -92,7 +92,7 @@ fn say(control: &mut UnixStream, refusal: Refusal) {
 type Failure = (UnixStream, Refusal);
 
 fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
-    let (beginning, kept) = match message::receive::<Beginning>(&mut control) {
+    let (plan, mut descriptors) = match message::receive::<Plan>(&mut control) {
         Ok(Some(received)) => received,
         // Nobody is there to be told.
         Ok(None) => return Ok(Launched::Done(1)),
@@ -103,13 +103,16 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     if let Err(error) = stand_apart() {
         return Err((control, refusal(Phase::Outside, 0, "stand_apart", String::new(), &error)));
     }
-    let trees = match take_trees(&beginning.outside) {
+    let is_entered = |step: &&Step| matches!(step, Step::EnterCgroup { .. });
+    let entered = plan.inside.iter().filter(is_entered).count().min(descriptors.len());
+    let kept = descriptors.split_off(entered);
+    let trees = match take_trees(&plan.outside) {
         Ok(trees) => trees,
         Err(refusal) => return Err((control, refusal)),
     };
-    match bear(&beginning.birth) {
+    match bear(&plan.birth) {
         Ok(Side::Launcher { child, handle, mut lifeline }) => {
-            drop(trees);
+            drop((trees, descriptors));
             // The guest's stream is there, and must end with the guest. Both descriptors are open,
             // so that this cannot fail.
             let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
@@ -125,8 +128,8 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             let code = supervise(Sandbox {
                 control,
                 handle,
-                family: beginning.birth.family,
-                after: beginning.after,
+                family: plan.birth.family,
+                after: plan.after,
             });
             // Until here: both tell the child, and others, that the sandbox is alive.
             drop((lifeline, kept));
@@ -134,8 +137,8 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
         }
         Ok(Side::Inside { lifeline }) => {
             drop(kept);
-            let inherited = Inherited { trees, lifeline };
-            inside::build(inherited, control)
+            let inherited = Inherited { trees, cgroups: descriptors.into(), lifeline };
+            inside::build(inherited, &plan.inside, control)
         }
         Ok(Side::Unmapped) => Ok(Launched::Done(1)),
         Err((step, error)) => Err((control, refusal(Phase::Birth, 0, step, String::new(), &error))),

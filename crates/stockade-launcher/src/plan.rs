@@ -5,24 +5,18 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything the launcher does, in order. It is sent in two parts, so that the first process is
-/// born while the rest is still being thought about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What comes before and after the sandbox.
-    pub beginning: Beginning,
-    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
-    pub inside: Vec<Step>,
-}
-
-/// The launcher's own part of a plan.
+/// Everything the launcher does, in order. The host sends it as one message; the descriptors with it
+/// are one for each [`Step::EnterCgroup`], in order, and then those that the launcher keeps open as
+/// long as the sandbox lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Beginning {
+pub struct Plan {
     /// Acts before the clone, with the caller's rights.
     pub outside: Vec<OutsideStep>,
     /// The clone.
     pub birth: Birth,
+    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
+    pub inside: Vec<Step>,
     /// Acts when everything inside is to end or has ended.
     pub after: Vec<AfterStep>,
 }
@@ -134,15 +128,13 @@ pub struct IdMap {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Step {
-    /// Enters a version 1 cgroup, by the next of the descriptors that came beside the steps: the
-    /// kernel judges by the rights of whoever has opened it. A process that writes itself there does
-    /// not wait for RCU, as one that is moved by another does.
+    /// Enters a version 1 cgroup, by the next of the descriptors that came with the plan: the kernel
+    /// checks the rights of the process that opened it. A process that writes itself there does not
+    /// wait for RCU, as one that is moved by another does.
     EnterCgroup {
         /// The file that takes the ids of threads, for reports.
         file: PathBuf,
     },
-    /// The last of its message: the steps go on in another one.
-    AwaitMore,
     /// The cgroups entered so far become the top of all that is seen of them.
     OwnCgroups,
     /// No mount event goes to the host or comes from it.
@@ -293,9 +285,6 @@ pub enum Step {
     ProgramFiles(u64),
     /// The host name inside.
     HostName(String),
-    /// The processors that this process and all that it starts may run on. While the wall is built
-    /// it keeps away from the host's own.
-    Processors(Vec<u32>),
     /// A resource limit, soft and hard.
     Limit {
         /// Which.
@@ -486,7 +475,6 @@ impl Step {
     pub fn name(&self) -> &'static str {
         match self {
             Step::EnterCgroup { .. } => "enter_cgroup",
-            Step::AwaitMore => "await_more",
             Step::OwnCgroups => "own_cgroups",
             Step::PrivateMounts => "private_mounts",
             Step::TakeTree { .. } => "take_tree",
@@ -518,7 +506,6 @@ impl Step {
             Step::ProgramFiles(_) => "program_files",
             Step::HostName(_) => "host_name",
             Step::Limit { .. } => "limit",
-            Step::Processors(_) => "processors",
             Step::NewSession => "new_session",
             Step::WorkingDirectory(_) => "working_directory",
             Step::SealPrivileges => "seal_privileges",

@@ -90,6 +90,11 @@ impl IdRange {
         claim_from(u32::from_ne_bytes(random) % IdRange::RANGES, &taken)
     }
 
+    /// What holds the range, for another process to hold it after this one.
+    pub fn into_lock(self) -> OwnedFd {
+        self.lock
+    }
+
     /// What holds the range. It closes on exec; a process that is to hold the range after this one
     /// ends needs a copy.
     pub fn lock(&self) -> BorrowedFd<'_> {

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use stockade_carrier::Link;
-use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::Observation;
 
-use crate::launch::First;
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
 use crate::watchdog::{Action, Aside, Bounds, Measurement, Ration, measure};
+use stockade_cgroup::Group;
 
 /// How often a sandbox is looked at for what the kernel does not hold by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -32,7 +31,6 @@ const BLIND: Duration = Duration::from_secs(5);
 
 /// What is looked at.
 pub(crate) struct Watched {
-    pub(crate) first: First,
     /// The top of a file system in memory.
     pub(crate) scratch: Option<OwnedFd>,
     /// Looks at what neither kernel nor cgroup counts; not set where these count everything.

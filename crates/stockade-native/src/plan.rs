@@ -11,7 +11,7 @@ mod way_out;
 use std::path::PathBuf;
 
 use stockade_cgroup::Removal;
-use stockade_launcher::{Beginning, Birth, Family, IdMap, OutsideStep, Step, ToolFile};
+use stockade_launcher::{Birth, Family, IdMap, Plan, Step, ToolFile};
 use stockade_policy::{Limit, Policy};
 
 use crate::filters::RawFilter;
@@ -26,9 +26,8 @@ pub(crate) use way_out::{WayOut, proxy_variables};
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
 
-/// What decides how a sandbox begins.
-#[derive(Clone, Copy)]
-pub(crate) struct Site<'a> {
+/// Everything that a plan is made of.
+pub(crate) struct Inputs<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) machine: &'a Machine,
     /// What of the host is shown inside.
@@ -36,22 +35,9 @@ pub(crate) struct Site<'a> {
     /// The first of the host's ids that the sandbox has to itself; none where it has only the
     /// caller's own.
     pub(crate) first_id: Option<u32>,
-}
-
-/// What the root of a sandbox is made of.
-pub(crate) struct RootInputs<'a> {
-    pub(crate) site: Site<'a>,
     /// Whether connections can leave.
     pub(crate) way_out: WayOut,
-}
-
-/// Everything that the rest of a plan is made of.
-pub(crate) struct Inputs<'a> {
-    pub(crate) root: RootInputs<'a>,
-    /// Files of version 1 cgroups that the first process enters by.
-    pub(crate) tasks: Vec<PathBuf>,
-    /// Whether a cgroup holds memory and processes.
-    pub(crate) held_by_cgroup: bool,
+    pub(crate) cgroup: CgroupInputs,
     /// System-call filters, compiled.
     pub(crate) filters: Vec<RawFilter>,
     /// The filter that asks before a program is started, where the policy lists programs.
@@ -60,82 +46,59 @@ pub(crate) struct Inputs<'a> {
     pub(crate) tools: Option<Vec<ToolFile>>,
     /// What the sandbox's `/proc` says of the machine.
     pub(crate) proc_files: Vec<(&'static str, String)>,
-    /// What everything inside may run on, where the first process may run on less so far.
-    pub(crate) processors: Option<Vec<u32>>,
 }
 
-/// Which ids a sandbox has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    /// Those of the caller.
-    pub(crate) user: u32,
-    pub(crate) group: u32,
-    /// The first of the host's ids that the sandbox has to itself; none where it has only the
-    /// caller's own.
-    pub(crate) first: Option<u32>,
+/// What a plan says of cgroups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CgroupInputs {
+    /// The version 2 cgroup that the first process is born in.
+    pub(crate) seat: Option<PathBuf>,
+    /// Files of version 1 cgroups that the first process enters by.
+    pub(crate) tasks: Vec<PathBuf>,
+    /// What the launcher removes in the end.
+    pub(crate) removal: Removal,
+    /// Whether a cgroup holds memory, and the number of processes.
+    pub(crate) memory_held: bool,
+    pub(crate) pids_held: bool,
 }
 
-impl Ids {
-    pub(crate) fn of_caller(first: Option<u32>) -> Ids {
-        let user = rustix::process::geteuid().as_raw();
-        Ids { user, group: rustix::process::getegid().as_raw(), first }
-    }
-}
-
-/// The launcher's part of the plan. `seat` is the version 2 cgroup to be born in.
-pub(crate) fn beginning(
-    ids: Ids,
-    outside: Vec<OutsideStep>,
-    seat: Option<PathBuf>,
-    removal: &Removal,
-) -> Beginning {
-    let map = |own: u32| match ids.first {
+/// The whole wall.
+pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
+    let visible = Visible::of(inputs);
+    let map = |own: u32| match inputs.first_id {
         Some(first) => IdMap { inside: 0, outside: first, count: 1 << 16 },
         None => IdMap { inside: USER, outside: own, count: 1 },
     };
-    Beginning {
-        outside,
+    let (users, groups) = (map(inputs.machine.user), map(inputs.machine.group));
+    Plan {
+        outside: visible.taken_outside(),
         birth: Birth {
-            family: Family::Namespaces { users: map(ids.user), groups: map(ids.group) },
-            cgroup: seat,
+            family: Family::Namespaces { users, groups },
+            cgroup: inputs.cgroup.seat.clone(),
             #[cfg(feature = "weaken")]
             shared: Vec::new(),
         },
-        after: rest::after(removal),
+        inside: inside(inputs, &visible),
+        after: rest::after(&inputs.cgroup.removal),
     }
 }
 
-/// What is taken of the host before the first process is born.
-pub(crate) fn outside(site: &Site<'_>) -> Vec<OutsideStep> {
-    Visible::of(site).taken_outside()
-}
-
-/// The first steps, in the order that keeps each safe: see the comments at each group. The kernel
-/// mounts while the host makes cgroups and thinks about the rest.
-pub(crate) fn root(inputs: &RootInputs<'_>) -> Vec<Step> {
-    let visible = Visible::of(&inputs.site);
-    let mut steps = vec![Step::PrivateMounts];
+/// The steps of the first process, in the order that keeps each safe: see the comments at each
+/// group.
+fn inside(inputs: &Inputs<'_>, visible: &Visible) -> Vec<Step> {
+    let mut steps = enter(&inputs.cgroup);
+    // After the cgroups are entered: they become the top of what is seen.
+    steps.extend([Step::OwnCgroups, Step::PrivateMounts]);
     // While the ids are still the caller's: the host's files are reached with its rights.
     steps.extend(visible.taken());
     steps.push(Step::BecomeUser { user: USER, group: USER });
     // File systems are made by the ids that will use them.
     steps.extend(visible.built(inputs));
-    steps.push(Step::AwaitMore);
-    steps
-}
-
-/// The steps that follow.
-pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
-    let visible = Visible::of(&inputs.root.site);
-    let mut steps: Vec<Step> =
-        inputs.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect();
-    // After the cgroups are entered: they become the top of what is seen.
-    steps.push(Step::OwnCgroups);
     steps.extend(visible.finished(inputs));
     steps.extend(rest::closing(inputs));
     // Capabilities are needed up to here and by nothing that follows.
     steps.extend([Step::SealPrivileges, Step::DieWithParent]);
-    steps.extend(guard::landlock(inputs, &visible));
+    steps.extend(guard::landlock(inputs, visible));
     // Before the other filters: they may refuse a program to install one.
     let watch = inputs.program_watch.clone();
     steps.extend(watch.map(|program| Step::WatchPrograms { program }));
@@ -143,6 +106,11 @@ pub(crate) fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
     steps.push(Step::Seccomp { programs: inputs.filters.clone() });
     steps.push(Step::Serve);
     steps
+}
+
+/// First: what is mounted is counted in the sandbox's groups.
+pub(crate) fn enter(cgroup: &CgroupInputs) -> Vec<Step> {
+    cgroup.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect()
 }
 
 /// A limit of the policy; every one that is asked for here has a value in every policy.

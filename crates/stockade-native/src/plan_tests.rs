@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use stockade_interpreters::Bind;
-use stockade_launcher::{OutsideStep, Plan, Resource, TreeKind};
+use stockade_launcher::{OutsideStep, Resource, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
@@ -39,7 +39,7 @@ fn files(shown: Vec<Shown>) -> HostFiles {
 }
 
 fn users(plan: &Plan) -> IdMap {
-    match plan.beginning.birth.family {
+    match plan.birth.family {
         Family::Namespaces { users, .. } => users,
         Family::Descendants(_) => panic!("the native wall has namespaces"),
     }
@@ -74,21 +74,23 @@ fn planned_for(
 ) -> Plan {
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
     let first_id = machine.is_root().then_some(0x7000_0000);
-    let site = Site { policy: &policy, machine, files, first_id };
-    let first = RootInputs { site, way_out };
-    let mut steps = root(&first);
-    steps.extend(inside(&Inputs {
-        root: first,
-        tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
-        held_by_cgroup: cgroup,
+    plan(&Inputs {
+        policy: &policy,
+        machine,
+        files,
+        first_id,
+        way_out,
+        cgroup: CgroupInputs {
+            tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
+            memory_held: cgroup,
+            pids_held: cgroup,
+            ..CgroupInputs::default()
+        },
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
         tools,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
-        processors: Some(vec![0, 1]),
-    }));
-    let ids = Ids { user: machine.user, group: machine.group, first: first_id };
-    Plan { beginning: beginning(ids, outside(&site), None, &Removal::default()), inside: steps }
+    })
 }
 
 fn index(plan: &Plan, name: &str) -> usize {
@@ -106,14 +108,13 @@ fn order_keeps_every_step_safe() {
         let text = "filesystem: {workspace: {host: ., mode: overlay}, hide: [/data/x]}";
         let plan = planned(text, &machine(user), &files, true);
         let order = [
+            index(&plan, "enter_cgroup"),
+            index(&plan, "own_cgroups"),
             index(&plan, "private_mounts"),
             last(&plan, "take_tree"),
             index(&plan, "become_user"),
             index(&plan, "make_scratch"),
             index(&plan, "make_root"),
-            index(&plan, "await_more"),
-            index(&plan, "enter_cgroup"),
-            index(&plan, "own_cgroups"),
             index(&plan, "proc"),
             index(&plan, "forbid_user_namespaces"),
             index(&plan, "read_only"),
@@ -122,7 +123,6 @@ fn order_keeps_every_step_safe() {
             index(&plan, "pivot"),
             index(&plan, "seal_root"),
             last(&plan, "limit"),
-            index(&plan, "processors"),
             index(&plan, "seal_privileges"),
             index(&plan, "die_with_parent"),
             index(&plan, "landlock"),
@@ -138,10 +138,8 @@ fn order_keeps_every_step_safe() {
 fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
     let plan = planned("{}", &machine(0), &files(vec![show("/data", Mode::Write)]), true);
     assert_eq!(users(&plan), IdMap { inside: 0, outside: 0x7000_0000, count: 65_536 });
-    let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] =
-        &plan.beginning.outside[..]
-    else {
-        panic!("{:?}", plan.beginning.outside)
+    let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] = &plan.outside[..] else {
+        panic!("{:?}", plan.outside)
     };
     assert_eq!(*users, IdMap { inside: 0, outside: 0x7000_0000 + USER, count: 1 });
     assert_eq!(users, groups);
@@ -152,7 +150,7 @@ fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
 fn ordinary_user_maps_its_own_id_alone_and_takes_everything_inside() {
     let plan = planned("{}", &machine(501), &files(vec![show("/data", Mode::Read)]), true);
     assert_eq!(users(&plan), IdMap { inside: USER, outside: 501, count: 1 });
-    assert!(plan.beginning.outside.is_empty());
+    assert!(plan.outside.is_empty());
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn what_can_only_be_read_stands_apart_and_what_can_be_written_does_not() {
     );
     assert_eq!(apart((5, 15)), [], "layers with mapped owners are too new for it");
     let plan = planned("{}", &on((6, 1)), &files, true);
-    let taken = plan.beginning.outside.iter().map(|OutsideStep::TakeOwnedTree { path, .. }| path);
+    let taken = plan.outside.iter().map(|OutsideStep::TakeOwnedTree { path, .. }| path);
     assert_eq!(taken.collect::<Vec<_>>(), ["/srv/data", "/srv", "/srv/out"].map(Path::new));
 }
 

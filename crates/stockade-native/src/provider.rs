@@ -1,35 +1,31 @@
 //! The native wall as a provider.
 
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use futures_core::future::BoxFuture;
-use stockade_cgroup::{Controller, Group, Layout, Limits, sweep_parents};
-use stockade_interpreters::{Interpreter, find};
-use stockade_launcher::Step;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Expected, First, Language, Probe, Provider, ProviderName, Root, Sandbox,
-    SandboxRequest, Started, WallFacts,
+    Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
 };
-use stockade_seccomp::Carries;
 
 use crate::abilities::abilities;
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
-use crate::ground::{Ahead, Begin, Ground, begin};
 use crate::host_files::{Base, HostFiles, look, protected, shown};
-use crate::launcher::User;
+use crate::id_range::IdRange;
 use crate::machine::Machine;
-use crate::plan::{Inputs, RootInputs, Site, WayOut, inside, outside, root, tool_command};
+use crate::plan::{Inputs, WayOut, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
-use crate::rising::Rising;
-use crate::sandbox::{Interior, Parts, Places};
+use crate::sandbox::{Interior, Places};
+use crate::start::{Prepared, User, make_group, start};
 use crate::tools;
 use crate::try_out::{Tried, try_out};
+use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
+use stockade_interpreters::{Interpreter, find};
+use stockade_seccomp::Carries;
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
@@ -37,16 +33,6 @@ pub struct NativeProvider {
     user: User,
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
-    /// What was started before anybody asked.
-    ahead: Mutex<Ahead>,
-}
-
-/// What a start does about the groups that a dead Stockade left. Whether they could be removed is no
-/// reason not to run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Remains {
-    Swept,
-    Left,
 }
 
 impl NativeProvider {
@@ -67,17 +53,8 @@ impl NativeProvider {
         self.layout.get_or_init(Layout::expect)
     }
 
-    fn take_ahead(&self) -> Ahead {
-        std::mem::take(&mut self.ahead.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Has a wall built, up to the point where it is waited for.
-    async fn raise(
-        &self,
-        request: &SandboxRequest,
-        layout: &Layout,
-        remains: Remains,
-    ) -> Result<Rising, StartError> {
+    /// Decides and allocates everything of a sandbox, and starts nothing.
+    fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
         let machine = self.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -86,55 +63,44 @@ impl NativeProvider {
         let files = host_files(request, machine, interpreter.as_ref())?;
         #[cfg(feature = "weaken")]
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
-        let site =
-            |ground: &Ground| Site { policy, machine, files: &files, first_id: ground.first_id() };
-        // The kernel makes namespaces while the rest is thought about.
-        let ahead = self.take_ahead();
-        let Begin { ground, mut begun } = begin(ahead, layout, |ground| outside(&site(ground)))?;
-        let site = site(&ground);
-        let limits = cgroup_limits(policy, layout);
-        #[cfg(feature = "weaken")]
-        let limits = crate::weaken::limits(limits);
-        let root_inputs = RootInputs { site, way_out: way_out(request) };
-        begun.hand_over(&weakened(root(&root_inputs)))?;
-        let group = ground.into_group().map(|group| group.finish(layout, &limits));
-        let group = group.transpose()?;
-        let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
-        let building = begun.build(request.gateway.clone())?;
-        let inside = inside(&Inputs {
-            root: root_inputs,
-            tasks: tasks.iter().map(|tasks| tasks.path.clone()).collect(),
-            held_by_cgroup: layout.has(Controller::Memory) && layout.has(Controller::Pids),
+        let range = machine.is_root().then(IdRange::claim).transpose()?;
+        let (group, cgroup, mut descriptors) = make_group(policy, layout, &GroupName::new()?)?;
+        let (memory_held, way_out) = (cgroup.memory_held, way_out(request));
+        let plan = plan(&Inputs {
+            policy,
+            machine,
+            files: &files,
+            first_id: range.as_ref().map(|range| range.first),
+            way_out,
+            cgroup,
             filters: filters(policy, machine.kernel, carries(request))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             tools,
             proc_files: proc_files(policy)?,
-            processors: building.processors(),
         });
-        let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
-        building.hand_over(&weakened(inside), &beside).await?;
-        // While the kernel mounts: nobody waits for what others have left.
-        if remains == Remains::Swept {
-            sweep_parents(layout);
-        }
+        #[cfg(feature = "weaken")]
+        let plan = crate::weaken::plan(plan);
+        descriptors.extend(range.map(IdRange::into_lock));
         let interior = Interior {
             interpreter,
             places: Places::of_root(),
-            way_out: way_out(request),
+            way_out,
             tools: request.tools.as_ref().map(|door| door.environment.clone()),
         };
-        let parts = Parts {
+        Ok(Prepared {
+            plan,
+            descriptors,
+            gateway: request.gateway.clone(),
             listed: listed(request, files),
             group,
             policy: request.policy.clone(),
             interior,
             scratch: None,
-            memory_held: layout.has(Controller::Memory),
+            memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             user: self.user,
-        };
-        Ok(Rising { building, parts })
+        })
     }
 }
 
@@ -156,38 +122,14 @@ impl Provider for NativeProvider {
         WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
     }
 
-    fn prepare(&self, expected: Expected) {
-        let ahead = match expected {
-            Expected::Plain => Ahead::foresee(|| self.layout()),
-            Expected::HostFiles => Ahead::start(),
-        };
-        // Whatever fails here fails again when a sandbox is asked for, and is told then.
-        if let Ok(ahead) = ahead {
-            *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
-        }
-    }
-
-    fn let_go(&self) {
-        drop(self.take_ahead());
-    }
-
     fn create<'a>(
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
-            let rising = self.raise(request, self.layout(), Remains::Swept).await?;
-            Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
-        })
-    }
-
-    fn create_with<'a>(
-        &'a self,
-        request: &'a SandboxRequest,
-        first: First<'a>,
-    ) -> BoxFuture<'a, Result<Started, Error>> {
-        Box::pin(async {
-            self.raise(request, self.layout(), Remains::Swept).await?.stand_with(first).await
+            sweep_parents(self.layout());
+            let prepared = self.prepare(request, self.layout())?;
+            Ok(Box::new(start(prepared).await?) as Box<dyn Sandbox>)
         })
     }
 }
@@ -196,16 +138,9 @@ impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        let rising = self.raise(request, &Layout::as_it_is(), Remains::Left).await?;
-        rising.stand().await?.finish().await
+        let prepared = self.prepare(request, &Layout::as_it_is())?;
+        start(prepared).await?.finish().await
     }
-}
-
-/// The steps, all of them but in the builds that show what each is for.
-fn weakened(steps: Vec<Step>) -> Vec<Step> {
-    #[cfg(feature = "weaken")]
-    let steps = crate::weaken::steps(steps);
-    steps
 }
 
 pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(), StartError> {
@@ -316,15 +251,4 @@ fn listed(request: &SandboxRequest, files: HostFiles) -> Option<Listed> {
     let mut executables = files.commands?.executables;
     executables.extend(request.tools.as_ref().map(|_| tool_command()));
     Some(Listed { executables, rule, hidden })
-}
-
-/// What cgroups can hold of a policy here.
-pub(crate) fn cgroup_limits(policy: &Policy, layout: &Layout) -> Limits {
-    let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
-    Limits {
-        memory_bytes: value(Limit::Memory, Controller::Memory).map(|mebibytes| mebibytes << 20),
-        cpu_millis: value(Limit::Cpu, Controller::Cpu),
-        pids: value(Limit::Pids, Controller::Pids),
-        io_bytes_per_second: value(Limit::IoRate, Controller::Io),
-    }
 }

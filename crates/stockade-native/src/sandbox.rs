@@ -8,47 +8,27 @@
 //! The launcher ends everything when its control socket is closed, whoever closes it and however:
 //! dropping this value is enough, and so is the death of this process.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
-use stockade_cgroup::Group;
-use stockade_interpreters::Interpreter;
 use stockade_launcher::Ending;
-use stockade_policy::{Limit, Policy, SEARCH_PATH, WORKSPACE};
+use stockade_policy::{Limit, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
     ToolDoor,
 };
 
-use crate::control::Control;
 use crate::error::StartError;
-use crate::launch::{Handed, Standing};
-use crate::launcher::{Launcher, User};
 use crate::observe::{Watched, bounds, looking};
 use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
-use crate::programs::{Listed, Programs};
-use crate::reduced::ScratchDirectory;
+use crate::programs::Programs;
+use crate::start::{Control, Launcher, Prepared, User, Wall};
 use crate::watchdog::Aside;
-
-/// What a sandbox is made of.
-pub(crate) struct Parts {
-    /// Set where the policy lists what may be started.
-    pub(crate) listed: Option<Listed>,
-    pub(crate) group: Option<Group>,
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) interior: Interior,
-    /// The directory of the host that takes what is written, where no file system in memory does.
-    pub(crate) scratch: Option<ScratchDirectory>,
-    /// Whether a cgroup holds memory, and cpu.
-    pub(crate) memory_held: bool,
-    pub(crate) cpu_held: bool,
-    /// Whether the kernel holds the number of processes.
-    pub(crate) pids_held: bool,
-    pub(crate) user: User,
-}
+use stockade_interpreters::Interpreter;
 
 /// Where a program finds what every sandbox has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,45 +66,53 @@ pub(crate) struct NativeSandbox {
     control: Arc<Control>,
     link: Link,
     launcher: Option<Launcher>,
+    /// The first process inside.
+    first: OwnedFd,
     interior: Interior,
     watched: Watched,
     user: User,
 }
 
 impl NativeSandbox {
-    pub(crate) fn new(standing: Standing, parts: Parts) -> Result<NativeSandbox, StartError> {
-        let Parts { listed, group, policy, interior, user, .. } = parts;
-        let Standing { control, link, launcher, first, handed } = standing;
-        let Handed { scratch, programs } = handed;
-        // Before anything is started: who starts a program waits until this has answered.
-        let programs = programs.zip(listed).map(|(listener, listed)| {
+    pub(crate) fn new(wall: Wall, prepared: Prepared) -> Result<NativeSandbox, StartError> {
+        let Prepared { listed, group, policy, interior, user, .. } = prepared;
+        let (memory_held, cpu_held, pids_held) =
+            (prepared.memory_held, prepared.cpu_held, prepared.pids_held);
+        // Before anything is started: a process that starts a program waits for the answer.
+        let programs = wall.programs.zip(listed).map(|(listener, listed)| {
             let watching = Programs::watch(listener, listed);
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let has_directory = parts.scratch.is_some();
-        let is_counted = parts.memory_held && parts.cpu_held && parts.pids_held;
+        let has_directory = prepared.scratch.is_some();
+        let is_counted = memory_held && cpu_held && pids_held;
         let aside = (has_directory || !is_counted).then(|| {
             let bounds = (!is_counted).then(|| bounds(&policy));
-            let look = looking(first.process, bounds, parts.scratch, Arc::clone(&policy));
+            let look = looking(wall.process, bounds, prepared.scratch, Arc::clone(&policy));
             Aside::start(look).map_err(StartError::prepare("watch the sandbox"))
         });
         let watched = Watched {
-            first,
-            scratch,
+            scratch: wall.scratch,
             programs,
             group,
             policy,
             aside: aside.transpose()?,
             has_directory,
-            memory_held: parts.memory_held,
-            cpu_held: parts.cpu_held,
-            pids_held: parts.pids_held,
+            memory_held,
+            cpu_held,
+            pids_held,
             before_kill: OnceLock::new(),
             seen: Mutex::default(),
         };
-        let launcher = Some(launcher);
-        Ok(NativeSandbox { control, link, launcher, interior, watched, user })
+        Ok(NativeSandbox {
+            control: wall.control,
+            link: wall.link,
+            launcher: Some(wall.launcher),
+            first: wall.handle,
+            interior,
+            watched,
+            user,
+        })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
@@ -142,11 +130,8 @@ impl NativeSandbox {
         }
     }
 
-    /// A program that was handed over, or what became of it.
-    pub(crate) async fn explained(
-        &self,
-        started: Result<Running, Error>,
-    ) -> Result<Running, Error> {
+    /// A program that was started, with what the launcher knows of its end.
+    async fn explained(&self, started: Result<Running, Error>) -> Result<Running, Error> {
         let control = Arc::clone(&self.control);
         match started {
             Ok(Running { stdin, stdout, stderr, end }) => {
@@ -266,7 +251,7 @@ fn plain(name: &str) -> Result<&str, Error> {
 }
 
 impl Sandbox for NativeSandbox {
-    fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>> {
+    fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
             let command = self.interior.command(execution)?;
             let started = self.link.execute(command).await;
@@ -285,8 +270,7 @@ impl Sandbox for NativeSandbox {
     fn kill(&self) {
         self.watched.keep();
         // An error says that it has ended.
-        let first = &self.watched.first.handle;
-        let _ = rustix::process::pidfd_send_signal(first, Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(&self.first, Signal::KILL);
         self.control.end();
     }
 

@@ -7,9 +7,9 @@ use stockade_provider::{Carried, Duplex, Error, Gateway, Obstacle, SandboxReques
 use stockade_wire::Opening;
 
 use crate::error::{StartError, is_of_way_out};
-use crate::launcher::User;
 use crate::plan::WayOut;
 use crate::provider::NativeProvider;
+use crate::start::User;
 use crate::trial;
 
 /// What came of walls around nothing.

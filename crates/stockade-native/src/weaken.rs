@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stockade_cgroup::Limits;
 use stockade_interpreters::Bind;
-use stockade_launcher::{Beginning, SharedNamespace, Step, ToolSocket, TreeKind};
+use stockade_launcher::{Plan, SharedNamespace, Step, ToolSocket, TreeKind};
 
 use crate::host_files::Base;
 
@@ -17,14 +17,15 @@ fn layer() -> String {
     std::env::var(VARIABLE).unwrap_or_default()
 }
 
-/// The beginning without a namespace.
-pub(crate) fn beginning(mut beginning: Beginning) -> Beginning {
+/// The plan without a namespace, or without the steps of a layer.
+pub(crate) fn plan(mut plan: Plan) -> Plan {
     match layer().as_str() {
-        "network" => beginning.birth.shared.push(SharedNamespace::Network),
-        "ipc" => beginning.birth.shared.push(SharedNamespace::Ipc),
+        "network" => plan.birth.shared.push(SharedNamespace::Network),
+        "ipc" => plan.birth.shared.push(SharedNamespace::Ipc),
         _ => {}
     }
-    beginning
+    plan.inside = steps(plan.inside);
+    plan
 }
 
 /// More of the host than is listed.
@@ -52,7 +53,7 @@ pub(crate) fn limits(limits: Limits) -> Limits {
 }
 
 /// The steps without those of the layer.
-pub(crate) fn steps(steps: Vec<Step>) -> Vec<Step> {
+fn steps(steps: Vec<Step>) -> Vec<Step> {
     let layer = layer();
     let kept = steps.into_iter().filter(|step| match layer.as_str() {
         "seccomp" => !matches!(step, Step::Seccomp { .. }),

@@ -20,8 +20,6 @@ pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts
 pub use gateway::{Carried, Duplex, Gateway, OpenLane, OpensLane};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
-pub use sandbox::{
-    Entry, Expected, First, Observation, Probe, Provider, Root, Sandbox, SandboxRequest, Started,
-};
+pub use sandbox::{Entry, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};
 pub use surroundings::Surroundings;
 pub use tool_door::ToolDoor;

@@ -23,58 +23,11 @@ pub trait Provider: Send + Sync {
     /// What this host lets the wall enforce, from probing rather than from configuration.
     fn facts(&self, probe: Probe) -> WallFacts;
 
-    /// Called when a sandbox will probably be asked for soon. A wall may begin what depends on no
-    /// policy; what is not used in the end leaves nothing behind.
-    fn prepare(&self, _expected: Expected) {}
-
-    /// Called when another wall was chosen: what was prepared is not wanted any more.
-    fn let_go(&self) {}
-
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
     fn create<'a>(
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
-
-    /// Builds a sandbox with a program in it. A wall may hand the program over while it is still
-    /// being built: it is started when it stands, and never if it does not.
-    fn create_with<'a>(
-        &'a self,
-        request: &'a SandboxRequest,
-        first: First<'a>,
-    ) -> BoxFuture<'a, Result<Started, Error>> {
-        Box::pin(async move {
-            let mut sandbox = self.create(request).await?;
-            (first.admit)()?;
-            let running = sandbox.start(first.execution).await;
-            Ok(Started { sandbox, running })
-        })
-    }
-}
-
-/// The first program of a sandbox.
-pub struct First<'a> {
-    /// What is started.
-    pub execution: Execution,
-    /// Called before the program is handed over. Where it fails nothing is, and there is no sandbox.
-    pub admit: &'a (dyn Fn() -> Result<(), Error> + Send + Sync),
-}
-
-/// A sandbox with its first program.
-pub struct Started {
-    /// The sandbox.
-    pub sandbox: Box<dyn Sandbox>,
-    /// The program, or why it could not be started.
-    pub running: Result<Running, Error>,
-}
-
-/// What is known of a sandbox before it is asked for. A guess: one that is wrong costs time alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// It shows nothing of the caller's files.
-    Plain,
-    /// It may show files of the caller's.
-    HostFiles,
 }
 
 /// How much a wall does to find out what it can enforce.
@@ -130,7 +83,7 @@ pub enum Entry {
 /// on behind, whether or not this process stays.
 pub trait Sandbox: Send + Sync {
     /// Starts one program. Called again only after the one before has ended.
-    fn start<'a>(&'a mut self, execution: Execution) -> BoxFuture<'a, Result<Running, Error>>;
+    fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>>;
 
     /// Resolves when a limit was passed that the kernel does not hold by itself; the caller then
     /// ends the execution. Never resolves otherwise.

@@ -16,8 +16,6 @@ mod version;
 
 use std::process::ExitCode;
 
-use stockade_engine::Engine;
-
 use args::{Cli, Command};
 use problem::Problem;
 use render::Output;
@@ -26,14 +24,12 @@ use render::Output;
 const ERROR: u8 = 125;
 
 fn main() -> ExitCode {
-    // The launcher is the longest part of a start: it is on its way before anything is read.
-    let ahead = run::start_ahead();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return render::usage(&error),
     };
     let output = cli.output();
-    match dispatch(cli.command, output, ahead) {
+    match dispatch(cli.command, output) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             render::failure(output, &error);
@@ -42,9 +38,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
+fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
     match command {
-        Command::Run(args) => run::run(&args, output, ahead),
+        Command::Run(args) => run::run(&args, output),
         Command::Audit(args) => audit::run(args, output),
         Command::Bench(args) => bench::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, output),

@@ -22,7 +22,6 @@ use std::pin::pin;
 use serde::Serialize;
 use stockade_backends::User;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
-use stockade_provider::Expected;
 use tokio::runtime::Builder;
 
 use crate::args::{RunArgs, Target};
@@ -34,29 +33,6 @@ use input::Input;
 use interrupt::Interrupts;
 use tools::Offered;
 
-/// Lets the first wall begin, if the words look like a run behind it. What was begun for nothing
-/// ends with this process.
-pub(crate) fn start_ahead() -> Option<Engine> {
-    let mut words = std::env::args_os().skip(1).map_while(|word| word.into_string().ok());
-    let is_run = words.next().is_some_and(|word| word == "run");
-    let may_differ = |word: &str| matches!(word, "--help" | "-h") || word.starts_with("--provider");
-    let shows_files = |word: &str| {
-        ["--mount", "--workspace", "--policy"].iter().any(|flag| word.starts_with(flag))
-    };
-    // Words of the program count too: the worst is a start that is not ahead.
-    let words: Vec<String> = words.collect();
-    if !is_run || words.iter().any(|word| may_differ(word)) {
-        return None;
-    }
-    let expected = match words.iter().any(|word| shows_files(word)) {
-        true => Expected::HostFiles,
-        false => Expected::Plain,
-    };
-    let engine = Engine::new(stockade_backends::providers(User::EndsNext));
-    engine.prepare(expected);
-    Some(engine)
-}
-
 /// What is printed of a run as JSON.
 #[derive(Serialize)]
 struct RunView<'r> {
@@ -66,7 +42,7 @@ struct RunView<'r> {
     hints: &'r [String],
 }
 
-pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
@@ -78,7 +54,7 @@ pub(crate) fn run(args: &RunArgs, output: Output, ahead: Option<Engine>) -> anyh
     };
     let texts = || args.policy.iter().chain(&args.tools).map(PathBuf::as_path).chain(script);
     load::refuse_shared_input(texts())?;
-    let engine = ahead.unwrap_or_else(|| Engine::new(stockade_backends::providers(User::EndsNext)));
+    let engine = Engine::new(stockade_backends::providers(User::EndsNext));
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::OpenTreeFlags;
 use rustix::process::{DumpableBehavior, Resource as Limited, Rlimit, Signal};
-use rustix::thread::{CapabilitySet, CapabilitySets, CpuSet};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::outside::check_procfs;
 use crate::plan::Resource;
@@ -71,15 +71,6 @@ pub(super) fn limit(resource: Resource, amount: u64) -> io::Result<()> {
     };
     let new = Rlimit { current: Some(amount), maximum: Some(amount) };
     Ok(rustix::process::setrlimit(limited, new)?)
-}
-
-pub(super) fn run_on(processors: &[u32]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for processor in processors {
-        let number = usize::try_from(*processor).ok().filter(|number| *number < CpuSet::MAX_CPU);
-        set.set(number.ok_or_else(|| super::wrong("there is no such processor"))?);
-    }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 /// Dies when the launcher does. After the last change of ids, which would undo it, prctl(2).

@@ -14,7 +14,7 @@ use stockade_launcher::{
 };
 
 use crate::support::{
-    Ended, LANDLOCK, carry_out, carry_out_in_parts, landlock_can_be_used, plan, walls_can_be_built,
+    Ended, LANDLOCK, carry_out, carry_out_with, landlock_can_be_used, plan, walls_can_be_built,
 };
 
 fn refusal_of(plan: &Plan) -> Refusal {
@@ -161,7 +161,7 @@ fn a_cgroup_that_cannot_be_entered_is_refused() {
     assert!(refusal.to_string().contains("/sys/fs/cgroup/x/tasks"), "{refusal}");
     // What is written where it can be is the process itself.
     let file = tempfile::tempfile().unwrap();
-    let entered = |file: &File| carry_out_in_parts(&plan, &[&plan.inside], &[file.as_fd()]);
+    let entered = |file: &File| carry_out_with(&plan, &[file.as_fd()]);
     assert!(matches!(entered(&file), Ended::Ran(0, _)));
     let mut text = String::new();
     (&file).seek(SeekFrom::Start(0)).unwrap();
@@ -174,62 +174,16 @@ fn a_cgroup_that_cannot_be_entered_is_refused() {
 }
 
 #[test]
-fn steps_go_on_in_another_message_and_nothing_starts_without_it() {
+fn refusal_arrives_when_the_plan_is_longer_than_a_socket_holds() {
     if !walls_can_be_built() {
         return;
     }
-    let plan = plan("echo ran");
-    let (first, rest) = plan.inside.split_at(4);
-    let mut first = first.to_vec();
-    first.push(Step::AwaitMore);
-    let ended = carry_out_in_parts(&plan, &[&first, rest], &[]);
-    assert!(matches!(&ended, Ended::Ran(0, text) if text == "ran\n"), "{ended:?}");
-    let ended = carry_out_in_parts(&plan, &[&first], &[]);
-    assert!(matches!(&ended, Ended::Ran(code, text) if *code != 0 && text.is_empty()), "{ended:?}");
-    // A step that fails is counted through all messages.
-    let wrong = Step::WorkingDirectory(PathBuf::from("/nonexistent"));
-    let Ended::Refused(refusal) = carry_out_in_parts(&plan, &[&first, &[wrong]], &[]) else {
-        panic!("a directory that is not there was entered")
-    };
-    assert_eq!((refusal.index, refusal.step.as_str()), (5, "working_directory"));
-}
-
-#[test]
-fn refusal_is_heard_however_much_is_still_to_be_said() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let plan = plan("echo ran");
-    let wrong = Step::WorkingDirectory(PathBuf::from("/nonexistent"));
-    // More than a socket holds.
+    let mut plan = plan("echo ran");
+    plan.inside.insert(0, Step::WorkingDirectory(PathBuf::from("/nonexistent")));
     let content = "x".repeat(4 << 20);
-    let much = [Step::File { path: PathBuf::from("/etc/much"), content }, Step::Serve];
-    let ended = carry_out_in_parts(&plan, &[&[wrong, Step::AwaitMore], &much], &[]);
-    let Ended::Refused(refusal) = ended else {
-        panic!("a directory that is not there was entered")
-    };
+    plan.inside.insert(1, Step::File { path: PathBuf::from("/etc/much"), content });
+    let refusal = refusal_of(&plan);
     assert_eq!((refusal.index, refusal.step.as_str()), (0, "working_directory"));
-}
-
-#[test]
-fn processors_that_are_not_there_are_refused_and_others_are_had() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let with = |processors: Vec<u32>| {
-        let mut plan = plan("grep Cpus_allowed_list /proc/self/status");
-        plan.inside.insert(0, Step::Processors(processors));
-        carry_out(&plan)
-    };
-    let own = rustix::thread::sched_getaffinity(None).unwrap();
-    let last = (0..1024).rev().find(|number| own.is_set(*number)).unwrap();
-    let ended = with(vec![last as u32]);
-    let told = format!("Cpus_allowed_list:\t{last}\n");
-    assert!(matches!(&ended, Ended::Ran(0, text) if *text == told), "{ended:?}");
-    for none in [vec![], vec![1_000_000]] {
-        let ended = with(none);
-        assert!(matches!(&ended, Ended::Refused(refusal) if refusal.step == "processors"));
-    }
 }
 
 #[test]
@@ -239,7 +193,7 @@ fn ids_that_cannot_be_mapped_are_refused() {
     }
     let mut plan = plan("echo ran");
     let none = IdMap { inside: 0, outside: 0, count: 0 };
-    plan.beginning.birth.family = Family::Namespaces { users: none, groups: none };
+    plan.birth.family = Family::Namespaces { users: none, groups: none };
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Birth, "maps"));
 }
@@ -291,7 +245,7 @@ fn answer_to(bytes: &[u8]) -> Option<Report> {
 #[test]
 fn anything_but_a_plan_is_refused_and_nothing_is_started() {
     let framed = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    let unknown = framed(r#"{"outside":[],"birth":{},"after":[],"more":1}"#);
+    let unknown = framed(r#"{"outside":[],"birth":{},"inside":[],"after":[],"more":1}"#);
     for bytes in [b"\xff\xff\xff\xffx".to_vec(), framed("no plan"), unknown, vec![9, 0, 0, 0, b'{']]
     {
         match answer_to(&bytes) {
@@ -314,8 +268,7 @@ fn first_process_is_born_before_it_is_ready() {
         .spawn()
         .unwrap();
     let plan = plan("true");
-    stockade_launcher::send(&mut ours, &plan.beginning, &[]).unwrap();
-    stockade_launcher::send(&mut ours, &plan.inside, &[]).unwrap();
+    stockade_launcher::send(&mut ours, &plan, &[]).unwrap();
     let mut reports = Vec::new();
     while let Ok(Some((report, _))) = stockade_launcher::receive::<Report>(&mut ours) {
         let is_end = matches!(report, Report::Ended(_));

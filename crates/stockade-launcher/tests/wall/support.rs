@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use stockade_launcher::{
-    Attributes, Beginning, Birth, Family, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal,
-    Report, Resource, Step, TreeKind,
+    Attributes, Birth, Family, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report,
+    Resource, Step, TreeKind,
 };
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: true, devices: false };
@@ -97,8 +97,7 @@ pub(crate) fn plan(script: &str) -> Plan {
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         },
     ]);
-    let beginning = Beginning { outside: Vec::new(), birth, after: Vec::new() };
-    Plan { beginning, inside }
+    Plan { outside: Vec::new(), birth, inside, after: Vec::new() }
 }
 
 type Tree = (String, PathBuf, Attributes, TreeKind);
@@ -162,15 +161,11 @@ fn landlock() -> Vec<LandlockRule> {
 
 /// Carries out a plan and waits until nothing is left of it.
 pub(crate) fn carry_out(plan: &Plan) -> Ended {
-    carry_out_in_parts(plan, &[&plan.inside], &[])
+    carry_out_with(plan, &[])
 }
 
-/// The same with the steps in several messages and descriptors beside the last one.
-pub(crate) fn carry_out_in_parts(
-    plan: &Plan,
-    parts: &[&[Step]],
-    beside: &[BorrowedFd<'_>],
-) -> Ended {
+/// The same with descriptors.
+pub(crate) fn carry_out_with(plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> Ended {
     let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
     let (mut output, write_end) = std::io::pipe().expect("a pipe can be made");
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
@@ -182,15 +177,7 @@ pub(crate) fn carry_out_in_parts(
         .spawn()
         .expect("the launcher starts");
     // A launcher that refused early has closed the stream; its report is still there to read.
-    let _ = stockade_launcher::send(&mut ours, &plan.beginning, &[]);
-    for (index, steps) in parts.iter().enumerate() {
-        let beside = if index + 1 == parts.len() { beside } else { &[] };
-        let _ = stockade_launcher::send(&mut ours, steps, beside);
-    }
-    if parts.last().and_then(|steps| steps.last()) == Some(&Step::AwaitMore) {
-        // Nobody says any more.
-        ours.shutdown(Shutdown::Write).expect("the launcher is there");
-    }
+    let _ = stockade_launcher::send(&mut ours, plan, descriptors);
     let mut ending = None;
     let mut refusal = None;
     while let Ok(Some((report, _))) = stockade_launcher::receive(&mut ours) {

@@ -8,7 +8,7 @@ use super::{Inputs, tools};
 /// for, the loaders that start them, and the command that calls tools, where there are any. Nothing
 /// where any program may be started.
 pub(super) fn executables(inputs: &Inputs<'_>) -> Vec<PathBuf> {
-    match &inputs.root.site.files.commands {
+    match &inputs.files.commands {
         Some(commands) => {
             let tools = inputs.tools.as_ref().map(|_| tools::command());
             commands.executables.iter().cloned().chain(tools).collect()

@@ -10,7 +10,7 @@ use crate::host_files::{Base, Mode, Shown};
 use crate::machine::Setting;
 use crate::proc_files;
 
-use super::{Inputs, RootInputs, Site, USER, etc, limit};
+use super::{Inputs, USER, etc, limit};
 
 /// Where code that was handed in lies; in the scratch space, so that nothing else need be writable.
 pub(crate) const CODE_DIRECTORY: &str = "/run/code";
@@ -67,12 +67,12 @@ impl Tree {
     }
 
     /// Gives it a file system of its own where this machine can.
-    fn set_apart(mut self, site: &Site<'_>) -> Tree {
+    fn set_apart(mut self, inputs: &Inputs<'_>) -> Tree {
         let directory = match self.kind {
             TreeKind::Directory => Some(self.host.as_path()),
             TreeKind::File => self.host.parent(),
         };
-        self.apart = directory.is_some_and(|directory| site.machine.can_stand_apart(directory));
+        self.apart = directory.is_some_and(|directory| inputs.machine.can_stand_apart(directory));
         self
     }
 }
@@ -87,24 +87,24 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
-    pub(crate) fn of(site: &Site<'_>) -> Visible {
+    pub(crate) fn of(inputs: &Inputs<'_>) -> Visible {
         let mut visible = Visible {
             trees: Vec::new(),
             links: Vec::new(),
             copies: Vec::new(),
             base: None,
-            owners: site.first_id.map(|first| {
+            owners: inputs.first_id.map(|first| {
                 let map = |own| IdMap { inside: own, outside: first + USER, count: 1 };
-                (map(site.machine.user), map(site.machine.group))
+                (map(inputs.machine.user), map(inputs.machine.group))
             }),
         };
-        match &site.files.base {
+        match &inputs.files.base {
             Base::System { binds, links } => {
                 for (bind, kind) in binds {
-                    visible.read_only(&bind.host, &bind.guest, *kind, site);
+                    visible.read_only(&bind.host, &bind.guest, *kind, inputs);
                 }
                 visible.links.clone_from(links);
-                visible.settings(site);
+                visible.settings(inputs);
             }
             Base::Directory(directory) => visible.base = Some(directory.clone()),
         }
@@ -121,36 +121,36 @@ impl Visible {
             });
         }
         // What the policy puts in the place of something of the wall's own replaces it.
-        let is_replaced = |at: &Path| site.files.shown.iter().any(|shown| shown.guest == at);
+        let is_replaced = |at: &Path| inputs.files.shown.iter().any(|shown| shown.guest == at);
         visible.trees.retain(|tree| !is_replaced(&tree.guest));
         visible.links.retain(|link| !is_replaced(&link.at));
-        let any_program = site.policy.commands.is_none();
-        for shown in &site.files.shown {
+        let any_program = inputs.policy.commands.is_none();
+        for shown in &inputs.files.shown {
             let tree = tree_of(shown, any_program);
             visible.trees.push(match shown.mode {
-                Mode::Read => tree.set_apart(site),
+                Mode::Read => tree.set_apart(inputs),
                 Mode::Write | Mode::Overlay => tree,
             });
         }
         visible
     }
 
-    fn read_only(&mut self, host: &Path, guest: &Path, kind: TreeKind, site: &Site<'_>) {
+    fn read_only(&mut self, host: &Path, guest: &Path, kind: TreeKind, inputs: &Inputs<'_>) {
         let attributes = Attributes { writable: false, executable: true, devices: false };
         let (host, guest) = (host.to_owned(), guest.to_owned());
         let (owned, layered, apart) = (false, false, false);
         let tree = Tree { host, guest, kind, attributes, owned, layered, apart };
         self.trees.push(match kind {
-            TreeKind::Directory => tree.set_apart(site),
+            TreeKind::Directory => tree.set_apart(inputs),
             TreeKind::File => tree,
         });
     }
 
-    fn settings(&mut self, site: &Site<'_>) {
-        for setting in &site.machine.settings {
+    fn settings(&mut self, inputs: &Inputs<'_>) {
+        for setting in &inputs.machine.settings {
             match setting {
                 Setting::Link(link) => self.links.push(link.clone()),
-                Setting::Shown(path) => self.read_only(path, path, TreeKind::Directory, site),
+                Setting::Shown(path) => self.read_only(path, path, TreeKind::Directory, inputs),
                 Setting::Copied(path) => self.copies.push(path.clone()),
             }
         }
@@ -214,8 +214,8 @@ impl Visible {
     }
 
     /// The new root, with everything in it that stands below what the kernel shows.
-    pub(super) fn built(&self, inputs: &RootInputs<'_>) -> Vec<Step> {
-        let policy = inputs.site.policy;
+    pub(super) fn built(&self, inputs: &Inputs<'_>) -> Vec<Step> {
+        let policy = inputs.policy;
         let any_program = policy.commands.is_none();
         let scratch = Memory {
             bytes: limit(policy, Limit::Disk) << 20,
@@ -265,15 +265,15 @@ impl Visible {
 
     /// What the kernel shows, and what the policy shows and hides: after the rest, and over it.
     pub(super) fn finished(&self, inputs: &Inputs<'_>) -> Vec<Step> {
-        let site = &inputs.root.site;
         let mut steps = own_proc(inputs);
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
-        for protected in &site.files.protected {
+        for protected in &inputs.files.protected {
             steps.extend(protected.above.iter().map(|path| Step::Pin { path: path.clone() }));
             steps.push(Step::ReadOnly { path: protected.file.clone() });
         }
         steps.extend(
-            site.policy
+            inputs
+                .policy
                 .hide
                 .iter()
                 .map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
@@ -335,7 +335,7 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         Step::ForbidUserNamespaces,
     ];
     // And this is another.
-    steps.extend(inputs.root.way_out.ports());
+    steps.extend(inputs.way_out.ports());
     steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),
         content: content.clone(),

@@ -10,10 +10,10 @@ use super::{Inputs, commands};
 /// One rule per place: everything may be read, writable places written, and executed what the
 /// policy lets be started.
 pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
-    if inputs.root.site.machine.landlock == 0 {
+    if inputs.machine.landlock == 0 {
         return None;
     }
-    let any = inputs.root.site.policy.commands.is_none();
+    let any = inputs.policy.commands.is_none();
     let mut rules = vec![
         LandlockRule { path: PathBuf::from("/"), writable: false, executable: any },
         LandlockRule { path: PathBuf::from("/dev"), writable: true, executable: false },
@@ -25,5 +25,5 @@ pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     for path in commands::executables(inputs) {
         rules.push(LandlockRule { path, writable: false, executable: true });
     }
-    Some(Step::Landlock { version: inputs.root.site.machine.landlock, rules })
+    Some(Step::Landlock { version: inputs.machine.landlock, rules })
 }

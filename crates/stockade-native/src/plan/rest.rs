@@ -23,19 +23,18 @@ const LOCKED_BYTES: u64 = 8 << 20;
 /// From the finished root to the moment before privileges are given up.
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
-    steps.extend(inputs.root.way_out.step());
+    steps.extend(inputs.way_out.step());
     steps.extend(inputs.tools.as_deref().map(tools::step));
     steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));
-    steps.extend(inputs.processors.clone().map(Step::Processors));
     steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
     steps
 }
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
-    let (policy, machine) = (inputs.root.site.policy, inputs.root.site.machine);
+    let (policy, machine) = (inputs.policy, inputs.machine);
     let mut limits = kept_small(policy, machine);
-    if !inputs.held_by_cgroup {
+    if !(inputs.cgroup.memory_held && inputs.cgroup.pids_held) {
         // Counted per user namespace since Linux 5.14; the guest is one of them.
         limits.push((Resource::Processes, limit(policy, Limit::Pids) + 1));
         // A backstop for what grows faster than it is sampled; a process may reserve more than it

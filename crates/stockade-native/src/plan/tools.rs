@@ -39,11 +39,11 @@ pub(super) fn step(files: &[ToolFile]) -> Step {
 /// How many descriptors the guest may have: one for each connection that it carries, as far as this
 /// machine gives them. Programs have what the policy says.
 pub(super) fn guest_files(inputs: &Inputs<'_>) -> u64 {
-    let doors = match inputs.root.way_out {
+    let doors = match inputs.way_out {
         WayOut::None => 1,
         WayOut::Gateway => 2,
     };
-    let asked = limit(inputs.root.site.policy, Limit::OpenFiles);
+    let asked = limit(inputs.policy, Limit::OpenFiles);
     let needed = OTHER_DESCRIPTORS + doors * CONNECTIONS;
-    needed.min(inputs.root.site.machine.open_files).max(asked)
+    needed.min(inputs.machine.open_files).max(asked)
 }

@@ -1,33 +1,29 @@
 //! The reduced wall as a provider.
 
 use std::fs;
-use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use futures_core::future::BoxFuture;
-use stockade_cgroup::{Controller, Group, GroupName, Layout, Unfinished, sweep_parents};
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Error, First, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, Started,
-    WallFacts,
+    Error, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, WallFacts,
 };
-use stockade_seccomp::{Ids, MemoryHolder};
 
 use crate::error::StartError;
 use crate::filters::reduced_filters;
 use crate::id_range::IdRange;
-use crate::launch::Waiting;
-use crate::launcher::User;
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
-use crate::provider::{cgroup_limits, check_open_files, interpreter};
-use crate::rising::Rising;
-use crate::sandbox::{Interior, Parts, Places};
+use crate::provider::{check_open_files, interpreter};
+use crate::sandbox::{Interior, Places};
+use crate::start::{Prepared, User, make_group, start};
 use crate::try_out::obstacle;
+use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
+use stockade_seccomp::{Ids, MemoryHolder};
 
 use super::abilities::{abilities, unusable};
 use super::files::files;
-use super::plan::{Inputs, beginning, inside};
+use super::plan::{Inputs, plan};
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, sweep};
 
 /// Landlock, seccomp and rlimits without any namespace.
@@ -69,8 +65,8 @@ impl ReducedProvider {
         }
     }
 
-    /// Has a wall built, up to the point where it is waited for.
-    async fn raise(&self, request: &SandboxRequest, layout: &Layout) -> Result<Rising, StartError> {
+    /// Decides and allocates everything of a sandbox, and starts nothing.
+    fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
         let (machine, ids) = (self.machine(), self.ids());
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -94,7 +90,6 @@ impl ReducedProvider {
             Ids::Own => Some(IdRange::claim()?),
             Ids::Callers => None,
         };
-        let kept: Vec<_> = range.iter().map(IdRange::lock).collect();
         let first_id = range.as_ref().map(|range| range.first);
         let name = GroupName::new()?;
         let scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
@@ -104,56 +99,40 @@ impl ReducedProvider {
             false => MemoryHolder::Watchdog,
         };
         let filters = reduced_filters(policy, machine.kernel, ids, memory)?;
-        let limits = cgroup_limits(policy, layout);
-        let unfinished = match layout.has(Controller::Kill) {
-            true => Some(Unfinished::begin(layout, name.clone())?),
-            // Cgroups cannot hold anything here.
-            false => None,
-        };
-        let (seat, removal) = match &unfinished {
-            Some(group) => (group.seat(), group.removal(layout)),
-            None => Default::default(),
-        };
-        let beginning = beginning(first_id, seat, &removal, scratch.path.clone());
-        let begun = Waiting::start()?.begin(&beginning, &kept)?;
-        let group = unfinished.map(|group| group.finish(layout, &limits));
-        let group = group.transpose()?;
-        let tasks = group.as_ref().map(Group::tasks).transpose()?.unwrap_or_default();
-        let pids_held = layout.has(Controller::Pids);
-        let building = begun.build(None)?;
-        let inside = inside(&Inputs {
+        let (group, cgroup, mut descriptors) = make_group(policy, layout, &name)?;
+        let (memory_held, pids_held) = (cgroup.memory_held, cgroup.pids_held);
+        let plan = plan(&Inputs {
             policy,
             machine,
             landlock: machine.landlock,
             first_id,
             other_tasks: other_tasks(machine.user),
             rules: files.rules,
-            tasks: tasks.iter().map(|tasks| tasks.path.clone()).collect(),
-            memory_held: layout.has(Controller::Memory),
-            pids_held,
+            cgroup,
+            scratch: scratch.path.clone(),
             filters,
-            processors: building.processors(),
         });
-        let beside: Vec<_> = tasks.iter().map(|tasks| tasks.file.as_fd()).collect();
-        building.hand_over(&inside, &beside).await?;
+        descriptors.extend(range.map(IdRange::into_lock));
         let text = |path: std::path::PathBuf| path.display().to_string();
         let places = Places {
             working_directory: text(files.working_directory),
             home: text(scratch.part(TEMPORARY)),
             code: text(scratch.part(CODE)),
         };
-        let parts = Parts {
+        Ok(Prepared {
+            plan,
+            descriptors,
+            gateway: None,
             listed: None,
             group,
             policy: request.policy.clone(),
             interior: Interior { interpreter, places, way_out: WayOut::None, tools: None },
             scratch: Some(scratch),
-            memory_held: layout.has(Controller::Memory),
+            memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             user: self.user,
-        };
-        Ok(Rising { building, parts })
+        })
     }
 }
 
@@ -163,7 +142,8 @@ fn try_out() -> Option<Obstacle> {
     let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
         let provider = ReducedProvider::new(User::Stays);
         Box::pin(async move {
-            provider.raise(&request, &Layout::as_it_is()).await?.stand().await?.finish().await
+            let prepared = provider.prepare(&request, &Layout::as_it_is())?;
+            start(prepared).await?.finish().await
         })
     };
     crate::trial::build("isolation: reduced", start).err().map(obstacle)
@@ -193,19 +173,8 @@ impl Provider for ReducedProvider {
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
         Box::pin(async {
             self.sweep();
-            let rising = self.raise(request, self.layout()).await?;
-            Ok(Box::new(rising.stand().await?) as Box<dyn Sandbox>)
-        })
-    }
-
-    fn create_with<'a>(
-        &'a self,
-        request: &'a SandboxRequest,
-        first: First<'a>,
-    ) -> BoxFuture<'a, Result<Started, Error>> {
-        Box::pin(async {
-            self.sweep();
-            self.raise(request, self.layout()).await?.stand_with(first).await
+            let prepared = self.prepare(request, self.layout())?;
+            Ok(Box::new(start(prepared).await?) as Box<dyn Sandbox>)
         })
     }
 }

@@ -310,35 +310,6 @@ fn each_refused_call_is_named_with_a_remedy_and_nothing_runs_or_stays() {
 }
 
 #[test]
-fn what_was_begun_for_nothing_without_a_launcher_leaves_nothing() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let host = Host::alone();
-    let marked = Marked::new("for-nothing");
-    let refused = Refused { call: libc::SYS_memfd_create, when: &[], errno: EMFILE };
-    for _ in 0..20 {
-        let mut command = Command::new(marked.command().get_program());
-        command.args(["run", "--no-such-flag"]);
-        let run = finish_refusing(command, &[refused]);
-        assert_eq!(run.code, Some(125), "{}", run.stderr);
-        assert_eq!(host.is_as_before(&[run.pid]), Ok(()));
-    }
-}
-
-#[test]
-fn program_runs_where_nobody_may_choose_a_processor() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let marked = Marked::new("processors");
-    let refused = Refused { call: libc::SYS_sched_setaffinity, when: &[], errno: EPERM };
-    let run = finish_refusing(marked.command(), &[refused]);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ran\n"), "{}", run.stderr);
-    assert!(marked.is_marked());
-}
-
-#[test]
 fn refused_clone_is_named_with_a_remedy_and_nothing_runs_or_stays() {
     if !walls_can_be_built() {
         return;

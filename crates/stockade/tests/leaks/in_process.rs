@@ -161,7 +161,7 @@ fn start_after_the_death_of_the_first_process_says_how_it_ended() {
     let own = std::process::id();
     let provider = provider();
     runtime().block_on(async {
-        let mut sandbox = provider.create(&wanted()).await.unwrap();
+        let sandbox = provider.create(&wanted()).await.unwrap();
         let below = descendants();
         let first = below.iter().find(|(_, it)| it.parent != own).expect("there is a guest").0;
         kill(*first);

@@ -7,8 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
-use stockade_launcher::{Ending, Receiver, Report};
+use stockade_launcher::{Ending, Plan, Receiver, Report};
 use tokio::io::Interest;
 
 /// How long the launcher may take to take a sandbox down before that is an error.
@@ -25,29 +24,20 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens to the launcher, which has its plan.
+    /// Takes over the host's end of the socket.
     pub(crate) fn open(socket: UnixStream) -> io::Result<Control> {
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
         Ok(Control { readiness, socket, receiver: Mutex::default() })
     }
 
-    /// Says something to whoever listens, without blocking the thread.
-    pub(crate) async fn say(
-        &self,
-        value: &impl Serialize,
-        beside: &[BorrowedFd<'_>],
-    ) -> io::Result<()> {
-        let message = stockade_launcher::encode(value)?;
-        let mut sent = match stockade_launcher::send_some(&self.socket, &message, beside) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let send = || stockade_launcher::send_some(&self.socket, &message, beside);
-                self.readiness.async_io(Interest::WRITABLE, send).await?
-            }
-            other => other?,
-        };
+    /// Sends the plan without blocking the thread; the descriptors go with its first byte.
+    pub(crate) async fn send(&self, plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let message = stockade_launcher::encode(plan)?;
+        let mut sent = 0;
         while sent < message.len() {
-            let send = || stockade_launcher::send_some(&self.socket, &message[sent..], &[]);
+            let with_it = if sent == 0 { descriptors } else { &[] };
+            let send = || stockade_launcher::send_some(&self.socket, &message[sent..], with_it);
             sent += self.readiness.async_io(Interest::WRITABLE, send).await?;
         }
         Ok(())

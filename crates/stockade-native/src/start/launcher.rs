@@ -7,9 +7,11 @@
 //! ```
 
 use std::io;
-use std::process::{Child, ExitStatus};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use stockade_cgroup::Group;
 
@@ -29,8 +31,23 @@ pub enum User {
 pub(crate) struct Launcher(Option<Child>);
 
 impl Launcher {
-    pub(crate) fn new(child: Child) -> Launcher {
-        Launcher(Some(child))
+    /// Starts a launcher between the two sockets: the host's, and the guest's stream.
+    pub(crate) fn start(control: UnixStream, stream: UnixStream) -> Result<Launcher, StartError> {
+        let program = stockade_carrier::guest_file()?;
+        // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
+        // after the kernel has opened the file behind it.
+        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+            // The name that programs inside see says nothing of the host.
+            .arg0("stockade-guest")
+            .arg("launch")
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(control))
+            .stdout(OwnedFd::from(stream))
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(StartError::prepare("start the launcher"))?;
+        Ok(Launcher(Some(child)))
     }
 
     /// Waits for the end, which is near: the control socket has ended.
@@ -62,38 +79,6 @@ impl Drop for Launcher {
         if let Some(child) = self.0.take() {
             later(Left { child, group: None });
         }
-    }
-}
-
-/// A launcher that has been started.
-pub(crate) struct Started {
-    pub(crate) launcher: Launcher,
-    /// What everything inside may run on, where the launcher may run on less.
-    pub(crate) processors: Option<Vec<u32>>,
-}
-
-/// A launcher that a thread of its own is starting.
-pub(crate) struct Starting(Option<JoinHandle<Result<Started, StartError>>>);
-
-impl Starting {
-    pub(crate) fn by(thread: JoinHandle<Result<Started, StartError>>) -> Starting {
-        Starting(Some(thread))
-    }
-
-    /// The launcher, or why there is none.
-    pub(crate) fn wait(mut self) -> Result<Started, StartError> {
-        self.join().unwrap_or(Err(StartError::Silent))
-    }
-
-    fn join(&mut self) -> Option<Result<Started, StartError>> {
-        self.0.take()?.join().ok()
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        // What it removes is left to it, so it must be there before this process may end.
-        drop(self.join());
     }
 }
 

@@ -1,0 +1,147 @@
+//! Starting a sandbox, of the native and of the reduced wall.
+//!
+//! ```text
+//! Inputs ── plan ──▶ Prepared ── launcher started, plan sent ──▶ Wall ── watched ──▶ NativeSandbox
+//!                        └── a step is refused, or dropped: the launcher takes everything down
+//! ```
+//! A provider decides and allocates everything first; nothing of it runs. Then the launcher gets the
+//! plan as one message, and a sandbox exists when the guest is ready behind the whole wall.
+
+mod control;
+mod group;
+mod launcher;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use rustix::process::Pid;
+use stockade_carrier::Link;
+use stockade_launcher::{Plan, Report};
+use stockade_policy::Policy;
+use stockade_provider::Gateway;
+
+use crate::error::StartError;
+use crate::programs::Listed;
+use crate::reduced::ScratchDirectory;
+use crate::sandbox::{Interior, NativeSandbox};
+use stockade_cgroup::Group;
+
+pub(crate) use control::Control;
+pub(crate) use group::make_group;
+pub(crate) use launcher::Launcher;
+pub use launcher::User;
+
+/// A sandbox that is decided and whose resources are allocated. Dropping it releases them.
+pub(crate) struct Prepared {
+    pub(crate) plan: Plan,
+    /// What the launcher gets with the plan.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) gateway: Option<Arc<dyn Gateway>>,
+    /// Set where the policy lists what may be started.
+    pub(crate) listed: Option<Listed>,
+    pub(crate) group: Option<Group>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) interior: Interior,
+    /// The directory of the host that takes what is written, where no file system in memory does.
+    pub(crate) scratch: Option<ScratchDirectory>,
+    /// Whether a cgroup holds memory, and cpu.
+    pub(crate) memory_held: bool,
+    pub(crate) cpu_held: bool,
+    /// Whether the kernel holds the number of processes.
+    pub(crate) pids_held: bool,
+    pub(crate) user: User,
+}
+
+/// A finished wall with nothing in it but the guest.
+pub(crate) struct Wall {
+    pub(crate) control: Arc<Control>,
+    /// The stream to the guest, which has been greeted.
+    pub(crate) link: Link,
+    /// The launcher; it ends after everything else.
+    pub(crate) launcher: Launcher,
+    /// The first process inside.
+    pub(crate) process: Pid,
+    pub(crate) handle: OwnedFd,
+    /// The top of the scratch space, to be watched.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// Asks before a program is started.
+    pub(crate) programs: Option<OwnedFd>,
+}
+
+/// Starts a sandbox and waits until its wall is finished.
+pub(crate) async fn start(mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
+    let wall = build(&prepared).await?;
+    // Only now: a start that fails or is dropped removes both here.
+    if let Some(scratch) = &mut prepared.scratch {
+        scratch.hand_over();
+    }
+    if let Some(group) = &mut prepared.group {
+        group.hand_over();
+    }
+    NativeSandbox::new(wall, prepared)
+}
+
+async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
+    let sockets = || StartError::prepare("make the sockets of a sandbox");
+    let (control, launchers_end) = UnixStream::pair().map_err(sockets())?;
+    let (stream, guests_end) = UnixStream::pair().map_err(sockets())?;
+    let launcher = Launcher::start(launchers_end, guests_end)?;
+    // From here on a failure leaves a launcher, which ends when its control socket does.
+    let control = Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
+    let control = Arc::new(control);
+    let link = Link::open(stream, prepared.gateway.clone())?;
+    let descriptors: Vec<_> = prepared.descriptors.iter().map(AsFd::as_fd).collect();
+    match control.send(&prepared.plan, &descriptors).await {
+        // A launcher that has refused receives no more; its report is there to read.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        sent => sent.map_err(StartError::prepare("send the plan to the launcher"))?,
+    }
+    match follow(&control).await {
+        Ok(((process, handle), (scratch, programs))) => {
+            Ok(Wall { control, link, launcher, process, handle, scratch, programs })
+        }
+        Err(error) => {
+            // The refusal is the error, however taking down goes; what stays is the group's to
+            // remove.
+            if control.ended().await.is_ok() {
+                let _ = launcher.wait();
+            }
+            Err(error)
+        }
+    }
+}
+
+type Born = (Pid, OwnedFd);
+type Ready = (Option<OwnedFd>, Option<OwnedFd>);
+
+/// Receives the reports of the launcher and of the first process, which come in any order.
+async fn follow(control: &Control) -> Result<(Born, Ready), StartError> {
+    let (mut born, mut ready) = (None, None);
+    loop {
+        let report = control.report().await;
+        match report.map_err(StartError::prepare("receive the launcher's report"))? {
+            None => return Err(StartError::Silent),
+            Some((Report::Born { process }, descriptors)) => {
+                let handle = descriptors.into_iter().next().ok_or(StartError::Silent)?;
+                born = Some((Pid::from_raw(process).ok_or(StartError::Silent)?, handle));
+            }
+            Some((Report::Ready { scratch, programs }, descriptors)) => {
+                let mut descriptors = descriptors.into_iter();
+                let mut next = |is_there: bool| match is_there {
+                    true => descriptors.next().map(Some).ok_or(StartError::Silent),
+                    false => Ok(None),
+                };
+                ready = Some((next(scratch)?, next(programs)?));
+            }
+            Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
+            // The first process ended before it was ready; a refusal, if there is one, came before.
+            Some((Report::Ended(ending), _)) => return Err(StartError::Died { ending }),
+        }
+        match (born, ready) {
+            (Some(born), Some(ready)) => return Ok((born, ready)),
+            received => (born, ready) = received,
+        }
+    }
+}
