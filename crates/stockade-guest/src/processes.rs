@@ -8,7 +8,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid,
     kill_process_group, test_kill_process, wait, waitid,
 };
-use stockade_sys::{child_signals, signal_everybody};
+use stockade_sys::{child_signals, signal_all_processes};
 use stockade_wire::Status;
 
 use crate::reactor::{Descriptor, Reactor};
@@ -43,7 +43,7 @@ impl Reach {
     pub(crate) fn signal(self, leader: Pid, signal: Signal) {
         // Both fail only when nobody is left to signal.
         let _ = match self {
-            Reach::WholeNamespace | Reach::Sandbox => signal_everybody(signal),
+            Reach::WholeNamespace | Reach::Sandbox => signal_all_processes(signal),
             Reach::OwnChildren => kill_process_group(leader, signal).map_err(io::Error::from),
         };
     }

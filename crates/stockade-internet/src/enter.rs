@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use stockade_sys::{Namespaces, leave_namespaces};
+use stockade_sys::{Namespaces, unshare_namespaces};
 
 use crate::error::EnterError;
 use crate::internet::{Internet, LOG_FILE, LOG_VARIABLE};
@@ -52,8 +52,8 @@ pub fn enter() -> Result<Internet, EnterError> {
     let user = rustix::process::geteuid();
     let group = rustix::process::getegid();
     match user.is_root() {
-        true => leave_namespaces(Namespaces::NETWORK_AND_MOUNTS),
-        false => leave_namespaces(Namespaces::UNPRIVILEGED_NETWORK_AND_MOUNTS),
+        true => unshare_namespaces(Namespaces::NETWORK_AND_MOUNTS),
+        false => unshare_namespaces(Namespaces::UNPRIVILEGED_NETWORK_AND_MOUNTS),
     }
     .map_err(|source| EnterError::Namespaces { source })?;
     if !user.is_root() {

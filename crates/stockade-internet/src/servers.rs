@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use stockade_sys::{Namespaces, leave_namespaces};
+use stockade_sys::{Namespaces, unshare_namespaces};
 
 use crate::authority::Authority;
 use crate::internet::{AUTHORITY_FILE, LOG_FILE, TOKEN_FILE};
@@ -61,7 +61,7 @@ struct Sockets {
 
 fn serve(directory: &Path) -> Result<()> {
     let machine = end::Machine::from_environment()?;
-    leave_namespaces(Namespaces::NETWORK).context("a network of the servers' own")?;
+    unshare_namespaces(Namespaces::NETWORK).context("a network of the servers' own")?;
     say(APART)?;
     let mut heard = String::new();
     io::stdin().lock().read_line(&mut heard)?;

@@ -15,7 +15,7 @@ use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Sco
 use rustix::io::Errno;
 use rustix::process::{Signal, Uid, WaitOptions, getpid, getppid, test_kill_process, wait};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use stockade_sys::{Cloned, Namespaces, clone_process, signal_everybody};
+use stockade_sys::{Cloned, Namespaces, clone_process, signal_all_processes};
 
 use crate::plan::Reach;
 use crate::supervise;
@@ -61,7 +61,7 @@ fn hold_signals() -> io::Result<()> {
 pub(crate) fn kill(reach: Reach) {
     // An error says that nobody is left, or is met again by whoever waits for the end.
     let _ = match reach {
-        Reach::Domain => signal_everybody(Signal::KILL),
+        Reach::Domain => signal_all_processes(Signal::KILL),
         Reach::User(user) => kill_as(user),
     };
 }
@@ -71,7 +71,7 @@ pub(crate) fn kill(reach: Reach) {
 fn kill_as(user: u32) -> io::Result<()> {
     match clone_process(Namespaces::NONE, None)? {
         Cloned::Child => {
-            let done = become_killer(user).and_then(|()| signal_everybody(Signal::KILL));
+            let done = become_killer(user).and_then(|()| signal_all_processes(Signal::KILL));
             std::process::exit(i32::from(done.is_err()))
         }
         Cloned::Original { handle, .. } => supervise::wait(&handle).map(|_| ()),

@@ -126,7 +126,7 @@ impl Building {
                 rustix::io::write(&tasks, b"0")?;
                 Ok(())
             }
-            Step::OwnCgroups => stockade_sys::own_cgroups(),
+            Step::OwnCgroups => stockade_sys::unshare_cgroups(),
             Step::PrivateMounts => {
                 overlay::stand_among_descriptors()?;
                 files::private_mounts()
@@ -205,7 +205,7 @@ impl Building {
                 self.provisions.oom_score = Some(privileges::own_oom_score()?);
                 files::seal_root()
             }
-            Step::Loopback => stockade_sys::raise_loopback(),
+            Step::Loopback => stockade_sys::bring_up_loopback(),
             Step::WayOut { listen, redirected } => {
                 self.provisions.listeners = Some(way_out::open(*listen, redirected)?);
                 Ok(())

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use stockade_policy::Denial;
-use stockade_sys::{Question, is_waiting, let_go_on, next_question};
+use stockade_sys::{Notification, continue_call, is_pending, next_notification};
 
 use refusal::{Refused, refused};
 use task::Task;
@@ -99,7 +99,7 @@ impl Watch {
     /// Answers until nobody is left to ask.
     fn answer(&mut self) {
         while self.is_asked() {
-            let question = match next_question(self.listener.as_fd()) {
+            let question = match next_notification(self.listener.as_fd()) {
                 Ok(question) => question,
                 // Who asked is gone, or waits again; whether anybody is left is seen next.
                 Err(_) => continue,
@@ -109,7 +109,7 @@ impl Watch {
                 self.look(&question);
             }
             // An error says that who asked is gone, or was interrupted and asks again.
-            let _ = let_go_on(self.listener.as_fd(), &question);
+            let _ = continue_call(self.listener.as_fd(), &question);
         }
     }
 
@@ -127,7 +127,7 @@ impl Watch {
 
     /// Records what was tried, if it is refused. Who cannot be looked at is passed over: the guest
     /// is closed to an ordinary user, and what it starts was judged before.
-    fn look(&mut self, question: &Question) {
+    fn look(&mut self, question: &Notification) {
         let task = Task::of(question.thread);
         let Ok(tried) = task.tried(question) else { return };
         let Some(allowed) = self.allowed(&task) else { return };
@@ -135,7 +135,7 @@ impl Watch {
             return;
         };
         // Before it is recorded: the number may have been given to another in the meantime.
-        if is_waiting(self.listener.as_fd(), question) && self.named.insert(program) {
+        if is_pending(self.listener.as_fd(), question) && self.named.insert(program) {
             locked(&self.denials).push(denial);
         }
     }

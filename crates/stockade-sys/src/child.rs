@@ -1,4 +1,4 @@
-//! Waiting for a child process with a limit.
+//! Waiting for a child process with a time limit.
 
 use std::io;
 use std::process::Child;
@@ -8,10 +8,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Whether the child ends within the limit. It stays unreaped, so its status can still be read.
+/// Returns whether the child ends within the limit. Does not reap it: the caller can still read its
+/// status.
 pub fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
-    // The child is ours and unreaped, so its id cannot have been given to another process.
+    // The child is not reaped, so the kernel cannot have reused its process id.
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn child_that_waits_for_its_input_ends_only_after_it_closes() {
+    fn child_that_reads_its_input_ends_only_after_the_input_closes() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         assert!(!ends_within(&child, Duration::from_millis(20)).unwrap());
         drop(child.stdin.take());

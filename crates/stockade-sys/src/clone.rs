@@ -1,6 +1,6 @@
 //! Cloning the calling process into new namespaces.
 #![expect(unsafe_code, reason = "clone(2) returns twice and nothing safe wraps it")]
-// UNSAFETY: one raw system call per clone, made only while the process has one thread.
+// UNSAFETY: one raw system call per clone, made only while the process has a single thread.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::process::Pid;
 
-/// Namespaces a child gets of its own.
+/// The new namespaces that a child gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces(u64);
 
 impl Namespaces {
-    /// User, mount, pid, network, ipc and host name: all that a wall needs at birth. Cgroups come
-    /// later, by [`own_cgroups`], when the new process has entered its own.
+    /// User, mount, PID, network, IPC and UTS: what a wall needs from the start. The cgroup
+    /// namespace comes later, with [`unshare_cgroups`], once the new process is in its cgroup.
     pub const WALL: Namespaces = Namespaces(
         (libc::CLONE_NEWUSER
             | libc::CLONE_NEWNS
@@ -24,64 +24,64 @@ impl Namespaces {
             | libc::CLONE_NEWUTS) as u64,
     );
 
-    /// A user namespace alone: a mapping of owners.
+    /// A user namespace alone, for an id mapping.
     pub const USERS: Namespaces = Namespaces(libc::CLONE_NEWUSER as u64);
 
-    /// None: an ordinary child.
+    /// No new namespace: an ordinary child.
     pub const NONE: Namespaces = Namespaces(0);
 
-    /// The network alone.
+    /// A network namespace alone.
     #[cfg(feature = "probe")]
     pub const NETWORK: Namespaces = Namespaces(libc::CLONE_NEWNET as u64);
 
-    /// Network and mounts.
+    /// Network and mount namespaces.
     #[cfg(feature = "probe")]
     pub const NETWORK_AND_MOUNTS: Namespaces =
         Namespaces((libc::CLONE_NEWNET | libc::CLONE_NEWNS) as u64);
 
-    /// Network and mounts, owned by a new user namespace.
+    /// Network and mount namespaces, owned by a new user namespace.
     #[cfg(feature = "probe")]
     pub const UNPRIVILEGED_NETWORK_AND_MOUNTS: Namespaces =
         Namespaces((libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS) as u64);
 
-    /// The flags as unshare(2) takes them.
+    /// The flags for unshare(2).
     #[cfg(feature = "probe")]
     pub(crate) fn flags(self) -> libc::c_int {
         self.0 as libc::c_int
     }
 
-    /// The same but for the network.
+    /// The same set without the network namespace.
     #[cfg(feature = "weaken")]
     pub fn without_network(self) -> Namespaces {
         Namespaces(self.0 & !(libc::CLONE_NEWNET as u64))
     }
 
-    /// The same but for the ipc namespace.
+    /// The same set without the IPC namespace.
     #[cfg(feature = "weaken")]
     pub fn without_ipc(self) -> Namespaces {
         Namespaces(self.0 & !(libc::CLONE_NEWIPC as u64))
     }
 }
 
-/// Which of the two processes returns.
+/// Which of the two processes `clone_process` returns in.
 #[derive(Debug)]
 pub enum Cloned {
     /// The caller.
     Original {
-        /// The child's id, in the caller's pid namespace.
+        /// The child's process id, in the caller's PID namespace.
         child: Pid,
-        /// A handle that stays the child's even after its id is used again.
+        /// A pidfd: it refers to the child even after the kernel reuses its process id.
         handle: OwnedFd,
     },
     /// The new process.
     Child,
 }
 
-/// Clones the calling process, as fork(2) does, into new namespaces and, where one is given,
-/// directly into a version 2 cgroup.
+/// Clones the calling process, as fork(2) does, into new namespaces and, if `cgroup` is given,
+/// directly into that version 2 cgroup.
 ///
-/// The process must have one thread: a copy of locks held by other threads would never be
-/// released. With more, the call is refused with `EBUSY`.
+/// The process must have a single thread: the child would copy locks that other threads hold and
+/// that nothing in the child releases. With more threads the call fails with `EBUSY`.
 pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     if threads()? != 1 {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
@@ -98,36 +98,38 @@ pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> 
         id => {
             let id = i32::try_from(id).ok().and_then(Pid::from_raw);
             let child = id.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))?;
-            // SAFETY: the kernel has just put this descriptor into our table and nobody else knows
-            // its number, so this is its only owner.
+            // SAFETY: the kernel has just added this descriptor to our table and no other code
+            // knows its number, so this is its only owner.
             let handle = unsafe { OwnedFd::from_raw_fd(handle) };
             Ok(Cloned::Original { child, handle })
         }
     }
 }
 
-/// Makes the cgroups of the calling process the top of all that it and its children see of them.
-pub fn own_cgroups() -> io::Result<()> {
-    // SAFETY: unshare(2) takes one integer; with CLONE_NEWCGROUP alone it changes nothing but the
-    // names under which cgroups are seen, and no descriptor.
+/// Moves the calling process into a new cgroup namespace: its current cgroup becomes the root of
+/// the hierarchy that it and its children see. See cgroup_namespaces(7).
+pub fn unshare_cgroups() -> io::Result<()> {
+    // SAFETY: unshare(2) takes one integer; CLONE_NEWCGROUP alone changes only how cgroup paths are
+    // displayed, and no descriptor.
     match unsafe { libc::unshare(libc::CLONE_NEWCGROUP) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// clone(2): unlike clone3(2) it passes the filters of container engines.
+/// Uses clone(2), not clone3(2): the seccomp filters of container engines allow it.
 fn clone_plain(flags: u64, handle: &mut libc::c_int) -> libc::c_long {
     let flags = flags | libc::SIGCHLD as u64;
     let handle: *mut libc::c_int = handle;
-    // SAFETY: without CLONE_VM the child gets a copy of our memory, and with a null stack it goes on
-    // on its copy of ours, as after fork(2). The kernel writes one descriptor number through
-    // `handle`, which lives in our frame, before it returns to the parent. Only one thread exists.
+    // SAFETY: without CLONE_VM the child gets a copy of our memory, and with a null stack it
+    // continues on its copy of our stack, as after fork(2). The kernel writes one descriptor number
+    // through `handle`, which lives in our frame, before it returns to the parent. Only one thread
+    // exists.
     unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, handle, 0_usize, 0_usize) }
 }
 
 fn clone_into(flags: u64, directory: BorrowedFd<'_>, handle: &mut libc::c_int) -> libc::c_long {
-    /// The argument of clone3(2) up to the field for a cgroup.
+    /// The argument of clone3(2), up to the `cgroup` field.
     #[repr(C)]
     struct Arguments {
         flags: u64,
@@ -162,7 +164,7 @@ fn clone_into(flags: u64, directory: BorrowedFd<'_>, handle: &mut libc::c_int) -
     unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<Arguments>()) }
 }
 
-/// How many threads the calling process has.
+/// The number of threads of the calling process.
 pub(crate) fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_with_several_threads_is_not_cloned() {
+    fn clone_fails_in_a_process_with_several_threads() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || stopped.recv());
         let refused = clone_process(Namespaces::NONE, None).unwrap_err();

@@ -1,18 +1,18 @@
-//! How the allocator of the C library deals with memory that is freed.
+//! How the C library's allocator treats freed memory.
 #![expect(unsafe_code, reason = "the allocator is set by mallopt(3)")]
-// UNSAFETY: mallopt(3) takes two integers and changes settings of the allocator alone.
+// UNSAFETY: mallopt(3) takes two integers and changes only the allocator's settings.
 
 use std::ffi::c_int;
 
-/// Keeps up to so many freed bytes for what is allocated next, instead of giving them back to the
-/// kernel and taking them anew page by page. See mallopt(3).
+/// Makes the allocator keep up to `bytes` of freed memory for later allocations, instead of
+/// returning it to the kernel and faulting it in again page by page. See mallopt(3).
 ///
-/// An allocator that has no such setting stays as it is.
+/// Does nothing if the allocator has no such setting.
 pub fn keep_freed_memory(bytes: usize) {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     #[cfg(target_env = "gnu")]
-    // SAFETY: both settings are numbers of bytes, and take effect for later calls of the allocator
-    // only; the process has one thread when they are made, or the allocator locks itself.
+    // SAFETY: both settings are byte counts and affect only later allocations; either the process
+    // has a single thread, or the allocator takes its own lock.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, bytes);
         libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_can_still_be_had_and_freed() {
+    fn allocation_still_works_afterwards() {
         keep_freed_memory(1 << 20);
         for _ in 0..100 {
             assert_eq!(vec![7_u8; 300 << 10].iter().filter(|byte| **byte == 7).count(), 300 << 10);

@@ -1,7 +1,7 @@
-//! The addresses of this machine's own interfaces.
-#![expect(unsafe_code, reason = "getifaddrs(3) answers with a linked list of C structures")]
-// UNSAFETY: one list from getifaddrs(3) is walked and given back; addresses are read by the
-// family that each entry states.
+//! The addresses of this machine's network interfaces.
+#![expect(unsafe_code, reason = "getifaddrs(3) returns a linked list of C structures")]
+// UNSAFETY: one list from getifaddrs(3) is walked and freed; each address is read according to its
+// family field.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,21 +9,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Every address of every interface in the caller's network namespace. See getifaddrs(3).
 pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: getifaddrs writes one pointer to `first`, which is ours; it is freed below.
+    // SAFETY: getifaddrs writes one pointer to `first`, which is ours; freeifaddrs below frees it.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
     let mut entry = first;
     while !entry.is_null() {
-        // SAFETY: `entry` is an element of the list that getifaddrs made, which nobody changes.
+        // SAFETY: `entry` is an element of the list that getifaddrs made, which no other code
+        // changes.
         let held = unsafe { &*entry };
         if let Some(address) = address_of(held.ifa_addr) {
             found.push(address);
         }
         entry = held.ifa_next;
     }
-    // SAFETY: `first` came from getifaddrs and is given back once; nothing refers to it any more.
+    // SAFETY: `first` came from getifaddrs, is freed once, and no reference to it is left.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
@@ -32,8 +33,8 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: the pointer is not null and getifaddrs made it point to a socket address, whose
-    // family is always there.
+    // SAFETY: the pointer is not null and getifaddrs made it point to a socket address, which
+    // always has a family field.
     let family = unsafe { (*address).sa_family };
     match i32::from(family) {
         libc::AF_INET => {
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_among_the_own_addresses() {
+    fn addresses_include_loopback() {
         let addresses = interface_addresses().unwrap();
         assert!(addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
     }

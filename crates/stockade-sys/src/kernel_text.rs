@@ -1,4 +1,4 @@
-//! Reading files that the kernel makes up as they are read.
+//! Reading the files of `/proc` and `/sys`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,18 +6,18 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// More than most of them have.
+/// Larger than most of these files.
 const USUAL_BYTES: usize = 8 << 10;
 
-/// The text of a file below `/proc` or `/sys`. These say nothing of their length: they are not asked
-/// for it, and not read in a dozen small steps.
+/// Reads a file below `/proc` or `/sys` as text. Their reported length is 0 or a page, so this
+/// neither asks for the length nor reads in the small steps of `fs::read`.
 pub fn kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     let mut text = String::with_capacity(USUAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The same where names of files are in it, which may be in any encoding.
+/// Like [`kernel_text`], for files that contain file names, which may be in any encoding.
 pub fn kernel_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
-//! Whether `/dev/kvm` can run a guest, found out with one of two instructions.
+//! Whether `/dev/kvm` can run a guest, tested with a guest of two instructions.
 #![expect(unsafe_code, reason = "KVM is used through ioctl(2) and shared memory")]
-// UNSAFETY: the requests of Linux' Documentation/virt/kvm/api.rst, each with its own structure, on
-// descriptors of ours, and mappings that are touched only here.
+// UNSAFETY: the ioctls of Linux' Documentation/virt/kvm/api.rst, each with its own structure, on
+// our own descriptors, and mappings that only this module touches.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,19 +12,18 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 #[error("{step}")]
 pub struct KvmError {
-    /// What was being done, such as `create a virtual machine`.
+    /// What the step does, such as `create a virtual machine`.
     pub step: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }
 
-/// Opens the device at `device`, makes a virtual machine with one processor, and runs two
-/// instructions on it: one of floating point, which a kernel that merely imitates a processor does
-/// not know, and `hlt`. Everything is gone when it returns.
+/// Opens the device at `device`, creates a virtual machine with one processor, and runs two
+/// instructions on it: a floating-point one, which a kernel that only emulates the processor does
+/// not support, and `hlt`. Frees everything before it returns.
 ///
-/// A broken host may never come back from running the guest: call it in a process that can be
-/// killed.
+/// On a broken host the guest may never stop: call this in a process that the caller can kill.
 pub fn run_tiny_guest(device: &Path) -> Result<(), KvmError> {
     let failed = |step| move |source| KvmError { step, source };
     let device = OpenOptions::new().read(true).write(true).open(device);
@@ -32,7 +31,7 @@ pub fn run_tiny_guest(device: &Path) -> Result<(), KvmError> {
     match request(&device, GET_API_VERSION, 0).map_err(failed("ask for its version"))? {
         12 => {}
         other => {
-            let source = io::Error::other(format!("it answers {other} and not 12"));
+            let source = io::Error::other(format!("it reports version {other} and not 12"));
             return Err(KvmError { step: "ask for its version", source });
         }
     }
@@ -46,26 +45,26 @@ const GET_API_VERSION: u64 = 0xae00;
 const CREATE_VM: u64 = 0xae01;
 const CREATE_VCPU: u64 = 0xae41;
 
-/// A request that takes one number.
+/// An ioctl that takes one number.
 fn request(file: &File, request: u64, argument: u64) -> io::Result<libc::c_int> {
-    // SAFETY: the requests that come here take a number by value and write none of our memory.
+    // SAFETY: the requests passed here take a number by value and write none of our memory.
     match unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) } {
         -1 => Err(io::Error::last_os_error()),
         answer => Ok(answer),
     }
 }
 
-/// A request that answers with a new descriptor.
+/// An ioctl that returns a new descriptor.
 fn request_file(file: &File, request_number: u64) -> io::Result<File> {
     let descriptor = request(file, request_number, 0)?;
     // SAFETY: the kernel has just opened this descriptor for us, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// Only the start of a processor of this kind is known here.
+/// The guest's code exists only for x86-64.
 #[cfg(not(target_arch = "x86_64"))]
 fn run(_: &File, _: &File, _: &File) -> Result<(), KvmError> {
-    let source = io::Error::other("a guest of this kind of processor was not tried");
+    let source = io::Error::other("this test has no guest for this processor architecture");
     Err(KvmError { step: "run a guest", source })
 }
 
@@ -85,9 +84,9 @@ mod x86_64 {
     const GET_SREGS: u64 = 0x8138_ae83;
     const SET_SREGS: u64 = 0x4138_ae84;
 
-    /// A request that reads or fills a structure.
+    /// An ioctl that reads or fills a structure.
     fn exchange<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
-        // Bits 16 to 29 of a request are the size of what it reads or fills.
+        // Bits 16 to 29 of a request number are the size of its structure.
         assert_eq!((request >> 16 & 0x3fff) as usize, size_of::<T>());
         // SAFETY: the kernel reads or fills exactly the structure behind the pointer, which is ours
         // and made of plain numbers, and keeps no address of it.
@@ -97,7 +96,7 @@ mod x86_64 {
         }
     }
 
-    /// Where the guest has its one page, and begins.
+    /// The address of the guest's only page, where it starts.
     const START: u64 = 0x1000;
     const PAGE: usize = 0x1000;
     /// `fld1`, then `hlt`.
@@ -123,7 +122,7 @@ mod x86_64 {
         flags: u64,
     }
 
-    /// `struct kvm_sregs`, of which only the code segment, the first, is changed.
+    /// `struct kvm_sregs`, of which only the first member, the code segment, changes.
     #[repr(C)]
     struct SpecialRegisters {
         code_base: u64,
@@ -137,7 +136,7 @@ mod x86_64 {
         let size = request(device, GET_VCPU_MMAP_SIZE, 0);
         let size = size.map_err(failed("ask for the size of its state"))?;
         let memory = Mapping::new(None, PAGE).map_err(failed("give the guest memory"))?;
-        // SAFETY: the mapping has a page, is writable, and nobody else uses it yet.
+        // SAFETY: the mapping has one writable page and no other code uses it yet.
         unsafe { memory.address.cast::<[u8; 3]>().write(CODE) };
         let mut region = Region {
             slot: 0,
@@ -156,19 +155,19 @@ mod x86_64 {
         // SAFETY: `struct kvm_run` begins with eight bytes for requests, then the exit reason; the
         // mapping is at least a page, and the kernel writes it only during the request above.
         let reason = unsafe { state.address.cast::<u32>().add(2).read_volatile() };
-        let said = match reason {
+        let reason = match reason {
             EXIT_HLT => return Ok(()),
             EXIT_INTERNAL_ERROR => {
-                "the kernel imitates the processor instead of using it, and does not know an \
+                "the kernel emulates the processor instead of using it, and does not support an \
                  ordinary instruction"
                     .to_owned()
             }
             other => format!("it stopped for reason {other} instead of its own `hlt`"),
         };
-        Err(KvmError { step: "run the guest", source: io::Error::other(said) })
+        Err(KvmError { step: "run the guest", source: io::Error::other(reason) })
     }
 
-    /// Real mode, at the start of the page.
+    /// Real mode, starting at the start of the page.
     fn set_registers(processor: &File) -> io::Result<()> {
         let mut special =
             SpecialRegisters { code_base: 0, code_limit: 0, code_selector: 0, rest: [0; 298] };
@@ -176,7 +175,7 @@ mod x86_64 {
         special.code_base = 0;
         special.code_selector = 0;
         exchange(processor, SET_SREGS, &mut special)?;
-        // Of the flags, bit 1 is always set.
+        // Bit 1 of the flags is always set.
         let mut registers = Registers { general: [0; 16], instruction_pointer: START, flags: 2 };
         exchange(processor, SET_REGS, &mut registers)
     }
@@ -195,7 +194,7 @@ mod x86_64 {
             };
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let kind = libc::MAP_SHARED | anonymous;
-            // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+            // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
             let address = unsafe { libc::mmap(ptr::null_mut(), size, rights, kind, descriptor, 0) };
             match address {
                 libc::MAP_FAILED => Err(io::Error::last_os_error()),
@@ -207,7 +206,7 @@ mod x86_64 {
     impl Drop for Mapping {
         fn drop(&mut self) {
             // SAFETY: the mapping is ours and nothing points into it any more; a guest that still
-            // has it as memory is not run again.
+            // has it as memory does not run again.
             unsafe { libc::munmap(self.address, self.size) };
         }
     }
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_kvm_fails_at_the_first_step_that_shows_it() {
+    fn file_that_is_not_kvm_fails_at_the_first_step_that_detects_it() {
         let error = run_tiny_guest(Path::new("/nowhere")).unwrap_err();
         assert_eq!((error.step, error.source.kind()), ("open the device", io::ErrorKind::NotFound));
         let error = run_tiny_guest(Path::new("/dev/null")).unwrap_err();

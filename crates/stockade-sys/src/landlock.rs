@@ -1,17 +1,17 @@
-//! Which version of Landlock the kernel has.
-#![expect(unsafe_code, reason = "neither rustix nor the landlock crate tells the version")]
-// UNSAFETY: one call of landlock_create_ruleset(2) that makes nothing and reads nothing.
+//! The kernel's version of Landlock.
+#![expect(unsafe_code, reason = "neither rustix nor the landlock crate returns the version")]
+// UNSAFETY: one call of landlock_create_ruleset(2) that creates nothing and reads no memory.
 
 use std::io;
 
-/// The version of Landlock's interface.
+/// The version of the kernel's Landlock ABI.
 ///
-/// `ENOSYS` says that the kernel has none, `EOPNOTSUPP` that it is switched off; anything else
-/// comes from a system-call filter.
+/// `ENOSYS` means that the kernel lacks Landlock, `EOPNOTSUPP` that it is disabled; any other error
+/// comes from a seccomp filter.
 pub fn landlock_version() -> io::Result<u32> {
     const VERSION: u32 = 1;
     // SAFETY: with LANDLOCK_CREATE_RULESET_VERSION the attribute must be a null pointer of size
-    // zero, and the kernel answers a number, landlock_create_ruleset(2).
+    // zero, and the kernel returns a number, landlock_create_ruleset(2).
     let answer = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,

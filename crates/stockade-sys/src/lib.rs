@@ -1,6 +1,6 @@
 //! Safe wrappers over the Linux calls that neither the standard library nor rustix offers.
 //!
-//! This is the only crate of the workspace with room for `unsafe`; each module that uses it says
+//! This is the only crate of the workspace that may use `unsafe`; each module that uses it explains
 //! why at its top.
 
 mod child;
@@ -17,10 +17,10 @@ mod loopback;
 mod memfd;
 mod mount;
 mod netlink;
+mod notifications;
 mod parent_death;
 #[cfg(feature = "probe")]
 pub mod probe;
-mod questions;
 mod random;
 mod redirect;
 mod refused_clone;
@@ -32,7 +32,7 @@ mod unshare;
 mod usage;
 
 pub use child::ends_within;
-pub use clone::{Cloned, Namespaces, clone_process, own_cgroups};
+pub use clone::{Cloned, Namespaces, clone_process, unshare_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec_from};
 pub use hard_limit::HardLimit;
 pub use heap::keep_freed_memory;
@@ -41,17 +41,17 @@ pub use kernel_text::{kernel_bytes, kernel_text, unescape_path};
 pub use kernel_version::kernel_version;
 pub use kvm::{KvmError, run_tiny_guest};
 pub use landlock::landlock_version;
-pub use loopback::{add_loopback_address, raise_loopback};
+pub use loopback::{add_loopback_address, bring_up_loopback};
 pub use memfd::{SealedFileError, sealed_file};
 pub use mount::{set_mount_attributes, set_tree_attributes};
+pub use notifications::{Notification, continue_call, is_pending, next_notification};
 pub use parent_death::kill_with_parent;
-pub use questions::{Question, is_waiting, let_go_on, next_question};
 pub use random::random_bytes;
 pub use redirect::{Redirect, Transport, redirect_to};
 pub use refused_clone::{clone_refused_by_filter, clone3_refused};
-pub use seccomp::{Instruction, install_asking_filter, install_filter, set_no_new_privs};
-pub use signals::{child_signals, default_signal, ignore_signal, signal_everybody};
+pub use seccomp::{Instruction, install_filter, install_notifying_filter, set_no_new_privs};
+pub use signals::{child_signals, default_signal, ignore_signal, signal_all_processes};
 pub use spawn::{Spawn, spawn};
 #[cfg(feature = "probe")]
-pub use unshare::leave_namespaces;
+pub use unshare::unshare_namespaces;
 pub use usage::{ChildrenUsage, children_usage};

@@ -10,8 +10,8 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::netlink::{Act, Batch};
 
-/// Sets the loopback interface of the caller's network namespace up. See netdevice(7).
-pub fn raise_loopback() -> io::Result<()> {
+/// Brings up the loopback interface of the caller's network namespace. See netdevice(7).
+pub fn bring_up_loopback() -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     // SAFETY: an all-zero ifreq is a valid value of that plain C structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -32,15 +32,14 @@ pub fn raise_loopback() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives the loopback interface of the caller's network namespace one more address. See
-/// rtnetlink(7).
+/// Adds an address to the loopback interface of the caller's network namespace. See rtnetlink(7).
 pub fn add_loopback_address(address: Ipv4Addr) -> io::Result<()> {
     const NEW_ADDRESS: u16 = 20;
     const IPV4: u8 = 2;
     const PREFIX: u8 = 8;
-    /// Of no use outside of this host.
+    /// RT_SCOPE_HOST: valid only inside this host.
     const SCOPE_HOST: u8 = 254;
-    /// The kernel gives it to the loopback interface of every network namespace.
+    /// The index of the loopback interface in every network namespace.
     const INTERFACE: u32 = 1;
     let [a, b, c, d] = INTERFACE.to_ne_bytes();
     let mut batch = Batch::default();

@@ -1,4 +1,4 @@
-//! Files that live in memory and can no longer be changed by anyone.
+//! In-memory files that no process can change any more.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,50 +7,50 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
-/// Why a sealed file could not be made.
+/// Why the sealed file could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealedFileError {
     /// The kernel refused the file.
     #[error("cannot create the in-memory file {name}")]
     Create {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// The host forbids executable in-memory files.
     #[error("cannot create the in-memory file {name}: the sysctl vm.memfd_noexec is 2 here")]
     ExecutableForbidden {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The bytes did not fit.
+    /// The kernel did not take all bytes.
     #[error("cannot write {bytes} bytes to the in-memory file {name}")]
     Write {
         /// The file.
         name: String,
-        /// How many were to be written.
+        /// The number of bytes to write.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The file could not be sealed; it is not handed out.
+    /// The file could not be sealed; the caller does not get it.
     #[error("cannot seal the in-memory file {name}")]
     Seal {
         /// The file.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// Makes an executable in-memory file that nobody can write, grow, shrink or unseal.
+/// Creates an executable in-memory file that no process can write, grow, shrink or unseal.
 ///
-/// `name` is what `/proc` shows for it. The descriptor is closed on exec. See memfd_create(2).
+/// `/proc` shows the file as `name`. The descriptor closes on exec. See memfd_create(2).
 pub fn sealed_file(name: &str, bytes: &[u8]) -> Result<OwnedFd, SealedFileError> {
     let mut file = File::from(create(name)?);
     file.write_all(bytes).map_err(|source| SealedFileError::Write {
@@ -58,7 +58,8 @@ pub fn sealed_file(name: &str, bytes: &[u8]) -> Result<OwnedFd, SealedFileError>
         bytes: bytes.len(),
         source,
     })?;
-    // After the last write: F_SEAL_WRITE refuses every later one. F_SEAL_SEAL keeps the set closed.
+    // After the last write: F_SEAL_WRITE refuses later ones. F_SEAL_SEAL forbids changing the
+    // seals.
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     fcntl_add_seals(&file, seals)
         .map_err(|errno| SealedFileError::Seal { name: name.to_owned(), source: errno.into() })?;
@@ -67,7 +68,7 @@ pub fn sealed_file(name: &str, bytes: &[u8]) -> Result<OwnedFd, SealedFileError>
 
 fn create(name: &str) -> Result<OwnedFd, SealedFileError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Linux before 6.3 does not know MFD_EXEC, answers EINVAL and makes every memfd executable.
+    // Linux before 6.3 fails with EINVAL for MFD_EXEC and makes every memfd executable.
     let created = match memfd_create(name, flags | MemfdFlags::EXEC) {
         Err(Errno::INVAL) => memfd_create(name, flags),
         other => other,
@@ -78,7 +79,7 @@ fn create(name: &str) -> Result<OwnedFd, SealedFileError> {
 fn creation_error(name: &str, errno: Errno) -> SealedFileError {
     let name = name.to_owned();
     match errno {
-        // The only reason for this errno: MFD_EXEC under vm.memfd_noexec=2, memfd_create(2).
+        // EACCES has one cause: MFD_EXEC under vm.memfd_noexec=2, memfd_create(2).
         Errno::ACCESS => SealedFileError::ExecutableForbidden { name },
         errno => SealedFileError::Create { name, source: errno.into() },
     }
@@ -124,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn host_that_forbids_executable_memfds_is_named_as_the_reason() {
+    fn error_names_the_sysctl_that_forbids_executable_memfds() {
         let refused = creation_error("guest", Errno::ACCESS).to_string();
         assert!(refused.ends_with("the sysctl vm.memfd_noexec is 2 here"), "{refused}");
     }
 
     #[test]
-    fn name_the_kernel_cannot_take_is_an_error_with_that_name() {
+    fn error_names_the_file_whose_name_the_kernel_refuses() {
         let long = "n".repeat(300);
         let refused = sealed_file(&long, b"").unwrap_err();
         assert_eq!(refused.to_string(), format!("cannot create the in-memory file {long}"));

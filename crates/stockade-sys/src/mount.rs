@@ -7,9 +7,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::mount::MountAttrFlags;
 
-/// The attributes of every mount of a tree, set in one step. See mount_setattr(2).
+/// Sets the attributes of every mount of a tree in one call. See mount_setattr(2).
 ///
-/// `users` is a user namespace whose mapping the tree's owners are seen through.
+/// With `users`, a user namespace, the tree becomes an idmapped mount: its file owners are
+/// translated by that namespace's mapping.
 pub fn set_tree_attributes(
     tree: BorrowedFd<'_>,
     set: MountAttrFlags,
@@ -28,13 +29,13 @@ pub fn set_tree_attributes(
     set_attributes(tree, libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, &attributes)
 }
 
-/// Adds attributes to one mount, not to those below it.
+/// Adds attributes to one mount, not to the mounts below it.
 pub fn set_mount_attributes(mount: BorrowedFd<'_>, set: MountAttrFlags) -> io::Result<()> {
     let attributes = Attributes { set: u64::from(set.bits()), clear: 0, propagation: 0, userns: 0 };
     set_attributes(mount, libc::AT_EMPTY_PATH, &attributes)
 }
 
-/// struct mount_attr, as the kernel reads it.
+/// struct mount_attr of the kernel.
 #[repr(C)]
 struct Attributes {
     set: u64,

@@ -1,5 +1,5 @@
-//! Messages of netlink(7): a header, a head that the family knows, and attributes, each of which is
-//! a length, a kind and a value.
+//! Building and sending netlink(7) messages: a header, a family-specific header, and attributes,
+//! each of which is a length, a type and a value.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use rustix::net::{
     socket_with,
 };
 
-/// What every message says: it asks, and it makes something that is not there yet.
+/// Message flags: every message is a request that creates something new.
 const REQUEST: u16 = 1;
 const ACKNOWLEDGE: u16 = 4;
 const EXCLUSIVE: u16 = 0x200;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 
-/// The kind of an answer that says how a request went.
+/// The type of a reply that reports the result of a request, NLMSG_ERROR.
 const ANSWER: u16 = 2;
 const NESTED: u16 = 1 << 15;
 const HEADER_BYTES: usize = 16;
@@ -24,20 +24,20 @@ const HEADER_BYTES: usize = 16;
 /// What a message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Nothing but frame others.
+    /// Begins or ends a batch.
     Frame,
-    /// Makes one thing, which must not be there.
+    /// Creates an object that must not exist yet.
     Make,
-    /// Adds one thing at the end of others.
+    /// Appends an object to a list.
     Add,
 }
 
-/// Messages that the kernel takes together.
+/// Messages that the kernel applies together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     count: u32,
-    /// Where the flags of the last message that makes something are.
+    /// The offset of the flags of the last message that creates an object.
     last: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Sends all of it and returns when the kernel has done it or has refused it.
+    /// Sends the batch and returns once the kernel has applied or refused it.
     pub(crate) fn send(mut self, protocol: Option<Protocol>) -> io::Result<()> {
         if let Some(at) = self.last {
             let flags = u16::from_ne_bytes([self.bytes[at], self.bytes[at + 1]]) | ACKNOWLEDGE;
@@ -84,8 +84,8 @@ impl Batch {
         if sent != self.bytes.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        // The kernel works while it is told, so that the answer is there. Of several the first
-        // counts: the refusals come before what acknowledges the last message.
+        // The kernel applies the batch inside the send, so the reply is already queued. Only the
+        // first reply matters: refusals come before the acknowledgement of the last message.
         let mut answer = [0; 512];
         let (_, length) = recv(&socket, &mut answer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC)?;
         verdict(&answer[..length.min(answer.len())])
@@ -97,7 +97,7 @@ impl Batch {
     }
 }
 
-/// What the first answer says.
+/// The result in the first reply.
 fn verdict(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(HEADER_BYTES..HEADER_BYTES + 4).and_then(|code| code.try_into().ok());
@@ -108,7 +108,7 @@ fn verdict(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where attributes are written.
+/// Writes attributes to a message.
 pub(crate) struct Attributes<'b>(&'b mut Vec<u8>);
 
 impl Attributes<'_> {
@@ -116,7 +116,7 @@ impl Attributes<'_> {
         self.put(kind, |attributes| attributes.0.extend(value));
     }
 
-    /// A number in the order of the network.
+    /// A number in network byte order.
     pub(crate) fn number(&mut self, kind: u16, value: u32) {
         self.bytes(kind, &value.to_be_bytes());
     }
@@ -139,7 +139,7 @@ impl Attributes<'_> {
         write(self);
         let length = (self.0.len() - start) as u16;
         self.0[start..start + 2].copy_from_slice(&length.to_ne_bytes());
-        // The next one begins at a multiple of four.
+        // The next attribute starts at a multiple of four.
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_count_what_they_head_and_values_are_filled_up() {
+    fn lengths_exclude_padding_and_values_are_padded_to_four_bytes() {
         let mut batch = Batch::default();
         batch.message(0x1234, Act::Make, &[7; 4], |attributes| {
             attributes.text(1, "ab");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_what_it_says_and_anything_else_is_an_error() {
+    fn reply_yields_its_error_code_and_a_malformed_reply_is_an_error() {
         let answer = |code: i32| {
             let mut bytes = vec![0; HEADER_BYTES];
             bytes[4..6].copy_from_slice(&ANSWER.to_ne_bytes());

@@ -1,42 +1,46 @@
-//! Programs that do not outlive whoever starts them.
-#![expect(unsafe_code, reason = "the standard library runs code between fork and exec only so")]
-// UNSAFETY: what runs there makes three system calls, and touches neither memory nor locks.
+//! Programs that end with the process that started them.
+#![expect(unsafe_code, reason = "only pre_exec runs code between fork and exec")]
+// UNSAFETY: the code between fork and exec makes three system calls and touches neither memory nor
+// locks.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has the kernel kill the program when the thread that starts it ends, however that ends. Start
-/// it on a thread that lives as long as the program may. See PR_SET_PDEATHSIG, prctl(2).
+/// Makes the kernel kill the program when the thread that starts it ends, for any reason. Start the
+/// program on a thread that lives as long as the program may. See PR_SET_PDEATHSIG, prctl(2).
 ///
-/// Descriptors that this process was given, beyond the three streams, are closed for it.
+/// The program inherits none of this process's own inherited descriptors except the three standard
+/// streams.
 ///
-/// What the program starts in turn is not killed with it, and a program with rights of its own
-/// (set-user-ID) is not killed at all.
+/// The program's own children are not killed with it, and a set-user-ID program is not killed at
+/// all.
 pub fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
-        // SAFETY: prctl takes integers by value here, and changes the calling process only.
+        // SAFETY: prctl takes integers by value here, and changes only the calling process.
         let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
         if asked != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: getppid only answers.
+        // SAFETY: getppid has no arguments and no effects.
         let now = unsafe { libc::getppid() };
-        // A parent that has ended before the kernel was asked sends no signal any more.
+        // A parent that ended before the prctl call sends no signal any more.
         if u32::try_from(now) != Ok(parent) {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        // SAFETY: close_range takes integers by value; marked so, nothing is closed before exec.
+        // SAFETY: close_range takes integers by value; with CLOSE_RANGE_CLOEXEC it closes nothing
+        // before exec.
         let closed = unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
         };
-        // Before Linux 5.11 the kernel does not know it; what this process opens is marked anyway.
+        // Linux before 5.11 lacks the flag; descriptors that this process opens have FD_CLOEXEC
+        // anyway.
         let _ = closed;
         Ok(())
     };
-    // SAFETY: between fork and exec only what is safe in a signal handler may run: all these calls
-    // are, and errors made of a number allocate nothing.
+    // SAFETY: between fork and exec only async-signal-safe code may run: all these calls are, and
+    // `io::Error::from_raw_os_error` does not allocate.
     unsafe { command.pre_exec(ask) };
 }
 
@@ -70,11 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn program_does_not_get_descriptors_that_this_process_was_given() {
+    fn program_does_not_inherit_descriptors_that_this_process_inherited() {
         use std::os::fd::AsRawFd;
 
         let (given, _writer) = rustix::pipe::pipe().unwrap();
-        assert!(rustix::io::fcntl_getfd(&given).unwrap().is_empty(), "it would be closed anyway");
+        assert!(
+            rustix::io::fcntl_getfd(&given).unwrap().is_empty(),
+            "the descriptor closes on exec by itself"
+        );
         let has_it = |is_bound: bool| {
             let mut command = Command::new("test");
             command.arg("-e").arg(format!("/proc/self/fd/{}", given.as_raw_fd()));
@@ -83,7 +90,7 @@ mod tests {
             }
             command.status().unwrap().success()
         };
-        assert!(has_it(false), "nothing is passed on at all");
+        assert!(has_it(false), "no descriptor is inherited at all");
         assert!(!has_it(true));
     }
 }

@@ -1,6 +1,9 @@
-//! Calls as they are, for the executable that tries walls from inside. Nothing that is shipped has
-//! this module.
-#![expect(unsafe_code, reason = "a probe makes calls that nothing safe wraps, and wrong ones")]
+//! Raw system calls for the executable that attacks walls from inside. Shipped programs are built
+//! without this module.
+#![expect(
+    unsafe_code,
+    reason = "a probe makes calls that no safe wrapper offers, and invalid ones"
+)]
 // UNSAFETY: raw system calls whose pointers are to memory of the caller; calls that would change
 // this process's memory, its stack or its handlers are refused before they are made.
 
@@ -12,14 +15,14 @@ use std::ptr;
 /// One argument of a call.
 #[derive(Debug)]
 pub enum Argument<'a> {
-    /// A number, a flag or a descriptor. A position-independent executable has nothing mapped
-    /// below 4 GiB, so that it is no address of ours.
+    /// A number, a flag or a descriptor. A position-independent executable has nothing mapped below
+    /// 4 GiB, so it is never a valid address of this process.
     Number(u32),
-    /// A negative number; as an address it is the kernel's.
+    /// A negative number; as an address it belongs to the kernel.
     Minus(u32),
-    /// A text that ends with a zero.
+    /// A text that ends with a zero byte.
     Text(&'a CStr),
-    /// Memory that the call may read and write, as long as it is.
+    /// Memory that the call may read and write, up to its length.
     Bytes(&'a mut [u8]),
 }
 
@@ -34,7 +37,7 @@ impl Argument<'_> {
     }
 }
 
-/// Calls that could change memory, the stack, handlers or descriptors under Rust's feet.
+/// Calls that could change memory, the stack, handlers or descriptors that Rust relies on.
 const UNSOUND: [libc::c_long; 17] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -55,9 +58,9 @@ const UNSOUND: [libc::c_long; 17] = [
     libc::SYS_close_range,
 ];
 
-/// Makes one call, by its number, with at most six arguments.
+/// Makes one system call, by its number, with at most six arguments.
 ///
-/// Buffers must be as long as the call says they are: the probes' own table is where that is kept.
+/// Each buffer must be as long as the call expects; the probes' table of calls ensures it.
 pub fn raw_call(number: libc::c_long, arguments: &mut [Argument<'_>]) -> io::Result<i64> {
     if UNSOUND.contains(&number) || arguments.len() > 6 {
         return Err(io::Error::from_raw_os_error(libc::EDOM));
@@ -67,12 +70,12 @@ pub fn raw_call(number: libc::c_long, arguments: &mut [Argument<'_>]) -> io::Res
         *word = argument.word();
     }
     let [a, b, c, d, e, f] = words;
-    // SAFETY: the call is none that changes our memory by itself; each pointer among the words is
-    // to something that is borrowed until the call returns, and the numbers are no addresses.
+    // SAFETY: the call is not one that changes our memory by itself; each pointer among the words
+    // is to something that is borrowed until the call returns, and the numbers are not addresses.
     checked(unsafe { libc::syscall(number, a, b, c, d, e, f) })
 }
 
-/// Clones by clone3(2) with these flags; the child ends at once.
+/// Clones with clone3(2) and these flags; the child ends at once.
 pub fn clone3_and_end(flags: u64) -> io::Result<i64> {
     // The first eight fields of struct clone_args: flags first, the exit signal fifth.
     let arguments: [u64; 8] = [flags, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0];
@@ -80,17 +83,17 @@ pub fn clone3_and_end(flags: u64) -> io::Result<i64> {
     // without CLONE_VM the child has a copy of our memory and only ends.
     let answer = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), 64_usize) };
     if answer == 0 {
-        // SAFETY: ends the child without running anything of this process's.
+        // SAFETY: ends the child without running any other code of this process.
         unsafe { libc::_exit(0) };
     }
     checked(answer)
 }
 
-/// Maps a file for writing that is shared with everybody, changes its first byte and unmaps it.
+/// Maps a file MAP_SHARED for writing, changes its first byte and unmaps it.
 pub fn write_through_map(file: BorrowedFd<'_>) -> io::Result<()> {
     const BYTES: usize = 4096;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at a place of the kernel's choice touches nothing that exists.
+    // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
     let place = unsafe {
         let shared = libc::MAP_SHARED;
         libc::mmap(ptr::null_mut(), BYTES, protection, shared, file.as_raw_fd(), 0)
@@ -98,8 +101,8 @@ pub fn write_through_map(file: BorrowedFd<'_>) -> io::Result<()> {
     if place == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping has one page and the caller's file at least one byte; nobody else knows
-    // the place, and it is unmapped as it was mapped.
+    // SAFETY: the mapping has one page and the caller's file at least one byte; no other code knows
+    // the address, and the same range is unmapped.
     unsafe {
         place.cast::<u8>().write_volatile(b'!');
         libc::munmap(place, BYTES);
@@ -107,9 +110,9 @@ pub fn write_through_map(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for this process's id in the 32-bit calling convention.
+/// Calls getpid with `int 0x80`, the 32-bit calling convention.
 #[cfg(target_arch = "x86_64")]
-pub fn old_convention_getpid() -> i64 {
+pub fn getpid_by_int80() -> i64 {
     let answer: i64;
     // SAFETY: getpid has no arguments and touches no memory; the kernel may clear r8 to r11.
     unsafe {
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn call_is_made_with_its_arguments() {
+    fn raw_call_passes_its_arguments() {
         let pid = raw_call(libc::SYS_getpid, &mut []).unwrap();
         assert_eq!(pid, i64::from(std::process::id()));
         let mut bytes = [0; 8];
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_would_change_this_process_are_not_made() {
+    fn calls_that_would_change_this_process_are_refused() {
         for number in UNSOUND {
             let refused = raw_call(number, &mut []).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EDOM), "{number}");

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Random bytes fit for secrets. See getrandom(2).
+/// Returns random bytes fit for secrets. See getrandom(2).
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

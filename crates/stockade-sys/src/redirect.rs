@@ -1,4 +1,4 @@
-//! Sending what is addressed to some places of a network namespace to another place in it, by
+//! Redirecting connections inside a network namespace from some destinations to another, with
 //! nftables.
 
 use std::io;
@@ -8,16 +8,16 @@ use rustix::net::netlink::NETFILTER;
 
 use crate::netlink::{Act, Attributes, Batch};
 
-/// What is sent elsewhere.
+/// A set of destinations to redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// By which protocol it comes.
+    /// The protocol.
     pub transport: Transport,
     /// The first address of a range.
     pub network: Ipv4Addr,
-    /// How many leading bits of an address are those of the range.
+    /// The prefix length of the range.
     pub prefix: u8,
-    /// The one port, or all.
+    /// The port; all ports if missing.
     pub port: Option<u16>,
 }
 
@@ -41,7 +41,7 @@ impl Transport {
 
 const NAME: &str = "stockade";
 
-// The subsystem of nftables, and what it is told, linux/netfilter/nf_tables.h.
+// Message types of nftables, linux/netfilter/nf_tables.h.
 const NFTABLES: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
@@ -49,19 +49,19 @@ const NEW_TABLE: u16 = NFTABLES << 8;
 const NEW_CHAIN: u16 = (NFTABLES << 8) | 3;
 const NEW_RULE: u16 = (NFTABLES << 8) | 6;
 
-/// What this namespace itself sends, before its route is looked for.
+/// NF_INET_LOCAL_OUT: packets that this namespace itself sends, before routing.
 const HOOK_OUTPUT: u32 = 3;
-/// Where destinations are changed.
+/// NF_IP_PRI_NAT_DST: where destinations are rewritten.
 const PRIORITY: i32 = -100;
 
 const IPV4: u8 = 2;
 const REGISTER_1: u32 = 1;
 const REGISTER_2: u32 = 2;
 
-/// Sends what programs of the caller's network namespace address to one of the places to `target`
-/// instead. Who listens there learns the first address by SO_ORIGINAL_DST, ip(7).
+/// Redirects everything that programs in the caller's network namespace send to one of `places` to
+/// `target`. A server there reads the original destination with SO_ORIGINAL_DST, ip(7).
 ///
-/// All of it is done or nothing. It is done once in the life of a namespace.
+/// Applies all rules or none. Call it once per namespace.
 pub fn redirect_to(target: SocketAddrV4, places: &[Redirect]) -> io::Result<()> {
     if places.iter().any(|place| u32::from(place.prefix) > u32::BITS) {
         let what = "an address has no more than 32 bits";
@@ -71,7 +71,7 @@ pub fn redirect_to(target: SocketAddrV4, places: &[Redirect]) -> io::Result<()> 
 }
 
 fn batch(target: SocketAddrV4, places: &[Redirect]) -> Batch {
-    // The family, version zero, and for the frame the subsystem that it is for.
+    // The family and version zero; for the batch frames also the subsystem.
     let head = [IPV4, 0, 0, 0];
     let [high, low] = NFTABLES.to_be_bytes();
     let frame = [0, 0, high, low];
@@ -105,7 +105,7 @@ fn expressions(list: &mut Attributes<'_>, place: &Redirect, target: SocketAddrV4
         meta.number(2, PROTOCOL);
     });
     equal(list, &[place.transport.number()]);
-    // The destination's address stands sixteen bytes into the header of IPv4.
+    // The destination address is at byte 16 of the IPv4 header.
     payload(list, Header::Network, 16, 4);
     let others = u32::BITS - u32::from(place.prefix);
     let mask = u32::MAX.checked_shl(others).unwrap_or(0);
@@ -118,7 +118,7 @@ fn expressions(list: &mut Attributes<'_>, place: &Redirect, target: SocketAddrV4
     });
     equal(list, &(place.network.to_bits() & mask).to_be_bytes());
     if let Some(port) = place.port {
-        // And the destination's port two bytes into those of TCP and UDP.
+        // The destination port is at byte 2 of the TCP and UDP headers.
         payload(list, Header::Transport, 2, 2);
         equal(list, &port.to_be_bytes());
     }
@@ -161,7 +161,7 @@ fn payload(list: &mut Attributes<'_>, header: Header, offset: u32, bytes: u32) {
     });
 }
 
-/// Goes on with the rule only if the register holds this.
+/// Continues with the rule only if the register equals this value.
 fn equal(list: &mut Attributes<'_>, value: &[u8]) {
     expression(list, "cmp", |cmp| {
         const EQUAL: u32 = 0;

@@ -1,18 +1,18 @@
-//! Whether a system-call filter stands between this process and new namespaces.
+//! Whether a seccomp filter forbids this process to create namespaces.
 #![expect(unsafe_code, reason = "no safe call makes a clone that must fail")]
-// UNSAFETY: one call of clone(2) with flags that exclude each other; should it return twice all
-// the same, the second return ends at once.
+// UNSAFETY: one call of clone(2) with flags that exclude each other; if it created a child anyway,
+// the child exits at once.
 
 use std::io;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-/// What a filter answers to a clone into the namespaces of a wall; `None` where the kernel itself
-/// is asked.
+/// The error that a seccomp filter returns for a clone into the namespaces of a wall; `None` if no
+/// filter stops the call.
 ///
-/// The flags exclude each other: a new user namespace cannot share its root directory with
-/// whoever made it. The kernel answers `EINVAL` before it looks at rights or at any setting,
-/// clone(2), so every other error was a filter's. Nothing is made.
+/// The flags exclude each other: a new user namespace cannot share CLONE_FS with its creator. The
+/// kernel returns `EINVAL` before it checks rights or settings, clone(2), so any other error comes
+/// from a filter. The call creates nothing.
 pub fn clone_refused_by_filter() -> Option<io::Error> {
     let flags = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -22,13 +22,14 @@ pub fn clone_refused_by_filter() -> Option<io::Error> {
         | libc::CLONE_NEWUTS
         | libc::CLONE_FS
         | libc::SIGCHLD;
-    // SAFETY: the flags exclude each other, so no process is made. A kernel that made one would
-    // give it a copy of our memory, and it goes no further than the next line.
+    // SAFETY: the flags exclude each other, so the kernel creates no process. If it did, the child
+    // would have a copy of our memory and would run only the next line.
     let answer = unsafe {
         libc::syscall(libc::SYS_clone, i64::from(flags), 0_usize, 0_usize, 0_usize, 0_usize)
     };
     match answer {
-        // SAFETY: ends a process that has touched nothing, without running anything of ours.
+        // SAFETY: ends a process that has touched nothing, without running destructors or exit
+        // handlers.
         0 => unsafe { libc::_exit(0) },
         -1 => {
             let error = io::Error::last_os_error();
@@ -36,17 +37,18 @@ pub fn clone_refused_by_filter() -> Option<io::Error> {
         }
         child => {
             let child = i32::try_from(child).ok().and_then(Pid::from_raw);
-            // It has ended, or is about to; a status that cannot be had tells nothing.
+            // The child has ended or is about to; its status does not matter.
             let _ = child.map(|child| waitpid(Some(child), WaitOptions::empty()));
             None
         }
     }
 }
 
-/// What a filter, or a kernel without it, answers to clone3(2), which a process is born in a cgroup
-/// by. Nothing is made: an argument of no size is refused with `EINVAL`.
+/// The error that a seccomp filter, or a kernel without the call, returns for clone3(2), which
+/// creates a process directly in a cgroup. The call creates nothing: the kernel refuses an argument
+/// of size zero with `EINVAL`.
 pub fn clone3_refused() -> Option<io::Error> {
-    // SAFETY: the kernel looks at the size first, and reads nothing through a null pointer.
+    // SAFETY: the kernel checks the size first, and reads nothing through the null pointer.
     unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<libc::c_void>(), 0_usize) };
     let error = io::Error::last_os_error();
     (error.raw_os_error() != Some(libc::EINVAL)).then_some(error)
@@ -58,7 +60,7 @@ mod tests {
     use crate::{Instruction, install_filter, set_no_new_privs};
 
     #[test]
-    fn refused_clone3_is_seen() {
+    fn filter_that_refuses_clone3_is_detected() {
         let refuse_clone3 = [
             Instruction { code: 0x20, jt: 0, jf: 0, k: 0 },
             Instruction { code: 0x15, jt: 0, jf: 1, k: libc::SYS_clone3 as u32 },
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_is_told_from_the_kernel() {
+    fn error_of_a_filter_differs_from_the_kernels() {
         let refuse_namespaces = [
             Instruction { code: 0x20, jt: 0, jf: 0, k: 0 },
             Instruction { code: 0x15, jt: 0, jf: 3, k: libc::SYS_clone as u32 },

@@ -1,41 +1,42 @@
-//! Handing a system-call filter to the kernel.
+//! Installing a seccomp filter.
 #![expect(unsafe_code, reason = "the kernel takes a filter by address and rustix does not wrap it")]
-// UNSAFETY: one call of seccomp(2), which reads a program through a pointer and may open a descriptor.
+// UNSAFETY: one call of seccomp(2), which reads a program through a pointer and may open a
+// descriptor.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// One instruction of a classic BPF program, laid out as the kernel reads it.
+/// One instruction of a classic BPF program, in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// How many instructions a comparison skips when it holds.
+    /// How many instructions to skip if the comparison holds.
     pub jt: u8,
-    /// How many instructions a comparison skips when it does not hold.
+    /// How many instructions to skip if the comparison does not hold.
     pub jf: u8,
     /// The operand.
     pub k: u32,
 }
 
-// The program is read by the kernel as an array of its own type.
+// The kernel reads the program as an array of `sock_filter`.
 const _: () = assert!(
     size_of::<Instruction>() == size_of::<libc::sock_filter>()
         && align_of::<Instruction>() == align_of::<libc::sock_filter>()
 );
 
-/// Promises for the calling thread and all its later children that execve(2) grants no rights.
+/// Sets no_new_privs: execve(2) grants no privileges to the calling thread and its later children.
 ///
-/// It cannot be taken back. Without it only a privileged thread may install a filter.
+/// This cannot be undone. Without it only a privileged thread may install a filter.
 pub fn set_no_new_privs() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Puts a filter over the calling thread and all its later children, on top of those already there.
+/// Installs a filter for the calling thread and its later children, in addition to existing ones.
 ///
-/// The kernel checks the program and refuses a malformed one with `EINVAL`. A filter cannot be
-/// removed; of several, the most restrictive answer counts. See seccomp(2).
+/// The kernel verifies the program and refuses a malformed one with `EINVAL`. A filter cannot be
+/// removed; if several filters apply, the most restrictive result wins. See seccomp(2).
 pub fn install_filter(program: &[Instruction]) -> io::Result<()> {
     match install(program, 0)? {
         0 => Ok(()),
@@ -43,14 +44,15 @@ pub fn install_filter(program: &[Instruction]) -> io::Result<()> {
     }
 }
 
-/// The same for a filter some of whose answers are to ask: the questions come to the descriptor,
-/// see [`crate::next_question`]. When it is closed everywhere, a call that asks fails with `ENOSYS`.
+/// Installs a filter that may return SECCOMP_RET_USER_NOTIF, and returns the listener that receives
+/// the notifications, see [`crate::next_notification`]. Once every copy of the listener is closed,
+/// such a call fails with `ENOSYS`.
 ///
-/// A thread has at most one such filter over it; a second is refused with `EBUSY`.
-pub fn install_asking_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
+/// A thread can have only one such filter; a second one fails with `EBUSY`.
+pub fn install_notifying_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
     match i32::try_from(install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?) {
-        // SAFETY: with this flag the kernel answers the number of a descriptor that it has just
-        // opened, so nothing else owns it.
+        // SAFETY: with this flag the kernel returns the number of a descriptor that it has just
+        // opened, so no other code owns it.
         Ok(listener) if listener >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(listener) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -78,11 +80,11 @@ mod tests {
     const ALLOW: u32 = 0x7fff_0000;
 
     #[test]
-    fn program_the_kernel_cannot_take_is_refused() {
+    fn kernel_refuses_a_malformed_program() {
         let jump_past_the_end = Instruction { code: 0x05, jt: 0, jf: 0, k: 7 };
         let end = Instruction { code: RETURN, jt: 0, jf: 0, k: ALLOW };
         let too_many = vec![end; 70_000];
-        // In a thread of its own, because the promise cannot be taken back.
+        // In a separate thread, because no_new_privs cannot be unset.
         let answers = std::thread::spawn(move || {
             set_no_new_privs().unwrap();
             [
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_answers_a_call_that_worked_before_it() {
+    fn filter_refuses_a_call_that_worked_before_it() {
         let refuse_fsync = [
             Instruction { code: 0x20, jt: 0, jf: 0, k: 0 },
             Instruction { code: 0x15, jt: 0, jf: 1, k: libc::SYS_fsync as u32 },

@@ -1,5 +1,5 @@
-//! Starting a program with nothing inherited but what is named.
-#![expect(unsafe_code, reason = "nothing safe starts a program in a session of its own")]
+//! Starting a program that inherits only what the caller names.
+#![expect(unsafe_code, reason = "no safe API starts a program in a new session")]
 // UNSAFETY: one clone(2) whose child shares our memory until it executes, as in posix_spawn(3), and
 // runs one function that only makes system calls.
 
@@ -14,27 +14,27 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 /// A program to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Spawn<'a> {
-    /// The path that is executed; it is not looked for anywhere.
+    /// The path of the executable; `PATH` is not searched.
     pub path: &'a CStr,
-    /// The arguments, its own name first.
+    /// The arguments, starting with argv[0].
     pub arguments: &'a [CString],
-    /// `NAME=value` for each variable.
+    /// The environment, as `NAME=value`.
     pub environment: &'a [CString],
     /// Its standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
-    /// How many descriptors it may have open, which it cannot raise; none leaves the caller's limit.
+    /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
 }
 
-/// What the child needs of its own stack.
+/// The size of the child's stack until it executes.
 const STACK_BYTES: usize = 16 << 10;
 
-/// Starts a program in a session of its own, with default signals and nothing blocked.
+/// Starts a program in a new session, with default signal actions and an empty signal mask.
 ///
-/// Returns once it has been executed, or with the reason why it could not be. It inherits the
-/// caller's directory, umask and every descriptor that is not marked to close on exec.
+/// Returns once execve(2) has succeeded, or with the error why it failed. The program inherits the
+/// caller's working directory, umask and every descriptor without FD_CLOEXEC.
 pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
-    // A source among the targets 0, 1 and 2 could be overwritten before its turn.
+    // dup2 onto 0, 1 or 2 could overwrite a source that is itself 0, 1 or 2 before its turn.
     let mut moved: [Option<OwnedFd>; 3] = [None, None, None];
     let mut streams = [0; 3];
     for (slot, (number, stream)) in moved.iter_mut().zip(streams.iter_mut().zip(program.streams)) {
@@ -58,33 +58,34 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
     let top = unsafe { stack.as_mut_ptr().add(STACK_BYTES) };
     let top = top.wrapping_sub(top.addr() % 16);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // No handler of ours may run in the child, where it would find our memory.
+    // A signal handler of ours that ran in the child would change our memory.
     let before = block_all_signals()?;
-    // SAFETY: this thread waits until the child has executed or ended, so that `start`, the strings
-    // and lists behind it and the stack outlive its use of them, and nobody else has the stack.
+    // SAFETY: this thread waits until the child has executed or ended, so `start`, the strings and
+    // lists behind it and the stack outlive the child's use of them, and no other code uses the
+    // stack.
     let child = unsafe { libc::clone(in_child, top.cast(), flags, (&raw mut start).cast()) };
     let refused = io::Error::last_os_error();
     restore_signals(&before);
     let Some(child) = Pid::from_raw(child.max(0)) else { return Err(refused) };
-    // SAFETY: `start` is ours again, and the child may have written there, which is why it is read
-    // as something that others change.
+    // SAFETY: the child no longer uses `start`; the read is volatile because the child may have
+    // written to it.
     match unsafe { ptr::read_volatile(&raw const start.failed) } {
         0 => Ok(child),
         errno => {
-            // It has ended, and is nobody's to wait for.
+            // The child has ended; reap it here, because the caller does not know its process id.
             let _ = waitpid(Some(child), WaitOptions::empty());
             Err(io::Error::from_raw_os_error(errno))
         }
     }
 }
 
-/// A list of pointers that ends with a null, as execve(2) takes it.
+/// A null-terminated list of pointers, as execve(2) takes it.
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     let pointers = strings.iter().map(|string| string.as_ptr());
     pointers.chain([ptr::null()]).collect()
 }
 
-/// What the child does, and where it leaves the number of its error.
+/// The child's instructions, and the field for its errno.
 struct Start {
     path: *const libc::c_char,
     arguments: *const *const libc::c_char,
@@ -94,12 +95,13 @@ struct Start {
     failed: libc::c_int,
 }
 
-/// The first function of the child. It allocates nothing and takes no lock: it may have come between
-/// two steps of another thread, whose memory this is.
+/// The child's first function. It shares our memory and may interrupt another thread at any point,
+/// so it allocates nothing and takes no lock.
 extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
     let start = start.cast::<Start>();
-    // SAFETY: the pointer is to the caller's `Start`, which waits for us and does not touch it. The
-    // calls take numbers and pointers that are valid as long as it is, and none of them keeps one.
+    // SAFETY: the pointer is to the `Start` of the calling thread, which waits and does not touch
+    // it. The calls take numbers and pointers that are valid as long as it is, and keep none of
+    // them.
     unsafe {
         if !prepare(&*start) {
             (*start).failed = errno();
@@ -112,26 +114,26 @@ extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
 }
 
 fn errno() -> libc::c_int {
-    // An error that is none would say that the program runs.
+    // Never report errno 0: the parent reads 0 as success.
     io::Error::last_os_error().raw_os_error().filter(|errno| *errno != 0).unwrap_or(libc::EIO)
 }
 
-/// Makes the child what the program shall find. `false` leaves the reason in `errno`.
+/// Sets up the child for the program. On `false` the reason is in `errno`.
 fn prepare(start: &Start) -> bool {
-    /// The kernel has no higher number, signal(7).
+    /// The highest signal number, signal(7).
     const LAST_SIGNAL: libc::c_int = 64;
-    /// More than `struct sigaction` of the kernel has anywhere.
+    /// At least as large as the kernel's `struct sigaction` on any architecture.
     static DEFAULT: [u64; 8] = [0; 8];
     const NULL: *const u64 = ptr::null();
-    /// The size of a set of signals there.
+    /// The size of the kernel's signal set.
     const SET_BYTES: usize = 8;
     // SAFETY: every call takes plain numbers or a pointer to a value of this frame, which it fills
     // or reads before it returns. No handler is installed.
     unsafe {
         for signal in 1..=LAST_SIGNAL {
-            // The kernel's own structure, all zero, is the default of a signal. By its number, because
-            // the C library keeps two signals to itself. Some cannot be changed, and these do what
-            // they always do.
+            // An all-zero kernel structure is the default action. A raw system call, because the C
+            // library reserves two signals for itself. SIGKILL and SIGSTOP cannot be changed and
+            // need not be.
             libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT, NULL, SET_BYTES);
         }
         if libc::setsid() < 0 {
@@ -151,11 +153,12 @@ fn prepare(start: &Start) -> bool {
     }
 }
 
-/// Lowers both limits, and asks whether that was done: a filter may only pretend.
+/// Lowers both limits and reads them back: a seccomp filter may return success without setting
+/// them.
 fn limit_open_files(most: u64) -> bool {
     let wanted = libc::rlimit { rlim_cur: most, rlim_max: most };
     let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel reads one structure and fills the other; both are of this frame.
+    // SAFETY: the kernel reads one structure and fills the other; both live in this frame.
     let answered = unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) == 0
             && libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut found) == 0
@@ -163,11 +166,11 @@ fn limit_open_files(most: u64) -> bool {
     answered && (found.rlim_cur, found.rlim_max) == (most, most)
 }
 
-/// Blocks every signal of this thread, and returns what was blocked before.
+/// Blocks every signal of this thread and returns the old mask.
 fn block_all_signals() -> io::Result<libc::sigset_t> {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: sigfillset initialises the whole set before it is read, and the call fills the other
-    // where it succeeds.
+    // one if it succeeds.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
@@ -178,8 +181,7 @@ fn block_all_signals() -> io::Result<libc::sigset_t> {
 }
 
 fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the set is initialised and only read. The call fails only for an unknown way of
-    // setting it.
+    // SAFETY: the set is initialised and only read. The call fails only for an unknown `how`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
@@ -192,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// What a shell started by us prints, with its standard error on the same pipe.
+    /// Runs a shell script with `spawn`; returns its standard output and standard error.
     fn printed(script: &str) -> String {
         printed_under(script, None)
     }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn program_has_the_streams_and_the_environment_it_was_given_and_no_more() {
+    fn program_gets_only_the_given_streams_and_environment() {
         assert_eq!(
             printed("read line; echo \"$?\" \"$ONLY\" \"$HOME\"; echo error >&2"),
             "1 this \nerror\n"
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_cannot_be_executed_gives_the_kernels_reason() {
+    fn failed_exec_returns_the_kernels_error() {
         let nothing = File::open("/dev/null").unwrap();
         let try_path = |path| {
             let streams = [nothing.as_fd(); 3];
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn program_has_the_limit_it_was_given_for_good_and_the_caller_keeps_its_own() {
+    fn program_cannot_raise_its_limit_and_the_caller_keeps_its_own() {
         let own = || rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let before = own();
         let script = "ulimit -Sn; ulimit -Hn; ulimit -n 100 2>/dev/null || echo refused";
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_would_get_more_than_its_starter_has_is_not_started() {
+    fn limit_above_the_callers_is_refused() {
         let nothing = File::open("/dev/null").unwrap();
         let (arguments, environment) = (&[c"true".to_owned()], &[]);
         let path = c"/bin/true";

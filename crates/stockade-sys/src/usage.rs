@@ -1,24 +1,24 @@
-//! What ended children used.
+//! Resource usage of ended children.
 #![expect(unsafe_code, reason = "rustix does not wrap getrusage(2)")]
 // UNSAFETY: one call of getrusage(2), which fills a structure through a pointer.
 
 use std::io;
 use std::time::Duration;
 
-/// What the children that were waited for have used, with all their own descendants.
+/// What the reaped children used, including their own descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildrenUsage {
-    /// Processor time.
+    /// CPU time.
     pub cpu_time: Duration,
-    /// The most memory that one of them had at once, in bytes.
+    /// The largest resident set of one of them, in bytes.
     pub largest_bytes: u64,
 }
 
-/// Asks the kernel what ended children have used. See getrusage(2).
+/// Returns what the reaped children used. See getrusage(2).
 pub fn children_usage() -> io::Result<ChildrenUsage> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `rusage` to the pointer, which is valid for that and lives in
-    // our frame; all-zero bytes are a valid value of it already.
+    // SAFETY: the kernel writes one `rusage` through the pointer, which is valid and lives in our
+    // frame; all-zero bytes are a valid `rusage` already.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -31,7 +31,7 @@ pub fn children_usage() -> io::Result<ChildrenUsage> {
     };
     Ok(ChildrenUsage {
         cpu_time: time(usage.ru_utime) + time(usage.ru_stime),
-        // The kernel counts in KiB here.
+        // `ru_maxrss` is in KiB.
         largest_bytes: usage.ru_maxrss.unsigned_abs().saturating_mul(1024),
     })
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ended_child_is_counted() {
+    fn usage_includes_an_ended_child() {
         let before = children_usage().unwrap();
         assert!(Command::new("true").status().unwrap().success());
         let after = children_usage().unwrap();

@@ -75,7 +75,7 @@ pub(super) fn landlock_network(version: u32) -> io::Result<()> {
 
 /// Installs a filter that asks. The descriptor is where its questions come.
 pub(super) fn watch(program: &[(u16, u8, u8, u32)]) -> io::Result<OwnedFd> {
-    stockade_sys::install_asking_filter(&instructions(program))
+    stockade_sys::install_notifying_filter(&instructions(program))
 }
 
 /// Installs filters; the kernel takes the strictest answer of all.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use stockade_seccomp::{Architecture, Syscall};
-use stockade_sys::Question;
+use stockade_sys::Notification;
 
 use super::walk::{Opened, Root};
 
@@ -38,7 +38,7 @@ impl Task {
     }
 
     /// Reads what the call is about.
-    pub(super) fn tried(&self, question: &Question) -> io::Result<Tried> {
+    pub(super) fn tried(&self, question: &Notification) -> io::Result<Tried> {
         let [first, second, ..] = question.arguments;
         let call = u32::try_from(question.call).ok();
         if call.is_some() && call == number("execveat") {

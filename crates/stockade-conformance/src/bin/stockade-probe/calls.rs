@@ -1,4 +1,4 @@
-//! System calls that open a part of the kernel, one per name.
+//! System calls that open a part of the kernel, selected by name.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::{Act, errno};
 pub(crate) const ACTS: &[(&str, Act)] =
     &[("call", call), ("clone3", clone3), ("helpers", helpers), ("foreign", foreign)];
 
-/// Makes each call that is named.
+/// Makes each named call.
 fn call(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for name in words {
@@ -19,13 +19,13 @@ fn call(words: &[&str]) -> Tried {
     tried
 }
 
-/// Number arguments, which most of these calls have alone.
+/// A call whose arguments are all numbers, as most of these are.
 fn plain(number: libc::c_long, words: &[u32]) -> io::Result<i64> {
     let mut arguments: Vec<Argument<'_>> = words.iter().map(|it| Argument::Number(*it)).collect();
     raw_call(number, &mut arguments)
 }
 
-/// A call whose first argument is a structure of this many bytes, with some of them set.
+/// A call whose first argument is a structure of `bytes` bytes, with some of them set.
 fn with_structure(
     number: libc::c_long,
     before: &[u32],
@@ -136,7 +136,7 @@ fn handle_of(bytes: u8) -> [u8; 136] {
     handle
 }
 
-/// Reads eight bytes of this process the way another process's are read.
+/// Reads eight bytes of this process with process_vm_readv(2), which also reads other processes.
 fn read_own_memory(own: u32) -> io::Result<i64> {
     let (mut to, from) = ([0_u8; 8], [7_u8; 8]);
     let vector = |place: *const u8| {
@@ -159,12 +159,12 @@ fn read_own_memory(own: u32) -> io::Result<i64> {
     )
 }
 
-/// A clone whose flags a filter cannot see.
+/// clone3(2), whose flags a seccomp filter cannot inspect.
 fn clone3(_: &[&str]) -> Tried {
     Tried::one(clone3_and_end(libc::CLONE_NEWUSER as u64).map(|_| "cloned"))
 }
 
-/// Threads and children, which must go on working when clone3 is refused.
+/// Threads and children, which must still work when clone3 is refused.
 fn helpers(_: &[&str]) -> Tried {
     let mut tried = Tried::default();
     let thread = std::thread::Builder::new().spawn(|| 7).map(|thread| thread.join());
@@ -175,18 +175,18 @@ fn helpers(_: &[&str]) -> Tried {
     tried
 }
 
-/// Calls in another convention than the machine's own.
+/// System calls in another calling convention than the machine's native one.
 fn foreign(words: &[&str]) -> Tried {
     match words {
         #[cfg(target_arch = "x86_64")]
-        ["int80"] => Tried::one(Ok(stockade_sys::probe::old_convention_getpid().to_string())),
+        ["int80"] => Tried::one(Ok(stockade_sys::probe::getpid_by_int80().to_string())),
         #[cfg(target_arch = "x86_64")]
         ["x32"] => Tried::one(match plain(0x4000_0000 | libc::SYS_getpid, &[]) {
             Ok(pid) => Ok(pid.to_string()),
-            // A kernel without x32 knows no such number; that it answers is what counts.
+            // A kernel without x32 returns ENOSYS; the probe only checks that the call returns.
             Err(error) => Ok(format!("answered {error}")),
         }),
-        // Other processors have one convention.
+        // Other architectures have one calling convention.
         _ => Tried::one(Err::<String, _>(errno(libc::ENOSYS))),
     }
 }
