@@ -1,48 +1,48 @@
-//! What an act inside says of itself: one line of JSON.
+//! The result of an act, printed as one line of JSON.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// What one act came to. It says what happened and judges nothing.
+/// The result of one act. It reports what happened; the harness outside judges it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     /// The act's name.
     pub act: String,
-    /// What it returned; negative where it was refused.
+    /// The return value; negative if every try was refused.
     pub ret: i64,
-    /// The names of the kernel's error numbers, with `+` between them, where tries were refused.
+    /// The error names of the refused tries, joined with `+`, such as `EPERM+ENOSYS`.
     pub errno: Option<String>,
-    /// Whatever it has seen.
+    /// What the act observed.
     pub note: String,
 }
 
-/// What an act tried: several spellings of one thing, or one.
+/// The tries of one act: often several ways to reach the same target.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// What worked, each with what came of it.
+    /// The tries that worked, each with its result.
     pub worked: Vec<String>,
-    /// Why the others did not.
+    /// The errors of the refused tries.
     pub refused: Vec<io::Error>,
-    /// A count or a measure, where the act has one.
+    /// A count or a measure, if the act has one.
     pub count: Option<i64>,
 }
 
 impl Tried {
-    /// One try.
+    /// A single try.
     pub fn one(result: io::Result<impl Into<String>>) -> Tried {
         let mut tried = Tried::default();
         tried.add("", result);
         tried
     }
 
-    /// A measure, and what stopped it.
+    /// A measure, and the error that stopped it.
     pub fn counted(count: i64, stopped_by: Option<io::Error>) -> Tried {
         Tried { worked: Vec::new(), refused: stopped_by.into_iter().collect(), count: Some(count) }
     }
 
-    /// One more try, by its name.
+    /// Adds a named try.
     pub fn add(&mut self, name: &str, result: io::Result<impl Into<String>>) {
         match result {
             Ok(note) => self.worked.push(match name {
@@ -55,7 +55,7 @@ impl Tried {
 }
 
 impl Answer {
-    /// The answer of an act.
+    /// Builds the answer of an act.
     pub fn of(act: &str, tried: Tried) -> Answer {
         let mut names: Vec<String> = tried.refused.iter().map(errno_of).collect();
         names.sort();
@@ -70,24 +70,24 @@ impl Answer {
         }
     }
 
-    /// The error numbers by name; several where several tries were refused.
+    /// The error names; several if several tries were refused.
     pub fn errnos(&self) -> impl Iterator<Item = &str> {
         self.errno.iter().flat_map(|names| names.split('+'))
     }
 
-    /// The line that is printed.
+    /// The answer as one line of JSON.
     pub fn line(&self) -> String {
-        // A struct of texts and a number has a form in JSON.
+        // Serialising texts and a number cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The last line of an output, if it is an answer.
+    /// Parses the last line of an output, if it is an answer.
     pub fn parse(output: &str) -> Option<Answer> {
         serde_json::from_str(output.lines().last()?).ok()
     }
 }
 
-/// The names of error numbers that probes meet, for x86_64 and aarch64 alike.
+/// The error numbers that probes meet, the same on x86_64 and aarch64.
 const NAMES: [(i32, &str); 42] = [
     (libc::EPERM, "EPERM"),
     (libc::ENOENT, "ENOENT"),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_is_the_last_line_and_nothing_else_is_one() {
+    fn only_the_last_line_is_parsed_as_an_answer() {
         let errors = [libc::EROFS, libc::EACCES, libc::EROFS];
         let refused = errors.map(io::Error::from_raw_os_error).into();
         let refused = Answer::of("x", Tried { refused, ..Tried::default() });

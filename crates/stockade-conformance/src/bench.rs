@@ -1,4 +1,4 @@
-//! The place where probes are tried: executables, folders, canaries and their names.
+//! The test bench: executables, folders, canaries, and the names that probes refer to them by.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -12,34 +12,34 @@ use crate::invariants::Host;
 use crate::seen::{Output, Seen, finish};
 use crate::wall::{WEAKEN, Wall, after};
 
-/// What the harness is given.
+/// The inputs of the harness.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    /// The binary under test.
+    /// The `stockade` binary under test.
     pub stockade: PathBuf,
-    /// The same with the feature that leaves layers out.
+    /// The same, built with the feature `weaken`, which can leave one layer out.
     pub weakened: PathBuf,
-    /// The static executable of the acts.
+    /// The static executable that performs the acts.
     pub probe: PathBuf,
-    /// An empty folder that everybody may enter.
+    /// An empty folder that every user may enter.
     pub place: PathBuf,
-    /// The wall to ask for, where another than the fastest is to be tried.
+    /// The provider to test, if not the default.
     pub provider: Option<String>,
 }
 
-/// Everything that probes share.
+/// State that all probes share.
 pub(crate) struct Bench {
     pub(crate) inputs: Inputs,
     pub(crate) probe: PathBuf,
-    /// What stands for `{name}` in words.
+    /// The replacements for `{name}` in the words of an act.
     pub(crate) names: BTreeMap<&'static str, String>,
     pub(crate) canaries: Canaries,
-    /// The host as it was before the first probe.
+    /// The state of the host before the first probe.
     pub(crate) host: Host,
 }
 
 impl Bench {
-    /// Copies what runs to where everybody may read it, and plants the canaries.
+    /// Copies the executables to where every user can read them, and plants the canaries.
     pub(crate) fn new(inputs: &Inputs) -> io::Result<Bench> {
         let place = inputs.place.clone();
         let copy = |from: &Path, name: &str, mode: u32| -> io::Result<PathBuf> {
@@ -78,7 +78,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// The wall as it is used, for one user.
+    /// The unmodified wall, started by one user.
     pub(crate) fn wall(&self, user: Option<u32>) -> io::Result<Wall> {
         let name = match user {
             None => "root".to_owned(),
@@ -98,17 +98,17 @@ impl Bench {
         Wall { name, binary, without: Some(layer), ..wall.clone() }
     }
 
-    /// Runs an act on the host as whoever runs the harness.
+    /// Runs an act on the host as the user of the harness.
     pub(crate) fn on_host(&self, words: &[&str]) -> Result<Seen, String> {
         finish(self.host_command(words), Output::Plain)
     }
 
-    /// The command of an act on the host.
+    /// The command that runs an act on the host.
     pub(crate) fn host_command(&self, words: &[&str]) -> Command {
         self.host_command_after("", words)
     }
 
-    /// The same after a line of shell.
+    /// The same command, run after a line of shell.
     pub(crate) fn host_command_after(&self, line: &str, words: &[&str]) -> Command {
         let mut command = after(&filled(line, &self.names), &self.probe);
         command.args(words.iter().map(|word| filled(word, &self.names)));
@@ -116,7 +116,7 @@ impl Bench {
         command
     }
 
-    /// A fresh file that changes may be tried on without a wall.
+    /// Recreates the file that controls change on the host.
     pub(crate) fn renew_tree(&self) -> io::Result<()> {
         let tree = Path::new(&self.names["tree"]);
         fs::remove_dir_all(tree)?;
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// A new folder that everybody may enter and its user may change.
+/// Creates a folder that every user may enter and `user` may change.
 pub(crate) fn folder(path: &Path, user: Option<u32>) -> io::Result<PathBuf> {
     fs::create_dir(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o755))?;
@@ -136,7 +136,7 @@ pub(crate) fn folder(path: &Path, user: Option<u32>) -> io::Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// A text with every `{name}` that is known in place of it.
+/// Replaces every known `{name}` in a text.
 pub(crate) fn filled(text: &str, names: &BTreeMap<&'static str, String>) -> String {
     let mut text = text.to_owned();
     for (name, value) in names {

@@ -1,4 +1,4 @@
-//! Secrets planted all over the host. Whatever comes back from inside must hold none of them.
+//! Secrets planted all over the host. No output from inside may contain one.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -12,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::FlockOperation;
 
-/// The variable that holds the token.
+/// The environment variable that contains the token.
 pub(crate) const PLANTED: &str = "PLANTED_SECRET";
 
-/// Files of a person that nothing inside may see, below a home.
+/// A user's private files, below a home directory.
 const HOME: [&str; 9] = [
     ".ssh/id_ed25519",
     ".aws/credentials",
@@ -28,35 +28,35 @@ const HOME: [&str; 9] = [
     ".bash_history",
 ];
 
-/// Folders of the host where everybody may read.
+/// Folders of the host that every user may read.
 const PUBLIC: [&str; 3] = ["/opt", "/srv", "/var/tmp"];
 
-/// A file of every sandbox's own programs that the harness keeps locked.
+/// A program that every sandbox sees; the harness holds a lock on it.
 const LOCKED: &str = "/usr/bin/env";
 
-/// What is planted. Dropping it takes everything away.
+/// The planted secrets. Dropping it removes them.
 pub(crate) struct Canaries {
     /// 128 random bits in hexadecimal.
     pub(crate) token: String,
-    /// A name that is part of names on the host and of no content.
+    /// A string that occurs in names on the host and in no content.
     label: String,
     public: Vec<PathBuf>,
-    /// A folder with a copy of the acts' executable, for lists of programs.
+    /// A folder with a copy of the probe executable, for `command_allowlist`.
     programs: PathBuf,
     home: PathBuf,
     socket: PathBuf,
     port: u16,
     key: u32,
-    /// Has the token among its arguments.
+    /// A process with the token among its arguments.
     process: Child,
-    /// Keeps queues and shared memory; they go when its input ends.
+    /// A process that keeps queues and shared memory until its input ends.
     queues: Child,
     #[expect(dead_code, reason = "held open or locked, not read")]
     held: [File; 3],
 }
 
 impl Canaries {
-    /// Plants one in every place.
+    /// Plants a canary in every place.
     pub(crate) fn plant(place: &Path, probe: &Path) -> io::Result<Canaries> {
         let token = random(16)?;
         let label = format!("stockade-canary-{}", random(4)?);
@@ -69,7 +69,7 @@ impl Canaries {
         }
         let mut public = Vec::new();
         for folder in PUBLIC {
-            // Some hosts lack one of them.
+            // Some hosts lack one of these folders.
             fs::create_dir_all(folder)?;
             let path = Path::new(folder).join(&label);
             fs::write(&path, &token)?;
@@ -104,7 +104,7 @@ impl Canaries {
         })
     }
 
-    /// The names that acts look for.
+    /// The names that acts refer to canaries by.
     pub(crate) fn names(&self) -> BTreeMap<&'static str, String> {
         let text = |path: &Path| path.display().to_string();
         let public: Vec<String> = self.public.iter().map(|path| text(path)).collect();
@@ -123,12 +123,12 @@ impl Canaries {
         ])
     }
 
-    /// The token, if a text has it.
+    /// Whether a text contains the token.
     pub(crate) fn seen_in(&self, text: &str) -> bool {
         text.contains(&self.token)
     }
 
-    /// Whether the process that everybody is to leave alone still runs.
+    /// Whether the victim process, which no probe may kill, still runs.
     pub(crate) fn process_lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))
@@ -137,7 +137,7 @@ impl Canaries {
 
 impl Drop for Canaries {
     fn drop(&mut self) {
-        // Best effort: what cannot be taken away is seen by the look at the host afterwards.
+        // Best effort: the check of the host afterwards reports what could not be removed.
         let _ = self.process.kill();
         let _ = self.process.wait();
         drop(self.queues.stdin.take());
@@ -155,7 +155,7 @@ pub(crate) fn random(bytes: usize) -> io::Result<String> {
     Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Servers that hand the token to whoever asks; the port of those on loopback.
+/// Starts servers that send the token to every client; returns the port of those on loopback.
 fn serve(token: &str, label: &str, socket: &Path) -> io::Result<u16> {
     let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(label)?)?;
     let named = UnixListener::bind(socket)?;
@@ -166,7 +166,7 @@ fn serve(token: &str, label: &str, socket: &Path) -> io::Result<u16> {
     for listener in [hidden, named] {
         let token = token.to_owned();
         std::thread::spawn(move || {
-            // Whoever goes away early has heard enough.
+            // Ignored: the client may disconnect early.
             listener.incoming().flatten().for_each(|mut it| drop(it.write_all(token.as_bytes())));
         });
     }
@@ -206,7 +206,7 @@ fn queues(probe: &Path, folder: &Path, label: &str, key: u32, token: &str) -> io
     }
 }
 
-/// A file without a name that this process holds open.
+/// A deleted file that this process holds open.
 fn deleted(place: &Path, token: &str) -> io::Result<File> {
     let path = place.join("deleted");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;

@@ -1,4 +1,4 @@
-//! Every probe there is, by class of attack.
+//! Every probe, grouped by class of attack.
 
 mod files;
 mod kernel;
@@ -9,10 +9,10 @@ mod tools;
 
 use crate::probe::Probe;
 
-/// The classes whose ids count towards the sixty.
+/// The classes whose ids count towards the required sixty.
 pub(crate) const COUNTED: &str = "ABDEFGIJO";
 
-/// Every probe, in the order of ids. What is left of all runs is looked at last.
+/// Every probe in the order of ids; the check for leftovers of all runs comes last.
 pub fn catalogue() -> impl Iterator<Item = &'static Probe> {
     let classes: [&'static [Probe]; 11] = [
         files::READING,
@@ -40,7 +40,7 @@ mod tests {
         let mut sorted = ids.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        assert_eq!(ids.len(), sorted.len(), "an id is there twice");
+        assert_eq!(ids.len(), sorted.len(), "an id occurs twice");
         let counted = ids.iter().filter(|id| COUNTED.contains(&id[..1])).count();
         assert!(counted >= 65, "{counted}");
     }

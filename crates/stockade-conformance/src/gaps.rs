@@ -1,10 +1,10 @@
-//! Gaps that are known: probes that do not hold, each with its wall and the reason.
+//! Known gaps: probes that fail, each with its wall and the reason.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The file, in TOML.
+/// The file `gaps.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gaps {
@@ -22,7 +22,7 @@ struct Gap {
 }
 
 impl Gaps {
-    /// Reads the file. A reason is part of a gap.
+    /// Parses the file. Every gap needs a reason.
     pub(crate) fn parse(text: &str) -> Result<Gaps, String> {
         let gaps: Gaps = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut seen = BTreeMap::new();
@@ -31,23 +31,23 @@ impl Gaps {
                 return Err(format!("{} has no reason", gap.id));
             }
             if !["any", "root", "user 65534"].contains(&gap.wall.as_str()) {
-                return Err(format!("{} names a wall that is none: {}", gap.id, gap.wall));
+                return Err(format!("{} names an unknown wall: {}", gap.id, gap.wall));
             }
             if seen.insert((&gap.id, &gap.wall), ()).is_some() {
-                return Err(format!("{} is there twice for {}", gap.id, gap.wall));
+                return Err(format!("{} is listed twice for {}", gap.id, gap.wall));
             }
         }
         Ok(gaps)
     }
 
-    /// Why a probe is known not to hold behind a wall.
+    /// The reason why a probe is known to fail behind a wall.
     pub(crate) fn reason(&self, id: &str, wall: &str) -> Option<&str> {
         let is_it = |gap: &&Gap| gap.id == id && (gap.wall == wall || gap.wall == "any");
         self.gap.iter().find(is_it).map(|gap| gap.reason.as_str())
     }
 
     /// Ids that no probe has.
-    pub(crate) fn strangers<'a>(&'a self, known: &[&str]) -> Vec<&'a str> {
+    pub(crate) fn unknown_ids<'a>(&'a self, known: &[&str]) -> Vec<&'a str> {
         let ids = self.gap.iter().map(|gap| gap.id.as_str());
         ids.filter(|id| !known.contains(id)).collect()
     }
@@ -58,17 +58,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gap_needs_a_reason_and_a_wall_that_there_is() {
+    fn gap_needs_a_reason_and_a_known_wall() {
         let gap = |wall: &str, reason: &str| {
             format!("[[gap]]\nid = \"A14\"\nwall = \"{wall}\"\nreason = \"{reason}\"\n")
         };
         let gaps = Gaps::parse(&gap("root", "because")).unwrap();
         assert_eq!(gaps.reason("A14", "root"), Some("because"));
         assert_eq!(gaps.reason("A14", "user 65534"), None);
-        assert_eq!(gaps.strangers(&["A01"]), ["A14"]);
+        assert_eq!(gaps.unknown_ids(&["A01"]), ["A14"]);
         assert!(Gaps::parse(&gap("root", " ")).is_err());
         assert!(Gaps::parse(&gap("moon", "because")).is_err());
         assert!(Gaps::parse(&gap("root", "a").repeat(2)).is_err());
-        assert!(Gaps::parse("").unwrap().strangers(&[]).is_empty());
+        assert!(Gaps::parse("").unwrap().unknown_ids(&[]).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What of the host must be the same after all probes as before.
+//! The state of the host that must be the same after all probes as before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 
-/// Bytes and inodes that others on the host may use up meanwhile.
+/// Bytes and inodes that other processes of the host may use in the meantime.
 const FREE_BYTES: u64 = 8 << 30;
 const FREE_INODES: u64 = 1 << 20;
 
-/// Settings that code inside might want to change.
+/// Kernel settings that code inside might try to change.
 const SETTINGS: [&str; 8] = [
     "kernel/core_pattern",
     "kernel/hostname",
@@ -26,19 +26,19 @@ const SETTINGS: [&str; 8] = [
     "user/max_user_namespaces",
 ];
 
-/// One look at the host: things by a name that says what they are.
+/// A snapshot of the host, as named values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// What must have the same value.
+    /// Values that must stay the same.
     values: BTreeMap<String, String>,
-    /// What must not become more.
+    /// Objects that must not be added.
     things: BTreeSet<String>,
     free_bytes: u64,
     free_inodes: u64,
 }
 
 impl Host {
-    /// Looks at the host, and at the folders of the bench that no probe may change.
+    /// Takes a snapshot of the host and of the bench's folders that no probe may change.
     pub(crate) fn look(bench: &Bench) -> Host {
         let read = |path: String| text(fs::read_to_string(path));
         let mut host = Host::default();
@@ -66,8 +66,8 @@ impl Host {
         host
     }
 
-    /// What is different now. Taking down goes on behind an answer, so a difference counts only
-    /// when it stays for this long.
+    /// The differences to now. Cleanup continues after a run has returned, so a difference counts
+    /// only if it is still there after `patience`.
     pub(crate) fn changed_since(&self, bench: &Bench, patience: Duration) -> Vec<String> {
         let began = Instant::now();
         let mut stayed = self.changed(&Host::look(bench));
@@ -95,7 +95,8 @@ impl Host {
     }
 }
 
-/// Names, kinds, owners and contents below a path. What cannot be read is hashed as that.
+/// Hashes names, types, owners and contents below a path. An unreadable file is hashed as
+/// unreadable.
 fn digest(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
     let found = match fs::symlink_metadata(path) {
@@ -121,17 +122,17 @@ fn digest(path: &Path, hasher: &mut DefaultHasher) {
     }
 }
 
-/// What stands for something that cannot be read: never the same as an empty one.
+/// Stands for something unreadable; never equal to an empty value.
 fn unreadable(error: &io::Error) -> String {
     format!("unreadable: {error}")
 }
 
-/// A text of the host's, or why there is none.
+/// A text of the host, or why it cannot be read.
 fn text(read: io::Result<String>) -> String {
     read.unwrap_or_else(|error| unreadable(&error))
 }
 
-/// Cgroups that some Stockade made.
+/// Cgroups that Stockade created.
 fn cgroups(folder: &Path, depth: u32, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -173,16 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_is_neither_empty_nor_missing() {
+    fn unreadable_differs_from_empty_and_missing() {
         let missing = text(fs::read_to_string("/no-such-file"));
-        // A file that exists and that nobody reads from its beginning.
+        // A file that exists and cannot be read from its start.
         let unreadable = text(fs::read_to_string("/proc/self/mem"));
         let empty = text(Ok(String::new()));
         assert_eq!(BTreeSet::from([missing, unreadable, empty]).len(), 3);
     }
 
     #[test]
-    fn every_change_below_a_folder_is_another_digest() {
+    fn every_change_below_a_folder_changes_the_digest() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("file");
         let mut seen = BTreeSet::new();
@@ -199,6 +200,6 @@ mod tests {
         differs("a link");
         fs::remove_file(&file).unwrap();
         symlink("/no-such-file", &file).unwrap();
-        differs("where it leads");
+        differs("the target of a link");
     }
 }

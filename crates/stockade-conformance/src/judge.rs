@@ -1,4 +1,4 @@
-//! Whether what was seen is what must happen, and whether the control shows the opposite.
+//! Judges whether an act inside is stopped, and whether its control works without the wall.
 
 use crate::answer::Answer;
 use crate::bench::Bench;
@@ -6,45 +6,45 @@ use crate::probe::{Act, Control, Expect, Probe, Trial};
 use crate::seen::{Output, Seen, finish};
 use crate::wall::Wall;
 
-/// What a control showed.
+/// The result of a control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// The act works where there is no wall; what was seen.
+    /// The act works without the wall; the text is what happened.
     Proven(String),
-    /// It was not shown, and why.
+    /// The act does not work without the wall, and why.
     Unproven(String),
-    /// There is nothing to show here, and why.
+    /// This host has nothing to try it on, and why.
     NotApplicable(String),
 }
 
-/// How a probe went behind one wall.
+/// The result of a probe behind one wall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Held,
     Broken(String),
 }
 
-/// A user that owns nothing.
+/// The user `nobody`, which owns no files.
 pub(crate) const NOBODY: u32 = 65_534;
 
 /// Runs every control of a probe.
 pub(crate) fn prove(bench: &Bench, wall: &Wall, probe: &Probe) -> Proof {
     let shown = match &probe.trial {
-        Trial::Never(why) => return Proof::NotApplicable((*why).to_owned()),
+        Trial::NotApplicable(why) => return Proof::NotApplicable((*why).to_owned()),
         Trial::Scene(scene) => (scene.control)(bench, wall),
         Trial::Acts(acts) => prove_acts(bench, wall, acts),
     };
     match shown {
         Ok(shown) => Proof::Proven(shown),
         Err(why) => match why.strip_prefix(ABSENT) {
-            Some(why) => Proof::NotApplicable(format!("this host has none: {why}")),
+            Some(why) => Proof::NotApplicable(format!("this host lacks it: {why}")),
             None => Proof::Unproven(why),
         },
     }
 }
 
-/// Every act must be shown to work, but for those that this host has nothing for. Where it has
-/// something for none, the whole probe is not applicable.
+/// Every act must work, except those that this host has nothing to try on. If it has nothing for
+/// any act, the whole probe is not applicable.
 fn prove_acts(bench: &Bench, wall: &Wall, acts: &[Act]) -> Result<String, String> {
     let (mut shown, mut absent) = (Vec::new(), Vec::new());
     for act in acts {
@@ -60,13 +60,13 @@ fn prove_acts(bench: &Bench, wall: &Wall, acts: &[Act]) -> Result<String, String
     }
 }
 
-/// How a control says that this host has nothing to try it on.
+/// The prefix with which a control reports that this host has nothing to try it on.
 pub(crate) const ABSENT: &str = "not here: ";
 
-/// Tries a probe behind a wall.
+/// Runs a probe behind a wall.
 pub(crate) fn judge(bench: &Bench, wall: &Wall, probe: &Probe) -> Verdict {
     let result = match &probe.trial {
-        Trial::Never(_) => Ok(()),
+        Trial::NotApplicable(_) => Ok(()),
         Trial::Scene(scene) => (scene.play)(bench, wall),
         Trial::Acts(acts) => acts.iter().try_for_each(|act| judge_act(bench, wall, act)),
     };
@@ -78,11 +78,11 @@ pub(crate) fn judge(bench: &Bench, wall: &Wall, probe: &Probe) -> Verdict {
 
 fn judge_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<(), String> {
     let seen = wall.act_after(bench, act.after, act.flags, act.words)?;
-    let told = |why: String| format!("{}: {why}", act.words.join(" "));
+    let with_act = |why: String| format!("{}: {why}", act.words.join(" "));
     if bench.canaries.seen_in(&seen.text) {
-        return Err(told("a canary came back".to_owned()));
+        return Err(with_act("a canary came back".to_owned()));
     }
-    holds(bench, act.expect, &seen).map_err(told)
+    holds(bench, act.expect, &seen).map_err(with_act)
 }
 
 fn prove_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<String, String> {
@@ -102,7 +102,7 @@ fn prove_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<String, String> {
     fails(bench, act.expect, &seen)
 }
 
-/// Whether what was seen is what must happen inside.
+/// Whether the act inside was stopped as expected.
 fn holds(bench: &Bench, expect: Expect, seen: &Seen) -> Result<(), String> {
     let otherwise = |held: bool| match held {
         true => Ok(()),
@@ -122,7 +122,7 @@ fn holds(bench: &Bench, expect: Expect, seen: &Seen) -> Result<(), String> {
     }
 }
 
-/// Whether the judge is not satisfied without the wall; what it saw.
+/// Whether the same check fails without the wall; returns what happened.
 fn fails(bench: &Bench, expect: Expect, seen: &Seen) -> Result<String, String> {
     let shown = match expect {
         Expect::Refused(_, reached) => match &seen.answer {
@@ -136,11 +136,11 @@ fn fails(bench: &Bench, expect: Expect, seen: &Seen) -> Result<String, String> {
         Expect::Killed(_) => seen.ret().is_some_and(|ret| ret >= 0),
         Expect::Check(check) => seen.answer.is_some() && check(bench, seen).is_err(),
     };
-    // Without what was read: it is the host's, canaries and all.
+    // Leaves out the content: it belongs to the host and includes canaries.
     let summary = match &seen.answer {
         Some(Answer { ret, errno: Some(errno), .. }) => format!("returned {ret} {errno}"),
         Some(Answer { ret, .. }) => format!("returned {ret}"),
-        None => "said nothing".to_owned(),
+        None => "no answer".to_owned(),
     };
     let is_absent = |answer: &Answer| {
         answer.ret < 0 && answer.errnos().all(|errno| matches!(errno, "ENOENT" | "ENOSYS"))

@@ -1,5 +1,5 @@
-//! Each layer of the wall left out in turn: a layer without which every probe still holds is one
-//! that nobody would miss.
+//! Leaves out each layer of the wall in turn. A layer without which every probe still holds is not
+//! covered by any probe.
 
 use std::collections::BTreeMap;
 
@@ -26,26 +26,26 @@ pub const LAYERS: [&str; 14] = [
     "user-namespaces",
 ];
 
-/// Which probes are tried without each layer.
+/// Which probes to run without each layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that the page names for it.
+    /// The probes that the page names for the layer.
     Named,
-    /// All of them.
+    /// All probes.
     All,
 }
 
-/// What each layer's absence turned red, and where the page is wrong about that.
+/// The probes that fail without each layer, and the errors of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matrix {
     /// For each layer the ids that fail without it and hold with it.
     pub red: BTreeMap<&'static str, Vec<&'static str>>,
-    /// What makes it a failure.
+    /// The failures of the run.
     pub failures: Vec<String>,
 }
 
-/// Leaves out each layer and compares with the table of a page, whose rows begin with the layer in
-/// backquotes and end with the ids.
+/// Leaves out each layer and compares the result with the table of a page, whose rows start with
+/// the layer in backquotes and end with the ids.
 pub fn layers(inputs: &Inputs, page: &str, scope: Scope) -> Result<Matrix, String> {
     let rows = rows(page);
     let bench = Bench::new(inputs).map_err(|error| format!("the bench: {error}"))?;
@@ -53,7 +53,7 @@ pub fn layers(inputs: &Inputs, page: &str, scope: Scope) -> Result<Matrix, Strin
     let mut matrix = Matrix::default();
     for layer in LAYERS {
         let named = rows.get(layer).cloned().unwrap_or_default();
-        // What is left of all runs is no matter of one layer.
+        // The check for leftovers does not belong to one layer.
         let tried = |probe: &&Probe| match scope {
             Scope::Named => named.contains(&probe.id),
             Scope::All => probe.id != "J14",
@@ -61,7 +61,8 @@ pub fn layers(inputs: &Inputs, page: &str, scope: Scope) -> Result<Matrix, Strin
         let weak = bench.weakened(&whole, layer);
         let mut red = Vec::new();
         for probe in catalogue().filter(tried) {
-            // First the cheaper and rarer: most probes hold without any one layer.
+            // The weakened run first: most probes hold without any one layer, so the second run is
+            // rare.
             let fails = judge(&bench, &weak, probe) != Verdict::Held;
             if fails && judge(&bench, &whole, probe) == Verdict::Held {
                 red.push(probe.id);
@@ -70,12 +71,12 @@ pub fn layers(inputs: &Inputs, page: &str, scope: Scope) -> Result<Matrix, Strin
         matrix.failures.extend(complaints(layer, &named, &red));
         matrix.red.insert(layer, red);
     }
-    let strangers = rows.keys().filter(|layer| !LAYERS.contains(layer));
-    matrix.failures.extend(strangers.map(|layer| format!("the page names a layer {layer}")));
+    let unknown_ids = rows.keys().filter(|layer| !LAYERS.contains(layer));
+    matrix.failures.extend(unknown_ids.map(|layer| format!("the page names a layer {layer}")));
     Ok(matrix)
 }
 
-/// What is wrong about one layer.
+/// The errors of the page about one layer.
 fn complaints(layer: &str, named: &[&str], red: &[&str]) -> Vec<String> {
     let mut complaints = Vec::new();
     if named.is_empty() {
@@ -85,7 +86,7 @@ fn complaints(layer: &str, named: &[&str], red: &[&str]) -> Vec<String> {
         complaints.push(format!("no probe fails without the layer {layer}"));
     }
     let held = named.iter().filter(|id| !red.contains(id));
-    complaints.extend(held.map(|id| format!("the page says that {id} fails without {layer}")));
+    complaints.extend(held.map(|id| format!("the page claims that {id} fails without {layer}")));
     complaints
 }
 
@@ -107,18 +108,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_the_table_are_read_and_nothing_else() {
+    fn only_rows_of_the_table_are_read() {
         let page = "text\n| layer | left out | red |\n|---|---|---|\n\
                     | layer `ipc` | the namespace | G05, G13 |\n| other | x | A01 |\n";
         assert_eq!(rows(page), BTreeMap::from([("ipc", vec!["G05", "G13"])]));
     }
 
     #[test]
-    fn page_that_names_too_much_or_nothing_is_wrong() {
+    fn page_with_a_wrong_or_missing_id_is_an_error() {
         assert!(complaints("ipc", &["G05"], &["F01", "G05"]).is_empty());
         assert_eq!(
             complaints("ipc", &["G05"], &["F01"]),
-            ["the page says that G05 fails without ipc"]
+            ["the page claims that G05 fails without ipc"]
         );
         assert_eq!(complaints("ipc", &[], &[]).len(), 2);
     }

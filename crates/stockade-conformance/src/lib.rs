@@ -1,4 +1,4 @@
-//! Probes that try a wall from inside, and the judge outside.
+//! Probes that attack a wall from inside, and the harness outside that judges them.
 //!
 //! ```text
 //! harness (outside, root)                          the wall
@@ -32,5 +32,5 @@ pub use bench::Inputs;
 pub use catalogue::catalogue;
 pub use layers::{LAYERS, Matrix, Scope, layers};
 pub use probe::{Class, Probe};
-pub use report::{Line, Report, Standing};
+pub use report::{Line, Report, Status};
 pub use run::run;

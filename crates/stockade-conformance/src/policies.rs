@@ -1,4 +1,4 @@
-//! The policy files and folders that probes of one wall use.
+//! The policy files and folders that the probes of one wall use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::bench::{Bench, folder};
 use crate::wall::INSIDE;
 
-/// Writes them below a folder of the wall's user; their names for words.
+/// Writes them below a folder of the wall's user; returns their names for the words of acts.
 pub(crate) fn write(
     own: &Path,
     user: Option<u32>,
@@ -56,7 +56,7 @@ pub(crate) fn write(
     ];
     let offered = ["open", "closed"].map(|name| {
         format!(
-            "  - name: {name}\n    description: Says what it was told.\n    command: [cat]\n    \
+            "  - name: {name}\n    description: Returns its input.\n    command: [cat]\n    \
              input_schema: {{type: object}}\n"
         )
     });

@@ -1,48 +1,49 @@
-//! A probe as data: an id, what is tried, what must happen, and how it is shown that the try works.
+//! A probe as data: an id, the attempt, the expected result, and a control that shows that the
+//! attempt works without the wall.
 
 use crate::bench::Bench;
 use crate::seen::Seen;
 use crate::wall::Wall;
 
-/// What must happen inside.
+/// The expected result inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Refused, with one of the error numbers that are named.
+    /// Refused, with one of the listed error numbers.
     Blocked,
-    /// It works, but only on what is the sandbox's own.
+    /// It works, but only on the sandbox's own objects.
     Virtual,
-    /// It goes as far as a limit, and the report names the limit.
+    /// It works up to a limit, and the report names the limit.
     Limited,
 }
 
-/// One id of the catalogue.
+/// One entry of the catalogue.
 pub struct Probe {
     /// A letter for the class of attack and a number.
     pub id: &'static str,
-    /// What is tried.
+    /// What the probe tries.
     pub title: &'static str,
-    /// What must happen.
+    /// The expected result.
     pub class: Class,
     pub(crate) trial: Trial,
 }
 
-/// How it is tried.
+/// How a probe runs.
 pub(crate) enum Trial {
-    /// By acts of the executable inside, one after another. All must hold.
+    /// Acts of the executable inside, in order. All must hold.
     Acts(&'static [Act]),
-    /// By a scene that needs more than one act.
+    /// A scene that needs more than one act.
     Scene(Scene),
-    /// Not at all with what there is today, and why.
-    Never(&'static str),
+    /// Nothing to try yet, and why.
+    NotApplicable(&'static str),
 }
 
-/// A trial that the harness plays itself.
+/// A trial that is written as code of the harness.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene {
-    /// Shows that the judge sees a failure where there is no wall, or that what is refused works
-    /// otherwise behind the wall that it is given; what it saw, or why it did not.
+    /// Shows that the check fails without the wall, or that the refused act works in another form
+    /// behind the given wall; returns what happened, or why it did not work.
     pub(crate) control: fn(&Bench, &Wall) -> Result<String, String>,
-    /// Plays it behind a wall; nothing, or what went wrong.
+    /// Runs behind a wall; returns what went wrong.
     pub(crate) play: fn(&Bench, &Wall) -> Result<(), String>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Scene {
 pub(crate) struct Act {
     /// Its words inside.
     pub(crate) words: &'static [&'static str],
-    /// Its words without the wall, where they are others.
+    /// Its words without the wall, if they differ.
     pub(crate) without: &'static [&'static str],
     /// A line of shell before both, which opens files or changes limits.
     pub(crate) after: &'static str,
@@ -61,26 +62,26 @@ pub(crate) struct Act {
     pub(crate) control: Control,
 }
 
-/// Where the same act is shown to work.
+/// Where the control runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// On the host as root.
     Host,
-    /// On the host as a user without rights.
+    /// On the host as an unprivileged user.
     HostNobody,
     /// Behind the wall without one layer.
     Without(&'static str),
 }
 
-/// What the judge wants to see inside. Without the wall it must see the opposite.
+/// What must happen inside. Without the wall the same check must fail.
 #[derive(Clone, Copy)]
 pub(crate) enum Expect {
-    /// Every try is refused with one of these. Without the wall one works, or fails with an error
-    /// of the second list, which shows that it was let through.
+    /// Every try fails with an error of the first list. Without the wall one works, or fails with
+    /// an error of the second list, which shows that no check stopped it.
     Refused(&'static [&'static str], &'static [&'static str]),
-    /// No canary in anything that comes back.
+    /// The output contains no canary.
     Hidden,
-    /// The same, and something was there to be looked at.
+    /// The same, and the act found something to search.
     Searched,
     /// Exactly this note.
     Note(&'static str),
@@ -90,7 +91,7 @@ pub(crate) enum Expect {
     Limited(i64, &'static str),
     /// Killed by this signal.
     Killed(i64),
-    /// Whatever a function says.
+    /// A custom check.
     Check(fn(&Bench, &Seen) -> Result<(), String>),
 }
 
@@ -117,7 +118,7 @@ impl Act {
     }
 }
 
-/// An act that must be refused with one of these.
+/// An act that must fail with one of these errors.
 pub(crate) const fn refused(
     words: &'static [&'static str],
     errnos: &'static [&'static str],
@@ -125,7 +126,7 @@ pub(crate) const fn refused(
     Act::new(words, Expect::Refused(errnos, &[]))
 }
 
-/// The same, where the control is let through and then fails with one of these.
+/// The same; the control passes the check and then fails with one of `reached`.
 pub(crate) const fn refused_before(
     words: &'static [&'static str],
     errnos: &'static [&'static str],
@@ -139,7 +140,7 @@ pub(crate) const fn blocked(id: &'static str, title: &'static str, acts: &'stati
     Probe { id, title, class: Class::Blocked, trial: Trial::Acts(acts) }
 }
 
-/// A probe of acts that work on the sandbox's own.
+/// A probe of acts that work on the sandbox's own objects.
 pub(crate) const fn virtualised(
     id: &'static str,
     title: &'static str,
@@ -148,12 +149,12 @@ pub(crate) const fn virtualised(
     Probe { id, title, class: Class::Virtual, trial: Trial::Acts(acts) }
 }
 
-/// A probe of acts that meet a limit.
+/// A probe of acts that reach a limit.
 pub(crate) const fn limited(id: &'static str, title: &'static str, acts: &'static [Act]) -> Probe {
     Probe { id, title, class: Class::Limited, trial: Trial::Acts(acts) }
 }
 
-/// A probe that the harness plays itself.
+/// A probe written as code of the harness.
 pub(crate) const fn scene(
     id: &'static str,
     title: &'static str,
@@ -164,7 +165,11 @@ pub(crate) const fn scene(
     Probe { id, title, class, trial: Trial::Scene(Scene { control, play }) }
 }
 
-/// A probe for which there is nothing to try yet.
-pub(crate) const fn never(id: &'static str, title: &'static str, why: &'static str) -> Probe {
-    Probe { id, title, class: Class::Blocked, trial: Trial::Never(why) }
+/// A probe with nothing to try yet.
+pub(crate) const fn not_applicable(
+    id: &'static str,
+    title: &'static str,
+    why: &'static str,
+) -> Probe {
+    Probe { id, title, class: Class::Blocked, trial: Trial::NotApplicable(why) }
 }

@@ -1,33 +1,33 @@
-//! What a run found, for people and for programs.
+//! The result of a run, as text and as JSON.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// How one probe stands behind one wall.
+/// The result of one probe behind one wall.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "standing", content = "why")]
-pub enum Standing {
-    /// It holds, and its control shows that this means something.
+#[serde(rename_all = "kebab-case", tag = "status", content = "why")]
+pub enum Status {
+    /// It holds, and its control proves that it could fail.
     Held,
-    /// It holds, but nothing shows that it would be seen if it did not.
+    /// It holds, but the control does not prove that it could fail.
     Unproven(String),
     /// There is nothing to try here.
     NotApplicable(String),
-    /// It does not hold, and that is known.
+    /// It fails, and is a known gap.
     Gap(String),
-    /// It does not hold.
+    /// It fails.
     Broken(String),
 }
 
-impl Standing {
+impl Status {
     fn word(&self) -> &'static str {
         match self {
-            Standing::Held => "held",
-            Standing::Unproven(_) => "unproven",
-            Standing::NotApplicable(_) => "not-applicable",
-            Standing::Gap(_) => "gap",
-            Standing::Broken(_) => "BROKEN",
+            Status::Held => "held",
+            Status::Unproven(_) => "unproven",
+            Status::NotApplicable(_) => "not-applicable",
+            Status::Gap(_) => "gap",
+            Status::Broken(_) => "BROKEN",
         }
     }
 }
@@ -37,15 +37,15 @@ impl Standing {
 pub struct Line {
     /// Its id in the catalogue.
     pub id: &'static str,
-    /// What is tried.
+    /// What the probe tries.
     pub title: &'static str,
-    /// What must happen.
+    /// The expected result.
     pub class: &'static str,
-    /// Whether its id counts.
+    /// Whether its id counts towards the minimum.
     pub counts: bool,
     /// One per wall.
-    pub standings: Vec<Standing>,
-    /// What the control showed, or why it did not.
+    pub statuses: Vec<Status>,
+    /// What the control showed, or why it failed.
     pub control: String,
 }
 
@@ -56,7 +56,7 @@ pub struct Report {
     pub walls: Vec<String>,
     /// The probes, in order.
     pub lines: Vec<Line>,
-    /// What of the host is not as it was before.
+    /// Differences of the host to before.
     pub after: Vec<String>,
     /// How many must hold.
     pub fewest: usize,
@@ -67,26 +67,25 @@ impl Report {
         Report { walls, ..Report::default() }
     }
 
-    /// Ids that hold behind every wall, and count.
+    /// The number of counted ids that hold behind every wall.
     pub fn held(&self) -> usize {
-        let all =
-            |line: &&Line| line.counts && line.standings.iter().all(|it| *it == Standing::Held);
+        let all = |line: &&Line| line.counts && line.statuses.iter().all(|it| *it == Status::Held);
         self.lines.iter().filter(all).count()
     }
 
-    /// What makes the run a failure; nothing where it is none.
+    /// The failures of the run; empty if it passed.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for line in &self.lines {
-            for (wall, standing) in self.walls.iter().zip(&line.standings) {
-                if let Standing::Broken(why) = standing {
+            for (wall, status) in self.walls.iter().zip(&line.statuses) {
+                if let Status::Broken(why) = status {
                     failures.push(format!("{} as {wall}: {why}", line.id));
                 }
             }
         }
         failures.extend(self.after.iter().map(|what| format!("the host after all probes: {what}")));
         if self.held() < self.fewest {
-            failures.push(format!("{} probes hold, {} are wanted", self.held(), self.fewest));
+            failures.push(format!("{} probes hold, {} are required", self.held(), self.fewest));
         }
         failures
     }
@@ -94,13 +93,13 @@ impl Report {
     /// One line per probe, then the counts.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "id   {:<14} {:<14} what is tried; what the control showed\n",
+            "id   {:<14} {:<14} what the probe tries; what the control showed\n",
             self.walls[0], self.walls[1]
         );
         for line in &self.lines {
             // Writing to a String cannot fail.
             let words: Vec<String> =
-                line.standings.iter().map(|it| format!("{:<14}", it.word())).collect();
+                line.statuses.iter().map(|it| format!("{:<14}", it.word())).collect();
             let _ =
                 writeln!(text, "{}  {} {}; {}", line.id, words.join(" "), line.title, line.control);
         }
@@ -108,12 +107,12 @@ impl Report {
         text
     }
 
-    /// How many stand how, of the ids that count.
+    /// The number of counted ids with each status.
     pub fn counts(&self) -> String {
         let mut parts = Vec::new();
         for (index, wall) in self.walls.iter().enumerate() {
             let of = |word: &str| {
-                let is_it = |line: &&Line| line.counts && line.standings[index].word() == word;
+                let is_it = |line: &&Line| line.counts && line.statuses[index].word() == word;
                 self.lines.iter().filter(is_it).count()
             };
             parts.push(format!(
@@ -133,23 +132,20 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn line(id: &'static str, standings: [Standing; 2]) -> Line {
+    fn line(id: &'static str, statuses: [Status; 2]) -> Line {
         let (title, class, control) = ("try", "blocked", "works".to_owned());
-        Line { id, title, class, counts: true, standings: standings.into(), control }
+        Line { id, title, class, counts: true, statuses: statuses.into(), control }
     }
 
     #[test]
-    fn only_what_holds_everywhere_counts_and_what_is_broken_fails() {
-        let unproven = || Standing::Unproven("no control".to_owned());
+    fn only_probes_that_hold_everywhere_count_and_broken_ones_fail() {
+        let unproven = || Status::Unproven("no control".to_owned());
         let report = Report {
             walls: vec!["root".to_owned(), "user 65534".to_owned()],
             lines: vec![
-                line("A01", [Standing::Held, Standing::Held]),
-                line("A02", [Standing::Held, unproven()]),
-                line(
-                    "A03",
-                    [Standing::Gap("known".to_owned()), Standing::Broken("new".to_owned())],
-                ),
+                line("A01", [Status::Held, Status::Held]),
+                line("A02", [Status::Held, unproven()]),
+                line("A03", [Status::Gap("known".to_owned()), Status::Broken("new".to_owned())]),
             ],
             after: vec!["mount x".to_owned()],
             fewest: 2,
@@ -160,7 +156,7 @@ mod tests {
             [
                 "A03 as user 65534: new",
                 "the host after all probes: mount x",
-                "1 probes hold, 2 are wanted"
+                "1 probes hold, 2 are required"
             ]
         );
         let counts = "root: 2 held, 0 unproven, 0 not-applicable, 1 gap, 0 broken; \

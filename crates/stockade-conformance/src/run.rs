@@ -5,19 +5,19 @@ use crate::catalogue::{COUNTED, catalogue};
 use crate::gaps::Gaps;
 use crate::judge::{NOBODY, Proof, Verdict, judge, prove};
 use crate::probe::{Class, Probe};
-use crate::report::{Line, Report, Standing};
+use crate::report::{Line, Report, Status};
 use crate::wall::Wall;
 
-/// The fewest distinct ids that must hold with a control.
+/// The minimum number of distinct ids that must hold with a control.
 const FEWEST: usize = 60;
 
-/// Runs every probe as root and as a user without rights.
+/// Runs every probe as root and as an unprivileged user.
 pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
-    let gaps = Gaps::parse(gaps).map_err(|why| format!("the file of gaps: {why}"))?;
+    let gaps = Gaps::parse(gaps).map_err(|why| format!("gaps.toml: {why}"))?;
     let ids: Vec<&str> = catalogue().map(|probe| probe.id).collect();
-    let strangers = gaps.strangers(&ids);
-    if !strangers.is_empty() {
-        return Err(format!("the file of gaps names {strangers:?}, which no probe has"));
+    let unknown_ids = gaps.unknown_ids(&ids);
+    if !unknown_ids.is_empty() {
+        return Err(format!("gaps.toml names {unknown_ids:?}, which no probe has"));
     }
     let bench = Bench::new(inputs).map_err(|error| format!("the bench: {error}"))?;
     let walls = [None, Some(NOBODY)].map(|user| bench.wall(user));
@@ -34,9 +34,9 @@ pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
 
 fn line(bench: &Bench, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
     let proof = prove(bench, &walls[0], probe);
-    let stands = |wall: &Wall| {
+    let status = |wall: &Wall| {
         let known = gaps.reason(probe.id, &wall.name);
-        standing(&proof, known, || judge(bench, wall, probe))
+        status_of(&proof, known, || judge(bench, wall, probe))
     };
     Line {
         id: probe.id,
@@ -47,27 +47,27 @@ fn line(bench: &Bench, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
             Class::Limited => "limited",
         },
         counts: COUNTED.contains(&probe.id[..1]),
-        standings: walls.iter().map(stands).collect(),
+        statuses: walls.iter().map(status).collect(),
         control: match proof {
             Proof::Proven(shown) | Proof::Unproven(shown) | Proof::NotApplicable(shown) => shown,
         },
     }
 }
 
-/// How a probe stands, from what its control showed, the file of gaps, and the trial itself, which
-/// is held only where there is something to try.
-fn standing(proof: &Proof, known: Option<&str>, trial: impl FnOnce() -> Verdict) -> Standing {
+/// The status of a probe, from its control, the list of gaps, and the trial itself, which runs only
+/// if there is something to try.
+fn status_of(proof: &Proof, known: Option<&str>, trial: impl FnOnce() -> Verdict) -> Status {
     if let Proof::NotApplicable(why) = proof {
-        return Standing::NotApplicable(why.clone());
+        return Status::NotApplicable(why.clone());
     }
     match (trial(), known, proof) {
         (Verdict::Held, Some(_), _) => {
-            Standing::Broken("it holds, and the file of gaps says that it does not".to_owned())
+            Status::Broken("it holds, but gaps.toml lists it as a gap".to_owned())
         }
-        (Verdict::Broken(_), Some(reason), _) => Standing::Gap(reason.to_owned()),
-        (Verdict::Broken(why), None, _) => Standing::Broken(why),
-        (Verdict::Held, None, Proof::Unproven(why)) => Standing::Unproven(why.clone()),
-        (Verdict::Held, None, _) => Standing::Held,
+        (Verdict::Broken(_), Some(reason), _) => Status::Gap(reason.to_owned()),
+        (Verdict::Broken(why), None, _) => Status::Broken(why),
+        (Verdict::Held, None, Proof::Unproven(why)) => Status::Unproven(why.clone()),
+        (Verdict::Held, None, _) => Status::Held,
     }
 }
 
@@ -76,23 +76,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gap_that_holds_fails_and_so_does_a_failure_that_is_no_gap() {
+    fn listed_gap_that_holds_and_unlisted_failure_are_both_broken() {
         let proven = Proof::Proven("it works without".to_owned());
         let broken = || Verdict::Broken("came back".to_owned());
-        assert_eq!(standing(&proven, None, || Verdict::Held), Standing::Held);
-        assert_eq!(standing(&proven, None, broken), Standing::Broken("came back".to_owned()));
-        assert_eq!(standing(&proven, Some("known"), broken), Standing::Gap("known".to_owned()));
-        let healed = standing(&proven, Some("known"), || Verdict::Held);
-        assert!(matches!(healed, Standing::Broken(_)), "{healed:?}");
+        assert_eq!(status_of(&proven, None, || Verdict::Held), Status::Held);
+        assert_eq!(status_of(&proven, None, broken), Status::Broken("came back".to_owned()));
+        assert_eq!(status_of(&proven, Some("known"), broken), Status::Gap("known".to_owned()));
+        let healed = status_of(&proven, Some("known"), || Verdict::Held);
+        assert!(matches!(healed, Status::Broken(_)), "{healed:?}");
     }
 
     #[test]
-    fn probe_without_a_control_is_unproven_and_one_without_a_subject_is_not_tried() {
+    fn probe_whose_control_fails_is_unproven_and_one_without_a_target_does_not_run() {
         let unproven = Proof::Unproven("refused there too".to_owned());
-        let stands = standing(&unproven, None, || Verdict::Held);
-        assert_eq!(stands, Standing::Unproven("refused there too".to_owned()));
+        let status = status_of(&unproven, None, || Verdict::Held);
+        assert_eq!(status, Status::Unproven("refused there too".to_owned()));
         let absent = Proof::NotApplicable("no such device".to_owned());
-        let stands = standing(&absent, None, || unreachable!("there is nothing to try"));
-        assert_eq!(stands, Standing::NotApplicable("no such device".to_owned()));
+        let status = status_of(&absent, None, || unreachable!("there is nothing to try"));
+        assert_eq!(status, Status::NotApplicable("no such device".to_owned()));
     }
 }

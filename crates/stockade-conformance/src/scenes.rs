@@ -1,4 +1,4 @@
-//! Probes that take more than one act.
+//! Probes that need more than one act.
 
 pub(crate) mod faults;
 pub(crate) mod files;
@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process of ours that is killed when it is dropped.
+/// A process of the harness; dropping it kills it.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Result<Running, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn().map(Running).map_err(said)
+        command.spawn().map(Running).map_err(error_text)
     }
 
-    /// Whether it ends in time.
+    /// Whether it ends within a time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         stockade_sys::ends_within(&self.0, time).unwrap_or(false)
     }
@@ -40,11 +40,11 @@ impl Drop for Running {
 }
 
 /// An error as a sentence.
-pub(crate) fn said(error: io::Error) -> String {
+pub(crate) fn error_text(error: io::Error) -> String {
     error.to_string()
 }
 
-/// Nothing where something holds, else why not.
+/// Ok if a condition holds, otherwise the given error.
 pub(crate) fn must(holds: bool, otherwise: impl Into<String>) -> Result<(), String> {
     match holds {
         true => Ok(()),
@@ -52,7 +52,7 @@ pub(crate) fn must(holds: bool, otherwise: impl Into<String>) -> Result<(), Stri
     }
 }
 
-/// Waits until something holds; false when it does not in time.
+/// Waits until a condition holds; false on timeout.
 pub(crate) fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !holds() {
@@ -64,7 +64,7 @@ pub(crate) fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Processes of the host whose arguments contain a word, by their ids.
+/// The ids of host processes whose arguments contain a word.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let has_word = |path: PathBuf| {
@@ -80,12 +80,12 @@ pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     ids.collect()
 }
 
-/// Ends processes that a control left on the host.
+/// Kills processes that a control left on the host.
 pub(crate) fn end_all(word: &str) {
     for id in processes_with(word) {
         let process = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(process) = process {
-            // It may have ended since.
+            // It may have ended in the meantime.
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
         }
     }

@@ -1,4 +1,4 @@
-//! What came of one act, inside a wall or without one.
+//! The observed result of one act, inside a wall or without one.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use stockade_sys::ends_within;
 
 use crate::answer::Answer;
 
-/// The longest that anything here may take.
+/// The time limit of any command here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Everything that came back.
+/// Everything that a command returned.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// What the act said.
+    /// The act's answer.
     pub(crate) answer: Option<Answer>,
     /// The report of the wall; null without one.
     pub(crate) report: Value,
-    /// Standard output and error as they came.
+    /// Standard output and standard error.
     pub(crate) text: String,
-    /// The exit code, or none where a signal ended it.
+    /// The exit code, or `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) elapsed: Duration,
 }
@@ -31,17 +31,17 @@ impl Seen {
         self.answer.as_ref().map(|answer| answer.ret)
     }
 
-    /// What the act noted.
+    /// The act's note.
     pub(crate) fn note(&self) -> &str {
         self.answer.as_ref().map_or("", |answer| answer.note.as_str())
     }
 
-    /// How the run ended, by the report.
+    /// How the run ended, from the report.
     pub(crate) fn outcome(&self) -> &str {
         self.report["outcome"].as_str().unwrap_or("none")
     }
 
-    /// Whether the report names a limit, as what ended the run or what refused something.
+    /// Whether the report names a limit, as the reason why the run ended or of a refusal.
     pub(crate) fn names_limit(&self, limit: &str) -> bool {
         let hit = self.report["limits_hit"].as_array();
         let is_memory = limit == "max_memory_mb" && self.outcome() == "out_of_memory";
@@ -50,7 +50,7 @@ impl Seen {
             || hit.is_some_and(|hit| hit.iter().any(|key| key == limit))
     }
 
-    /// One line of what happened.
+    /// A one-line summary.
     pub(crate) fn summary(&self) -> String {
         let outcome = match self.report.is_null() {
             true => format!("code {:?}", self.code),
@@ -61,7 +61,7 @@ impl Seen {
                 let errno = errno.as_deref().map_or_else(String::new, |it| format!(" {it}"));
                 format!("returned {ret}{errno} {}", shortened(note))
             }
-            None => format!("said nothing {}", shortened(&self.text)),
+            None => format!("no answer {}", shortened(&self.text)),
         };
         format!("{outcome}: {}", answer.trim())
     }
@@ -82,12 +82,12 @@ pub(crate) enum Output {
     Plain,
 }
 
-/// Runs a command to its end, or kills it when it takes too long.
+/// Runs a command to its end, or kills it after the time limit.
 pub(crate) fn finish(mut command: Command, output: Output) -> Result<Seen, String> {
     let began = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
-    // Whatever is printed must be taken, or a chatty program waits for ever.
+    // Drain the pipes, or a program with much output would block.
     let (out, err) = (read_aside(child.stdout.take()), read_aside(child.stderr.take()));
     if !ends_within(&child, PATIENCE).map_err(|error| error.to_string())? {
         child.kill().map_err(|error| error.to_string())?;
@@ -101,11 +101,11 @@ pub(crate) fn finish(mut command: Command, output: Output) -> Result<Seen, Strin
         Output::Report => serde_json::from_str(&out).unwrap_or(Value::Null),
         Output::Plain => Value::Null,
     };
-    let said = match output {
+    let printed = match output {
         Output::Report => report["stdout"].as_str().unwrap_or_default(),
         Output::Plain => &out,
     };
-    let answer = Answer::parse(said);
+    let answer = Answer::parse(printed);
     Ok(Seen { answer, text: format!("{out}{err}"), code: status.code(), elapsed, report })
 }
 
@@ -114,7 +114,7 @@ fn read_aside(
 ) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is what there is.
+        // Keeps what was read before an error.
         let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
         bytes
     })

@@ -1,4 +1,4 @@
-//! Running one act behind a wall, as a user of the command line would.
+//! Running one act behind a wall, through the command line.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -9,22 +9,22 @@ use crate::bench::{Bench, filled};
 use crate::canaries::PLANTED;
 use crate::seen::{Output, Seen, finish};
 
-/// Where the executable of the acts is inside.
+/// The path of the probe executable inside.
 pub(crate) const INSIDE: &str = "/probe/stockade-probe";
 
-/// The variable that tells a weakened build which layer to leave out.
+/// The variable that selects the layer that a weakened build leaves out.
 pub(crate) const WEAKEN: &str = "STOCKADE_WEAKEN";
 
-/// A wall under test: which binary, started by whom, and what of it is left out.
+/// A wall under test: the binary, its user, and the layer that is left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Wall {
-    /// Its name in reports and in the file of gaps.
+    /// Its name in reports and in `gaps.toml`.
     pub(crate) name: String,
-    /// The `stockade` that builds it.
+    /// The `stockade` binary.
     pub(crate) binary: PathBuf,
-    /// Who starts it; whoever runs the harness unless said.
+    /// The user that starts it; `None` for the user of the harness.
     pub(crate) user: Option<u32>,
-    /// `--provider`, where one is asked for.
+    /// The value of `--provider`, if any.
     pub(crate) provider: Option<String>,
     /// The layer that a weakened build leaves out.
     pub(crate) without: Option<&'static str>,
@@ -33,7 +33,7 @@ pub(crate) struct Wall {
 }
 
 impl Wall {
-    /// Runs one act inside, with more flags for `stockade run`.
+    /// Runs one act inside, with additional flags for `stockade run`.
     pub(crate) fn act(
         &self,
         bench: &Bench,
@@ -56,19 +56,19 @@ impl Wall {
         finish(self.started(bench, Output::Report, line, flags, &all), Output::Report)
     }
 
-    /// The whole command of an act.
+    /// The command of an act.
     pub(crate) fn command(&self, bench: &Bench, flags: &[&str], words: &[&str]) -> Command {
         let mut all = vec![executable(flags)];
         all.extend(words);
         self.program(bench, flags, &all)
     }
 
-    /// The command for any program inside.
+    /// The command of any program inside.
     pub(crate) fn program(&self, bench: &Bench, flags: &[&str], words: &[&str]) -> Command {
         self.started(bench, Output::Report, "", flags, words)
     }
 
-    /// The command of an act whose output is to be read while it runs.
+    /// The command of an act whose output is read while it runs.
     pub(crate) fn live(&self, bench: &Bench, words: &[&str]) -> Command {
         let mut all = vec![INSIDE];
         all.extend(words);
@@ -92,7 +92,7 @@ impl Wall {
         if let Some(provider) = &self.provider {
             command.args(["--provider", provider]);
         }
-        // A policy says itself what is visible.
+        // A policy names its own visible files.
         if !flags.contains(&"--policy") {
             command.arg("--mount").arg(format!("{}:{INSIDE}", bench.probe.display()));
         }
@@ -108,13 +108,13 @@ impl Wall {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        // The binary under test is told to leave a layer out too, and must not listen.
+        // Also set for the binary under test, which must ignore it.
         command.env(WEAKEN, self.without.unwrap_or("seccomp"));
         command
     }
 }
 
-/// Where the executable of the acts is: a list of programs names one of the host's.
+/// The path of the probe executable: a command allowlist names one of the host.
 fn executable(flags: &[&str]) -> &'static str {
     match flags.contains(&"{listed}") {
         true => "{programs}/stockade-probe",
@@ -122,7 +122,7 @@ fn executable(flags: &[&str]) -> &'static str {
     }
 }
 
-/// A program that is started after a line of shell, or at once where there is none.
+/// A program that starts after a line of shell, or directly if the line is empty.
 pub(crate) fn after(line: &str, program: &Path) -> Command {
     if line.is_empty() {
         return Command::new(program);

@@ -1,4 +1,4 @@
-//! Tries a built Stockade from inside. It needs root, because the controls do.
+//! Attacks a built Stockade from inside. It needs root, because the controls do.
 //!
 //! ```text
 //! stockade-conformance probes STOCKADE WEAKENED PROBE PLACE [JSON]
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use stockade_conformance::{Inputs, Scope, layers, run};
 
-/// Probes that are known not to hold.
+/// The probes that are known to fail.
 const GAPS: &str = include_str!("../../gaps.toml");
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn inputs(paths: [&str; 4]) -> Inputs {
     Inputs { stockade, weakened, probe, place, provider }
 }
 
-/// What is printed, and what makes it a failure.
+/// The text to print, and the failures.
 type Found = Result<(String, Vec<String>), String>;
 
 fn probes(inputs: &Inputs, json: Option<&str>) -> Found {

@@ -1,7 +1,7 @@
 //! Classes A and B: reading the host's files, and changing them.
 
 use crate::probe::{
-    Act, Class, Control, Expect, Probe, blocked, never, refused, scene, virtualised,
+    Act, Class, Control, Expect, Probe, blocked, not_applicable, refused, scene, virtualised,
 };
 use crate::{checks, scenes};
 
@@ -13,7 +13,7 @@ const SHOWN: &[&str] = &["--mount", "{shown}:/shown"];
 pub(super) const READING: &[Probe] = &[
     blocked(
         "A01",
-        "keys and passwords of the host's people",
+        "keys and passwords of the host's users",
         &[
             refused(
                 &["read", "/etc/shadow", "/root/.ssh/id_ed25519", "/etc/ssl/private/key.pem"],
@@ -38,7 +38,7 @@ pub(super) const READING: &[Probe] = &[
     ),
     blocked(
         "A02",
-        "files that everybody on the host may read",
+        "files that every user of the host may read",
         &[refused(&["read", "{public}", "{public-2}", "{public-3}"], &["ENOENT"])],
     ),
     blocked(
@@ -60,7 +60,7 @@ pub(super) const READING: &[Probe] = &[
     ),
     blocked(
         "A04",
-        "the root by way of /proc",
+        "the root through /proc",
         &[refused(
             &[
                 "read",
@@ -74,28 +74,28 @@ pub(super) const READING: &[Probe] = &[
     ),
     blocked(
         "A05",
-        "up and up from every mount",
+        "climbing above every mount with ..",
         &[refused(&["climb", "{public}", "/usr", "/proc", "/dev", "/tmp", "/"], &["ENOENT"])],
     ),
     blocked(
         "A06",
-        "out of a changed root",
+        "escaping a chroot",
         &[refused(&["chroot", "/tmp"], &["EPERM"]).without(&["chroot", "{tree}"])],
     ),
     blocked(
         "A07",
-        "a file by its handle, past every mount",
+        "opening a file by its handle, which bypasses mounts",
         &[refused(&["by-handle", "/etc/passwd"], &["EPERM", "ENOSYS"])],
     ),
     virtualised(
         "A08",
-        "descriptors of whoever started Stockade",
+        "descriptors of the process that started Stockade",
         &[Act::new(&["descriptors"], Expect::Note("0=pipe 1=pipe 2=pipe"))
             .after("exec 7<{public} 9</")],
     ),
     virtualised(
         "A10",
-        "variables of whoever started Stockade",
+        "environment of the process that started Stockade",
         &[Act::new(&["environment"], Expect::Hidden)],
     ),
     virtualised(
@@ -114,24 +114,24 @@ pub(super) const READING: &[Probe] = &[
     ),
     virtualised(
         "A14",
-        "names of the host's folders in the list of mounts",
+        "host paths in the list of mounts",
         &[Act::new(&["read", "/proc/self/mountinfo"], Expect::Check(checks::no_label))
             .flags(SHOWN)],
     ),
     virtualised(
         "A15",
-        "names of cgroups, by which sandboxes could be told apart",
+        "cgroup names, which could identify a sandbox",
         &[Act::new(&["read", "/proc/self/cgroup"], Expect::Check(checks::cgroups_are_tops))
             .control(Control::Without("cgroup-view"))],
     ),
     virtualised(
         "A16",
-        "what tells one host from another",
+        "identifiers of the host",
         &[Act::new(&["host-names"], Expect::Check(checks::no_host_identity))],
     ),
     blocked(
         "A17",
-        "a device through a node of one's own",
+        "a device through a new device node",
         &[refused(&["make-device", "/tmp", "1:9"], &["EPERM", "EACCES"]).without(&[
             "make-device",
             "{tree}",
@@ -140,18 +140,18 @@ pub(super) const READING: &[Probe] = &[
     ),
     virtualised(
         "A18",
-        "an image of memory after a crash",
+        "a core dump after a crash",
         &[Act::new(&["core-limit"], Expect::Note("dumped=false")).after("ulimit -c unlimited")],
     ),
     virtualised(
         "A19",
-        "deleted files that somebody holds open",
+        "deleted files that another process holds open",
         &[Act::new(&["deleted"], Expect::Searched)],
     ),
-    never(
+    not_applicable(
         "A20",
-        "files read out by the host",
-        "this version has no call that reads files out of a sandbox",
+        "files that the host reads from the sandbox",
+        "this version cannot read files from a sandbox",
     ),
 ];
 
@@ -159,7 +159,7 @@ pub(super) const READING: &[Probe] = &[
 pub(super) const WRITING: &[Probe] = &[
     blocked(
         "B01",
-        "thirteen ways to change what can only be read",
+        "thirteen ways to change a read-only file",
         &[
             refused(&["change", "/usr/bin", "/usr/bin/env"], NO_CHANGE).without(&[
                 "change",
@@ -183,14 +183,14 @@ pub(super) const WRITING: &[Probe] = &[
     ),
     blocked(
         "B02",
-        "emptying a file by reading it",
+        "truncating a file that is opened for reading",
         &[refused(&["empty-by-reading", "/shown/file"], &["EROFS", "EACCES"])
             .without(&["empty-by-reading", "{tree}/file"])
             .flags(SHOWN)],
     ),
     blocked(
         "B04",
-        "making a mount writable, and taking a cover away",
+        "remounting writable, and unmounting a cover",
         &[
             refused(&["mount", "remount", "/usr"], &["EPERM"]).without(&[
                 "apart-mount",
@@ -206,7 +206,7 @@ pub(super) const WRITING: &[Probe] = &[
     ),
     blocked(
         "B05",
-        "writing through a mapping",
+        "writing through a shared mapping",
         &[refused(&["map-to-write", "/shown/file"], &["EROFS", "EACCES"])
             .without(&["map-to-write", "{tree}/file"])
             .flags(SHOWN)],
@@ -220,14 +220,14 @@ pub(super) const WRITING: &[Probe] = &[
     ),
     blocked(
         "B07",
-        "a link in place of a guarded folder",
+        "a symbolic link in place of a protected folder",
         &[refused(&["replace-by-link", "/workspace/guarded"], &["EBUSY", "EPERM", "EACCES"])
             .without(&["replace-by-link", "{tree}/directory"])
             .flags(&["--policy", "{guarded}"])],
     ),
     blocked(
         "B10",
-        "files that run with somebody else's rights",
+        "set-user-ID files and file capabilities",
         &[refused(&["special-bits", "/out"], &["EPERM"])
             .without(&["special-bits", "{tree}"])
             .flags(&["--mount", "{writable}:/out:rw"])],
@@ -241,14 +241,14 @@ pub(super) const WRITING: &[Probe] = &[
     ),
     scene(
         "B13",
-        "programs of the workspace in place of the host's",
+        "programs in the workspace with names of host programs",
         Class::Virtual,
         scenes::files::fakes_control,
         scenes::files::fakes,
     ),
     blocked(
         "B14",
-        "the policy that holds this sandbox",
+        "the policy file of this sandbox",
         &[refused(
             &["open-to-write", "/workspace/guarded/guarded.yaml"],
             &["EROFS", "EACCES", "EPERM"],

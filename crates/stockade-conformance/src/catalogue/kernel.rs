@@ -26,7 +26,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     blocked(
         "D02",
-        "what /proc tells of the machine and its kernel",
+        "files of /proc that describe the machine and its kernel",
         &[refused(
             &[
                 "read",
@@ -52,7 +52,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     blocked(
         "D04",
-        "overwriting what runs",
+        "overwriting the running executable",
         &[refused(
             &["reopen-to-write", "/proc/1/exe", "/proc/self/exe", "/probe/stockade-probe"],
             &["EACCES", "EROFS", "ETXTBSY", "ENOENT", "EPERM"],
@@ -62,7 +62,7 @@ pub(super) const PLACES: &[Probe] = &[
     virtualised("D05", "other processes", &[Act::new(&["processes"], Expect::Most(1))]),
     blocked(
         "D07",
-        "a /proc without covers",
+        "mounting a new /proc without covers",
         &[refused(&["mount", "proc", "/tmp"], PERM).without(&[
             "apart-mount",
             "proc",
@@ -71,7 +71,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     blocked(
         "D08",
-        "another namespace by its file",
+        "another namespace through /proc",
         &[refused(&["call", "setns_by_file", "setns_by_pid"], PERM)],
     ),
     blocked(
@@ -104,7 +104,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     blocked(
         "D14",
-        "devices that reach further",
+        "devices that reach the host's kernel",
         &[refused(
             &[
                 "open-to-write",
@@ -129,7 +129,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     blocked(
         "D16",
-        "the map of ids, written again",
+        "writing the id map again",
         &[refused(&["rewrite-map"], &["EPERM", "EACCES"]).without(&["rewrite-map", "fresh"])],
     ),
     blocked(
@@ -139,7 +139,7 @@ pub(super) const PLACES: &[Probe] = &[
     ),
     virtualised(
         "D18",
-        "how large and how busy the host is",
+        "size and load of the host",
         &[
             Act::new(&["read", "/proc/meminfo"], Expect::Check(checks::memory_is_the_limit)),
             Act::new(
@@ -187,7 +187,7 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E08",
-        "mounting in the old way",
+        "mounting with mount(2)",
         &[
             refused(&["mount", "tmpfs", "/tmp"], PERM).without(&[
                 "apart-mount",
@@ -210,7 +210,7 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E09",
-        "mounting in the new way",
+        "mounting with the fsopen(2) family",
         &[refused(&["new-mount"], PERM_OR_NONE).without(&["apart-new-mount"])],
     ),
     blocked(
@@ -235,10 +235,10 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E11",
-        "a clone whose flags cannot be seen, and the way around it",
+        "clone3, whose flags a filter cannot see, and its fallback",
         &[
             refused(&["clone3"], &["ENOSYS"]),
-            // What must go on working. The control is an act that starts nobody.
+            // Threads and children must still work. The control is an act that starts none.
             Act::new(&["helpers"], Expect::Check(checks::helpers_run))
                 .without(&["open-files", "1"]),
         ],
@@ -292,7 +292,7 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E18",
-        "programs that no list names, from memory and from a mount",
+        "programs outside command_allowlist, from memory and from a mount",
         &[
             refused(&["start", "/shown/unlisted"], &["EACCES"])
                 .without(&["start", "{shown}/unlisted"])
@@ -303,11 +303,11 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     virtualised(
         "E20",
-        "families of sockets",
+        "socket families",
         &[Act::new(&["families"], Expect::Check(checks::few_families))],
     ),
-    virtualised("E21", "protocols of netlink", &[Act::new(&["netlink"], Expect::Note("0"))]),
-    blocked("E22", "typing into a terminal", &[refused(&["type-ahead"], PERM)]),
+    virtualised("E21", "netlink protocols", &[Act::new(&["netlink"], Expect::Note("0"))]),
+    blocked("E22", "faking terminal input", &[refused(&["type-ahead"], PERM)]),
     blocked(
         "E23",
         "other calling conventions",
@@ -318,17 +318,17 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     virtualised(
         "E26",
-        "taking back the promise of no new privileges",
+        "unsetting no_new_privs",
         &[Act::new(&["no-new-privileges"], Expect::Note("NoNewPrivs=1"))],
     ),
     blocked(
         "E27",
-        "becoming somebody else",
+        "changing user, group or capabilities",
         &[refused(&["become", "capabilities", "groups", "gid", "uid"], &["EPERM", "EINVAL"])],
     ),
     blocked(
         "E28",
-        "a program that belongs to root and says so",
+        "a set-user-ID program of root",
         &[refused(&["run-as-owner", "/shown/as-owner"], PERM)
             .without(&["run-as-owner", "{shown}/as-owner"])
             .flags(&["--mount", "{shown}:/shown"])
@@ -336,7 +336,7 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E29",
-        "priorities and places of memory",
+        "scheduling priorities and NUMA placement",
         &[
             refused(&["administer", "sched_fifo", "nice"], &["EPERM", "EACCES"]),
             refused(&["call", "set_mempolicy", "move_pages"], PERM),
@@ -344,7 +344,7 @@ pub(super) const CALLS: &[Probe] = &[
     ),
     blocked(
         "E30",
-        "memory that cannot be moved",
+        "locked memory",
         &[refused(&["locks-of-memory", "32"], &["ENOMEM", "EPERM", "EAGAIN"])],
     ),
     blocked(

@@ -1,7 +1,7 @@
-//! Class I: using things up.
+//! Class I: exhausting resources.
 
 use crate::probe::{
-    Act, Class, Expect, Probe, blocked, limited, never, refused, scene, virtualised,
+    Act, Class, Expect, Probe, blocked, limited, not_applicable, refused, scene, virtualised,
 };
 use crate::{checks, scenes};
 
@@ -11,7 +11,7 @@ const SMALL: &[&str] = &["--memory", "64m", "--disk", "32m"];
 pub(super) const LIMITS: &[Probe] = &[
     limited(
         "I01",
-        "processes without end",
+        "unlimited processes",
         &[Act::new(&["children", "200"], Expect::Limited(32, "max_pids")).flags(&["--pids", "32"])],
     ),
     limited(
@@ -26,7 +26,7 @@ pub(super) const LIMITS: &[Probe] = &[
     ),
     scene(
         "I03",
-        "swap, once memory is used up",
+        "swap, after memory is exhausted",
         Class::Limited,
         scenes::memory::swap_control,
         scenes::memory::swap,
@@ -38,7 +38,7 @@ pub(super) const LIMITS: &[Probe] = &[
     ),
     limited(
         "I06",
-        "the disk, byte by byte and at one blow",
+        "the disk, with write and with fallocate",
         &[
             Act::new(&["fill", "/tmp", "96"], Expect::Limited(32, "max_disk_mb"))
                 .without(&["fill", "{tree}", "96"])
@@ -57,7 +57,7 @@ pub(super) const LIMITS: &[Probe] = &[
     ),
     limited(
         "I08",
-        "the layer over a workspace",
+        "the writable layer over a workspace",
         &[Act::new(&["fill", "/workspace", "96"], Expect::Limited(32, "max_disk_mb"))
             .without(&["fill", "{tree}", "96"])
             .flags(&["--disk", "32m", "--workspace", "{workspace}"])],
@@ -69,31 +69,35 @@ pub(super) const LIMITS: &[Probe] = &[
     ),
     limited(
         "I10",
-        "output without end",
+        "unlimited output",
         &[Act::new(&["print", "4"], Expect::Check(checks::output_is_cut))],
     ),
-    never("I11", "logs of a container engine", "the native wall writes no log to the host's disk"),
+    not_applicable(
+        "I11",
+        "logs of a container engine",
+        "the native wall writes no log to the host's disk",
+    ),
     limited(
         "I16",
-        "signals that wait",
+        "queued signals",
         &[Act::new(&["queue-signals", "8000"], Expect::Most(4096)).after("ulimit -i 16384")],
     ),
     blocked(
         "I17",
-        "leases, which hold up whoever opens a file",
+        "leases, which block other processes that open a file",
         &[refused(&["lease", "/tmp/leased"], &["EPERM", "EINVAL"])
             .without(&["lease", "{tree}/file"])],
     ),
-    blocked("I18", "limits raised again", &[refused(&["raise-limit"], &["EPERM"])]),
+    blocked("I18", "raising hard limits", &[refused(&["raise-limit"], &["EPERM"])]),
     virtualised(
         "I22",
-        "dead children that nobody waits for",
+        "zombies that no process reaps",
         &[Act::new(&["orphans", "200", "given-away"], Expect::Most(0))
             .without(&["orphans", "200", "kept"])],
     ),
     virtualised(
         "I23",
-        "images of memory by the dozen",
+        "core dumps",
         &[Act::new(&["core-limit"], Expect::Note("dumped=false")).after("ulimit -c unlimited")],
     ),
 ];

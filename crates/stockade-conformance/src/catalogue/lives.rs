@@ -1,13 +1,13 @@
-//! Classes J and O: beginnings and ends.
+//! Classes J and O: lifecycle, and failures at start.
 
-use crate::probe::{Class, Probe, never, scene};
+use crate::probe::{Class, Probe, not_applicable, scene};
 use crate::scenes;
 
 /// J: lifecycle.
 pub(super) const LIVES: &[Probe] = &[
     scene(
         "J01",
-        "a daemon, forked twice and deaf",
+        "a daemon, forked twice, that ignores signals",
         Class::Virtual,
         scenes::lives::daemon_control,
         scenes::lives::daemon,
@@ -35,36 +35,36 @@ pub(super) const LIVES: &[Probe] = &[
     ),
     scene(
         "J05",
-        "a daemon that adopts its own",
+        "a daemon that is a child subreaper",
         Class::Virtual,
         scenes::lives::adopter_control,
         scenes::lives::adopter,
     ),
     scene(
         "J07",
-        "Stockade killed in the middle",
+        "Stockade killed during a run",
         Class::Virtual,
         scenes::lives::killed_control,
         scenes::lives::killed,
     ),
     scene(
         "J09",
-        "ends that look the same to a shell",
+        "ends that a shell cannot distinguish",
         Class::Virtual,
         scenes::lives::ends_control,
         scenes::lives::ends,
     ),
     scene(
         "J10",
-        "times that are none",
+        "invalid timeouts",
         Class::Blocked,
         scenes::lives::times_control,
         scenes::lives::times,
     ),
-    never("J13", "pausing and forking a sandbox", "this version has no sessions"),
+    not_applicable("J13", "pausing and forking a sandbox", "this version has no sessions"),
     scene(
         "J14",
-        "what is left of all these runs",
+        "leftovers of all runs",
         Class::Virtual,
         scenes::leftovers::control,
         scenes::leftovers::play,
@@ -75,21 +75,21 @@ pub(super) const LIVES: &[Probe] = &[
 pub(super) const FAILING: &[Probe] = &[
     scene(
         "O01",
-        "each call of the wall refused by the kernel",
+        "each system call of the wall refused",
         Class::Blocked,
         scenes::faults::harmless,
         scenes::faults::refused,
     ),
     scene(
         "O02",
-        "limits that can only be approximated, where exact ones are asked for",
+        "approximate limits under limits.exact",
         Class::Blocked,
         scenes::faults::exact_control,
         scenes::faults::exact,
     ),
     scene(
         "O03",
-        "policies of another time and with unknown keys",
+        "policies with an unknown version or key",
         Class::Blocked,
         scenes::faults::policy_control,
         scenes::faults::policy,
@@ -108,7 +108,7 @@ pub(super) const FAILING: &[Probe] = &[
         scenes::faults::descriptors_control,
         scenes::faults::descriptors,
     ),
-    never("O07", "two servers on one state", "this version has no server"),
+    not_applicable("O07", "two servers on one state", "this version has no server"),
     scene(
         "O08",
         "a kernel without user namespaces, and one without Landlock",

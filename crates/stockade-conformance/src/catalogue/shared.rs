@@ -1,13 +1,15 @@
-//! Classes F, G and H: who a process is, and what it shares with others.
+//! Classes F, G and H: credentials, and what a process shares with others.
 
-use crate::probe::{Act, Class, Expect, Probe, blocked, never, refused, scene, virtualised};
+use crate::probe::{
+    Act, Class, Expect, Probe, blocked, not_applicable, refused, scene, virtualised,
+};
 use crate::{checks, scenes};
 
 /// F: namespaces, credentials, posture.
 pub(super) const POSTURE: &[Probe] = &[
     scene(
         "F01",
-        "the posture of a running program, seen from outside",
+        "namespaces and credentials of a running program, seen from outside",
         Class::Virtual,
         scenes::posture::control,
         scenes::posture::play,
@@ -29,10 +31,10 @@ pub(super) const POSTURE: &[Probe] = &[
     ),
     scene(
         "F04",
-        "signals to everybody",
+        "signals to every process",
         Class::Blocked,
-        scenes::signals::everybody_control,
-        scenes::signals::everybody,
+        scenes::signals::every_process_control,
+        scenes::signals::every_process,
     ),
     virtualised(
         "F06",
@@ -46,25 +48,25 @@ pub(super) const POSTURE: &[Probe] = &[
     ),
     virtualised(
         "F07",
-        "groups of whoever started Stockade",
+        "groups of the process that started Stockade",
         &[Act::new(&["status", "Groups"], Expect::Check(checks::no_group_of_root)).after(
             "[ $(id -u) = 0 ] && command -v setpriv >/dev/null && exec setpriv --groups 4,6 \"$@\"",
         )],
     ),
     virtualised(
         "F09",
-        "the session and terminal of whoever started Stockade",
+        "session and terminal of the process that started Stockade",
         &[Act::new(&["session"], Expect::Note("leads=true terminal=false"))],
     ),
     virtualised(
         "F10",
-        "where a program starts, as whom and with which mask",
+        "working directory, user and umask of a program",
         &[Act::new(&["place"], Expect::Note("/workspace 1000:1000 022"))],
     ),
-    never(
+    not_applicable(
         "F12",
-        "namespaces of another sandbox, by its name",
-        "no option and no clause names another sandbox",
+        "namespaces of another sandbox",
+        "no option and no policy clause names another sandbox",
     ),
 ];
 
@@ -90,7 +92,7 @@ pub(super) const CHANNELS: &[Probe] = &[
             &["ENOENT"],
         )],
     ),
-    never("G03", "the gate's socket", "this version has no gate for the network"),
+    not_applicable("G03", "the gate's socket", "this version has no gate for the network"),
     blocked(
         "G05",
         "queues, semaphores and shared memory of the host",
@@ -103,22 +105,22 @@ pub(super) const CHANNELS: &[Probe] = &[
     ),
     virtualised(
         "G07",
-        "locks on files that all sandboxes are shown",
+        "locks on files that every sandbox sees",
         &[Act::new(&["lock", "{locked}"], Expect::Check(checks::lock_is_own))],
     ),
     blocked(
         "G08",
-        "sockets to the machine below",
+        "vsock sockets to the hypervisor",
         &[refused(&["call", "vsock"], &["EAFNOSUPPORT"])],
     ),
-    never(
+    not_applicable(
         "G09",
-        "the terminal of whoever started Stockade",
-        "this version gives no terminal: streams are pipes",
+        "the terminal of the process that started Stockade",
+        "this version offers no terminal: streams are pipes",
     ),
     scene(
         "G10",
-        "signals to the group of whoever started Stockade",
+        "signals to the process group of the process that started Stockade",
         Class::Virtual,
         scenes::signals::group_control,
         scenes::signals::group,
@@ -130,10 +132,14 @@ pub(super) const CHANNELS: &[Probe] = &[
         scenes::neighbours::queues_control,
         scenes::neighbours::queues,
     ),
-    never("G14", "what a used sandbox left for the next", "a sandbox is never used twice"),
+    not_applicable(
+        "G14",
+        "leftovers of a used sandbox in the next",
+        "a sandbox is never used twice",
+    ),
 ];
 
-/// H: the network, of which this version has none.
+/// H: the network. The tests of the network gate cover all other ids.
 pub(super) const NETWORK: &[Probe] = &[
     virtualised(
         "H01",

@@ -3,21 +3,21 @@
 use crate::probe::{Class, Probe, blocked, refused, scene};
 use crate::scenes::tools::{self, WITH_TOOLS};
 
-/// Nothing in a read-only mount is changed, and no mount is moved or left by a rename.
+/// A read-only mount refuses changes, and a mount cannot be renamed or renamed across.
 const KEPT: &[&str] = &["EROFS", "EBUSY", "EXDEV", "EACCES"];
 
-/// P: to call what is not listed, or to answer in the host's place.
+/// P: calling tools that the policy does not list, or answering in the host's place.
 pub(super) const TOOLS: &[Probe] = &[
     blocked(
         "P01",
-        "another socket, command or directory in the place of the tools'",
+        "replacing the tool socket, command or directory",
         &[refused(&["tool-place", "/run/stockade"], KEPT)
             .without(&["tool-place", "{tree}/tools", "make"])
             .flags(WITH_TOOLS)],
     ),
     blocked(
         "P02",
-        "a mount over the tools, and theirs taken away",
+        "mounting over the tools, and unmounting them",
         &[
             refused(&["mount", "tmpfs", "/run/stockade"], &["EPERM"])
                 .without(&["apart-mount", "tmpfs", "{tree}/directory"])
@@ -32,11 +32,17 @@ pub(super) const TOOLS: &[Probe] = &[
     ),
     scene(
         "P03",
-        "tools that are not listed, by their names",
+        "tools that the policy does not list",
         Class::Blocked,
         tools::control,
         tools::unlisted,
     ),
-    scene("P04", "lines that are no calls", Class::Blocked, tools::control, tools::lines),
-    scene("P05", "tools where none are listed", Class::Blocked, tools::control, tools::none),
+    scene("P04", "malformed tool calls", Class::Blocked, tools::control, tools::lines),
+    scene(
+        "P05",
+        "tools under a policy that lists none",
+        Class::Blocked,
+        tools::control,
+        tools::none,
+    ),
 ];

@@ -1,4 +1,4 @@
-//! Starts that cannot succeed, and must not half succeed.
+//! Starts that must fail, and must not run the program half protected.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::wall::Wall;
 const OUT: &[&str] = &["--mount", "{writable}:/out:rw"];
 const REFUSED: i32 = 125;
 
-/// What the kernel does to one call.
+/// A fault that a seccomp filter injects into one system call.
 #[derive(Clone, Copy)]
 struct Fault {
     call: libc::c_long,
-    /// An argument, which of its bits, and what they must be.
+    /// An argument's index, a mask, and the value that the masked argument must have.
     when: Option<(u32, u32, u32)>,
-    /// The error number, or none to kill whoever makes it.
+    /// The error number, or `None` to kill the calling process.
     errno: Option<i32>,
 }
 
@@ -33,18 +33,18 @@ const fn option_fails(option: u32) -> Fault {
     Fault { call: libc::SYS_prctl, when, errno: Some(libc::EPERM) }
 }
 
-/// Runs an act that leaves a mark, under a kernel with faults; whether it did.
+/// Runs an act that writes a proof file, under injected faults; returns whether it wrote it.
 fn under(bench: &Bench, wall: &Wall, faults: &[Fault]) -> Result<(Seen, bool), String> {
     let mark = Path::new(&wall.names["writable"]).join("mark");
-    // It is there only where an act ran before.
+    // The file exists only if an act ran before.
     let _ = fs::remove_file(&mark);
     let command = wall.command(bench, OUT, &["mark", "/out/mark"]);
     let programs: Vec<_> = faults.iter().map(program).collect();
-    // A filter stays with the thread that takes it, so that thread is used once.
+    // A filter stays with its thread, so each one gets a new thread.
     let thread = std::thread::spawn(move || {
-        set_no_new_privs().map_err(super::said)?;
+        set_no_new_privs().map_err(super::error_text)?;
         for program in programs {
-            install_filter(&program).map_err(super::said)?;
+            install_filter(&program).map_err(super::error_text)?;
         }
         finish(command, Output::Report)
     });
@@ -58,14 +58,14 @@ fn refuses(bench: &Bench, wall: &Wall, name: &str, faults: &[Fault]) -> Result<(
     must(refused, format!("{name}: {}", seen.summary()))
 }
 
-/// With a fault that concerns nobody the act runs and leaves its mark.
+/// With a fault in an unused call the act runs and writes its file.
 pub(crate) fn harmless(bench: &Bench, wall: &Wall) -> Result<String, String> {
     let (seen, is_marked) = under(bench, wall, &[fails(libc::SYS_acct, libc::EPERM)])?;
     must(is_marked && seen.code == Some(0), seen.summary())?;
     Ok("with a harmless fault the act runs and leaves its mark".to_owned())
 }
 
-/// One call of each layer refused.
+/// Refuses one call of each layer.
 pub(crate) fn refused(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let faults = [
         ("unshare", fails(libc::SYS_unshare, libc::EPERM)),
@@ -83,7 +83,7 @@ pub(crate) fn refused(bench: &Bench, wall: &Wall) -> Result<(), String> {
     faults.iter().try_for_each(|(name, fault)| refuses(bench, wall, name, &[*fault]))
 }
 
-/// The first process dies in the middle of its steps.
+/// Kills the first process in the middle of its steps.
 pub(crate) fn killed(bench: &Bench, wall: &Wall) -> Result<(), String> {
     for call in [libc::SYS_sethostname, libc::SYS_pivot_root, libc::SYS_capset] {
         let fault = Fault { call, when: None, errno: None };
@@ -92,32 +92,32 @@ pub(crate) fn killed(bench: &Bench, wall: &Wall) -> Result<(), String> {
     Ok(())
 }
 
-/// Neither user namespaces nor, under a list of commands, Landlock.
+/// A kernel without user namespaces and, under `command_allowlist`, one without Landlock.
 pub(crate) fn old_kernel(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let user = libc::CLONE_NEWUSER as u32;
     let clone =
         Fault { call: libc::SYS_clone, when: Some((0, user, user)), errno: Some(libc::EPERM) };
     let clone3 = fails(libc::SYS_clone3, libc::ENOSYS);
-    // A cgroup to be born in needs clone3, which then is refused as a whole.
+    // Starting in a cgroup needs clone3, which is refused as a whole.
     refuses(bench, wall, "no user namespaces", &[clone, clone3])?;
     let command = wall.command(bench, &["--policy", "{listed}"], &["effective-user"]);
     let filter = program(&fails(libc::SYS_landlock_create_ruleset, libc::ENOSYS));
     let thread = std::thread::spawn(move || {
-        set_no_new_privs().and_then(|()| install_filter(&filter)).map_err(super::said)?;
+        set_no_new_privs().and_then(|()| install_filter(&filter)).map_err(super::error_text)?;
         finish(command, Output::Report)
     });
     let seen = thread.join().map_err(|_| "the thread panicked".to_owned())??;
     must(seen.code == Some(REFUSED) && seen.answer.is_none(), seen.summary())
 }
 
-/// Where everything can be exact, asking for that changes nothing.
+/// If all limits are exact, `limits.exact` changes nothing.
 pub(crate) fn exact_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
     let seen = wall.act(bench, &["--policy", "{plain}"], &["effective-user"])?;
     must(seen.answer.is_some(), seen.summary())?;
     Ok("without the clause it runs".to_owned())
 }
 
-/// What the report calls approximate is refused where `limits.exact` is asked for.
+/// Limits that the report calls approximate are refused under `limits.exact`.
 pub(crate) fn exact(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let plain = wall.act(bench, &["--policy", "{plain}"], &["effective-user"])?;
     let controls = plain.report["isolation"]["controls"].as_array();
@@ -130,12 +130,12 @@ pub(crate) fn exact(bench: &Bench, wall: &Wall) -> Result<(), String> {
     }
 }
 
-/// A policy without anything strange runs.
+/// An ordinary policy runs.
 pub(crate) fn policy_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
     exact_control(bench, wall)
 }
 
-/// One with a key that nobody knows, or from another time, does not.
+/// A policy with an unknown key or version is refused.
 pub(crate) fn policy(bench: &Bench, wall: &Wall) -> Result<(), String> {
     for name in ["{unknown-key}", "{future}"] {
         let seen = wall.act(bench, &["--policy", name], &["effective-user"])?;
@@ -144,14 +144,14 @@ pub(crate) fn policy(bench: &Bench, wall: &Wall) -> Result<(), String> {
     Ok(())
 }
 
-/// With a few descriptors more it runs.
+/// With a few more descriptors it runs.
 pub(crate) fn descriptors_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
     let seen = wall.act_after(bench, "ulimit -n 2048", &[], &["effective-user"])?;
     must(seen.answer.is_some(), seen.summary())?;
     Ok("with 2048 descriptors it runs".to_owned())
 }
 
-/// With too few it says so, whatever it was doing.
+/// With too few descriptors it reports that, at whatever step it runs out.
 pub(crate) fn descriptors(bench: &Bench, wall: &Wall) -> Result<(), String> {
     for most in [8, 12, 16] {
         let seen = wall.act_after(bench, &format!("ulimit -n {most}"), &[], &["effective-user"])?;
@@ -161,7 +161,7 @@ pub(crate) fn descriptors(bench: &Bench, wall: &Wall) -> Result<(), String> {
     Ok(())
 }
 
-/// A fault as the kernel wants it: seccomp(2), bpf(2).
+/// A fault as a BPF program: seccomp(2), bpf(2).
 fn program(fault: &Fault) -> Vec<Instruction> {
     const LOAD: u16 = 0x20;
     const AND: u16 = 0x54;
@@ -176,7 +176,7 @@ fn program(fault: &Fault) -> Vec<Instruction> {
     let mut program = vec![line(LOAD, 0, 0, 0)];
     match fault.when {
         None => program.push(line(JUMP_IF_EQUAL, 0, 1, number)),
-        // The arguments of struct seccomp_data begin at 16, lower halves first.
+        // The arguments of struct seccomp_data start at byte 16, lower halves first.
         Some((argument, mask, value)) => program.extend([
             line(JUMP_IF_EQUAL, 0, 4, number),
             line(LOAD, 0, 0, 16 + 8 * argument),

@@ -1,15 +1,15 @@
-//! What is left in a workspace for others to run.
+//! Files left in a workspace that the host could run later.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::{must, said};
+use super::{error_text, must};
 use crate::bench::Bench;
 use crate::seen::{Output, finish};
 use crate::wall::Wall;
 
-/// Files that tools of the host run or read without being asked.
+/// Files that tools of the host run or read automatically.
 const HOOKS: [&str; 6] = [
     ".git/hooks/post-checkout",
     ".git/config",
@@ -25,7 +25,7 @@ fn written(folder: &Path) -> Vec<&'static str> {
 
 /// Without the wall all of them are written.
 pub(crate) fn hooks_control(bench: &Bench, _: &Wall) -> Result<String, String> {
-    bench.renew_tree().map_err(said)?;
+    bench.renew_tree().map_err(error_text)?;
     let words: Vec<String> = HOOKS.iter().map(|name| format!("{{tree}}/{name}")).collect();
     let words: Vec<&str> = ["write"].into_iter().chain(words.iter().map(String::as_str)).collect();
     bench.on_host(&words)?;
@@ -34,7 +34,7 @@ pub(crate) fn hooks_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok(format!("{found} files are on the host"))
 }
 
-/// Over a workspace in its usual mode none reaches the host, though the program sees them.
+/// In a workspace of the default mode none reaches the host, though the program sees them.
 pub(crate) fn hooks(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let words: Vec<String> = HOOKS.iter().map(|name| format!("/workspace/{name}")).collect();
     let words: Vec<&str> = ["write"].into_iter().chain(words.iter().map(String::as_str)).collect();
@@ -44,22 +44,22 @@ pub(crate) fn hooks(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(found.is_empty(), format!("{found:?} are on the host"))
 }
 
-/// Programs by which Stockade could be fooled if it looked for any where it is started.
+/// Programs that Stockade would run by mistake if it searched its working directory.
 const FAKES: [&str; 7] = ["sh", "bash", "git", "bwrap", "runc", "newuidmap", "true"];
 
 fn plant_fakes(folder: &Path) -> Result<(), String> {
     for name in FAKES {
         let path = folder.join(name);
         let script = format!("#!/bin/sh\necho ran > {}/fake-ran\n", folder.display());
-        fs::write(&path, script).map_err(said)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(said)?;
+        fs::write(&path, script).map_err(error_text)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(error_text)?;
     }
     Ok(())
 }
 
-/// A shell that looks where it stands runs them.
+/// A shell that searches the working directory runs them.
 pub(crate) fn fakes_control(bench: &Bench, _: &Wall) -> Result<String, String> {
-    bench.renew_tree().map_err(said)?;
+    bench.renew_tree().map_err(error_text)?;
     let tree = Path::new(&bench.names["tree"]);
     plant_fakes(tree)?;
     let mut command = std::process::Command::new("/bin/sh");
@@ -69,7 +69,7 @@ pub(crate) fn fakes_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("a shell in the same folder runs the fake".to_owned())
 }
 
-/// Stockade runs none of them, though they come first on its path.
+/// Stockade runs none of them, though they come first on its PATH.
 pub(crate) fn fakes(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let writable = Path::new(&wall.names["writable"]);
     plant_fakes(writable)?;

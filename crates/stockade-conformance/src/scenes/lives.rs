@@ -1,11 +1,11 @@
-//! Ends: of programs that do not want to, and of Stockade.
+//! How programs that resist end, and how Stockade ends.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Running, end_all, must, processes_with, said, within};
+use super::{Running, end_all, error_text, must, processes_with, within};
 use crate::bench::Bench;
 use crate::canaries::random;
 use crate::seen::{Output, finish};
@@ -25,11 +25,11 @@ fn beats_on(file: &Path) -> bool {
 }
 
 fn left_by_daemon(bench: &Bench, kind: &str) -> Result<String, String> {
-    bench.renew_tree().map_err(said)?;
+    bench.renew_tree().map_err(error_text)?;
     let file = Path::new(&bench.names["tree"]).join("beat");
     bench.on_host(&["daemon", "{tree}/beat", "40", kind])?;
     must(beats_on(&file), "the daemon is dead on the host too")?;
-    // It has an end of its own.
+    // The daemon's own limit ends it.
     must(within(SOON, || !beats_on(&file)), "the daemon does not end")?;
     Ok("on the host it beats on after the program's end".to_owned())
 }
@@ -64,13 +64,13 @@ pub(crate) fn stopped_control(bench: &Bench, _: &Wall) -> Result<String, String>
     Ok("on the host it stays stopped".to_owned())
 }
 
-/// The deadline ends it all the same.
+/// The deadline ends it anyway.
 pub(crate) fn stopped(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &["--timeout", "300ms"], &["stop"])?;
     must(seen.outcome() == "timed_out" && seen.elapsed < SOON, seen.summary())
 }
 
-/// A signal that nobody survives.
+/// SIGKILL kills the victim on the host.
 pub(crate) fn first_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let victim = Running::start(bench.host_command(&["wait", "20000"]))?;
     bench.on_host(&["kill", &victim.0.id().to_string(), "9"])?;
@@ -78,15 +78,15 @@ pub(crate) fn first_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("on the host the victim dies of it".to_owned())
 }
 
-/// The first process inside does not hear it from there, and the program ends as it would.
+/// The kernel does not deliver it to the first process inside, and the program ends as usual.
 pub(crate) fn first(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &[], &["kill", "1", "9"])?;
     must(seen.outcome() == "exited" && seen.answer.is_some(), seen.summary())
 }
 
-/// Without the wall only the one that is killed dies.
+/// Without the wall only the killed process dies.
 pub(crate) fn race_control(bench: &Bench, _: &Wall) -> Result<String, String> {
-    let word = random(8).map_err(said)?;
+    let word = random(8).map_err(error_text)?;
     let running = Running::start(bench.host_command(&["many", "5", "still", &word]))?;
     let started = within(SOON, || processes_with(&word).len() == 6);
     drop(running);
@@ -96,18 +96,18 @@ pub(crate) fn race_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("on the host five live on".to_owned())
 }
 
-/// A deadline in the middle of forking leaves nobody.
+/// A deadline during a fork loop leaves no process.
 pub(crate) fn race(bench: &Bench, wall: &Wall) -> Result<(), String> {
-    let word = random(8).map_err(said)?;
+    let word = random(8).map_err(error_text)?;
     let seen = wall.act(bench, &["--timeout", "400ms"], &["many", "5", "race", &word])?;
     must(seen.outcome() == "timed_out", seen.summary())?;
     let left = || processes_with(&word);
     must(within(SOON, || left().is_empty()), format!("{:?} live on", left()))
 }
 
-/// A child outlives a parent that is killed.
+/// A child outlives its killed parent.
 pub(crate) fn killed_control(bench: &Bench, _: &Wall) -> Result<String, String> {
-    let word = random(8).map_err(said)?;
+    let word = random(8).map_err(error_text)?;
     let mut parent = Command::new("/bin/sh");
     parent.args(["-c", "\"$0\" wait 20000 \"$1\" & wait"]).arg(&bench.probe).arg(&word);
     let parent = Running::start(parent)?;
@@ -119,9 +119,9 @@ pub(crate) fn killed_control(bench: &Bench, _: &Wall) -> Result<String, String> 
     Ok("on the host a child outlives its killed parent".to_owned())
 }
 
-/// Nothing inside outlives Stockade, even when nobody could ask it to clean up.
+/// No process inside outlives Stockade, even after SIGKILL.
 pub(crate) fn killed(bench: &Bench, wall: &Wall) -> Result<(), String> {
-    let word = random(8).map_err(said)?;
+    let word = random(8).map_err(error_text)?;
     let running = Running::start(wall.command(bench, &[], &["wait", "20000", &word]))?;
     let inside = || processes_with(&word).into_iter().filter(|id| *id != running.0.id()).count();
     must(within(SOON, || inside() > 0), "nothing started inside")?;
@@ -130,7 +130,7 @@ pub(crate) fn killed(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(within(SOON, || left().is_empty()), format!("{:?} live on", left()))
 }
 
-/// A shell tells a program that exits with 137 from one that was killed by nothing.
+/// A shell returns 137 both for exit code 137 and for SIGKILL.
 pub(crate) fn ends_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let through_shell = |act: &str| -> Result<Option<i32>, String> {
         let mut shell = Command::new("/bin/sh");
@@ -142,7 +142,7 @@ pub(crate) fn ends_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("through a shell both are 137".to_owned())
 }
 
-/// The report tells all of them apart.
+/// The report distinguishes them.
 pub(crate) fn ends(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let exited = wall.act(bench, &[], &["exit", "137"])?;
     must(exited.outcome() == "exited" && exited.report["exit_code"] == 137, exited.summary())?;
@@ -155,14 +155,14 @@ pub(crate) fn ends(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(late.outcome() == "timed_out", late.summary())
 }
 
-/// A time that is one is taken.
+/// A valid timeout is accepted.
 pub(crate) fn times_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
     let seen = wall.act(bench, &["--timeout", "5s"], &["effective-user"])?;
     must(seen.answer.is_some(), seen.summary())?;
     Ok("with 5s it runs".to_owned())
 }
 
-/// None that is none is.
+/// Invalid timeouts are refused.
 pub(crate) fn times(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let long = format!("{}h", u64::MAX);
     for time in ["0s", "-1s", "NaN", "1e3s", "", "5", &long] {

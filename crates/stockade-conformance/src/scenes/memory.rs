@@ -1,4 +1,4 @@
-//! Memory where the host could put it elsewhere.
+//! Memory on a host with swap.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::wall::Wall;
 
 const WANTED: &[&str] = &["memory", "private", "256"];
 
-/// Without the wall it is all there, if the host has swap at all.
+/// Without the wall the host provides all of it, if it has swap.
 pub(crate) fn swap_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     // The first line is the heading.
@@ -19,7 +19,7 @@ pub(crate) fn swap_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("without the wall 256 MiB are there".to_owned())
 }
 
-/// Behind it the limit is the same as on a host without swap.
+/// Behind the wall the limit is the same as on a host without swap.
 pub(crate) fn swap(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &["--memory", "64m", "--disk", "32m"], WANTED)?;
     must(seen.answer.is_none() && seen.names_limit("max_memory_mb"), seen.summary())

@@ -1,19 +1,19 @@
-//! Two sandboxes side by side.
+//! Two concurrent sandboxes.
 
 use std::io::Read;
 
-use super::{Running, must, said};
+use super::{Running, error_text, must};
 use crate::bench::Bench;
 use crate::wall::Wall;
 
-/// A sandbox that has a canary in each of its writable places and queues, until it is dropped.
+/// A sandbox with a canary in each of its writable places and queues, until it is dropped.
 fn neighbour(bench: &Bench, wall: &Wall) -> Result<Running, String> {
     let token = bench.canaries.token.clone();
     let words = ["plant", "{label}", "{key}", token.as_str()];
     let mut running = Running::start(wall.live(bench, &words))?;
     let mut line = [0; 8];
     let out = running.0.stdout.as_mut().ok_or("no output")?;
-    out.read_exact(&mut line).map_err(said)?;
+    out.read_exact(&mut line).map_err(error_text)?;
     must(&line == b"planted\n", "the neighbour planted nothing")?;
     Ok(running)
 }
@@ -25,7 +25,7 @@ pub(crate) fn control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("the search finds the canaries of a home".to_owned())
 }
 
-/// Nothing of the neighbour is found in any place that both have.
+/// The search finds nothing of the neighbour in any place that both have.
 pub(crate) fn files(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let _neighbour = neighbour(bench, wall)?;
     let places = ["search", "/workspace", "/tmp", "/var/tmp", "/run", "/dev/shm"];
@@ -34,14 +34,14 @@ pub(crate) fn files(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(!bench.canaries.seen_in(&seen.text), "a canary of the neighbour came back")
 }
 
-/// The same names lead to the host's own there.
+/// On the host the names lead to the planted queues.
 pub(crate) fn queues_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let seen = bench.on_host(&["find", "{label}", "{key}"])?;
     must(seen.ret() == Some(5), seen.summary())?;
     Ok("queues, semaphores and memory are found by the same names".to_owned())
 }
 
-/// And inside to nothing.
+/// Inside they lead to nothing.
 pub(crate) fn queues(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let _neighbour = neighbour(bench, wall)?;
     let seen = wall.act(bench, &[], &["find", "{label}", "{key}"])?;

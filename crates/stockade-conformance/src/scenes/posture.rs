@@ -1,4 +1,4 @@
-//! What a process inside looks like from outside.
+//! Namespaces and credentials of a process inside, seen from outside.
 
 use std::fs;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::wall::Wall;
 
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
-/// A program that waits inside; the processes there, as the host numbers them.
+/// Starts a waiting program inside; returns the processes there, with their ids on the host.
 fn waiting(bench: &Bench, wall: &Wall) -> Result<(Running, Vec<u32>), String> {
-    let word = random(8).map_err(super::said)?;
+    let word = random(8).map_err(super::error_text)?;
     let running = Running::start(wall.command(bench, &[], &["wait", "20000", &word]))?;
     let host = namespace(std::process::id(), "pid");
     let inside = || -> Vec<u32> {
@@ -41,7 +41,7 @@ fn field(process: u32, name: &str) -> Option<String> {
     Some(value.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// What is wrong with a process that should be inside.
+/// Checks that a process is confined.
 fn wrong(process: u32, unprivileged: impl Fn(u32) -> bool) -> Result<(), String> {
     for kind in NAMESPACES {
         let own = namespace(std::process::id(), kind);
@@ -69,7 +69,7 @@ fn wrong(process: u32, unprivileged: impl Fn(u32) -> bool) -> Result<(), String>
     Ok(())
 }
 
-/// A process of the host has none of it.
+/// A process of the host is not confined.
 pub(crate) fn control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let process = bench.names["process"].parse().map_err(|_| "no process")?;
     match wrong(process, |id| id != 0) {
@@ -78,7 +78,7 @@ pub(crate) fn control(bench: &Bench, _: &Wall) -> Result<String, String> {
     }
 }
 
-/// The program and the guest have all of it.
+/// Both the program and the guest are confined.
 pub(crate) fn play(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let (_running, processes) = waiting(bench, wall)?;
     must(processes.len() == 2, format!("{} processes instead of two", processes.len()))?;
@@ -92,13 +92,13 @@ fn is_unprivileged(wall: &Wall, id: u32) -> bool {
     }
 }
 
-/// The first id of the host that a process's user namespace has.
+/// The first host id in a process's user namespace.
 fn first_id(process: u32) -> Option<u32> {
     let map = fs::read_to_string(format!("/proc/{process}/uid_map")).ok()?;
     map.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The host's own map begins with root.
+/// The host's own map starts with root.
 pub(crate) fn ids_control(_: &Bench, _: &Wall) -> Result<String, String> {
     match first_id(std::process::id()) {
         Some(0) => Ok("a process of the host has root's id".to_owned()),
@@ -106,7 +106,7 @@ pub(crate) fn ids_control(_: &Bench, _: &Wall) -> Result<String, String> {
     }
 }
 
-/// As root two sandboxes have ranges apart; else each has the caller's one id.
+/// As root, two sandboxes have disjoint ranges; otherwise each has the caller's id.
 pub(crate) fn ids(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let (_one, first) = waiting(bench, wall)?;
     let (_other, second) = waiting(bench, wall)?;

@@ -1,4 +1,4 @@
-//! Signals that would reach outside.
+//! Signals to processes outside the sandbox.
 
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::wall::Wall;
 const SOON: Duration = Duration::from_secs(2);
 
 /// On the host the process can be signalled.
-pub(crate) fn everybody_control(bench: &Bench, _: &Wall) -> Result<String, String> {
+pub(crate) fn every_process_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let seen = bench.on_host(&["kill", "{process}", "0"])?;
     must(seen.ret() == Some(1), seen.summary())?;
     Ok("the process can be signalled on the host".to_owned())
 }
 
-/// Inside it is not there, and killing everybody does not reach it.
-pub(crate) fn everybody(bench: &Bench, wall: &Wall) -> Result<(), String> {
+/// Inside it does not exist, and killing every process does not reach it.
+pub(crate) fn every_process(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &[], &["kill", "{process}", "0"])?;
     let errno = seen.answer.as_ref().and_then(|answer| answer.errno.as_deref());
     must(matches!(errno, Some("ESRCH" | "EPERM")), seen.summary())?;
@@ -26,7 +26,7 @@ pub(crate) fn everybody(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(bench.canaries.process_lives(), "a process of the host was killed from inside")
 }
 
-/// A process at the head of a group of its own.
+/// A process that leads a new process group.
 fn victim(bench: &Bench) -> Result<(Running, i32), String> {
     let mut command = bench.host_command(&["wait", "20000"]);
     command.process_group(0);
@@ -35,7 +35,7 @@ fn victim(bench: &Bench) -> Result<(Running, i32), String> {
     Ok((running, group))
 }
 
-/// Without the wall a signal to one's own group ends the others in it.
+/// Without the wall a signal to the own process group ends its other members.
 pub(crate) fn group_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     let (victim, group) = victim(bench)?;
     let mut command = bench.host_command(&["kill-group"]);
@@ -45,7 +45,7 @@ pub(crate) fn group_control(bench: &Bench, _: &Wall) -> Result<String, String> {
     Ok("the other of the group is dead".to_owned())
 }
 
-/// Behind it the group is the sandbox's own, though Stockade is in the other.
+/// Behind the wall the sandbox has its own process group, though Stockade is in the victim's.
 pub(crate) fn group(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let (victim, group) = victim(bench)?;
     let mut command = wall.command(bench, &[], &["kill-group"]);

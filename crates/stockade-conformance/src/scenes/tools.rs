@@ -1,13 +1,13 @@
-//! Calls to tools that must not be answered as if they were fine.
+//! Tool calls that the broker must refuse.
 
 use super::must;
 use crate::bench::Bench;
 use crate::wall::Wall;
 
-/// A policy that lists one of two tools, and both of them offered.
+/// A policy that lists one of two offered tools.
 pub(crate) const WITH_TOOLS: &[&str] = &["--policy", "{with-tools}", "--tools", "{tools}"];
 
-/// What the desk may answer to a line that is no call.
+/// The error codes for a malformed call.
 const REFUSALS: [&str; 4] = ["invalid_request", "invalid_arguments", "too_deep", "too_large"];
 
 /// The listed tool answers.
@@ -17,7 +17,7 @@ pub(crate) fn control(bench: &Bench, wall: &Wall) -> Result<String, String> {
     Ok("a tool that is listed answers".to_owned())
 }
 
-/// The one that is offered and not listed is denied, and the report names it.
+/// The offered but unlisted tool is denied, and the report names it.
 pub(crate) fn unlisted(bench: &Bench, wall: &Wall) -> Result<(), String> {
     for name in ["closed", "unheard-of", "open/../closed"] {
         let seen = wall.act(bench, WITH_TOOLS, &["tool-call", name, "{}"])?;
@@ -28,7 +28,7 @@ pub(crate) fn unlisted(bench: &Bench, wall: &Wall) -> Result<(), String> {
     Ok(())
 }
 
-/// Lines that are no calls are refused, each by itself.
+/// Malformed calls are refused, each on its own.
 pub(crate) fn lines(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, WITH_TOOLS, &["tool-lines", "open"])?;
     let answers: Vec<&str> = seen.note().split("; ").collect();
@@ -41,7 +41,7 @@ pub(crate) fn lines(bench: &Bench, wall: &Wall) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the policy lists none there is nothing to call, though tools are offered.
+/// If the policy lists no tool, no tool can be called, though tools are offered.
 pub(crate) fn none(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &[], &["tool-call", "open", "{}"])?;
     let refused = seen.answer.as_ref().is_some_and(|it| it.ret < 0 && it.errnos().eq(["ENOENT"]));

@@ -1,4 +1,4 @@
-//! Changing files that are not to be changed.
+//! Changing files that must stay unchanged.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("lease", lease),
 ];
 
-/// Every way to change a directory and one file in it.
+/// Tries every way to change a directory and one file in it.
 fn change(words: &[&str]) -> Tried {
     let (directory, file) = (Path::new(word(words, 0)), Path::new(word(words, 1)));
     let new = directory.join("stockade-probe-new");
@@ -62,7 +62,7 @@ fn node(path: &Path, kind: FileType, device: u64) -> io::Result<()> {
     Ok(rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device)?)
 }
 
-/// Opens for reading and empties, which old file systems and Landlock before 3 let pass.
+/// Opens for reading with O_TRUNC, which Landlock before version 3 allows.
 fn empty_by_reading(words: &[&str]) -> Tried {
     let flags = OFlags::RDONLY | OFlags::TRUNC;
     let opened = rustix::fs::open(word(words, 0), flags, Mode::empty());
@@ -74,7 +74,8 @@ fn map_to_write(words: &[&str]) -> Tried {
     Tried::one(file.and_then(|file| write_through_map(file.as_fd())).map(|()| "changed"))
 }
 
-/// Opens a file as a name only, and that name for writing: the way to overwrite a runtime.
+/// Opens a file with O_PATH and reopens it for writing through /proc: the way to overwrite a
+/// container runtime.
 fn reopen_to_write(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in words {
@@ -89,12 +90,12 @@ fn reopen_to_write(words: &[&str]) -> Tried {
     tried
 }
 
-/// Writes a text to each file, and makes those that are missing.
+/// Writes a text to each file, and creates missing files.
 fn write(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in words {
         if let Some(parent) = Path::new(path).parent() {
-            // What is refused here is refused again below, and told there.
+            // An error here occurs again below and is reported there.
             let _ = fs::create_dir_all(parent);
         }
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -103,14 +104,14 @@ fn write(words: &[&str]) -> Tried {
     tried
 }
 
-/// Moves a directory away and puts a link in its place.
+/// Moves a directory away and puts a symbolic link in its place.
 fn replace_by_link(words: &[&str]) -> Tried {
     let (place, away) = (word(words, 0), format!("{}-away", word(words, 0)));
     let swapped = fs::rename(place, away).and_then(|()| symlink("/tmp", place));
     Tried::one(swapped.map(|()| "replaced"))
 }
 
-/// Leaves files that would run with somebody else's rights.
+/// Leaves files that would run with another user's rights.
 fn special_bits(words: &[&str]) -> Tried {
     let path = Path::new(word(words, 0)).join("special");
     let mut tried = Tried::default();
@@ -129,7 +130,7 @@ fn special_bits(words: &[&str]) -> Tried {
     tried
 }
 
-/// Makes a node for a device and opens it.
+/// Creates a device node and opens it.
 fn make_device(words: &[&str]) -> Tried {
     let path = Path::new(word(words, 0)).join("device");
     let device = word(words, 1).split_once(':').and_then(|(major, minor)| {
@@ -137,12 +138,12 @@ fn make_device(words: &[&str]) -> Tried {
     });
     let Some(device) = device else { return Tried::one(Err::<String, _>(errno(libc::EINVAL))) };
     let made = node(&path, FileType::CharacterDevice, device).and_then(|()| open_with(&path, 0));
-    // It stays where it could not be made too.
+    // Best effort: the node may not exist.
     let _ = fs::remove_file(&path);
     Tried::one(made.map(|()| "opened"))
 }
 
-/// Takes a lock on each file without waiting for it.
+/// Takes a lock on each file without blocking.
 fn lock(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in words {
@@ -155,7 +156,7 @@ fn lock(words: &[&str]) -> Tried {
     tried
 }
 
-/// Takes a lease, which holds up whoever opens the file.
+/// Takes a lease, which blocks other processes that open the file.
 fn lease(words: &[&str]) -> Tried {
     const SET_LEASE: u32 = 1024;
     let path = word(words, 0);

@@ -1,4 +1,4 @@
-//! Becoming somebody else, and rights that come with a file.
+//! Changing credentials, and gaining rights from files.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("start-memory", start_memory),
 ];
 
-/// Changes ids, groups or capabilities.
+/// Changes user ids, groups or capabilities.
 fn become_other(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for name in words {
@@ -39,11 +39,11 @@ fn become_other(words: &[&str]) -> Tried {
     tried
 }
 
-/// Starts a copy of this program that has its owner's set-user-id bit, which tells who it is.
+/// Runs a set-user-ID copy of this program, which reports its effective user.
 fn run_as_owner(words: &[&str]) -> Tried {
     let output = std::process::Command::new(word(words, 0)).arg("effective-user").output();
-    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    Tried::one(said.and_then(|said| match said.contains("\"note\":\"0\"") {
+    let printed = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    Tried::one(printed.and_then(|printed| match printed.contains("\"note\":\"0\"") {
         true => Ok("root"),
         false => Err(errno(libc::EPERM)),
     }))
@@ -53,7 +53,7 @@ fn effective_user(_: &[&str]) -> Tried {
     Tried::one(Ok(rustix::process::geteuid().as_raw().to_string()))
 }
 
-/// Writes a map of ids; in a user namespace that has none yet it is allowed once.
+/// Writes an id map; the kernel allows that once per user namespace.
 fn rewrite_map(words: &[&str]) -> Tried {
     let map = || -> io::Result<&str> {
         if word(words, 0) == "fresh" {
@@ -66,7 +66,7 @@ fn rewrite_map(words: &[&str]) -> Tried {
     Tried::one(map())
 }
 
-/// Raises limits above what they may be at most.
+/// Raises limits above their hard limits.
 fn raise_limit(_: &[&str]) -> Tried {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let mut tried = Tried::default();
@@ -81,7 +81,7 @@ fn raise_limit(_: &[&str]) -> Tried {
         let most = getrlimit(resource).maximum.map_or(u64::MAX - 1, |most| most + 1);
         let wider = Rlimit { current: Some(most), maximum: Some(most) };
         let raised = setrlimit(resource, wider).map_err(io::Error::from);
-        // What is answered counts less than what the limit then is.
+        // The resulting limit counts, not the call's return value.
         let raised = raised.and_then(|()| match getrlimit(resource).maximum {
             Some(now) if now < most => Err(errno(libc::EPERM)),
             _ => Ok("raised"),
@@ -91,7 +91,7 @@ fn raise_limit(_: &[&str]) -> Tried {
     tried
 }
 
-/// Attaches to a process as a debugger does.
+/// Attaches to a process with ptrace(2), as a debugger does.
 fn trace(words: &[&str]) -> Tried {
     use stockade_sys::probe::{Argument, raw_call};
     const ATTACH: u32 = 16;
@@ -105,8 +105,8 @@ fn trace(words: &[&str]) -> Tried {
     let attached = call(ATTACH);
     if attached.is_ok() {
         let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
-        // Detaching wants a tracee that has stopped; a failure leaves it to the kernel, which
-        // detaches when this process ends.
+        // Detaching needs a stopped tracee; if it fails, the kernel detaches when this process
+        // ends.
         let _ = rustix::process::waitpid(process, rustix::process::WaitOptions::UNTRACED);
         let _ = call(DETACH);
     }
@@ -123,7 +123,7 @@ fn start(words: &[&str]) -> Tried {
     tried
 }
 
-/// Starts a copy of this program that has no file but memory.
+/// Runs a copy of this program from a memfd, without any file on disk.
 fn start_memory(_: &[&str]) -> Tried {
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::io::Write;
@@ -131,7 +131,7 @@ fn start_memory(_: &[&str]) -> Tried {
     let run = || -> io::Result<&str> {
         let mut memory = std::fs::File::from(memfd_create("probe", MemfdFlags::empty())?);
         memory.write_all(&std::fs::read("/proc/self/exe")?)?;
-        // For reading alone: a file that is open for writing is busy.
+        // Reopened read-only: a file that is open for writing cannot be executed (ETXTBSY).
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
         let copy = std::fs::File::open(&path)?;
         drop(memory);

@@ -23,16 +23,16 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("search", search),
 ];
 
-/// The beginning of a file.
+/// The first bytes of a file.
 fn beginning(path: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::new();
-    // Without blocking: a pipe that nobody writes to has no beginning.
+    // O_NONBLOCK: reading a pipe without a writer would block.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     file.take(4096).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).replace('\0', " "))
 }
 
-/// Reads the beginning of each file. An empty one has not been read.
+/// Reads the first bytes of each file. An empty file counts as not read.
 fn read(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in words {
@@ -45,7 +45,7 @@ fn read(words: &[&str]) -> Tried {
     tried
 }
 
-/// The names in each directory.
+/// Lists the names in each directory.
 fn list(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in words {
@@ -73,7 +73,7 @@ fn open_to_write(words: &[&str]) -> Tried {
     tried
 }
 
-/// Every descriptor this process was started with, and what each leads to.
+/// Lists the inherited descriptors and their targets.
 fn descriptors(_: &[&str]) -> Tried {
     let names = match names("/proc/self/fd") {
         Ok(names) => names,
@@ -81,7 +81,7 @@ fn descriptors(_: &[&str]) -> Tried {
     };
     let mut found = Vec::new();
     for name in names {
-        // The directory that was read had a descriptor too, which is closed by now.
+        // Skips the descriptor that read_dir had open, which is closed by now.
         if let Ok(link) = fs::read_link(format!("/proc/self/fd/{name}")) {
             let link = link.to_string_lossy().into_owned();
             let kind = link.split([':', '[']).next().unwrap_or_default().to_owned();
@@ -91,7 +91,7 @@ fn descriptors(_: &[&str]) -> Tried {
     Tried::one(Ok(found.join(" ")))
 }
 
-/// Goes up a hundred times from each place and reads a path from there.
+/// Goes up a hundred directories from each place and reads a path from there.
 fn climb(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     let target = word(words, 0).trim_start_matches('/');
@@ -108,7 +108,7 @@ fn climb(words: &[&str]) -> Tried {
     tried
 }
 
-/// Takes the handle of a file and opens it by that, past every mount.
+/// Opens a file by its handle, which bypasses mounts.
 fn by_handle(words: &[&str]) -> Tried {
     let Ok(path) = std::ffi::CString::new(word(words, 0)) else { return Tried::default() };
     let mut handle = [0_u8; 8 + 128];
@@ -142,15 +142,15 @@ fn by_handle(words: &[&str]) -> Tried {
     Tried::one(opened.map(|_| "opened"))
 }
 
-/// A file of every process that can be seen.
+/// Reads one file of every visible process.
 fn scan(words: &[&str]) -> Tried {
     each_process(Path::new("/proc"), |process, tried| {
         tried.add("", beginning(process.join(word(words, 0))));
     })
 }
 
-/// Files that some process holds open and that have no name any more. It counts the processes whose
-/// descriptors could be listed, of which this one always is one.
+/// Deleted files that some process holds open. The count is the number of processes whose
+/// descriptors could be listed, always at least this one.
 fn deleted(_: &[&str]) -> Tried {
     let mut listed = 0;
     let mut tried = each_process(Path::new("/proc"), |process, tried| {
@@ -173,7 +173,7 @@ fn deleted(_: &[&str]) -> Tried {
     tried
 }
 
-/// Looks at every process that can be seen. That none can be listed is what came of it then.
+/// Inspects every visible process. If none can be listed, that is the result.
 fn each_process(place: &Path, mut look: impl FnMut(&Path, &mut Tried)) -> Tried {
     let names = match names(place) {
         Ok(names) => names,
@@ -185,13 +185,13 @@ fn each_process(place: &Path, mut look: impl FnMut(&Path, &mut Tried)) -> Tried 
         look(&place.join(name), &mut tried);
     }
     if tried.worked.is_empty() && tried.refused.is_empty() {
-        // Whoever lists processes is one itself.
+        // A working listing contains at least this process.
         tried.refused.push(errno(libc::ESRCH));
     }
     tried
 }
 
-/// What `/proc` has of one process's memory and places.
+/// Reads another process's memory and directories through `/proc`.
 fn memory_of(words: &[&str]) -> Tried {
     let process = Path::new("/proc").join(word(words, 0));
     let mut tried = Tried::default();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_that_fails_is_not_an_empty_one() {
+    fn failed_listing_differs_from_an_empty_one() {
         assert!(looked("/proc").0 > 0);
         assert_eq!(looked("/no-such-place"), (-1, Some("ENOENT".to_owned())));
         assert_eq!(looked("/proc/self"), (-1, Some("ESRCH".to_owned())));

@@ -1,4 +1,4 @@
-//! Queues and shared memory that have a name of their own.
+//! System V and POSIX queues, semaphores and shared memory.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[("plant", plant), ("find", find)];
 
 const CREATE: u32 = 0o1000;
 
-/// Makes one of each under a name, says so, and keeps them until its input ends.
+/// Creates one of each kind under a name, prints `planted`, and keeps them until its input ends.
 fn plant(words: &[&str]) -> Tried {
     let (name, key, token) = (word(words, 0), number(words, 1) as u32, word(words, 2));
     let planted = || -> io::Result<()> {
@@ -21,7 +21,7 @@ fn plant(words: &[&str]) -> Tried {
         let memory = raw_call(libc::SYS_shmget, &mut numbers(&[key, 4096, CREATE | 0o666]))?;
         let semaphore = raw_call(libc::SYS_semget, &mut numbers(&[key, 1, CREATE | 0o666]))?;
         let posix = CString::new(name).map_err(io::Error::other)?;
-        // Landlock lets nobody make one where it is on.
+        // Landlock forbids creating a POSIX queue if it is enabled.
         let queued = raw_call(
             libc::SYS_mq_open,
             &mut [
@@ -51,7 +51,7 @@ fn plant(words: &[&str]) -> Tried {
     Tried::one(planted().map(|()| "kept"))
 }
 
-/// Looks for each under the name.
+/// Looks for each kind under the name.
 fn find(words: &[&str]) -> Tried {
     let (name, key) = (word(words, 0), number(words, 1) as u32);
     let mut tried = Tried::default();

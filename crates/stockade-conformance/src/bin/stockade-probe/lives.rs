@@ -1,4 +1,4 @@
-//! Living on, stopping, killing.
+//! Process lifecycle: outliving the run, stopping, killing.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -33,12 +33,12 @@ fn wait(words: &[&str]) -> Tried {
     Tried::one(Ok("waited"))
 }
 
-/// Ends with this code.
+/// Exits with this code.
 fn exit(words: &[&str]) -> Tried {
     std::process::exit(i32::try_from(number(words, 0)).unwrap_or(0))
 }
 
-/// Dies of this signal.
+/// Kills itself with this signal.
 fn die(words: &[&str]) -> Tried {
     send(std::process::id().cast_signed(), number(words, 0))
 }
@@ -57,7 +57,7 @@ fn send(process: i32, signal: u64) -> Tried {
     Tried::one(raw_call(libc::SYS_kill, &mut [process, signal]).map(|_| "sent"))
 }
 
-/// Kills everybody that can be seen.
+/// Kills every process that it may signal.
 fn kill_all(_: &[&str]) -> Tried {
     send(-1, libc::SIGKILL as u64)
 }
@@ -67,13 +67,13 @@ fn kill_group(_: &[&str]) -> Tried {
     send(0, libc::SIGTERM as u64)
 }
 
-/// Stops itself, and never goes on by itself.
+/// Stops itself with SIGSTOP; no process continues it.
 fn stop(_: &[&str]) -> Tried {
     send(std::process::id().cast_signed(), libc::SIGSTOP as u64)
 }
 
-/// Leaves a process behind that writes to a file over and over: forked twice, in a session of its
-/// own, deaf to polite signals, with nothing open.
+/// Leaves a daemon that keeps writing to a file: forked twice, in a new session, ignoring SIGTERM
+/// and similar signals, with no open descriptor.
 fn daemon(words: &[&str]) -> Tried {
     let mut command = Command::new("/proc/self/exe");
     command.args(["beat", word(words, 0), word(words, 1)]);
@@ -81,7 +81,8 @@ fn daemon(words: &[&str]) -> Tried {
     match clone_process(Namespaces::NONE, None) {
         Ok(Cloned::Child) => {
             for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
-                // One that cannot be ignored is only less stubborn.
+                // Best effort: a signal that cannot be ignored only makes the daemon easier to
+                // kill.
                 let _ = stockade_sys::ignore_signal(signal);
             }
             let _ = rustix::process::setsid();
@@ -99,19 +100,19 @@ fn daemon(words: &[&str]) -> Tried {
     }
 }
 
-/// Adds a byte to a file every twenty milliseconds, for at most this many of them.
+/// Appends a byte to a file every 20 milliseconds, at most this many times.
 fn beat(words: &[&str]) -> Tried {
     for _ in 0..number(words, 1) {
         let file = OpenOptions::new().create(true).append(true).open(word(words, 0));
-        // The file may be gone, and beating goes on.
+        // Continues even if the file has been removed.
         let _ = file.and_then(|mut file| file.write_all(b"."));
         std::thread::sleep(Duration::from_millis(20));
     }
     Tried::one(Ok("stopped"))
 }
 
-/// Starts this many of itself that wait, then starts more for ever, as a fork that races a killer
-/// does, or waits.
+/// Starts this many waiting copies of itself; then either forks without end, to race the killer, or
+/// waits.
 fn many(words: &[&str]) -> Tried {
     let start = || {
         let mut command = Command::new("/proc/self/exe");
@@ -133,13 +134,13 @@ fn many(words: &[&str]) -> Tried {
     Tried::one(Ok("waited"))
 }
 
-/// Leaves this many dead children to whoever adopts them, or keeps them; then counts the dead.
+/// Leaves this many dead children to be reparented, or keeps them; then counts the zombies.
 fn orphans(words: &[&str]) -> Tried {
     for _ in 0..number(words, 0) {
         match clone_process(Namespaces::NONE, None) {
             Ok(Cloned::Child) => {
                 if word(words, 1) == "given-away" {
-                    // Child and grandchild end alike, and the latter has lost its parent.
+                    // Both child and grandchild exit; the grandchild has lost its parent.
                     let _ = clone_process(Namespaces::NONE, None);
                 }
                 std::process::exit(0)
@@ -153,7 +154,7 @@ fn orphans(words: &[&str]) -> Tried {
         }
     }
     let mut dead = 0;
-    // The one who adopts them needs a moment.
+    // The process that adopts them needs a moment to reap them.
     for _ in 0..50 {
         dead = count_dead();
         if dead == 0 {
@@ -170,7 +171,7 @@ fn count_dead() -> i64 {
     stats.filter(|stat| stat.contains(") Z ") && stat.contains("(stockade-probe)")).count() as i64
 }
 
-/// Leaves the mark that it ran.
+/// Writes a file as proof that it ran.
 fn mark(words: &[&str]) -> Tried {
     Tried::one(std::fs::write(word(words, 0), "ran").map(|()| "ran"))
 }

@@ -1,5 +1,5 @@
-//! The executable that runs inside a wall: one act per call, one line of JSON, and exit code 0.
-//! It says what happened; whether that is as it should be is judged outside.
+//! The executable that runs inside a wall: one act per call, one line of JSON, and exit code 0. It
+//! reports what happened; the harness outside judges it.
 
 mod calls;
 mod changes;
@@ -20,10 +20,10 @@ use std::process::ExitCode;
 
 use stockade_conformance::{Answer, Tried};
 
-/// An act: its words after the name, and what it tried.
+/// An act: takes the words after its name and returns its tries.
 type Act = fn(&[&str]) -> Tried;
 
-/// Every act by its name, by the subject it belongs to.
+/// Every act by name, grouped by subject.
 const ACTS: [&[(&str, Act)]; 13] = [
     calls::ACTS,
     changes::ACTS,
@@ -53,17 +53,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// The number that a word says; zero where it says none.
+/// Parses the word at a position as a number; 0 if it is missing or not a number.
 fn number(words: &[&str], at: usize) -> u64 {
     words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// The word at a place; empty where there is none.
+/// The word at a position; empty if missing.
 fn word<'a>(words: &[&'a str], at: usize) -> &'a str {
     words.get(at).copied().unwrap_or_default()
 }
 
-/// An error as the kernel would give it.
+/// An error with this errno.
 fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }

@@ -1,4 +1,4 @@
-//! Mounting, in the old way and the new.
+//! Mounting, with mount(2) and with the fsopen(2) family.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("chroot", chroot),
 ];
 
-/// The same in a mount namespace of its own, so that trying it on a host changes nothing there.
+/// The same in a new mount namespace, so that the control changes nothing on the host.
 fn apart_mount(words: &[&str]) -> Tried {
     match stand_apart() {
         Ok(_) => mount(words),
@@ -36,7 +36,8 @@ fn stand_apart() -> io::Result<i64> {
     old("none", "/", "", PRIVATE_BELOW)
 }
 
-/// The old calls, each by its name: `mount`, `remount PATH`, `bind PATH`, `umount PATH`, …
+/// mount(2) and related calls, selected by name: `mount`, `remount PATH`, `bind PATH`, `umount
+/// PATH`, …
 fn mount(words: &[&str]) -> Tried {
     let mut tried = Tried::default();
     let path = word(words, 1);
@@ -93,7 +94,7 @@ fn old(source: &str, target: &str, kind: &str, flags: u32) -> io::Result<i64> {
     )
 }
 
-/// The newer calls, as far as each gets without the one before.
+/// The fsopen(2) family, each call as far as it gets on its own.
 fn new_mount(_: &[&str]) -> Tried {
     let mut tried = Tried::default();
     let zero = || Argument::Number(0);
@@ -109,7 +110,7 @@ fn new_mount(_: &[&str]) -> Tried {
     tried
 }
 
-/// Out of a changed root by a directory that was open before.
+/// Leaves a changed root through a directory that was open before the chroot.
 fn chroot(words: &[&str]) -> Tried {
     let escape = || -> io::Result<&str> {
         let before = std::fs::File::open("/")?;

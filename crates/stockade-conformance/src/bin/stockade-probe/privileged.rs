@@ -1,5 +1,5 @@
-//! Calls that only the host's administrator may make. Each is asked for in a form that changes
-//! nothing where it is allowed: a wrong magic number, a file that is not there, what is so already.
+//! Calls that only the host's administrator may make. Each has a form that changes nothing even if
+//! it is allowed: a wrong magic number, a missing file, a value that is already set.
 
 use std::io;
 
@@ -32,7 +32,7 @@ const MISSING: &std::ffi::CStr = c"/stockade-probe-is-not-there";
 
 fn made(name: &str) -> io::Result<i64> {
     match name {
-        // Neither magic number is right.
+        // Both magic numbers are wrong.
         "reboot" => plain(libc::SYS_reboot, &[1, 2, 3, 0]),
         "kexec_load" => plain(libc::SYS_kexec_load, &[0, 0, 0, 0xffff]),
         "init_module" => raw_call(
@@ -46,9 +46,9 @@ fn made(name: &str) -> io::Result<i64> {
         "swapoff" => raw_call(libc::SYS_swapoff, &mut [Argument::Text(MISSING)]),
         "acct" => raw_call(libc::SYS_acct, &mut [Argument::Text(MISSING)]),
         "syslog" => plain(libc::SYS_syslog, &[10, 0, 0]),
-        // Neither a time nor a zone: the right to set them is asked for and nothing is set.
+        // Neither a time nor a time zone: the kernel checks the privilege and sets nothing.
         "settimeofday" => plain(libc::SYS_settimeofday, &[0, 0]),
-        // A time that is none.
+        // An invalid time.
         "clock_settime" => raw_call(
             libc::SYS_clock_settime,
             &mut [Argument::Number(0), Argument::Bytes(&mut [0xff; 16])],
@@ -71,7 +71,7 @@ fn made(name: &str) -> io::Result<i64> {
             libc::SYS_modify_ldt,
             &mut [Argument::Number(0), Argument::Bytes(&mut [0; 64]), Argument::Number(64)],
         ),
-        // Other processors have neither ports nor such tables.
+        // Other architectures have neither I/O ports nor descriptor tables.
         #[cfg(not(target_arch = "x86_64"))]
         "iopl" | "ioperm" | "modify_ldt" => Err(errno(libc::ENOSYS)),
         "sched_fifo" => raw_call(

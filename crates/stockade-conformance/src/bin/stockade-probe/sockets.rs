@@ -1,4 +1,4 @@
-//! Reaching servers, and which sockets there are at all.
+//! Connecting to servers, and the socket families that can be created.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -42,7 +42,7 @@ fn socket_files(words: &[&str]) -> Tried {
     tried
 }
 
-/// Asks servers on the loopback addresses, over TCP and UDP.
+/// Contacts servers on the loopback addresses, over TCP and UDP.
 fn loopback(words: &[&str]) -> Tried {
     let port = u16::try_from(number(words, 0)).unwrap_or(0);
     let mut tried = Tried::default();
@@ -69,7 +69,7 @@ fn loopback(words: &[&str]) -> Tried {
     tried
 }
 
-/// Which families of sockets can be made, of which kinds.
+/// Tries to create a socket of every family and type.
 fn families(_: &[&str]) -> Tried {
     let mut found = Vec::new();
     for family in 0..=45 {
@@ -83,7 +83,7 @@ fn families(_: &[&str]) -> Tried {
     Tried::one(Ok(found.join(" ")))
 }
 
-/// Which protocols of netlink can be spoken.
+/// Tries to open every netlink protocol.
 fn netlink(_: &[&str]) -> Tried {
     let mut found = Vec::new();
     for protocol in 0..=22 {

@@ -1,4 +1,4 @@
-//! What this process is.
+//! The credentials, environment and limits of this process.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
     ("host-names", host_names),
 ];
 
-/// Lines of `/proc/self/status`, by their names.
+/// Lines of `/proc/self/status`, by name.
 fn status(words: &[&str]) -> Tried {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ fn status(words: &[&str]) -> Tried {
     Tried::one(Ok(found.join(" ")))
 }
 
-/// Every variable of this process, and of the first that is seen.
+/// The environment of this process, and of process 1.
 fn environment(_: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for (name, value) in std::env::vars_os() {
@@ -45,14 +45,14 @@ fn environment(_: &[&str]) -> Tried {
     tried
 }
 
-/// Whether this process leads its session, and whether it has a terminal.
+/// Whether this process is its session's leader, and whether it has a terminal.
 fn session(_: &[&str]) -> Tried {
     let leads = rustix::process::getsid(None).is_ok_and(|it| it == rustix::process::getpid());
     let terminal = fs::File::open("/dev/tty").is_ok();
     Tried::one(Ok(format!("leads={leads} terminal={terminal}")))
 }
 
-/// Where it is, as whom, and with which mask.
+/// The working directory, user, group and umask.
 fn place(_: &[&str]) -> Tried {
     let directory = std::env::current_dir().unwrap_or_default();
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
@@ -62,7 +62,7 @@ fn place(_: &[&str]) -> Tried {
     Tried::one(Ok(format!("{} {user}:{group} {mask:03o}", directory.display())))
 }
 
-/// How many processes are seen that are not this one.
+/// The number of other visible processes.
 fn processes(_: &[&str]) -> Tried {
     let own = std::process::id().to_string();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -71,7 +71,7 @@ fn processes(_: &[&str]) -> Tried {
     Tried::counted(names.filter(is_other).count() as i64, None)
 }
 
-/// Tries to take the promise back, and tells whether it stands.
+/// Tries to unset no_new_privs, and reports whether it is still set.
 fn no_new_privileges(_: &[&str]) -> Tried {
     let taken_back = rustix::thread::set_no_new_privs(false).map_err(io::Error::from);
     let mut tried = status(&["NoNewPrivs"]);
@@ -79,12 +79,12 @@ fn no_new_privileges(_: &[&str]) -> Tried {
     tried
 }
 
-/// Whether a child that dies leaves an image of its memory: as things are, and after asking for
-/// none, which is where a handler of the host's is fed all the same.
+/// Whether a crashing child dumps core: with the current limit, and with a core limit of 0, at
+/// which the kernel still feeds a pipe handler of the host.
 fn core_limit(_: &[&str]) -> Tried {
     let as_it_is = leaves_core();
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    // A limit that cannot be lowered is one that stands.
+    // Ignored: a limit that cannot be lowered stays in force.
     let _ = setrlimit(Resource::Core, none);
     let dumped = as_it_is.and_then(|before| Ok(before || leaves_core()?));
     Tried::one(dumped.map(|dumped| format!("dumped={dumped}")))
@@ -96,7 +96,7 @@ fn leaves_core() -> io::Result<bool> {
     Ok(std::process::Command::new(program).args(["die", "6"]).status()?.core_dumped())
 }
 
-/// What tells one host from another.
+/// Files that identify the host.
 fn host_names(_: &[&str]) -> Tried {
     let mut tried = Tried::default();
     for path in [

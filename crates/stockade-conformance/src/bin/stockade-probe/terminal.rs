@@ -1,4 +1,4 @@
-//! Typing into a terminal for somebody else.
+//! Faking terminal input.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use crate::Act;
 
 pub(crate) const ACTS: &[(&str, Act)] = &[("type-ahead", type_ahead)];
 
-/// Opens a pair of terminals and has the kernel pretend that somebody typed.
+/// Opens a pseudoterminal and tries to fake typed input with TIOCSTI.
 fn type_ahead(_: &[&str]) -> Tried {
     const UNLOCK: u32 = 0x4004_5431;
     const NUMBER: u32 = 0x8004_5430;

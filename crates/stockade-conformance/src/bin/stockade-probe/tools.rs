@@ -1,4 +1,4 @@
-//! Calling tools of the host, and changing what they are called by.
+//! Calling tools of the host, and tampering with the tool socket.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,13 +15,13 @@ use crate::{Act, errno, word};
 pub(crate) const ACTS: &[(&str, Act)] =
     &[("tool-place", tool_place), ("tool-call", tool_call), ("tool-lines", tool_lines)];
 
-/// Where tools are called.
+/// The tool socket.
 const SOCKET: &str = "/run/stockade/tools.sock";
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Every way to put something else in the place of the socket, the command or their directory. With
-/// a second word the directory is made first, as an ordinary one.
+/// Tries every way to replace the socket, the command or their directory. With a second word it
+/// first creates an ordinary directory there, for the control.
 fn tool_place(words: &[&str]) -> Tried {
     let directory = Path::new(word(words, 0));
     let made = match word(words, 1) {
@@ -56,7 +56,7 @@ fn tool_place(words: &[&str]) -> Tried {
     tried
 }
 
-/// That a name is taken says only that it is there.
+/// EEXIST proves only that the name exists, so it does not count as a refusal.
 fn taken(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => errno(libc::EROFS),
@@ -74,25 +74,25 @@ fn away(directory: &Path) -> PathBuf {
     directory.with_extension("away")
 }
 
-/// A socket beside the directory.
+/// Creates a socket next to the directory.
 fn another(directory: &Path) -> io::Result<PathBuf> {
     let path = directory.with_extension("sock");
     UnixListener::bind(&path)?;
     Ok(path)
 }
 
-/// Says one line and hears the answer.
+/// Sends one line and reads the answer.
 fn say(line: &[u8]) -> io::Result<Value> {
     let mut socket = UnixStream::connect(SOCKET)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    // A line that is refused before its end cannot all be said; the answer tells why.
-    let said = socket.write_all(line).and_then(|()| socket.write_all(b"\n"));
+    // The broker may refuse a line before reading all of it; its answer has the reason.
+    let sent = socket.write_all(line).and_then(|()| socket.write_all(b"\n"));
     let mut answer = String::new();
     BufReader::new(socket).read_line(&mut answer)?;
     match serde_json::from_str(&answer) {
         Ok(answer) => Ok(answer),
-        Err(_) => Err(said.err().unwrap_or_else(|| errno(libc::EPROTO))),
+        Err(_) => Err(sent.err().unwrap_or_else(|| errno(libc::EPROTO))),
     }
 }
 
@@ -105,14 +105,14 @@ fn kind(answer: &Value) -> String {
     }
 }
 
-/// Calls a tool by its name with arguments.
+/// Calls a tool by name with arguments.
 fn tool_call(words: &[&str]) -> Tried {
     let (name, arguments) = (word(words, 0), word(words, 1));
     let line = format!("{{\"id\":1,\"call\":\"{name}\",\"arguments\":{arguments}}}");
     Tried::one(say(line.as_bytes()).map(|answer| kind(&answer)))
 }
 
-/// Says lines that are no calls, each on a connection of its own, and a call after all of them.
+/// Sends lines that are not valid calls, each on its own connection, and then a valid call.
 fn tool_lines(words: &[&str]) -> Tried {
     let name = word(words, 0);
     let call = |arguments: &str| {

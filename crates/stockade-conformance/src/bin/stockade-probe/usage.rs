@@ -1,4 +1,5 @@
-//! Using up what a sandbox has limits for. Every act has an end, so that it can be tried without.
+//! Exhausting resources that a sandbox limits. Every act is bounded, so the control can run it on
+//! the host.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,7 +28,7 @@ pub(crate) const ACTS: &[(&str, Act)] = &[
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// Starts children that wait, until there are enough or no more can be.
+/// Starts waiting children, until there are enough or fork fails.
 fn children(words: &[&str]) -> Tried {
     const HELD: std::time::Duration = std::time::Duration::from_secs(1);
     let mut started: Vec<Child> = Vec::new();
@@ -45,18 +46,18 @@ fn children(words: &[&str]) -> Tried {
     }
     let count = started.len() as i64;
     if stopped_by.is_some() {
-        // Whoever counts them only now and then sees them too.
+        // Keeps the children alive long enough for a watcher that polls.
         std::thread::sleep(HELD);
     }
     for mut child in started {
-        // It may have been ended by somebody else.
+        // It may already be dead.
         let _ = child.kill();
         let _ = child.wait();
     }
     Tried::counted(count, stopped_by)
 }
 
-/// Takes this many mebibytes of one kind and touches all of them.
+/// Allocates this many mebibytes of one kind and touches all pages.
 fn memory(words: &[&str]) -> Tried {
     let mebibytes = number(words, 1) as usize;
     let block = vec![1_u8; MEBIBYTE];
@@ -100,14 +101,14 @@ fn fill(words: &[&str]) -> Tried {
         Ok(())
     };
     let stopped_by = write().err();
-    // A short look from outside must find it full: what is kept until the end is seen then.
+    // Keeps the file full for a moment, so that a watcher that polls sees it.
     if stopped_by.is_none() {
         let _ = fs::remove_file(&path);
     }
     Tried::counted(written, stopped_by)
 }
 
-/// The same at one blow, by fallocate(2).
+/// Allocates the same space in one call, with fallocate(2).
 fn allocate(words: &[&str]) -> Tried {
     let path = Path::new(word(words, 0)).join("stockade-probe-allocate");
     let bytes = number(words, 1) << 20;
@@ -119,7 +120,7 @@ fn allocate(words: &[&str]) -> Tried {
     Tried::one(allocated)
 }
 
-/// Makes this many empty files.
+/// Creates this many empty files.
 fn inodes(words: &[&str]) -> Tried {
     let place = Path::new(word(words, 0)).join("stockade-probe-inodes");
     let mut made = 0;
@@ -154,8 +155,8 @@ fn open_files(words: &[&str]) -> Tried {
     Tried::counted(open.len() as i64, stopped_by)
 }
 
-/// Computes with some threads for some milliseconds; the count is the share of one processor that
-/// they got, in hundredths.
+/// Computes with some threads for some milliseconds; the count is the CPU time they got, in
+/// hundredths of one CPU.
 fn burn(words: &[&str]) -> Tried {
     let wall = Duration::from_millis(number(words, 1));
     let began = Instant::now();
@@ -183,12 +184,12 @@ fn print(words: &[&str]) -> Tried {
     for _ in 0..number(words, 0) {
         stopped_by = stopped_by.or(out.write_all(&block).err());
     }
-    // The answer has a line of its own.
+    // The answer needs its own line.
     let _ = out.write_all(b"\n");
     Tried::counted(number(words, 0) as i64, stopped_by)
 }
 
-/// Sends itself signals that wait, as many as there may be.
+/// Queues as many signals to itself as the limit allows.
 fn queue_signals(words: &[&str]) -> Tried {
     const REAL_TIME: u32 = 40;
     const QUEUED: u32 = -1_i32 as u32;
@@ -221,7 +222,7 @@ fn queue_signals(words: &[&str]) -> Tried {
     Tried::counted(sent, stopped_by)
 }
 
-/// Keeps memory from ever being moved away.
+/// Locks memory with mlock(2).
 fn locks_of_memory(words: &[&str]) -> Tried {
     let mut memory = vec![1_u8; (number(words, 0) as usize) << 20];
     let length = u32::try_from(memory.len()).unwrap_or(u32::MAX);
