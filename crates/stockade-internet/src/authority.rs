@@ -1,4 +1,4 @@
-//! The authority that signs for every name of the fake internet.
+//! The certificate authority of every server of the fake internet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use sha1::{Digest, Sha1};
 
 use crate::key::Key;
 
-/// The file in a folder of trusted certificates that has all of them.
+/// The bundle file in a folder of trusted certificates.
 pub(crate) const BUNDLE: &str = "ca-certificates.crt";
-/// The name under which OpenSSL looks for our authority in a folder: `openssl x509 -hash` of a
-/// certificate with [`SUBJECT`] as its common name.
+/// The file name under which OpenSSL looks for our authority: `openssl x509 -hash` of a certificate
+/// with [`SUBJECT`] as its common name.
 pub(crate) const SUBJECT_HASH: &str = "d40f6611.0";
 const SUBJECT: &str = "Stockade Test Authority";
 
-/// A certificate authority with one key for all the servers it signs for.
+/// A certificate authority with one key for all its servers.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, Key>,
@@ -32,14 +32,14 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new one. Its keys are gone with it.
+    /// Creates a new authority. Its keys exist only in memory.
     pub fn new() -> Result<Authority, AuthorityError> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, SUBJECT);
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // Without cryptography in it, the library draws no number itself.
+        // rcgen without a crypto backend does not generate a serial number.
         parameters.serial_number = Some(1.into());
         let key = Key::generate().map_err(AuthorityError::certificate)?;
         let certificate = parameters.self_signed(&key).map_err(AuthorityError::certificate)?;
@@ -52,12 +52,13 @@ impl Authority {
         })
     }
 
-    /// Its certificate.
+    /// The certificate as PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// How a server of this name, or of this address where the client names none, speaks TLS.
+    /// The TLS configuration of the server with this name, or with this address if the client sends
+    /// no name.
     pub fn configuration(
         &self,
         name: Option<&str>,
@@ -97,26 +98,26 @@ impl Authority {
     }
 }
 
-/// A number of its own for each subject.
+/// A distinct serial number for each subject.
 fn serial(subject: &str) -> SerialNumber {
     SerialNumber::from_slice(&Sha1::digest(subject)[..16])
 }
 
-/// Why the authority could not be made, or could not sign.
+/// Why the authority could not be created, or could not sign.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// A key or a certificate could not be made.
+    /// A key or a certificate could not be created.
     #[error("making a certificate for the fake internet")]
     Certificate {
-        /// The library's reason.
+        /// The library's error.
         #[source]
         source: rcgen::Error,
     },
-    /// TLS does not take what was made.
+    /// TLS refuses the key or the certificate.
     #[error("configuring TLS for the fake internet")]
     Tls {
-        /// The library's reason.
+        /// The library's error.
         #[source]
         source: rustls::Error,
     },

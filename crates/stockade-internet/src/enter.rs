@@ -1,11 +1,11 @@
 //! Entering: the calling process becomes the one machine on the fake internet.
 //!
 //! ```text
-//! caller ── namespaces of its own, starts ──▶ servers ── a network of their own ── apart
-//!   wire between both ◀─────────────────────────────────────────────────────────────┘
-//!   go on ───────────────────────────────────▶ addresses, sockets, authority ────── ready
-//!   covers resolv.conf and certificates, gives its rights away
-//!   ends ── seen by a handle ────────────────▶ kill who is left on the machine, remove the files
+//! caller ── unshares namespaces, starts ────▶ servers ── unshare the network ────── apart
+//!   creates the link ◀───────────────────────────────────────────────────────────────┘
+//!   go ──────────────────────────────────────▶ addresses, sockets, authority ────── ready
+//!   covers resolv.conf and certificates, drops its capabilities
+//!   ends ── seen through a pidfd ────────────▶ kill remaining processes, remove the files
 //! ```
 
 use std::fs;
@@ -24,19 +24,19 @@ use crate::links;
 use crate::machine;
 use crate::servers::{self, APART, GO, READY, ROLE_VARIABLE};
 
-/// What laying the wire and serving on it takes, in a user namespace of one's own.
-const RIGHTS: [CapabilitySet; 4] = [
+/// The capabilities for creating and serving the link, inside a new user namespace.
+const CAPABILITIES: [CapabilitySet; 4] = [
     CapabilitySet::NET_ADMIN,
     CapabilitySet::NET_RAW,
     CapabilitySet::NET_BIND_SERVICE,
     CapabilitySet::SYS_ADMIN,
 ];
 
-/// Puts the calling process, which must have one thread, onto the fake internet. From here on it
-/// and its children reach nothing else. A process that is on it already stays.
+/// Moves the calling process, which must have a single thread, onto the fake internet. From then on
+/// it and its children reach nothing else. Does nothing if the process is already on it.
 ///
-/// Call it first in `main`: the servers are the same executable, started once more, and then this
-/// function serves and does not return.
+/// Call it first in `main`: it starts the same executable again as the servers, and in that process
+/// this function serves and does not return.
 pub fn enter() -> Result<Internet, EnterError> {
     if let Some(role) = std::env::var_os(ROLE_VARIABLE) {
         servers::main(Path::new(&role));
@@ -58,29 +58,29 @@ pub fn enter() -> Result<Internet, EnterError> {
     .map_err(|source| EnterError::Namespaces { source })?;
     if !user.is_root() {
         machine::map_ids(user.as_raw(), group.as_raw())?;
-        lend_rights()?;
+        raise_ambient_capabilities()?;
     }
     machine::keep_mounts_private()?;
     machine::open_low_ports()?;
     let mut servers = start_servers(directory.path())?;
-    let talked = converse(&mut servers, directory.path());
-    if let Err(error) = talked {
-        // It may have ended by itself, and then there is nothing to kill.
+    let started = converse(&mut servers, directory.path());
+    if let Err(error) = started {
+        // Best effort: it may have ended by itself.
         let _ = servers.kill();
         let _ = servers.wait();
         return Err(error);
     }
     machine::cover(directory.path())?;
     if !user.is_root() {
-        give_rights_away()?;
+        drop_capabilities()?;
     }
-    // From here on the servers remove it.
+    // From here on the servers remove the directory.
     let directory = directory.keep();
     Internet::open(&directory.join(LOG_FILE)).map_err(EnterError::file(directory))
 }
 
-/// Makes a command's variables those of the machine.
-pub fn equip(command: &mut Command, internet: &Internet) {
+/// Sets the environment that tells a command it is on the fake internet.
+pub fn set_environment(command: &mut Command, internet: &Internet) {
     command.env(LOG_VARIABLE, internet.log_file());
 }
 
@@ -95,7 +95,8 @@ fn start_servers(directory: &Path) -> Result<Child, EnterError> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(errors)
-        // Not ended by a key that ends the command: they have to tidy up after it.
+        // A new process group, so that Ctrl-C does not end the servers: they clean up after the
+        // command.
         .process_group(0)
         .spawn()
         .map_err(EnterError::file("/proc/self/exe"))
@@ -112,37 +113,37 @@ fn converse(servers: &mut Child, directory: &Path) -> Result<(), EnterError> {
         return Err(failed());
     };
     let mut lines = BufReader::new(output).lines();
-    let mut hear = |word: &str| match lines.next() {
+    let mut receive = |word: &str| match lines.next() {
         Some(Ok(line)) if line == word => Ok(()),
         _ => Err(failed()),
     };
-    hear(APART)?;
-    links::lay_from_machine(id)?;
+    receive(APART)?;
+    links::connect_machine(id)?;
     writeln!(input, "{GO}").map_err(|_| failed())?;
-    hear(READY)
+    receive(READY)
 }
 
-/// Lets the programs that we start keep what we may in our user namespace.
-fn lend_rights() -> Result<(), EnterError> {
+/// Makes our capabilities ambient, so that the programs we start keep them.
+fn raise_ambient_capabilities() -> Result<(), EnterError> {
     let failed = |source: rustix::io::Errno| EnterError::Rights {
         what: "capabilities of the servers",
         source: source.into(),
     };
     let mut sets = rustix::thread::capabilities(None).map_err(failed)?;
-    for right in RIGHTS {
+    for right in CAPABILITIES {
         sets.inheritable |= right;
     }
     rustix::thread::set_capabilities(None, sets).map_err(failed)?;
-    for right in RIGHTS {
+    for right in CAPABILITIES {
         rustix::thread::configure_capability_in_ambient_set(right, true).map_err(failed)?;
     }
     Ok(())
 }
 
-/// The command is an ordinary user on the machine.
-fn give_rights_away() -> Result<(), EnterError> {
+/// Drops all capabilities: the command runs as an ordinary user.
+fn drop_capabilities() -> Result<(), EnterError> {
     let failed = |source: rustix::io::Errno| EnterError::Rights {
-        what: "the end of all capabilities",
+        what: "dropping all capabilities",
         source: source.into(),
     };
     rustix::thread::clear_ambient_capability_set().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Why the fake internet could not be made.
+//! Why the fake internet could not be created.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,57 +10,57 @@ pub enum EnterError {
     /// The kernel refuses namespaces to this user.
     #[error("making namespaces for the fake internet; it needs root or user namespaces")]
     Namespaces {
-        /// The kernel's reason.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// Rights in the new user namespace could not be passed on.
-    #[error("arranging {what} in the namespaces of the fake internet")]
+    /// The capabilities in the new user namespace could not be changed.
+    #[error("setting {what} in the namespaces of the fake internet")]
     Rights {
-        /// What was being done.
+        /// The failed operation.
         what: &'static str,
-        /// The kernel's reason.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// There is no `ip`.
-    #[error("running ip, which lays the wire of the fake internet; install iproute2")]
+    /// The program `ip` is missing.
+    #[error("running ip, which creates the link of the fake internet; install iproute2")]
     NoIpProgram {
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// `ip` refused.
-    #[error("laying the wire of the fake internet: {reason}")]
+    /// `ip` failed.
+    #[error("creating the link of the fake internet: {reason}")]
     Links {
-        /// What `ip` said.
+        /// The error output of `ip`.
         reason: String,
     },
-    /// A file could not be made, read or covered.
+    /// A file could not be created, read or covered.
     #[error("preparing {path} for the fake internet")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The process with the servers did not start.
+    /// The server process did not start.
     #[error("starting the servers of the fake internet: {reason}")]
     Servers {
-        /// What it said.
+        /// Its error output.
         reason: String,
     },
 }
 
 impl EnterError {
-    /// For a failed act on a file.
+    /// Converts the error of an operation on a file.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EnterError {
         let path = path.into();
         |source| EnterError::File { path, source }
     }
 
-    /// The whole chain in one line, for those who say why a test does not run.
+    /// The whole error chain in one line, for the reason why a test was skipped.
     pub fn in_one_line(&self) -> String {
         let mut line = self.to_string();
         let mut next = std::error::Error::source(self);

@@ -1,4 +1,4 @@
-//! The fake internet as seen from the machine: what its servers logged, and whom they are.
+//! The fake internet as seen from the machine: the servers' log, their authority and their token.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use crate::log::Entry;
 use crate::world::ROUTER;
 
-/// Names the log to the command; where it is set, the process is on the fake internet.
+/// The variable with the log's path; it is set in every process on the fake internet.
 pub const LOG_VARIABLE: &str = "STOCKADE_INTERNET_LOG";
 
 pub(crate) const LOG_FILE: &str = "log.jsonl";
 pub(crate) const AUTHORITY_FILE: &str = "authority.pem";
 pub(crate) const TOKEN_FILE: &str = "token";
 
-/// How long anything is waited for.
+/// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No line of the log is longer: an entry's texts are shortened.
+/// The longest line of the log: an entry's texts are shortened.
 const LONGEST_LINE: u64 = 64 * 1024;
-/// Datagrams to this port are taken and not answered.
+/// The servers log datagrams to this port and do not answer.
 const DISCARD_PORT: u16 = 9;
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u64);
 
-/// The fake internet around this process.
+/// The fake internet that this process is on.
 #[derive(Clone, Debug)]
 pub struct Internet {
     log: PathBuf,
@@ -35,7 +35,7 @@ pub struct Internet {
 }
 
 impl Internet {
-    /// The one that this process is on, if it is.
+    /// The fake internet that this process is on, if any.
     pub fn here() -> Option<Internet> {
         let log = std::env::var_os(LOG_VARIABLE)?;
         Internet::open(Path::new(&log)).ok()
@@ -46,22 +46,22 @@ impl Internet {
         Ok(Internet { log: log.to_owned(), token })
     }
 
-    /// Where the log is.
+    /// The path of the log.
     pub fn log_file(&self) -> &Path {
         &self.log
     }
 
-    /// The certificate of the authority that every server's is signed by, as PEM.
+    /// The certificate that signs every server's certificate, as PEM.
     pub fn ca_file(&self) -> PathBuf {
         self.log.with_file_name(AUTHORITY_FILE)
     }
 
-    /// Random text that only the servers know and that `/` of every web server says.
+    /// The random text that only the servers know and that `/` of every web server returns.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The end of the last whole line of the log as it is now.
+    /// The current end of the log, after its last complete line.
     pub fn mark(&self) -> io::Result<Mark> {
         let end = fs::metadata(&self.log)?.len();
         let start = end.saturating_sub(LONGEST_LINE);
@@ -69,15 +69,15 @@ impl Internet {
         Ok(Mark(start + u64::try_from(tail.len()).map_err(io::Error::other)?))
     }
 
-    /// What was logged since a mark.
+    /// The entries since a mark.
     pub fn since(&self, mark: Mark) -> io::Result<Vec<Entry>> {
         let lines = self.whole_lines(mark.0)?;
         let parse = |line| serde_json::from_slice(line).map_err(io::Error::other);
         lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(parse).collect()
     }
 
-    /// The log from a place on, without the line that is being written: a reader may see a line
-    /// that crosses a page of the file by halves.
+    /// The log from a position on, without the incomplete last line: a reader may see half of a
+    /// line that is being written across a page boundary.
     fn whole_lines(&self, start: u64) -> io::Result<Vec<u8>> {
         let mut file = fs::File::open(&self.log)?;
         file.seek(SeekFrom::Start(start))?;
@@ -87,8 +87,7 @@ impl Internet {
         Ok(bytes)
     }
 
-    /// The first entry since a mark that is as asked, as soon as it is there; `TimedOut` when none
-    /// comes.
+    /// Waits for the first entry since a mark that matches; fails with `TimedOut` if none comes.
     pub fn wait_for(&self, mark: Mark, asked: impl Fn(&Entry) -> bool) -> io::Result<Entry> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -102,8 +101,8 @@ impl Internet {
         }
     }
 
-    /// Waits until every packet that left the machine before this call is in the log. The wire keeps
-    /// the order of packets, so it sends one and waits for it.
+    /// Waits until every packet that left the machine before this call is in the log. The link
+    /// keeps packets in order, so this sends one and waits for its entry.
     pub fn settle(&self) -> io::Result<()> {
         let mark = self.mark()?;
         let mut random = [0; 8];
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_that_is_being_written_is_read_when_it_is_whole() {
+    fn incomplete_line_is_read_once_it_is_complete() {
         let directory = tempfile::tempdir().expect("a directory");
         let log = directory.path().join(LOG_FILE);
         let internet = Internet { log: log.clone(), token: String::new() };

@@ -1,4 +1,4 @@
-//! Keys for certificates, with cryptography that needs no compiler of C.
+//! Keys for certificates, from a crypto library that needs no C compiler.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use graviola::hashing::Sha256;
 use graviola::signing::ecdsa::{P256, SigningKey};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// How many bytes a public key has: a byte that says how it is written, and two coordinates.
+/// The length of a public key: a format byte and two coordinates.
 const POINT_BYTES: usize = 65;
 
 /// A key on the curve P-256.
@@ -20,7 +20,7 @@ impl Key {
         let failed = |_| rcgen::Error::KeyGenerationUnavailable;
         let signing = SigningKey::<P256>::generate().map_err(failed)?;
         let mut buffer = [0; 256];
-        // The key itself is the last part of its description.
+        // The key is the last part of its DER description.
         let public = signing.to_spki_der(&mut buffer).map_err(failed)?;
         let point = public.last_chunk::<POINT_BYTES>();
         let point = point.ok_or(rcgen::Error::KeyGenerationUnavailable)?.to_vec();

@@ -1,8 +1,8 @@
 //! A small internet in namespaces, for the tests of the network gate.
 //!
-//! A process that calls [`enter`] is from then on a machine with one wire, to a second network
-//! namespace where name servers, web servers and others answer for every address there is, public
-//! or private, and log all that reaches them. See docs/testing.md.
+//! A process that calls [`enter`] becomes a machine with one link, to a second network namespace.
+//! There name servers, web servers and others answer for every address, public or private, and log
+//! everything that reaches them. See docs/testing.md.
 
 mod authority;
 mod enter;
@@ -17,7 +17,7 @@ mod web_server;
 mod world;
 
 pub use authority::{Authority, AuthorityError};
-pub use enter::{enter, equip};
+pub use enter::{enter, set_environment};
 pub use error::EnterError;
 pub use internet::{Internet, LOG_VARIABLE, Mark};
 pub use log::Entry;

@@ -1,4 +1,4 @@
-//! The wire between the machine and the internet, laid with `ip` of iproute2.
+//! The link between the machine and the internet, created with `ip` of iproute2.
 
 use std::io::Write;
 use std::net::Ipv6Addr;
@@ -11,9 +11,9 @@ use crate::world::{
     ROUTER_SIX,
 };
 
-/// Lays the wire from the calling process's network to that of another process, and gives the
-/// near end its addresses.
-pub(crate) fn lay_from_machine(internet: u32) -> Result<(), EnterError> {
+/// Creates the link from the calling process's network namespace to that of the server process, and
+/// sets the addresses of the near end.
+pub(crate) fn connect_machine(internet: u32) -> Result<(), EnterError> {
     let mut lines = vec![
         "link set lo up".to_owned(),
         format!(
@@ -33,26 +33,27 @@ pub(crate) fn lay_from_machine(internet: u32) -> Result<(), EnterError> {
     run(&lines)
 }
 
-/// Gives the far end its addresses: all there are, but for the machine's own.
-pub(crate) fn answer_for_everybody() -> Result<(), EnterError> {
+/// Makes the far end answer for every address except the machine's own.
+pub(crate) fn answer_for_every_address() -> Result<(), EnterError> {
     let mut lines = vec![
         "link set lo up".to_owned(),
         format!("addr add {ROUTER}/24 dev lan"),
         "link set lan up".to_owned(),
         format!("route add {MACHINE_PUBLIC}/32 dev lan"),
-        // In the table `main`, so that the longer prefixes above win over it.
+        // In the table `main`, so that the longer prefixes above take precedence.
         "route add local 0.0.0.0/0 dev lo table main".to_owned(),
     ];
     if has_six() {
         lines.push(format!("addr add {ROUTER_SIX}/64 dev lan nodad"));
-        // Sockets are bound to this one, and IPv6 lets nobody bind an address by a route alone.
+        // Sockets bind to this address: unlike IPv4, IPv6 needs the address itself, not just a
+        // route.
         lines.push(format!("addr add {PUBLIC_SIX}/128 dev lo nodad"));
         lines.push(format!("route add local {}/0 dev lo table main", Ipv6Addr::UNSPECIFIED));
     }
     run(&lines)
 }
 
-/// Whether the kernel has IPv6 at all.
+/// Whether the kernel has IPv6.
 pub(crate) fn has_six() -> bool {
     Path::new("/proc/net/if_inet6").exists()
 }
@@ -71,7 +72,7 @@ fn run(lines: &[String]) -> Result<(), EnterError> {
         .spawn()
         .map_err(missing)?;
     let text = lines.join("\n") + "\n";
-    // A program that ended early has said why on its standard error.
+    // Ignored: a program that ended early has written its error to standard error.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     let output = child.wait_with_output().map_err(missing)?;
     match output.status.success() {
@@ -82,7 +83,7 @@ fn run(lines: &[String]) -> Result<(), EnterError> {
     }
 }
 
-/// The paths of people without rights leave out the folders of the second and third.
+/// The `PATH` of an unprivileged user often lacks the sbin folders.
 fn program() -> &'static str {
     let places = ["/usr/bin/ip", "/usr/sbin/ip", "/sbin/ip", "/bin/ip"];
     places.into_iter().find(|place| Path::new(place).exists()).unwrap_or("ip")

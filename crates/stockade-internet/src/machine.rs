@@ -1,4 +1,4 @@
-//! The machine on the fake internet: its ids, its name server and whom it trusts.
+//! The machine on the fake internet: its ids, name server and trusted certificates.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) fn map_ids(user: u32, group: u32) -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Keeps every mount that follows away from the rest of the host.
+/// Makes all mounts private, so that later mounts do not reach the rest of the host.
 pub(crate) fn keep_mounts_private() -> Result<(), EnterError> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     let failed = |source: rustix::io::Errno| EnterError::Rights {
@@ -37,19 +37,19 @@ pub(crate) fn keep_mounts_private() -> Result<(), EnterError> {
     mount_change("/", flags).map_err(failed)
 }
 
-/// Lets every user of the machine serve on ports below 1024, so that tests without rights can have
-/// servers of their own on the ports of HTTP. The setting belongs to the new network namespace.
+/// Lets unprivileged users bind ports below 1024, so that tests can serve HTTP on its own ports.
+/// The setting belongs to the new network namespace.
 pub(crate) fn open_low_ports() -> Result<(), EnterError> {
     let file = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
     fs::write(file, "0").map_err(EnterError::file(file))
 }
 
-/// Covers the name server and the trusted certificates with copies in the directory, in which the
-/// authority stands already.
+/// Covers `resolv.conf` and the trusted certificates with copies in the directory, which already
+/// contains the authority.
 pub(crate) fn cover(directory: &Path) -> Result<(), EnterError> {
     let names = directory.join("resolv.conf");
     fs::write(&names, format!("nameserver {ROUTER}\n")).map_err(EnterError::file(&names))?;
-    // Often a link to a file of whoever manages the network.
+    // Often a symbolic link into /run, to a file of the network manager.
     let covered = fs::canonicalize(NAME_SERVERS).map_err(EnterError::file(NAME_SERVERS))?;
     bind(&names, &covered)?;
 
@@ -59,7 +59,7 @@ pub(crate) fn cover(directory: &Path) -> Result<(), EnterError> {
     bind(&trusted, Path::new(CERTIFICATES))
 }
 
-/// Copies the folder of certificates and adds the authority as Debian's tools would: to the bundle,
+/// Copies the folder of certificates and adds the authority as Debian's tools do: to the bundle,
 /// and under the hash of its name.
 fn copy_with_authority(copy: &Path, authority: &Path) -> io::Result<()> {
     fs::create_dir(copy)?;

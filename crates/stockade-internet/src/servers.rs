@@ -1,4 +1,4 @@
-//! The process with the servers, in a network namespace of its own.
+//! The server process, in its own network namespace.
 
 pub(crate) mod accept;
 mod datagrams;
@@ -24,15 +24,16 @@ use crate::world;
 
 pub(crate) use web::Site;
 
-/// Names the directory of the fake internet to the process with the servers, and so its role.
+/// The variable that makes a process the server process; its value is the directory of the fake
+/// internet.
 pub(crate) const ROLE_VARIABLE: &str = "STOCKADE_INTERNET_SERVERS";
-/// Names the process that is the machine, and its network namespace.
+/// The variable with the machine's process id and network namespace.
 pub(crate) const MACHINE_VARIABLE: &str = "STOCKADE_INTERNET_MACHINE";
-/// Said once the servers have a network of their own.
+/// The server process sends this once it has its own network namespace.
 pub(crate) const APART: &str = "apart";
-/// Heard once the wire is there.
+/// The server process receives this once the link exists.
 pub(crate) const GO: &str = "go";
-/// Said once everybody listens.
+/// The server process sends this once all servers listen.
 pub(crate) const READY: &str = "ready";
 
 /// Serves until the machine ends.
@@ -40,7 +41,7 @@ pub(crate) fn main(directory: &Path) -> ! {
     let code = match serve(directory) {
         Ok(()) => 0,
         Err(error) => {
-            // Into the file that the machine reads when it does not hear that we are ready.
+            // The machine reads this file if it does not receive READY.
             let _ = writeln!(io::stderr(), "{error:#}");
             1
         }
@@ -48,7 +49,7 @@ pub(crate) fn main(directory: &Path) -> ! {
     std::process::exit(code)
 }
 
-/// Sockets that listen, by what is spoken there.
+/// Listening sockets, by protocol.
 struct Sockets {
     http: Vec<TcpListener>,
     https: Vec<TcpListener>,
@@ -61,12 +62,12 @@ struct Sockets {
 
 fn serve(directory: &Path) -> Result<()> {
     let machine = end::Machine::from_environment()?;
-    unshare_namespaces(Namespaces::NETWORK).context("a network of the servers' own")?;
-    say(APART)?;
-    let mut heard = String::new();
-    io::stdin().lock().read_line(&mut heard)?;
-    ensure!(heard.trim_end() == GO, "the machine ended before its wire was laid");
-    links::answer_for_everybody()?;
+    unshare_namespaces(Namespaces::NETWORK).context("unsharing the network of the servers")?;
+    send(APART)?;
+    let mut received = String::new();
+    io::stdin().lock().read_line(&mut received)?;
+    ensure!(received.trim_end() == GO, "the machine ended before its link existed");
+    links::answer_for_every_address()?;
 
     let log = Log::open(&directory.join(LOG_FILE))?;
     let authority = Arc::new(Authority::new()?);
@@ -78,10 +79,10 @@ fn serve(directory: &Path) -> Result<()> {
     packets::watch(log.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || runtime.block_on(run(sockets, authority, site, log)));
-    say(READY)?;
+    send(READY)?;
     machine.wait();
-    machine.end_everybody();
-    fs::remove_dir_all(directory).context("the files of the fake internet")
+    machine.kill_remaining_processes();
+    fs::remove_dir_all(directory).context("removing the files of the fake internet")
 }
 
 async fn run(sockets: Sockets, authority: Arc<Authority>, site: Arc<Site>, log: Log) -> Result<()> {
@@ -114,7 +115,8 @@ async fn run(sockets: Sockets, authority: Arc<Authority>, site: Arc<Site>, log: 
 
 impl Sockets {
     fn open() -> Result<Sockets> {
-        // A datagram's answer must come from where it was sent to, so each address has a socket.
+        // A reply must come from the address the datagram was sent to, so each address has a
+        // socket.
         let mut addresses =
             vec![IpAddr::V4(world::ROUTER), IpAddr::V4(world::PUBLIC), IpAddr::V4(world::RESOLVER)];
         if links::has_six() {
@@ -144,7 +146,7 @@ fn listeners(ports: &[u16]) -> Result<Vec<TcpListener>> {
     ports.iter().map(|port| listener(*port)).collect()
 }
 
-/// Listens on every address there is.
+/// Listens on every address.
 fn listener(port: u16) -> Result<TcpListener> {
     let any = match links::has_six() {
         true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -161,7 +163,7 @@ fn datagram_socket(address: SocketAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-fn say(word: &str) -> io::Result<()> {
+fn send(word: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{word}")?;
     output.flush()

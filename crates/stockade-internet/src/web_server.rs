@@ -1,4 +1,4 @@
-//! One web server of the fake internet, alone on an address of this host.
+//! One web server of the fake internet, standalone on an address of this host.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -11,10 +11,10 @@ use tokio::sync::oneshot;
 use crate::authority::{Authority, AuthorityError};
 use crate::servers::{Site, accept};
 
-/// A web server with and without TLS, on two ports of its own; the pages are those of the fake
-/// internet, `/large?bytes=N` among them. Dropping it ends it.
+/// A web server with and without TLS, on two free ports, with the pages of the fake internet, such
+/// as `/large?bytes=N`. Dropping it stops it.
 ///
-/// It needs no namespaces: it is for measuring what a way to it costs.
+/// It needs no namespaces: benchmarks use it to measure the cost of a proxy.
 #[derive(Debug)]
 pub struct WebServer {
     http: SocketAddr,
@@ -28,22 +28,22 @@ pub struct WebServer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebServerError {
-    /// There is no socket, or no thread to serve it.
+    /// No socket, or no thread to serve it.
     #[error("listening on {address} for the web server")]
     Listen {
-        /// Where it would have listened.
+        /// The address to listen on.
         address: IpAddr,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It has no certificate.
+    /// No certificate.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
 }
 
 impl WebServer {
-    /// Listens on free ports of an address, with an authority made for it.
+    /// Listens on free ports of an address, with a new authority.
     pub fn start(address: IpAddr) -> Result<WebServer, WebServerError> {
         let authority = Arc::new(Authority::new()?);
         let failed = |source| WebServerError::Listen { address, source };
@@ -62,7 +62,7 @@ impl WebServer {
         let thread = std::thread::Builder::new().name("web server".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // Only the sender's end matters: nothing is ever sent.
+                    // Only closing the channel matters: nothing is ever sent.
                     _ = stopped => {}
                     _ = accept::http(plain, Arc::clone(&site)) => {}
                     _ = accept::https(encrypted, signer, site) => {}
@@ -73,17 +73,17 @@ impl WebServer {
         Ok(WebServer { http, https, authority, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it speaks HTTP.
+    /// The address for HTTP.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Where it speaks HTTP in TLS, for whatever name the client says.
+    /// The address for HTTP in TLS, for any name in the client's hello.
     pub fn https(&self) -> SocketAddr {
         self.https
     }
 
-    /// The certificate that signed its own, as PEM.
+    /// The certificate that signs the server's certificate, as PEM.
     pub fn authority_pem(&self) -> &str {
         self.authority.pem()
     }
@@ -92,7 +92,7 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A panic of the thread has been told already.
+        // Ignored: a panic of the thread is already printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         b"GET /large?bytes=3000000 HTTP/1.1\r\nHost: any.test\r\nConnection: close\r\n\r\n";
 
     #[test]
-    fn server_gives_as_many_bytes_as_asked_for_with_and_without_tls() {
+    fn server_sends_the_requested_bytes_with_and_without_tls() {
         let server = WebServer::start(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         let mut plain = TcpStream::connect(server.http()).unwrap();
         assert_eq!(body_bytes(&mut plain), 3_000_000);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_server_listens_no_more() {
+    fn dropped_server_stops_listening() {
         let server = WebServer::start(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         let address = server.http();
         drop(TcpStream::connect(address).unwrap());

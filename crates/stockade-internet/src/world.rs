@@ -1,4 +1,4 @@
-//! Who lives where: the addresses and names of the fake internet.
+//! The addresses and names of the fake internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,52 +6,52 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
 /// The machine's address in its local network.
 pub const MACHINE: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 2);
-/// An address of the machine that looks like anybody's public one.
+/// An address of the machine that looks like an ordinary public one.
 pub const MACHINE_PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 77, 2);
-/// The router by IPv6.
+/// The router's IPv6 address.
 pub const ROUTER_SIX: Ipv6Addr = Ipv6Addr::new(0x2a0e, 0x5700, 0x77, 0, 0, 0, 0, 1);
-/// The machine by IPv6.
+/// The machine's IPv6 address.
 pub const MACHINE_SIX: Ipv6Addr = Ipv6Addr::new(0x2a0e, 0x5700, 0x77, 0, 0, 0, 0, 2);
-/// Where clouds keep their credentials.
+/// The cloud metadata service.
 pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// A machine in a private network.
+/// A host in a private network.
 pub const PRIVATE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
 
-/// The address of `files.test`, where datagrams are sent back too.
+/// The address of `files.test`, which also echoes datagrams.
 pub const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 1, 1);
-/// The same by IPv6, that of `onlysix.test`.
+/// Its IPv6 address, which is that of `onlysix.test`.
 pub const PUBLIC_SIX: Ipv6Addr = Ipv6Addr::new(0x2a0e, 0x5700, 1, 0, 0, 0, 0, 1);
-/// A name server that anybody may ask.
+/// A public name server.
 pub const RESOLVER: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 
-/// Hardware address of the machine's end of the wire; a packet from it came from the machine.
+/// The hardware address of the machine's end of the link; a packet with it came from the machine.
 pub(crate) const MACHINE_HARDWARE: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x02];
-/// Hardware address of the internet's end.
+/// The hardware address of the internet's end.
 pub(crate) const ROUTER_HARDWARE: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x01];
 
 /// Ports with HTTP.
 pub const HTTP_PORTS: [u16; 3] = [80, 3000, 8080];
 /// Ports with HTTP over TLS.
 pub const HTTPS_PORTS: [u16; 2] = [443, 8443];
-/// Ports where the server speaks first, as ssh does.
+/// Ports where the server sends first, as ssh does.
 pub const BANNER_PORTS: [u16; 2] = [22, 2222];
-/// Ports that take whatever comes, and answer with a line that says where it came to.
+/// Ports that accept any bytes, and answer with a line that names the port.
 pub const RAW_PORTS: [u16; 10] = [21, 23, 25, 110, 465, 853, 2375, 5432, 6667, 9999];
-/// Ports that send every datagram back. QUIC would use the second.
+/// Ports that echo datagrams. QUIC would use 443.
 pub const DATAGRAM_PORTS: [u16; 6] = [7, 443, 123, 137, 5353, 5355];
 
-/// How the servers answer a question for addresses.
+/// The servers' answer to a query for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// These addresses, each only to a question of its family, and for how many seconds.
+    /// These addresses, each only for queries of its family, and the TTL in seconds.
     Addresses(Vec<IpAddr>, u32),
-    /// The first time the first list, ever after the second; never to be kept.
+    /// The first list for the first query, the second for later ones; with a TTL of 0.
     Rebinding(Vec<IpAddr>, Vec<IpAddr>),
-    /// Another name, whose addresses are told too.
+    /// A CNAME; the answer includes the target's addresses.
     Alias(&'static str),
     /// The same as the address list, but only after several seconds.
     Slow(Vec<IpAddr>),
-    /// There is no such name.
+    /// NXDOMAIN.
     Nothing,
 }
 
@@ -60,10 +60,10 @@ const fn public(host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(93, 184, 1, host))
 }
 
-/// What a name stands for; lower case, without the last dot.
+/// The answer for a name; lower case, without the final dot.
 ///
-/// `1-2-3-4.ip.test` is the address 1.2.3.4 and `2a0e--1.six.test` the address 2a0e::1, so that a
-/// test can have an address of its own: every address is answered.
+/// `1-2-3-4.ip.test` has the address 1.2.3.4 and `2a0e--1.six.test` the address 2a0e::1, so that
+/// each test can have its own address: the servers answer for all of them.
 pub(crate) fn look_up(name: &str) -> Answer {
     let one = |address: IpAddr| Answer::Addresses(vec![address], 300);
     let six = |text: &str| text.parse().map_or(Answer::Nothing, |six| one(IpAddr::V6(six)));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_addresses_stand_for_them() {
+    fn address_names_resolve_to_their_address() {
         let four = IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3));
         assert_eq!(look_up("10-1-2-3.ip.test"), Answer::Addresses(vec![four], 300));
         let six = six_address("2a0e::7");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_below_a_zone_are_in_it_and_lookalikes_are_not() {
+    fn names_below_a_zone_match_it_and_lookalikes_do_not() {
         assert_eq!(look_up("a.b.files.test"), look_up("files.test"));
         assert_ne!(look_up("evilfiles.test"), look_up("files.test"));
         assert_eq!(look_up("nowhere.test"), Answer::Nothing);

@@ -1,4 +1,4 @@
-//! The fake internet from the machine on it, and the host after it is gone.
+//! The fake internet as seen from its machine, and the host after it ends.
 
 use std::fs;
 use std::io::Write;
@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Runs a script of Python on the fake internet; nothing where there can be none, which is said.
+/// Runs a Python script on the fake internet; `None`, with the reason on standard error, if this
+/// host cannot create one.
 fn on_the_internet(script: &str) -> Option<String> {
     let output = run(&["python3", "-c", script]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -38,7 +39,7 @@ def look(name, family=0):
 ";
 
 #[test]
-fn names_lead_where_the_zones_say() {
+fn names_resolve_as_their_zones_define() {
     let script = LOOK_UP.to_owned()
         + "
 print(look('files.test'), look('cname-private.test'), look('mixed.test'), look('meta.test'))
@@ -46,9 +47,9 @@ print(look('onlysix.test'), look('nat64.test', socket.AF_INET6), look('93-184-5-
 print(look('one.rebind.test', socket.AF_INET), look('one.rebind.test', socket.AF_INET))
 print(look('nowhere.test') == socket.EAI_NONAME, len(look('large.test')))
 ";
-    let Some(said) = on_the_internet(&script) else { return };
+    let Some(output) = on_the_internet(&script) else { return };
     assert_eq!(
-        said,
+        output,
         "['93.184.1.1'] ['10.0.0.5'] ['10.0.0.5', '93.184.1.10'] ['169.254.169.254']\n\
          ['2a0e:5700:1::1'] ['64:ff9b::7f00:1'] ['93.184.5.6']\n\
          ['93.184.1.14'] ['127.0.0.1']\n\
@@ -57,7 +58,7 @@ print(look('nowhere.test') == socket.EAI_NONAME, len(look('large.test')))
 }
 
 #[test]
-fn answer_longer_than_a_datagram_comes_by_a_connection() {
+fn long_answer_is_sent_over_tcp() {
     let script = LOOK_UP.to_owned()
         + "
 import json, os
@@ -65,8 +66,8 @@ look('large.test', socket.AF_INET)
 entries = [json.loads(line) for line in open(os.environ['STOCKADE_INTERNET_LOG'])]
 print([entry['event'] for entry in entries if entry['server'] == 'dns'])
 ";
-    let Some(said) = on_the_internet(&script) else { return };
-    assert_eq!(said, "['query', 'connection', 'query']\n");
+    let Some(output) = on_the_internet(&script) else { return };
+    assert_eq!(output, "['query', 'connection', 'query']\n");
 }
 
 #[test]
@@ -80,12 +81,12 @@ for context in (folder, bundle):
     print(urllib.request.urlopen('https://files.test/', context=context).read().split()[1])
 print(urllib.request.urlopen('https://93.184.3.4/', context=bundle).read().split()[1])
 ";
-    let Some(said) = on_the_internet(script) else { return };
-    assert_eq!(said, "b'files.test'\nb'files.test'\nb'93.184.3.4'\n");
+    let Some(output) = on_the_internet(script) else { return };
+    assert_eq!(output, "b'files.test'\nb'files.test'\nb'93.184.3.4'\n");
 }
 
 #[test]
-fn everything_that_leaves_the_machine_is_seen_on_the_wire() {
+fn every_packet_from_the_machine_is_logged() {
     let script = "
 import json, os, socket, time
 def connect(address, port):
@@ -113,37 +114,37 @@ while time.time() < deadline and not (wanted <= seen and pings & seen):
     seen = {(entry['event'], entry['to']) for entry in entries if entry['server'] == 'packet'}
 print(wanted - seen, 'seen')
 ";
-    let Some(said) = on_the_internet(script) else { return };
-    assert_eq!(said, "None None ConnectionRefusedError\nset() seen\n");
+    let Some(output) = on_the_internet(script) else { return };
+    assert_eq!(output, "None None ConnectionRefusedError\nset() seen\n");
 }
 
 #[test]
-fn machine_has_no_other_wire() {
+fn machine_has_no_other_link() {
     let script = "
 import os
 print(sorted(name for _, name in __import__('socket').if_nameindex()))
 print(open('/etc/resolv.conf').read(), end='')
 ";
-    let Some(said) = on_the_internet(script) else { return };
-    assert_eq!(said, "['lo', 'wan']\nnameserver 192.168.77.1\n");
+    let Some(output) = on_the_internet(script) else { return };
+    assert_eq!(output, "['lo', 'wan']\nnameserver 192.168.77.1\n");
 }
 
 #[test]
-fn exit_code_is_the_commands_and_nothing_is_left() {
+fn exit_code_is_the_commands_and_no_process_is_left() {
     let before = fs::read("/etc/resolv.conf").unwrap();
-    // A process that would stay for a minute.
+    // A process that would run for a minute.
     let script = "
 import os, subprocess, sys
 left = subprocess.Popen(['sleep', '61.5'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print(os.path.dirname(os.environ['STOCKADE_INTERNET_LOG']), left.pid)
 ";
-    let Some(said) = on_the_internet(script) else { return };
-    let (directory, process) = said.trim().split_once(' ').unwrap();
+    let Some(output) = on_the_internet(script) else { return };
+    let (directory, process) = output.trim().split_once(' ').unwrap();
     let gone =
         || !Path::new(directory).exists() && !Path::new(&format!("/proc/{process}")).exists();
     let deadline = Instant::now() + Duration::from_secs(10);
     while !gone() {
-        assert!(Instant::now() < deadline, "{said} is left");
+        assert!(Instant::now() < deadline, "{output} is left");
         std::thread::park_timeout(Duration::from_millis(5));
     }
     assert_eq!(fs::read("/etc/resolv.conf").unwrap(), before);

@@ -1,5 +1,5 @@
-//! `stockade-internet COMMAND…` runs a command on the fake internet, and `stockade-internet --serve`
-//! is one web server of it on the host's own loopback; docs/testing.md.
+//! `stockade-internet COMMAND…` runs a command on the fake internet; `stockade-internet --serve`
+//! runs one of its web servers on the host's loopback. See docs/testing.md.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,13 +16,13 @@ fn main() -> ExitCode {
         Some(Err(error)) => format!("{error:#}"),
         None => start(),
     };
-    // Nobody is left to tell when standard error is gone.
+    // Best effort: standard error may be closed.
     let _ = writeln!(std::io::stderr(), "stockade-internet: {problem}");
-    // As with other programs that start programs, and unlikely as the command's own.
+    // The code that env(1) and similar programs use for their own failures.
     ExitCode::from(125)
 }
 
-/// Goes on as the command, or returns why not.
+/// Executes the command, or returns why that failed.
 fn start() -> String {
     let entered = stockade_internet::enter();
     let mut words = std::env::args_os().skip(1).skip_while(|word| word == "--");
@@ -33,14 +33,14 @@ fn start() -> String {
         Err(error) => error.in_one_line(),
         Ok(internet) => {
             let mut command = Command::new(&program);
-            stockade_internet::equip(command.args(words), &internet);
-            // The servers watch this process, which goes on as the command.
+            stockade_internet::set_environment(command.args(words), &internet);
+            // The servers watch this process, which becomes the command.
             format!("{}: {}", program.display(), command.exec())
         }
     }
 }
 
-/// Serves until standard input ends, after one line of JSON that says where.
+/// Serves until standard input ends, after one line of JSON with the addresses.
 fn serve() -> Result<()> {
     let server = WebServer::start(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
     let facts = serde_json::json!({

@@ -1,4 +1,4 @@
-//! Connections: who speaks on which port.
+//! Accepting connections, by the protocol of the port.
 
 use std::future::Future;
 use std::io;
@@ -9,14 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::LazyConfigAcceptor;
 
-use super::web::{Site, Way};
+use super::web::{Endpoints, Site};
 use crate::authority::Authority;
 use crate::log::{Entry, Log};
 
-/// What is said first where the server speaks first.
+/// The first line on ports where the server speaks first.
 const BANNER: &str = "SSH-2.0-stockade_internet\r\n";
 
-/// Takes connections forever, each in a task of its own. One that fails concerns nobody else.
+/// Accepts connections forever, each in its own task. A failed connection does not affect the
+/// others.
 async fn each<F>(
     listener: StandardListener,
     serve: impl Fn(TcpStream, SocketAddr, SocketAddr) -> F,
@@ -39,15 +40,15 @@ pub(crate) async fn http(listener: StandardListener, site: Arc<Site>) -> io::Res
     each(listener, move |stream, from, to| {
         let site = Arc::clone(&site);
         async move {
-            let way = Way { scheme: "http", from, to };
-            site.connected(&way);
-            site.serve(stream, way).await
+            let endpoints = Endpoints { scheme: "http", from, to };
+            site.connected(&endpoints);
+            site.serve(stream, endpoints).await
         }
     })
     .await
 }
 
-/// HTTP in TLS, for whatever name the client says.
+/// HTTP in TLS, for any name in the client's hello.
 pub(crate) async fn https(
     listener: StandardListener,
     authority: Arc<Authority>,
@@ -56,41 +57,41 @@ pub(crate) async fn https(
     each(listener, move |stream, from, to| {
         let (authority, site) = (Arc::clone(&authority), Arc::clone(&site));
         async move {
-            let way = Way { scheme: "https", from, to };
-            site.connected(&way);
+            let endpoints = Endpoints { scheme: "https", from, to };
+            site.connected(&endpoints);
             let acceptor = rustls::server::Acceptor::default();
             let start = LazyConfigAcceptor::new(acceptor, stream).await?;
             let name = start.client_hello().server_name().map(str::to_owned);
-            site.greeted(&way, name.as_deref().unwrap_or_default());
+            site.greeted(&endpoints, name.as_deref().unwrap_or_default());
             let configuration =
                 authority.configuration(name.as_deref(), to.ip()).map_err(io::Error::other)?;
-            site.serve(start.into_stream(configuration).await?, way).await
+            site.serve(start.into_stream(configuration).await?, endpoints).await
         }
     })
     .await
 }
 
-/// The server speaks first, then sends back every line.
+/// The server sends a banner first, then echoes every line.
 pub(super) async fn server_first(listener: StandardListener, log: Log) -> io::Result<()> {
     each(listener, move |mut stream, from, to| {
         let log = log.clone();
         async move {
             log.add(&Entry::new("tcp", "connection").between(from, to));
             stream.write_all(BANNER.as_bytes()).await?;
-            answer(stream, from, to, &log, |heard| heard.to_vec()).await
+            answer(stream, from, to, &log, |received| received.to_vec()).await
         }
     })
     .await
 }
 
-/// The client speaks first, whatever it says.
+/// The client sends first; any bytes are accepted.
 pub(super) async fn anything(listener: StandardListener, log: Log) -> io::Result<()> {
     each(listener, move |stream, from, to| {
         let log = log.clone();
         async move {
             log.add(&Entry::new("tcp", "connection").between(from, to));
-            let said = format!("heard at port {}\n", to.port());
-            answer(stream, from, to, &log, |_| said.clone().into_bytes()).await
+            let reply = format!("heard at port {}\n", to.port());
+            answer(stream, from, to, &log, |_| reply.clone().into_bytes()).await
         }
     })
     .await
@@ -105,12 +106,12 @@ async fn answer(
 ) -> io::Result<()> {
     let mut buffer = vec![0; 4096];
     loop {
-        let heard = match stream.read(&mut buffer).await? {
+        let received = match stream.read(&mut buffer).await? {
             0 => return Ok(()),
             count => &buffer[..count],
         };
-        let detail = String::from_utf8_lossy(heard);
+        let detail = String::from_utf8_lossy(received);
         log.add(&Entry::new("tcp", "data").between(from, to).with(&detail));
-        stream.write_all(&say(heard)).await?;
+        stream.write_all(&say(received)).await?;
     }
 }

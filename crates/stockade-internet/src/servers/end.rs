@@ -1,4 +1,4 @@
-//! The end: the servers outlive the machine just long enough to tidy up after it.
+//! Shutdown: the servers outlive the machine just long enough to clean up after it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -11,34 +11,37 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::MACHINE_VARIABLE;
 
-/// How long whoever is left may take to die.
+/// How long the remaining processes may take to die.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The process that is the machine, and the network namespace that makes it one.
+/// The machine: its process, and its network namespace.
 pub(super) struct Machine {
     handle: OwnedFd,
     network: u64,
 }
 
 impl Machine {
-    /// As the machine named itself.
+    /// Reads what the machine wrote to the environment.
     pub(super) fn from_environment() -> Result<Machine> {
-        let text = std::env::var(MACHINE_VARIABLE).context("whose servers these are")?;
-        let (process, network) = text.split_once(' ').context("a process and a namespace")?;
-        let process = Pid::from_raw(process.parse()?).context("the machine's process")?;
+        let text = std::env::var(MACHINE_VARIABLE)
+            .context("reading which machine these servers belong to")?;
+        let (process, network) =
+            text.split_once(' ').context("splitting the machine into process and namespace")?;
+        let process =
+            Pid::from_raw(process.parse()?).context("reading the machine's process id")?;
         let handle = pidfd_open(process, PidfdFlags::empty())?;
         Ok(Machine { handle, network: network.parse()? })
     }
 
-    /// Returns when the process has ended.
+    /// Returns once the process has ended.
     pub(super) fn wait(&self) {
         let mut handles = [PollFd::new(&self.handle, PollFlags::IN)];
         while poll(&mut handles, None).is_err() {}
     }
 
-    /// Kills whoever is left in the machine's network namespace. The process ids are looked at once
-    /// more after each round, because somebody may have started others meanwhile.
-    pub(super) fn end_everybody(&self) {
+    /// Kills the processes that are left in the machine's network namespace. Repeats after each
+    /// round, because a process may have started others in the meantime.
+    pub(super) fn kill_remaining_processes(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = self.left();

@@ -15,31 +15,35 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use crate::log::{Entry, Log};
 use crate::world::{Answer, look_up};
 
-/// How long the slow name takes: longer than most resolvers wait.
+/// The delay of the slow name: longer than most resolvers wait.
 const SLOW: Duration = Duration::from_secs(6);
-/// What fits into a datagram unless the client says more.
+/// The largest reply in a datagram, unless the client announces more (EDNS).
 const PLAIN_DATAGRAM_BYTES: u16 = 512;
 
-/// What the name server knows beyond its table: who was asked for before.
+/// The name server's state beyond its table: the names that were queried before.
 pub(super) struct Names {
     log: Log,
     asked: Mutex<HashSet<String>>,
 }
 
 impl Names {
-    /// Nobody was asked for.
+    /// A name server without earlier queries.
     pub(super) fn new(log: Log) -> Names {
         Names { log, asked: Mutex::default() }
     }
 
-    /// The answer to a question, and whether it comes late. Nothing for what is no question.
-    fn answer(&self, question: &[u8], way: (SocketAddr, SocketAddr)) -> Option<(Message, bool)> {
+    /// The answer to a query, and whether it is delayed. `None` for a message that is not a query.
+    fn answer(
+        &self,
+        question: &[u8],
+        endpoints: (SocketAddr, SocketAddr),
+    ) -> Option<(Message, bool)> {
         let question = Message::from_vec(question).ok()?;
         let asked = question.queries.first()?;
         let name = asked.name().to_lowercase().to_ascii();
         let name = name.trim_end_matches('.');
         let kind = asked.query_type();
-        let entry = Entry::new("dns", "query").between(way.0, way.1);
+        let entry = Entry::new("dns", "query").between(endpoints.0, endpoints.1);
         self.log.add(&entry.named(name).with(&kind.to_string()));
 
         let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
@@ -65,7 +69,7 @@ impl Names {
             Answer::Rebinding(first, later) => {
                 let whose = name.to_lowercase().to_ascii();
                 let mut known = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-                // Questions for other types do not use the first answer up.
+                // Queries of other types do not use up the first answer.
                 let new = asked.query_type() != RecordType::A || known.insert(whose);
                 add(answer, asked, &name, if new { &first } else { &later }, 0);
             }
@@ -89,13 +93,13 @@ fn add(answer: &mut Message, asked: &Query, name: &Name, addresses: &[IpAddr], s
     }
 }
 
-/// Answers datagrams.
+/// Answers queries over UDP.
 pub(super) async fn by_datagram(socket: StandardSocket, names: Arc<Names>) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::from_std(socket)?);
     let to = socket.local_addr()?;
     let mut buffer = vec![0; 65_536];
     loop {
-        // An error here is that of an earlier answer, which nobody took.
+        // An error here belongs to an earlier reply that no socket received.
         let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
         let Some((answer, slow)) = names.answer(&buffer[..count], (from, to)) else { continue };
         let socket = Arc::clone(&socket);
@@ -111,7 +115,7 @@ pub(super) async fn by_datagram(socket: StandardSocket, names: Arc<Names>) -> io
     }
 }
 
-/// Answers questions on connections, one after the other.
+/// Answers queries over TCP, one after another.
 pub(super) async fn by_stream(listener: StandardListener, names: Arc<Names>) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {

@@ -1,7 +1,7 @@
-//! Every packet that comes over the wire from the machine, before anybody answers it.
+//! Logs the packets that arrive from the machine, before any server answers them.
 //!
-//! Logged are those that begin something: the first packet of a TCP connection, datagrams, ICMP
-//! but for what IPv6 needs to find its neighbours, and all that is neither.
+//! Only packets that start something are logged: the first packet of a TCP connection, datagrams,
+//! ICMP except IPv6 neighbour discovery, and every other protocol.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,9 +13,9 @@ use rustix::net::{
 use crate::log::{Entry, Log};
 use crate::world::MACHINE_HARDWARE;
 
-/// Packets that wait to be looked at; many, so that none is lost in a burst.
+/// The receive buffer; large, so that no packet is lost in a burst.
 const BUFFER_BYTES: usize = 32 << 20;
-/// Headers and the first bytes of what is in a packet.
+/// Enough for the headers and the first bytes of the payload.
 const LOOKED_AT_BYTES: usize = 512;
 const ETHERNET_BYTES: usize = 14;
 
@@ -23,7 +23,7 @@ const ETHERNET_BYTES: usize = 14;
 pub(super) fn watch(log: Log) -> io::Result<()> {
     let socket =
         socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL))?;
-    // Only root of the host may go above the host's own bound; others take what they get.
+    // Only the host's root may exceed the host's limit; other users get that limit.
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
         sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES)?;
     }
@@ -40,7 +40,7 @@ pub(super) fn watch(log: Log) -> io::Result<()> {
     Ok(())
 }
 
-/// What to log of a frame, if it is from the machine and begins something.
+/// The entry for a frame, if it is from the machine and starts something.
 fn entry(frame: &[u8]) -> Option<Entry> {
     if frame.get(6..12)? != MACHINE_HARDWARE {
         return None;
@@ -49,7 +49,7 @@ fn entry(frame: &[u8]) -> Option<Entry> {
     match u16::from_be_bytes([frame[12], frame[13]]) {
         0x0800 => four(packet),
         0x86dd => six(packet),
-        // ARP asks the router for its hardware address, and nobody further.
+        // ARP only asks the router for its hardware address.
         0x0806 => None,
         other => Some(Entry::new("packet", &format!("ethernet {other:#06x}"))),
     }
@@ -61,7 +61,7 @@ fn four(packet: &[u8]) -> Option<Entry> {
         let bytes: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
         Some(IpAddr::V4(Ipv4Addr::from(bytes)))
     };
-    // Only the first fragment has the header of what is inside.
+    // Only the first fragment has the transport header.
     let first = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff == 0;
     inside(*packet.get(9)?, address(12)?, address(16)?, packet.get(header..)?, first)
 }
@@ -72,7 +72,7 @@ fn six(packet: &[u8]) -> Option<Entry> {
         Some(IpAddr::V6(Ipv6Addr::from(bytes)))
     };
     let (mut protocol, mut rest) = (*packet.get(6)?, packet.get(40..)?);
-    // Hop-by-hop options stand before what asks who listens to a group.
+    // Multicast listener reports have hop-by-hop options before the ICMPv6 header.
     if protocol == 0 {
         protocol = *rest.first()?;
         rest = rest.get((usize::from(*rest.get(1)?) + 1) * 8..)?;
@@ -111,7 +111,7 @@ fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> O
     }
 }
 
-/// The name at the start of a question to a name server, in lower case.
+/// The name in a DNS query, in lower case.
 fn asked_name(mut question: &[u8]) -> Option<String> {
     let mut labels = Vec::new();
     loop {
@@ -131,7 +131,7 @@ fn asked_name(mut question: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A frame from the machine: IPv4, no options, with this inside.
+    /// An IPv4 frame from the machine, without options, with this payload.
     fn frame(protocol: u8, inside: &[u8]) -> Vec<u8> {
         let mut frame = vec![2; 6];
         frame.extend(MACHINE_HARDWARE);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn question_to_a_name_server_is_logged_with_the_name() {
+    fn dns_query_is_logged_with_its_name() {
         let mut datagram = vec![0xc0, 0, 0, 53, 0, 40, 0, 0, 0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         datagram.extend(*b"\x05Files\x04test\0\0\x01\0\x01");
         assert_eq!(entry(&frame(17, &datagram)).unwrap().name, "files.test");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_others_and_short_ones_are_not_logged() {
+    fn packets_of_other_senders_and_truncated_packets_are_not_logged() {
         let mut other = frame(6, &tcp(0x02));
         other[6..12].copy_from_slice(&[0; 6]);
         assert_eq!(entry(&other), None);

@@ -18,22 +18,22 @@ use crate::log::{Entry, Log};
 use pages::Then;
 use request::Request;
 
-/// A connection of any kind.
+/// A plain or a TLS connection.
 pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Connection for C {}
 
-/// How a connection came.
+/// The scheme and both ends of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Endpoints {
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     /// The client.
     pub(crate) from: SocketAddr,
-    /// Where the client thinks that it is connected to.
+    /// The address that the client connected to.
     pub(crate) to: SocketAddr,
 }
 
-/// What all web servers share.
+/// State that all web servers share.
 #[derive(Debug)]
 pub(crate) struct Site {
     token: String,
@@ -42,29 +42,36 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site with this token, and repositories made in this directory when they are first asked
-    /// for. Without a log nothing is written down.
+    /// A site with this token; it creates repositories in this directory on the first request.
+    /// Without a log nothing is recorded.
     pub(crate) fn new(token: String, repositories: PathBuf, log: Option<Log>) -> Site {
         Site { token, repositories, log }
     }
 
     /// Logs a connection.
-    pub(crate) fn connected(&self, way: &Way) {
-        self.note(Entry::new(way.scheme, "connection").between(way.from, way.to));
+    pub(crate) fn connected(&self, endpoints: &Endpoints) {
+        self.note(Entry::new(endpoints.scheme, "connection").between(endpoints.from, endpoints.to));
     }
 
-    /// Logs what name a client of TLS said, if any.
-    pub(crate) fn greeted(&self, way: &Way, name: &str) {
-        self.note(Entry::new(way.scheme, "hello").between(way.from, way.to).named(name));
+    /// Logs the server name in a TLS hello, if any.
+    pub(crate) fn greeted(&self, endpoints: &Endpoints, name: &str) {
+        self.note(
+            Entry::new(endpoints.scheme, "hello").between(endpoints.from, endpoints.to).named(name),
+        );
     }
 
-    /// Answers requests until the client goes, or an answer ends the connection.
-    pub(crate) async fn serve(&self, stream: impl Connection, way: Way) -> io::Result<()> {
+    /// Answers requests until the client disconnects, or an answer closes the connection.
+    pub(crate) async fn serve(
+        &self,
+        stream: impl Connection,
+        endpoints: Endpoints,
+    ) -> io::Result<()> {
         let mut stream = BufStream::with_capacity(16 << 10, 64 << 10, stream);
         while let Some(request) = Request::read(&mut stream).await? {
-            let entry = Entry::new(way.scheme, "request").between(way.from, way.to);
+            let entry =
+                Entry::new(endpoints.scheme, "request").between(endpoints.from, endpoints.to);
             self.note(entry.named(request.header("host").unwrap_or_default()).with(&request.line));
-            let then = self.answer(&request, &mut stream, &way).await?;
+            let then = self.answer(&request, &mut stream, &endpoints).await?;
             stream.flush().await?;
             if then == Then::Close {
                 break;

@@ -1,4 +1,4 @@
-//! Archives of small files, not compressed: zip, and tar in gzip.
+//! Uncompressed archives of small files: zip, and tar in gzip.
 
 /// One file of an archive.
 #[derive(Clone, Copy, Debug)]
@@ -7,13 +7,13 @@ pub(super) struct File<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// A zip archive. Its files must be shorter than 4 GiB together.
+/// A zip archive. Its files must be shorter than 4 GiB in total.
 pub(super) fn zip(files: &[File<'_>]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for file in files {
         let offset = length(&archive);
         let mut entry = Vec::new();
-        // Version 2.0, no flags, stored, midnight of the first day that zip knows.
+        // Version 2.0, no flags, stored, midnight of the first day that zip can express.
         entry.extend([20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
         entry.extend(checksum(file.bytes).to_le_bytes());
         entry.extend(length(file.bytes).to_le_bytes());
@@ -24,7 +24,7 @@ pub(super) fn zip(files: &[File<'_>]) -> Vec<u8> {
         archive.extend(&entry);
         archive.extend(file.name.as_bytes());
         archive.extend(file.bytes);
-        // Made by Unix, so that the mode below is one.
+        // Made by Unix, so that the mode below is interpreted as one.
         directory.extend(*b"PK\x01\x02\x14\x03");
         directory.extend(&entry);
         directory.extend([0; 6]);
@@ -57,7 +57,7 @@ pub(super) fn tar_gz(files: &[File<'_>]) -> Vec<u8> {
     let mut pieces = archive.chunks(0xffff).peekable();
     while let Some(piece) = pieces.next() {
         let size = piece.len() as u16;
-        // A block of deflate that is stored as it is; the first bit marks the last one.
+        // Stored deflate blocks; the first bit marks the last one.
         packed.push(u8::from(pieces.peek().is_none()));
         packed.extend(size.to_le_bytes());
         packed.extend((!size).to_le_bytes());
@@ -78,7 +78,7 @@ fn tar_header(file: &File<'_>) -> [u8; 512] {
     put(116, "0000000\0");
     put(124, &format!("{:011o}\0", file.bytes.len()));
     put(136, "00000000000\0");
-    // The sum is made with its own field full of blanks.
+    // The checksum is computed with its own field filled with blanks.
     put(148, "        0");
     put(257, "ustar\x0000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
@@ -90,7 +90,7 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("archives of tests are small")
 }
 
-/// CRC-32 as zip and gzip have it.
+/// CRC-32 as in zip and gzip.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |mut sum: u32, byte: &u8| {
         sum ^= u32::from(*byte);
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn checksum_is_the_known_one() {
+    fn checksum_matches_a_known_value() {
         assert_eq!(checksum(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]
-    fn zip_is_read_by_others() {
+    fn python_reads_the_zip() {
         let script = "import io,sys,zipfile\n\
                       z=zipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read()))\n\
                       print(z.testzip(),[(n,z.read(n)) for n in z.namelist()])";
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tar_is_read_by_others_when_it_takes_more_than_one_block() {
+    fn python_reads_a_tar_of_several_blocks() {
         let long = vec![b'x'; 200_000];
         let files = [FILES[0], File { name: "long", bytes: &long }];
         let script = "import io,sys,tarfile\n\

@@ -1,4 +1,4 @@
-//! A repository that is served by git itself: `/repository.git`.
+//! A repository that git itself serves: `/repository.git`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::sync::Mutex;
 use tokio::io::{AsyncWriteExt, BufStream};
 
 use super::Connection;
-use super::pages::{Then, say};
+use super::pages::{Then, respond};
 use super::request::Request;
 
 /// The one file of the repository.
 const FILE: &str = "README";
 
-/// Held while the repository is made, by the first who asks for it.
+/// Held while the first request creates the repository.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Answers as a web server would that knows CGI.
+/// Answers through `git http-backend`, as a web server with CGI does.
 pub(super) async fn answer<C: Connection>(
     stream: &mut BufStream<C>,
     request: &Request,
@@ -41,30 +41,32 @@ pub(super) async fn answer<C: Connection>(
         backend.envs(request.header(header).map(|value| (variable, value)));
     }
     let (folder, token, body) = (folder.to_owned(), token.to_owned(), request.body.clone());
-    let said = tokio::task::spawn_blocking(move || {
+    let output = tokio::task::spawn_blocking(move || {
         make(&folder, &token)?;
         run(backend, &body)
     });
-    let said = match said.await.map_err(io::Error::other)? {
-        Ok(said) => said,
+    let output = match output.await.map_err(io::Error::other)? {
+        Ok(output) => output,
         Err(error) => {
             let reason = format!("git: {error}\n");
-            return say(stream, request, "500 Internal Server Error", &[], reason.as_bytes()).await;
+            return respond(stream, request, "500 Internal Server Error", &[], reason.as_bytes())
+                .await;
         }
     };
-    let end = said.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(said.len());
-    let head = String::from_utf8_lossy(&said[..end]).into_owned();
+    let end = output.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(output.len());
+    let head = String::from_utf8_lossy(&output[..end]).into_owned();
     let mut headers: Vec<(&str, &str)> =
         head.lines().filter_map(|line| line.split_once(": ")).collect();
     let status = headers.iter().find(|(name, _)| *name == "Status");
     let status = status.map_or("200 OK", |(_, value)| *value).to_owned();
     headers.retain(|(name, _)| *name != "Status");
-    let then = say(stream, request, &status, &headers, said.get(end + 4..).unwrap_or(b"")).await;
+    let then =
+        respond(stream, request, &status, &headers, output.get(end + 4..).unwrap_or(b"")).await;
     stream.flush().await?;
     then
 }
 
-/// Makes the repository unless it is there: one commit with one file that says the token.
+/// Creates the repository unless it exists: one commit with one file that contains the token.
 fn make(folder: &Path, token: &str) -> io::Result<()> {
     let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let repository = folder.join("repository.git");
@@ -80,8 +82,8 @@ fn make(folder: &Path, token: &str) -> io::Result<()> {
             git.env(format!("GIT_{role}_NAME"), "nobody");
             git.env(format!("GIT_{role}_EMAIL"), "nobody@git.test");
         }
-        let said = run(git, input.as_bytes())?;
-        Ok::<_, io::Error>(String::from_utf8_lossy(&said).trim().to_owned())
+        let output = run(git, input.as_bytes())?;
+        Ok::<_, io::Error>(String::from_utf8_lossy(&output).trim().to_owned())
     };
     git(&["init", "--quiet", "--bare", "--initial-branch=main"], "")?;
     let blob = git(&["hash-object", "-w", "--stdin"], &format!("{token}\n"))?;
@@ -91,13 +93,13 @@ fn make(folder: &Path, token: &str) -> io::Result<()> {
     std::fs::rename(made, repository)
 }
 
-/// Runs a program with an input; what it says, or that it failed.
+/// Runs a program with an input; returns its output, or an error if it failed.
 fn run(mut command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let input = input.to_vec();
-    // A program that does not read its input may have ended before it is written.
+    // Ignored: a program that does not read its input may end before it is written.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output()?;
     let _ = writer.join();

@@ -1,4 +1,4 @@
-//! One small package each for pip and npm, and the indexes that have them.
+//! One small package each for pip and npm, and their indexes.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio::io::BufStream;
 
 use super::Connection;
 use super::archive::{File, tar_gz, zip};
-use super::pages::{Then, say};
+use super::pages::{Then, respond};
 use super::request::Request;
 
 const WHEEL: &str = "stockade_tiny-1.0-py3-none-any.whl";
@@ -20,7 +20,7 @@ pub(super) fn has(path: &str) -> bool {
         || path.starts_with("/stockade-tiny")
 }
 
-/// Answers as an index for Python and as a registry for Node.
+/// Answers as a Python package index and as an npm registry.
 pub(super) async fn answer<C: Connection>(
     stream: &mut BufStream<C>,
     request: &Request,
@@ -39,12 +39,12 @@ pub(super) async fn answer<C: Connection>(
         }
         path if path.ends_with(WHEEL) => ("application/octet-stream", wheel(token)),
         path if path.ends_with(TARBALL) => ("application/octet-stream", tarball(token)),
-        _ => return say(stream, request, "404 Not Found", &[], b"no such package\n").await,
+        _ => return respond(stream, request, "404 Not Found", &[], b"no such package\n").await,
     };
-    say(stream, request, "200 OK", &[("Content-Type", kind)], &body).await
+    respond(stream, request, "200 OK", &[("Content-Type", kind)], &body).await
 }
 
-/// What a registry says of the package.
+/// The registry's description of the package.
 fn description(tarball: &str) -> String {
     let version = json!({
         "name": "stockade-tiny", "version": "1.0.0", "main": "index.js",
@@ -57,7 +57,7 @@ fn description(tarball: &str) -> String {
     whole.to_string()
 }
 
-/// A module that knows the token.
+/// A wheel whose module contains the token.
 fn wheel(token: &str) -> Vec<u8> {
     let metadata = "Metadata-Version: 2.1\nName: stockade-tiny\nVersion: 1.0\n";
     let kind =

@@ -1,4 +1,4 @@
-//! What stands under which path.
+//! The pages by path.
 
 use std::io;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufStream};
 
 use super::request::Request;
-use super::{Connection, Site, Way, git, packages, smuggle, websocket};
+use super::{Connection, Endpoints, Site, git, packages, smuggle, websocket};
 
-/// How long the slow page takes between its first and its last byte.
+/// The delay of the slow page between its first and its last byte.
 const SLOW: Duration = Duration::from_secs(3);
-/// How much is written at once where much is asked for.
+/// The size of one write of a large answer.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What happens to the connection after an answer.
+/// Whether the connection stays open after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Keep,
@@ -26,22 +26,28 @@ impl Site {
         &self,
         request: &Request,
         stream: &mut BufStream<C>,
-        way: &Way,
+        endpoints: &Endpoints,
     ) -> io::Result<Then> {
         match request.path.as_str() {
             "/" => {
                 let host = request.header("host").unwrap_or("nobody");
-                say(stream, request, "200 OK", &[], format!("{} {host}\n", self.token).as_bytes())
-                    .await
+                respond(
+                    stream,
+                    request,
+                    "200 OK",
+                    &[],
+                    format!("{} {host}\n", self.token).as_bytes(),
+                )
+                .await
             }
-            "/echo" => say(stream, request, "200 OK", &[], &request.head).await,
+            "/echo" => respond(stream, request, "200 OK", &[], &request.head).await,
             "/upload" => {
                 let counted = format!("{}\n", request.body.len());
-                say(stream, request, "200 OK", &[], counted.as_bytes()).await
+                respond(stream, request, "200 OK", &[], counted.as_bytes()).await
             }
             "/redirect" => {
                 let to = request.parameter("to").unwrap_or_default();
-                say(stream, request, "302 Found", &[("Location", &to)], b"elsewhere\n").await
+                respond(stream, request, "302 Found", &[("Location", &to)], b"elsewhere\n").await
             }
             "/large" => large(stream, request).await,
             "/chunked" => chunked(stream, &self.token).await,
@@ -56,18 +62,18 @@ impl Site {
                 git::answer(stream, request, &self.repositories, &self.token).await
             }
             path if packages::has(path) => {
-                packages::answer(stream, request, way.scheme, &self.token).await
+                packages::answer(stream, request, endpoints.scheme, &self.token).await
             }
             path if path.starts_with("/smuggle/") => {
                 smuggle::answer(stream, request, path.trim_start_matches("/smuggle/")).await
             }
-            _ => say(stream, request, "404 Not Found", &[], b"nothing here\n").await,
+            _ => respond(stream, request, "404 Not Found", &[], b"nothing here\n").await,
         }
     }
 }
 
-/// Writes a whole answer. The request says whether its body is wanted.
-pub(super) async fn say<C: Connection>(
+/// Writes a complete answer; without the body if the request is HEAD.
+pub(super) async fn respond<C: Connection>(
     stream: &mut BufStream<C>,
     request: &Request,
     status: &str,
@@ -88,7 +94,7 @@ pub(super) async fn say<C: Connection>(
     Ok(after(request))
 }
 
-/// What the client wants to happen afterwards.
+/// What the client requests to happen afterwards.
 fn after(request: &Request) -> Then {
     let asked = request.header("connection").unwrap_or_default().to_ascii_lowercase();
     let old = request.line.ends_with("HTTP/1.0");

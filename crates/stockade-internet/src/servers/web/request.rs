@@ -1,4 +1,4 @@
-//! Requests as this server reads them: leniently, because it is not the one under test.
+//! Parsing requests: leniently, because this server is not under test.
 
 use std::io;
 
@@ -6,31 +6,31 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufStream};
 
 use super::Connection;
 
-/// The longest head and the longest body that are read.
+/// The longest accepted head and body.
 const MOST_HEAD_BYTES: usize = 256 << 10;
 const MOST_BODY_BYTES: usize = 64 << 20;
 
 /// One request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Its first line.
+    /// The request line.
     pub(super) line: String,
     /// The method.
     pub(super) method: String,
     /// The target up to a question mark.
     pub(super) path: String,
-    /// The rest of the target.
+    /// The query after the question mark.
     pub(super) query: String,
-    /// Names in lower case, and values.
+    /// Header names in lower case, and values.
     pub(super) headers: Vec<(String, String)>,
-    /// Every byte of the head.
+    /// The raw bytes of the head.
     pub(super) head: Vec<u8>,
-    /// The body, without chunks.
+    /// The decoded body.
     pub(super) body: Vec<u8>,
 }
 
 impl Request {
-    /// Reads the next one; nothing when the client is gone.
+    /// Reads the next request; `None` if the client has disconnected.
     pub(super) async fn read<C: Connection>(
         stream: &mut BufStream<C>,
     ) -> io::Result<Option<Request>> {
@@ -88,13 +88,13 @@ impl Request {
         Ok(body)
     }
 
-    /// The first header of this name.
+    /// The first header with this name.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The value of one key of the query, with its escapes undone.
+    /// The decoded value of one key of the query.
     pub(super) fn parameter(&self, key: &str) -> Option<String> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find(|(known, _)| *known == key).map(|(_, value)| unescape(value))
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn requests_with_and_without_chunks_are_read_one_after_the_other() {
+    async fn chunked_and_plain_requests_are_read_in_sequence() {
         let (client, server) = tokio::io::duplex(4096);
         let mut client = BufStream::new(client);
         let text = "POST /a?to=x%3Ay HTTP/1.1\r\nHost: files.test\r\nContent-Length: 2\r\n\r\nhi\

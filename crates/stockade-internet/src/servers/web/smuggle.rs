@@ -1,17 +1,17 @@
-//! Answers that break the rules of HTTP, below `/smuggle/`.
+//! Answers that violate HTTP, below `/smuggle/`.
 
 use std::io;
 
 use tokio::io::{AsyncWriteExt, BufStream};
 
 use super::Connection;
-use super::pages::{Then, say};
+use super::pages::{Then, respond};
 use super::request::Request;
 
-/// A second answer that nobody asked for. Whoever takes it for one was fooled.
+/// A second answer without a request. A client that accepts it was fooled.
 const SMUGGLED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsmuggled\n";
 
-/// Every broken answer, by the last part of its path.
+/// Every invalid answer, by the last part of its path.
 const ANSWERS: [(&str, &str); 9] = [
     ("extra", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"),
     (
@@ -27,14 +27,14 @@ const ANSWERS: [(&str, &str); 9] = [
     ("nothing", "no HTTP at all\r\n"),
 ];
 
-/// Writes the broken answer of this name and a second answer behind it, at once.
+/// Writes the invalid answer with this name and a second answer after it, in one write.
 pub(super) async fn answer<C: Connection>(
     stream: &mut BufStream<C>,
     request: &Request,
     kind: &str,
 ) -> io::Result<Then> {
     match ANSWERS.iter().find(|(name, _)| *name == kind) {
-        None => say(stream, request, "404 Not Found", &[], b"no such answer\n").await,
+        None => respond(stream, request, "404 Not Found", &[], b"no such answer\n").await,
         Some((_, text)) => {
             stream.write_all(text.as_bytes()).await?;
             stream.write_all(SMUGGLED.as_bytes()).await?;

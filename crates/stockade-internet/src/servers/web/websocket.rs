@@ -1,4 +1,4 @@
-//! WebSocket, as much as an echo takes: RFC 6455 without extensions.
+//! A WebSocket echo server: RFC 6455 without extensions.
 
 use std::io;
 
@@ -8,24 +8,24 @@ use sha1::{Digest, Sha1};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
 
 use super::Connection;
-use super::pages::{Then, say};
+use super::pages::{Then, respond};
 use super::request::Request;
 
-/// The constant of RFC 6455 that proves that a server knows what it accepts.
+/// The GUID of RFC 6455 that proves that a server supports WebSocket.
 const PROOF: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
-/// The longest message that is sent back.
+/// The longest message that is echoed.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Switches protocols and sends every message back until the client closes.
+/// Switches protocols and echoes every message until the client closes.
 pub(super) async fn echo<C: Connection>(
     stream: &mut BufStream<C>,
     request: &Request,
 ) -> io::Result<Then> {
     let Some(key) = request.header("sec-websocket-key") else {
-        return say(stream, request, "426 Upgrade Required", &[("Upgrade", "websocket")], b"")
+        return respond(stream, request, "426 Upgrade Required", &[("Upgrade", "websocket")], b"")
             .await;
     };
     let proof = Sha1::digest(format!("{key}{PROOF}"));
@@ -47,7 +47,7 @@ pub(super) async fn echo<C: Connection>(
     }
 }
 
-/// One frame: its first byte and its payload, unmasked.
+/// Reads one frame: its first byte and its payload, unmasked.
 async fn read<C: Connection>(stream: &mut BufStream<C>) -> io::Result<(u8, Vec<u8>)> {
     let kind = stream.read_u8().await?;
     let second = stream.read_u8().await?;
