@@ -6,7 +6,7 @@ use crate::lab::LabOptions;
 use crate::suite::SUITES;
 use crate::suites::fuzz::FuzzOptions;
 
-/// What `--help` says.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 cargo xtask check                       every suite of an ordinary run
 cargo xtask test [--all | --nightly]    the same; --all adds the slow suites, --nightly
@@ -14,10 +14,10 @@ cargo xtask test [--all | --nightly]    the same; --all adds the slow suites, --
 cargo xtask suite NAME...               single suites, slow ones too
 cargo xtask guards                      the guards alone, in about a second
 cargo xtask probes                      the probes alone; STOCKADE_PROBES_JSON names a file for them
-cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 5 seconds each unless said
-cargo xtask lab [OPTIONS] -- COMMAND    a command in a throw-away machine with cgroup v2 alone
+cargo xtask fuzz [TARGET] [--seconds N] one fuzz target or all, 5 seconds each by default
+cargo xtask lab [OPTIONS] -- COMMAND    a command in a disposable machine with only cgroup v2
     --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
-    --user agent    root unless said; agent is user 1000, and there is nobody
+    --user agent    root by default; agent is user 1000, nobody is user 65534
     --delegate      a cgroup belongs to that user
     --sysctl K=V    sets one; repeat it for more
     --copy A:/B     copies a file or a folder in; repeat it for more
@@ -25,7 +25,7 @@ cargo xtask internet -- COMMAND         a command on a machine whose internet is
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
 
-/// What was asked for.
+/// The requested task.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Help,
@@ -40,7 +40,7 @@ pub(crate) enum Task {
     Fuzz(FuzzOptions),
 }
 
-/// Reads the words after `cargo xtask`.
+/// Parses the words after `cargo xtask`.
 pub(crate) fn parse(words: &[String]) -> Result<Task> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn check_is_what_test_runs() {
+    fn check_and_test_are_the_same_task() {
         assert_eq!(parsed("check").unwrap(), parsed("test").unwrap());
         assert_eq!(parsed("test --all").unwrap(), Task::CheckAll);
         assert_eq!(parsed("test --nightly").unwrap(), Task::CheckNightly);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_word_is_an_error_rather_than_ignored() {
+    fn unknown_word_is_an_error() {
         for line in [
             "suite",
             "suite lab nosuch",

@@ -1,4 +1,5 @@
-//! Rules of the project that a compiler does not know: each reads a tree and lists what breaks it.
+//! Project rules that the compiler does not check: each guard reads a tree and lists the
+//! violations.
 
 mod alone;
 mod features;
@@ -17,7 +18,7 @@ use anyhow::Result;
 use crate::suite::Outcome;
 use crate::tree::Tree;
 
-/// One place that breaks a rule.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) file: String,
@@ -33,7 +34,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A guard: the findings in a tree, none when the rule holds.
+/// A guard: returns the violations in a tree.
 pub(crate) type Guard = fn(&Tree) -> Result<Vec<Finding>>;
 
 /// Every guard with its name.

@@ -1,4 +1,4 @@
-//! `cargo xtask internet`: a command on the fake internet.
+//! `cargo xtask internet`: runs a command on the fake internet.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::program::{cargo, executable, finish};
 
-/// Builds the fake internet and goes on as the command, in the caller's directory.
+/// Builds the fake internet and executes the command on it, in the caller's directory.
 pub(crate) fn run(root: &Path, command: &[String]) -> Result<std::convert::Infallible> {
     let mut build = cargo(root);
     build.args(["build", "--quiet", "--locked", "--package", "stockade-internet"]);

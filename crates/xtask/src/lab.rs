@@ -1,4 +1,4 @@
-//! The lab: a throw-away machine made from Debian packages, with cgroup v2 alone.
+//! The lab: a disposable virtual machine made from Debian packages, with only cgroup v2.
 
 mod accelerator;
 mod image;
@@ -26,10 +26,10 @@ pub(crate) use offer::Kernel;
 pub(crate) use options::LabOptions;
 pub(crate) use packages::missing_programs;
 
-/// Where commands start; the examples are in it.
+/// The working directory of commands; it contains the examples.
 const PLACE: &str = "/srv/lab";
 
-/// Runs one command in a new machine, with its output on ours; the command's exit code.
+/// Runs one command in a new machine and passes its output on; returns its exit code.
 pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
     if let Some(missing) = missing_programs() {
         bail!(missing);
@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
     boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)
 }
 
-/// Runs a job in a new machine; its exit code, and what it printed, errors last.
+/// Runs a job in a new machine; returns its exit code and output, standard error last.
 pub(crate) fn capture(kernel: Kernel, job: &Job, size: Size) -> Result<(u8, String)> {
     let image = Image::current(kernel, progress::note)?;
     let (parcel, mark) = job.pack()?;
@@ -62,7 +62,7 @@ pub(crate) fn capture(kernel: Kernel, job: &Job, size: Size) -> Result<(u8, Stri
     Ok((code, String::from_utf8_lossy(&stdout).into_owned()))
 }
 
-/// The command line, built for release, and the examples.
+/// The command line as a release build, and the examples.
 pub(crate) fn ours(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut build = cargo(root);
     build.args(["build", "--quiet", "--locked", "--release", "--package", "stockade"]);

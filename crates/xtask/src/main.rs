@@ -61,13 +61,13 @@ fn run() -> Result<ExitCode> {
     }
 }
 
-/// An error of the lab's own ends as one of ssh's: with a code that few commands use.
+/// Reports an error of the lab itself with exit code 255, as ssh does: few commands use it.
 fn lab_failed(error: anyhow::Error) -> ExitCode {
     progress::note(&format!("error: {error:#}"));
     ExitCode::from(255)
 }
 
-/// Runs the chosen suites in order, tells how each went, and ends with the summary.
+/// Runs the chosen suites in order, prints the result of each, and ends with the summary.
 fn run_suites(root: &Path, chosen: impl Fn(&Suite) -> bool) -> Result<ExitCode> {
     let asked = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
     let required = Requirement::parse(&asked, &SUITES.map(|suite| suite.name))?;

@@ -1,14 +1,14 @@
-//! What cargo says about the packages of a workspace.
+//! The packages of a workspace, from `cargo metadata`.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// One package with what it asks for by itself.
+/// One package with its direct dependencies.
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// The manifest, relative to the root.
+    /// The manifest's path, relative to the root.
     pub(crate) manifest: String,
     pub(crate) dependencies: Vec<Dependency>,
     /// The names of its executables.
@@ -21,7 +21,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: DependencyKind,
 }
 
-/// Which table a dependency stands in.
+/// The table that lists a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DependencyKind {
     Normal,
@@ -29,7 +29,8 @@ pub(crate) enum DependencyKind {
     Development,
 }
 
-/// The packages of the workspace whose root manifest is in `folder`, without resolving anything.
+/// The packages of the workspace whose root manifest is in `folder`, without resolving
+/// dependencies.
 pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>> {
     let mut cargo = crate::program::cargo(folder);
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);

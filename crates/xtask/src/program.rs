@@ -1,4 +1,4 @@
-//! Running other programs and keeping what they say.
+//! Running other programs and capturing their output.
 
 use std::env;
 use std::io::{self, Read};
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What a program left behind.
+/// The result of a program.
 pub(crate) struct Finished {
     pub(crate) success: bool,
-    /// Standard output and standard error as they came.
+    /// Standard output and standard error, interleaved.
     pub(crate) output: String,
 }
 
@@ -22,13 +22,14 @@ pub(crate) fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// Runs a program to its end with no input.
+/// Runs a program to its end, without input.
 pub(crate) fn finish(mut command: Command) -> Result<Finished> {
     let name = command.get_program().to_owned();
     let (mut reader, writer) = io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", name.display()))?;
-    // The command holds the writing end; the reader sees an end only once it is gone.
+    // The command holds the writing end; the reader sees the end of file only once the command is
+    // dropped.
     drop(command);
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", name.display()))?;
@@ -37,7 +38,7 @@ pub(crate) fn finish(mut command: Command) -> Result<Finished> {
     Ok(Finished { success: status.success(), output })
 }
 
-/// The executable of a target in what cargo says of a build.
+/// The executable of a target, from cargo's JSON messages.
 pub(crate) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
     let found = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
@@ -48,7 +49,7 @@ pub(crate) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
     found.with_context(|| format!("cargo names no executable of {target}"))
 }
 
-/// The first of these programs that `PATH` has.
+/// The first of these programs on `PATH`.
 pub(crate) fn on_path(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     names.iter().find_map(|name| {
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_is_not_there_is_an_error_with_its_name() {
+    fn missing_program_is_an_error_that_names_it() {
         let error = finish(Command::new("no-such-program")).err().unwrap();
         assert_eq!(error.to_string(), "cannot start no-such-program");
     }
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn executable_is_that_of_the_target() {
+    fn executable_of_the_target_is_found() {
         let messages = "\
 warning: something
 {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"run\"},\"executable\":null}

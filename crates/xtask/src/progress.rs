@@ -1,8 +1,8 @@
-//! What a person sees while suites run; the only printing in xtask.
+//! Prints progress while suites run; the only module of xtask that prints.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "xtask is a command line for the people of this project"
+    reason = "xtask is a command line for the developers of this project"
 )]
 
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 
-/// Prints one block of text beside the output.
+/// Prints one block of text to standard error.
 pub(crate) fn note(text: &str) {
     eprintln!("{text}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::suite::Outcome;
 
-/// How every suite of a run went, in order.
+/// The outcomes of all suites of a run, in order.
 #[derive(Default)]
 pub(crate) struct Report {
     suites: Vec<(String, Outcome, Duration)>,
@@ -17,7 +17,7 @@ impl Report {
         self.suites.push((name.to_owned(), outcome, time));
     }
 
-    /// Notes the suites that this run was not asked to run.
+    /// Records the suites that this run does not include.
     pub(crate) fn leave_out(&mut self, names: impl Iterator<Item = &'static str>) {
         self.left_out.extend(names);
     }
@@ -30,7 +30,7 @@ impl Report {
         self.count(|outcome| matches!(outcome, Outcome::Failed { .. }))
     }
 
-    /// The table, the total time, the suites left out, then the closing line alone.
+    /// The table, the total time, the suites left out, then the counts on a line of their own.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\n");
         for (name, outcome, time) in &self.suites {

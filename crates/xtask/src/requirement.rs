@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 use crate::suite::Outcome;
 
-/// Parts of the host that single tests ask for. The tests read the variable themselves and fail
-/// instead of skipping, so here they only have to be known.
+/// Host features that single tests require. The tests read the variable themselves and fail instead
+/// of skipping; here the names only need to be known.
 const HOST_PARTS: [&str; 7] =
     ["cgroup", "clients", "internet", "landlock", "namespaces", "node", "terminals"];
 
@@ -19,8 +19,8 @@ pub(crate) enum Requirement {
 }
 
 impl Requirement {
-    /// Reads a comma list of suite names, or `all`. A name that is no suite is an error: a typo
-    /// must not turn a requirement into nothing.
+    /// Parses a comma-separated list of suite names, or `all`. An unknown name is an error: a typo
+    /// must not silently drop a requirement.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Requirement> {
         let is_suite = |name: &&str| !name.is_empty() && !HOST_PARTS.contains(name);
         let names: Vec<&str> = text.split(',').map(str::trim).filter(is_suite).collect();
@@ -36,7 +36,7 @@ impl Requirement {
         }
     }
 
-    /// The outcome that counts: a skip of a required suite is a failure.
+    /// The final outcome: a skipped suite that is required becomes a failure.
     pub(crate) fn judge(&self, suite: &str, outcome: Outcome) -> Outcome {
         let required = match self {
             Requirement::All => true,
@@ -50,7 +50,7 @@ impl Requirement {
         }
     }
 
-    /// The named suites that the run did not include.
+    /// The required suites that the run did not include.
     pub(crate) fn missing(&self, held: impl Fn(&str) -> bool) -> Vec<&str> {
         match self {
             Requirement::All => Vec::new(),
@@ -60,7 +60,7 @@ impl Requirement {
         }
     }
 
-    /// The outcome of a suite that [`Requirement::missing`] named.
+    /// The outcome of a suite that [`Requirement::missing`] returned.
     pub(crate) fn not_in_this_run(&self) -> Outcome {
         Outcome::failed("required, but not part of this run; ./test --nightly runs every suite")
     }
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_requires_nothing() {
+    fn empty_list_requires_nothing() {
         assert_eq!(Requirement::parse("", &KNOWN).unwrap(), Requirement::Named(Vec::new()));
         assert_eq!(Requirement::parse("all", &KNOWN).unwrap(), Requirement::All);
     }
 
     #[test]
-    fn part_of_the_host_is_known_and_no_suite() {
+    fn host_feature_is_known_and_is_not_a_suite() {
         let required = Requirement::parse("fuzz,cgroup", &KNOWN).unwrap();
         assert_eq!(required, Requirement::Named(vec!["fuzz".to_owned()]));
     }

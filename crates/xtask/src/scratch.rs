@@ -1,4 +1,4 @@
-//! Temporary folders that go away.
+//! Temporary folders that remove themselves.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -8,7 +8,7 @@ use std::{env, process};
 
 use anyhow::{Context, Result};
 
-/// A new folder that only its owner may enter; dropping it removes it with everything inside.
+/// A new folder that only its owner may enter; dropping it removes it with its contents.
 pub(crate) struct Scratch {
     path: PathBuf,
 }
@@ -19,7 +19,7 @@ impl Scratch {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("stockade-{purpose}-{}-{number}", process::id());
         let path = env::temp_dir().join(name);
-        // Not create_dir_all: a folder that somebody else prepared under this name is refused.
+        // Not create_dir_all: refuses a folder that another user prepared under this name.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -34,7 +34,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover in the temporary folder is no reason to fail what was done in it.
+        // Ignored: a leftover in the temporary folder is no reason to fail.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

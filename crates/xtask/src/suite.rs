@@ -1,4 +1,4 @@
-//! The suites of a run, in the order they run: cheap and telling first.
+//! The suites of a run, in order: cheap and informative first.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::suites::{
     aarch64, cargo, deny, docs, fuzz, install, lab, leaks, mutations, native, probes,
 };
 
-/// How a suite went.
+/// The result of a suite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It ran and found nothing; the note says what it covered.
+    /// It ran and found nothing; the note describes what it covered.
     Passed { note: String },
     /// It ran and found something, or could not do its work.
     Failed { why: String },
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// Whether a suite belongs to every run.
+/// Which runs include a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// In every run.
@@ -54,7 +54,7 @@ pub(crate) struct Suite {
     pub(crate) run: fn(&Path) -> Result<Outcome>,
 }
 
-/// Every suite there is.
+/// Every suite.
 pub(crate) const SUITES: [Suite; 23] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),

@@ -1,4 +1,4 @@
-//! The suites that build and run things.
+//! The suites that build and run programs.
 
 pub(crate) mod aarch64;
 pub(crate) mod cargo;

@@ -1,4 +1,4 @@
-//! The files of the project under one root.
+//! The project's files below one root.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,8 +14,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The tracked and not ignored files where `root` is a git work tree; otherwise every file
-    /// that is not in a folder called `target` or `.git`.
+    /// The tracked and untracked files that git does not ignore, if `root` is a git work tree;
+    /// otherwise every file outside folders called `target` or `.git`.
     pub(crate) fn open(root: &Path) -> Result<Tree> {
         let mut files = match git_files(root)? {
             Some(files) => files,
@@ -40,7 +40,7 @@ impl Tree {
         self.files().filter(|file| file.ends_with(".rs"))
     }
 
-    /// The content of a file, or nothing when it is not text.
+    /// The content of a file, or `None` if it is not text.
     pub(crate) fn text(&self, file: &str) -> Result<Option<String>> {
         let bytes =
             fs::read(self.root.join(file)).with_context(|| format!("cannot read {file}"))?;
@@ -59,7 +59,7 @@ impl Tree {
     }
 }
 
-/// What git lists, or nothing where `root` is not the top of a work tree.
+/// The files that git lists, or `None` if `root` is not the top of a work tree.
 fn git_files(root: &Path) -> Result<Option<Vec<String>>> {
     if !root.join(".git").exists() {
         return Ok(None);
@@ -74,8 +74,8 @@ fn git_files(root: &Path) -> Result<Option<Vec<String>>> {
         other => other.context("cannot start git")?,
     };
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        anyhow::bail!("git cannot list the files of {}: {said}", root.display());
+        let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        anyhow::bail!("git cannot list the files of {}: {error}", root.display());
     }
     let list = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
     Ok(Some(list.split_terminator('\0').map(str::to_owned).collect()))

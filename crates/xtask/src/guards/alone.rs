@@ -1,5 +1,5 @@
-//! The project stands alone: no file names a folder of the machine it was written on, and no
-//! file but a lock file names a package registry, so that mirrors and offline machines work.
+//! The project is self-contained: no file names a folder of its authors' machines, and only lock
+//! files name a package registry, so that mirrors and offline machines work.
 
 use anyhow::Result;
 
@@ -27,7 +27,7 @@ fn check_text(file: &str, text: &str) -> Vec<Finding> {
         };
         if let Some(place) = places.iter().find(|place| names_place(line, place)) {
             let what = format!("names {place}, a folder outside the project");
-            found(what, "say it in the project's own words, or use a path inside it");
+            found(what, "describe it in the project's own words, or use a path inside it");
         }
         if let Some(host) = hosts.iter().find(|host| line.contains(host.as_str())) {
             let what = format!("names the registry {host}");
@@ -37,13 +37,13 @@ fn check_text(file: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Folders beside the project on the machines of its authors. Spelled in pieces, because this
-/// file is checked too.
+/// Folders next to the project on its authors' machines. Written in pieces, because this file is
+/// checked too.
 fn foreign_places() -> [String; 3] {
     [["..", "/shared"].concat(), ["/", "work/"].concat(), [".", "library/"].concat()]
 }
 
-/// Whether a line names a place as a path of its own, not as the middle of a longer one.
+/// Whether a line names a place as a complete path, not as the middle of a longer one.
 fn names_place(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -80,21 +80,21 @@ mod tests {
 
     #[test]
     fn foreign_folder_is_found_in_any_text() {
-        let [beside, absolute, library] = foreign_places();
-        assert_eq!(found("docs/a.md", &format!("fine\nsee {beside}/PLAN.md")), 1);
+        let [sibling, absolute, library] = foreign_places();
+        assert_eq!(found("docs/a.md", &format!("fine\nsee {sibling}/PLAN.md")), 1);
         assert_eq!(found("a.rs", &format!("\"{absolute}x\"")), 1);
         assert_eq!(found("a.yaml", &format!("path: {library}x")), 1);
         assert_eq!(check_text("a.md", &format!("\n\n{absolute}"))[0].line, 3);
     }
 
     #[test]
-    fn longer_path_that_contains_the_word_is_fine() {
+    fn longer_path_that_contains_the_folder_is_accepted() {
         let [_, absolute, _] = foreign_places();
         assert_eq!(found("a.md", &format!("/home/me{absolute} ~{absolute} $HOME{absolute}")), 0);
     }
 
     #[test]
-    fn registry_is_refused_everywhere_but_in_lock_files() {
+    fn registry_is_refused_except_in_lock_files() {
         for host in registry_hosts() {
             let line = format!("curl https://{host}/x");
             for file in ["test", ".ci/run", "deny.toml", "docs/a.md", "policies/web.yaml", "a.rs"] {

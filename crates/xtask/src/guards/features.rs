@@ -1,5 +1,5 @@
-//! What only tests may build: the features that weaken a wall or make raw calls are in no default
-//! and are asked for by nobody but who tests.
+//! Test-only features: those that weaken a wall or make raw calls are in no default, and only test
+//! crates enable them.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
@@ -7,11 +7,11 @@ use toml::{Table, Value};
 use super::Finding;
 use crate::tree::Tree;
 
-/// Features that no shipped build has, and who may ask for them in a dependency.
+/// Features that no shipped build has, and the packages that may enable them in a dependency.
 const FOR_TESTS: [(&str, &[&str]); 2] =
     [("weaken", &[]), ("probe", &["stockade-conformance", "stockade-internet"])];
 
-const REMEDY: &str = "only the suite `probes` asks for it, on cargo's command line";
+const REMEDY: &str = "only the suite `probes` enables it, on cargo's command line";
 
 /// Checks every manifest.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
@@ -36,7 +36,7 @@ fn check_manifest(file: &str, manifest: &str) -> Result<Vec<Finding>> {
         for feature in names(value.get("features")) {
             let may = FOR_TESTS.iter().any(|(it, who)| *it == feature && who.contains(&package));
             if is_for_tests(feature) && !may && dependency.starts_with("stockade") {
-                wrong.push(format!("{package} asks {dependency} for {feature}"));
+                wrong.push(format!("{package} enables {feature} of {dependency}"));
             }
         }
     }
@@ -52,7 +52,7 @@ fn names(list: Option<&Value>) -> impl Iterator<Item = &str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The dependencies of every table that has some, those of targets and of the workspace included.
+/// The dependencies of every dependency table, including those of targets and of the workspace.
 fn dependencies(table: &Table) -> Vec<(&String, &Value)> {
     let mut found = Vec::new();
     for (key, value) in table {
@@ -75,23 +75,23 @@ mod tests {
     }
 
     #[test]
-    fn default_and_dependency_that_weaken_are_found() {
+    fn default_and_dependency_that_enable_weaken_are_found() {
         let expected = ["weaken is a default feature of a"];
         assert_eq!(found("[features]\ndefault = [\"weaken\"]\nweaken = []"), expected);
         assert_eq!(found("[features]\ndefault = [\"stockade-native/weaken\"]"), expected);
         let dependency = "stockade-native = { workspace = true, features = [\"weaken\"] }";
-        let expected = ["a asks stockade-native for weaken"];
+        let expected = ["a enables weaken of stockade-native"];
         assert_eq!(found(&format!("[dependencies]\n{dependency}")), expected);
         assert_eq!(found(&format!("[target.x.build-dependencies]\n{dependency}")), expected);
     }
 
     #[test]
-    fn passing_the_feature_on_and_the_probes_own_use_are_fine() {
+    fn forwarding_the_feature_and_use_by_the_probes_are_accepted() {
         assert!(found("[features]\nweaken = [\"stockade-native/weaken\"]").is_empty());
         let probes = "[package]\nname = \"stockade-conformance\"\n[dependencies]\n\
                       stockade-sys = { features = [\"probe\"] }";
         assert!(check_manifest("a", probes).unwrap().is_empty());
         let other = "[dependencies]\nstockade-sys = { features = [\"probe\"] }";
-        assert_eq!(found(other), ["a asks stockade-sys for probe"]);
+        assert_eq!(found(other), ["a enables probe of stockade-sys"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Libraries do not print: output has one room, the command line's `render`.
+//! Libraries do not print: only the command line's `render` module does.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ const MACROS: [&str; 5] = ["println", "print", "eprintln", "eprint", "dbg"];
 const LINTS: [&str; 3] = ["print_stdout", "print_stderr", "dbg_macro"];
 const REMEDY: &str = "return the text; only crates/stockade/src/render prints";
 
-/// Checks the sources of every crate that has no leave to print.
+/// Checks the sources of every crate that may not print.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for file in tree.rust_files().filter(|file| is_silent(file)) {
@@ -19,7 +19,8 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Whether a file must not print: crate sources, but not build scripts, tests and the named rooms.
+/// Whether a file must not print: crate sources, except build scripts, tests and the modules named
+/// here.
 fn is_silent(file: &str) -> bool {
     let Some((name, inside)) =
         file.strip_prefix("crates/").and_then(|path| path.split_once("/src/"))
@@ -35,7 +36,7 @@ fn is_silent(file: &str) -> bool {
 }
 
 fn check_source(file: &str, source: &str) -> Vec<Finding> {
-    // A source that cannot be read is a finding of the unsafe guard.
+    // The unsafe guard reports a source that does not parse.
     let tokens = tokens(source).unwrap_or_default();
     let mut findings = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -44,7 +45,7 @@ fn check_source(file: &str, source: &str) -> Vec<Finding> {
         let what = if MACROS.contains(&word) && called {
             format!("{word}! in a library")
         } else if LINTS.contains(&word) && lifted_by(&tokens, index).is_some() {
-            format!("the lint {word} is lifted in a library")
+            format!("the lint {word} is disabled in a library")
         } else {
             continue;
         };
@@ -70,18 +71,18 @@ mod tests {
     }
 
     #[test]
-    fn lifting_the_lint_is_found() {
-        let expected = vec![(1, "the lint print_stdout is lifted in a library".to_owned())];
+    fn disabling_the_lint_is_found() {
+        let expected = vec![(1, "the lint print_stdout is disabled in a library".to_owned())];
         assert_eq!(found("#![allow(clippy::print_stdout, reason = \"x\")]"), expected);
     }
 
     #[test]
-    fn names_and_talk_are_not_calls() {
+    fn identifiers_comments_and_strings_are_not_calls() {
         assert_eq!(found("// println!(1)\nfn print() { print(); let dbg = \"dbg!\"; }"), []);
     }
 
     #[test]
-    fn rooms_that_may_print_are_exactly_these() {
+    fn only_these_files_may_print() {
         let may = [
             "crates/stockade/src/render.rs",
             "crates/stockade/src/render/table.rs",

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::metadata::{DependencyKind, Package, packages};
 use crate::tree::Tree;
 
-/// The crates by row, lowest first, those that exist and those that are planned.
+/// The crates by row, lowest first, including planned ones.
 const ROWS: [&[&str]; 6] = [
     &["stockade-policy", "stockade-wire", "stockade-sys"],
     &[
@@ -40,13 +40,13 @@ const ROWS: [&[&str]; 6] = [
     &["stockade", "stockade-server", "stockade-python"],
 ];
 
-/// Packages that stand beside the rows: they may use every crate and no crate may use them.
-const BESIDE: [&str; 2] = ["xtask", "stockade-fuzz"];
+/// Packages outside the rows: they may use every crate and no crate may use them.
+const OUTSIDE_ROWS: [&str; 2] = ["xtask", "stockade-fuzz"];
 
-/// The crates that every row may use in its tests.
+/// The crates that tests of every row may use.
 const TESTS_FOR_ALL: [&str; 2] = ["stockade-conformance", "stockade-internet"];
 
-/// What a crate never touches, beyond what its row says.
+/// Dependencies that a crate must never have, in addition to its row's rule.
 const NEVER: [(&str, &[&str]); 6] = [
     ("stockade-policy", &["tokio", "tracing", "log"]),
     ("stockade-wire", &["stockade-policy"]),
@@ -71,10 +71,10 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What is wrong with a package, each with the dependency it is about.
+/// The violations of a package, each with its dependency.
 fn breaches(package: &Package) -> Vec<(String, String)> {
     let name = &package.name;
-    if BESIDE.contains(&name.as_str()) {
+    if OUTSIDE_ROWS.contains(&name.as_str()) {
         return Vec::new();
     }
     let Some(row) = row_of(name) else {
@@ -86,8 +86,8 @@ fn breaches(package: &Package) -> Vec<(String, String)> {
         let other = &dependency.name;
         let in_tests = dependency.kind == DependencyKind::Development;
         if never(name, other) {
-            found.push((other.clone(), format!("{name} never touches {other}")));
-        } else if BESIDE.contains(&other.as_str()) {
+            found.push((other.clone(), format!("{name} must not depend on {other}")));
+        } else if OUTSIDE_ROWS.contains(&other.as_str()) {
             found.push((other.clone(), format!("{name} depends on {other}, which has no row")));
         } else if let Some(below) = row_of(other)
             && below >= row
@@ -108,7 +108,7 @@ fn never(name: &str, other: &str) -> bool {
     NEVER.iter().any(|(crate_name, list)| *crate_name == name && list.contains(&other))
 }
 
-/// The line of a manifest that begins with a key, or the first.
+/// The first line of a manifest that starts with a key, or line 1.
 fn line_of(manifest: &str, key: &str) -> usize {
     let starts =
         |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with([' ', '=', '.']));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_row_may_be_used_and_same_or_higher_may_not() {
+    fn lower_row_is_accepted_and_same_or_higher_is_refused() {
         use DependencyKind::{Build, Normal};
         assert_eq!(breach("stockade-guest", Normal, "stockade-wire"), None);
         let higher = breach("stockade-wire", Normal, "stockade-guest").unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_keep_to_the_rows_but_for_what_is_made_for_them() {
+    fn tests_follow_the_rows_except_for_the_test_crates() {
         use DependencyKind::{Development, Normal};
         assert!(breach("stockade-sys", Development, "stockade-wire").is_some());
         assert_eq!(breach("stockade-provider", Development, "stockade-conformance"), None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_depends_on_what_stands_beside() {
+    fn no_crate_depends_on_a_package_outside_the_rows() {
         assert!(breach("stockade", DependencyKind::Normal, "xtask").is_some());
         assert_eq!(breach("xtask", DependencyKind::Normal, "stockade-policy"), None);
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn forbidden_libraries_are_refused_where_they_do_not_belong() {
         let what = breach("stockade-policy", DependencyKind::Development, "tokio").unwrap();
-        assert_eq!(what, "stockade-policy never touches tokio");
+        assert_eq!(what, "stockade-policy must not depend on tokio");
         assert_eq!(breach("stockade-egress", DependencyKind::Normal, "tokio"), None);
     }
 

@@ -8,7 +8,7 @@ use super::Finding;
 use crate::program::finish;
 use crate::tree::Tree;
 
-/// Parses every file that says it is for a shell.
+/// Parses every file whose first line names a shell.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for file in tree.files() {
@@ -37,7 +37,7 @@ fn is_shell(text: &str) -> bool {
     interpreter.split(['/', ' ']).any(|word| matches!(word, "bash" | "sh"))
 }
 
-/// The number in bash's `…: line 7: …`, or the first line.
+/// The line number in bash's `…: line 7: …`, or 1.
 fn line_named_in(message: &str) -> usize {
     message
         .split_once(": line ")
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shell_is_known_by_its_first_line() {
+    fn shell_script_is_recognised_by_its_first_line() {
         assert!(is_shell("#!/usr/bin/env bash\n") && is_shell("#!/bin/sh -e\n"));
         assert!(!is_shell("#!/usr/bin/env python3\n") && !is_shell("echo bash\n"));
     }

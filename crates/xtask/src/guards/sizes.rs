@@ -28,7 +28,7 @@ fn is_test(file: &str) -> bool {
     file.ends_with("_tests.rs") || file.split('/').any(|part| part == "tests")
 }
 
-/// The lines before a `#[cfg(test)] mod … { … }` that closes the file; otherwise all.
+/// The lines before a `#[cfg(test)] mod … { … }` at the end of the file; otherwise all.
 fn lines_without_tests(source: &str) -> usize {
     let lines: Vec<&str> = source.trim_end().lines().collect();
     let opens = |pair: &[&str]| {
@@ -51,18 +51,18 @@ mod tests {
     }
 
     #[test]
-    fn test_module_with_code_behind_it_counts() {
+    fn test_module_with_code_after_it_counts() {
         let source = "#[cfg(test)]\nmod tests {\n}\n\nfn a() {\n}\n";
         assert_eq!(lines_without_tests(source), 6);
     }
 
     #[test]
-    fn test_module_in_another_file_leaves_the_count_alone() {
+    fn test_module_in_another_file_does_not_change_the_count() {
         assert_eq!(lines_without_tests("fn a() {}\n\n#[cfg(test)]\nmod tests;\n"), 4);
     }
 
     #[test]
-    fn test_files_are_known_by_name_and_folder() {
+    fn test_files_are_recognised_by_name_and_folder() {
         assert!(is_test("crates/a/src/frame_tests.rs") && is_test("crates/a/tests/real.rs"));
         assert!(!is_test("crates/a/src/tests_of_faith.rs"));
     }

@@ -1,18 +1,19 @@
-//! Rust source as a flat list of words and signs, without comments, strings and characters.
+//! Rust source as a flat list of identifiers, punctuation and brackets, without comments and
+//! literals.
 
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// One word, sign or bracket of a source and the line it stands on.
+/// One identifier, punctuation mark or bracket, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
-/// The tokens of a source in order. Literals and comments are not among them.
+/// The tokens of a source in order, without literals and comments.
 pub(crate) fn tokens(source: &str) -> Result<Vec<Token>> {
     let stream = TokenStream::from_str(source)
         .map_err(|error| anyhow!("line {}: {error}", error.span().start().line))?;
@@ -21,7 +22,7 @@ pub(crate) fn tokens(source: &str) -> Result<Vec<Token>> {
     Ok(found)
 }
 
-/// The attribute that lifts the lint named at `index`: `allow`, `expect` or `warn`, if it is one.
+/// The attribute that disables the lint named at `index`: `allow`, `expect` or `warn`, if any.
 pub(crate) fn lifted_by(tokens: &[Token], index: usize) -> Option<&str> {
     let open = tokens[..index].iter().rposition(|token| token.text == "(")?;
     let word = tokens.get(open.checked_sub(1)?)?;

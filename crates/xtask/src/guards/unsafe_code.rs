@@ -1,4 +1,4 @@
-//! `unsafe` has one room, and no crate leaves the workspace's lints.
+//! `unsafe` is allowed in one crate only, and every crate uses the workspace's lints.
 
 use anyhow::{Context, Result};
 use toml::Table;
@@ -7,13 +7,13 @@ use super::Finding;
 use super::tokens::{lifted_by, tokens};
 use crate::tree::Tree;
 
-const ROOM: &str = "crates/stockade-sys/";
+const ALLOWED: &str = "crates/stockade-sys/";
 const MOVE: &str = "move it behind a safe function of stockade-sys";
 
 /// Checks every Rust source and every manifest.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for file in tree.rust_files().filter(|file| !file.starts_with(ROOM)) {
+    for file in tree.rust_files().filter(|file| !file.starts_with(ALLOWED)) {
         findings.extend(check_source(file, &tree.text(file)?.unwrap_or_default()));
     }
     let manifests =
@@ -32,7 +32,7 @@ fn check_source(file: &str, source: &str) -> Vec<Finding> {
         Ok(tokens) => tokens,
         Err(error) => {
             let what = format!("cannot be read as Rust: {error}");
-            return vec![finding(1, what, "a source that no guard can read is refused")];
+            return vec![finding(1, what, "fix the source so that the guards can parse it")];
         }
     };
     let mut findings = Vec::new();
@@ -60,7 +60,7 @@ fn check_manifest(file: &str, manifest: &str) -> Result<Vec<Finding>> {
     Ok(vec![Finding {
         file: file.to_owned(),
         line: 1,
-        what: "the crate does not take the workspace's lints".to_owned(),
+        what: "the crate does not use the workspace's lints".to_owned(),
         remedy: "add `[lints]` with `workspace = true`, and nothing else under it",
     }])
 }
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn lifting_the_lint_is_found_and_tightening_it_is_not() {
+    fn disabling_the_lint_is_found_and_tightening_it_is_accepted() {
         assert_eq!(lines("#![allow(unsafe_code)]"), [1]);
         assert_eq!(lines("\n#[cfg_attr(test, expect(unsafe_code, reason = \"x\"))]\nmod a;"), [2]);
         assert!(lines("#![forbid(unsafe_code)]").is_empty());
     }
 
     #[test]
-    fn talk_about_unsafe_is_not_unsafe() {
+    fn unsafe_in_comments_and_strings_is_ignored() {
         let source = "// unsafe\nconst A: &str = \"unsafe { allow(unsafe_code) }\";";
         assert!(lines(source).is_empty());
     }
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn crate_must_take_the_workspace_lints() {
+    fn crate_must_use_the_workspace_lints() {
         assert_eq!(check_manifest("a", "[lints]\nworkspace = true").unwrap(), []);
         assert_eq!(check_manifest("a", "[lints.rust]\nunsafe_code = \"allow\"").unwrap().len(), 1);
         assert_eq!(check_manifest("a", "[package]").unwrap().len(), 1);
     }
 
     #[test]
-    fn workspace_must_deny() {
+    fn workspace_must_deny_unsafe_code() {
         assert_eq!(check_root("[workspace.lints.rust]\nunsafe_code = \"deny\"").unwrap(), []);
         assert_eq!(check_root("[workspace.lints.rust]\nunsafe_code = \"warn\"").unwrap().len(), 1);
     }

@@ -1,5 +1,5 @@
-//! Whether the processor itself can run the lab. A `/dev/kvm` that can be opened is not enough, so
-//! a machine is tried once and the answer kept beside its image.
+//! Whether KVM can run the lab. An openable `/dev/kvm` is not enough, so a trial machine boots once
+//! and the result is cached with the image.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,16 +11,16 @@ use super::image::Image;
 use super::job::Job;
 use super::machine::{Accelerator, Output, Size, boot};
 
-/// What the trial may take; where it works, it takes a second.
+/// The limits of the trial; with a working KVM it takes a second.
 const TRIAL: Size = Size { memory_mib: 512, cpus: 1, timeout: Duration::from_secs(20) };
 
-/// The quickest accelerator that works here.
+/// The fastest accelerator that works here.
 pub(crate) fn choose(image: &Image) -> Result<Accelerator> {
     if File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accelerator::Tcg);
     }
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let answer = image.beside(&format!("kvm-{}", kernel.trim()));
+    let answer = image.sibling(&format!("kvm-{}", kernel.trim()));
     let works = match fs::read_to_string(&answer) {
         Ok(answer) => answer == "works\n",
         Err(_) => {

@@ -1,4 +1,5 @@
-//! The lab's kernel, first programs and root: made once from packages, and kept outside the clone.
+//! The lab's kernel, initramfs and root disk: built once from packages, and cached outside the
+//! clone.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,10 +18,10 @@ use crate::program::finish;
 const INITRAMFS: &str = include_str!("initramfs.sh");
 const INIT: &str = include_str!("init.sh");
 
-/// Changes when the code below makes something else of the same packages.
+/// Increment it when the code below builds a different image from the same packages.
 const RECIPE: u32 = 1;
 
-/// The modules of the disks and ports, in the order of their needs; some kernels have some built in.
+/// The kernel modules for disks and ports, in dependency order; some kernels have some built in.
 const MODULES: [&str; 7] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
@@ -31,7 +32,7 @@ const MODULES: [&str; 7] = [
     "drivers/char/virtio_console",
 ];
 
-/// Files that scripts of packages or an installer would have made, with their modes. `agent` is the
+/// Files that package scripts or an installer would create, with their modes. `agent` is the
 /// ordinary user.
 const FILES: [(&str, u32, &str); 5] = [
     (
@@ -47,13 +48,13 @@ const FILES: [(&str, u32, &str); 5] = [
     ("etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 lab\n"),
 ];
 
-/// What a machine boots from.
+/// A bootable image.
 pub(crate) struct Image {
     folder: PathBuf,
 }
 
 impl Image {
-    /// The image of what apt offers today, made if it is not there yet.
+    /// The image for the packages that apt offers today; builds it if necessary.
     pub(crate) fn current(kernel: Kernel, say: impl Fn(&str)) -> Result<Image> {
         let cache = cache::folder()?.join("lab");
         fs::create_dir_all(&cache)
@@ -64,7 +65,7 @@ impl Image {
         if image.folder.is_dir() {
             return Ok(image);
         }
-        // One builds and others wait; what a dead builder left is removed by the next.
+        // One process builds and others wait; the next builder removes what a dead one left.
         let lock = File::create(cache.join("lock"))?;
         lock.lock().context("cannot wait for another build of the lab")?;
         if !image.folder.is_dir() {
@@ -80,8 +81,8 @@ impl Image {
         Ok(image)
     }
 
-    /// A file about this image, kept with it.
-    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+    /// A file about this image, stored next to it.
+    pub(crate) fn sibling(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
@@ -98,7 +99,7 @@ impl Image {
     }
 }
 
-/// A folder's name for these packages and what is made of them.
+/// The folder name for these packages and this recipe.
 fn name(packages: &[String]) -> String {
     let mut hasher = DefaultHasher::new();
     (packages, RECIPE, MODULES, FILES, INITRAMFS, INIT).hash(&mut hasher);
@@ -128,8 +129,8 @@ fn build(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks every package without running its scripts; `/bin` and its like are links, as on every
-/// Debian of today.
+/// Unpacks every package without running its scripts; `/bin` and similar are symbolic links, as on
+/// current Debian.
 fn unpack(downloads: &Path, tree: &Path) -> Result<()> {
     for name in ["bin", "sbin", "lib", "lib64"] {
         fs::create_dir_all(tree.join("usr").join(name))?;
@@ -155,14 +156,14 @@ fn unpack(downloads: &Path, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the packages' own kmod index the modules; the host may have none.
+/// Indexes the modules with the packages' own kmod; the host may not have it.
 fn index_modules(tree: &Path, version: &str) -> Result<()> {
     let libraries = tree.join("usr/lib/x86_64-linux-gnu");
     let mut depmod = Command::new(libraries.join("ld-linux-x86-64.so.2"));
     depmod.arg("--library-path").arg(&libraries).args(["--argv0", "depmod"]);
     depmod.arg(tree.join("usr/bin/kmod")).arg("-b").arg(tree).arg(version);
-    let said = finish(depmod)?;
-    ensure!(said.success, "depmod failed: {}", said.output.trim());
+    let finished = finish(depmod)?;
+    ensure!(finished.success, "depmod failed: {}", finished.output.trim());
     Ok(())
 }
 
@@ -189,19 +190,19 @@ fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
     Ok(fs::write(path, parcel.finish()?)?)
 }
 
-/// A module as the first program loads it; newer kernels have them compressed.
+/// A module as the initramfs loads it, decompressed; newer kernels ship them compressed.
 fn read_module(tree: &Path, module: &Path) -> Result<Vec<u8>> {
     if module.exists() {
         return fs::read(module).with_context(|| format!("cannot read {}", module.display()));
     }
     let mut xz = Command::new(tree.join("usr/bin/busybox"));
     xz.args(["xz", "-dc"]).arg(module.with_added_extension("xz"));
-    let said = xz.output().context("cannot start busybox")?;
-    ensure!(said.status.success(), "cannot decompress {}", module.display());
-    Ok(said.stdout)
+    let finished = xz.output().context("cannot start busybox")?;
+    ensure!(finished.status.success(), "cannot decompress {}", module.display());
+    Ok(finished.stdout)
 }
 
-/// Writes the tree to a disk on which everything belongs to root, whoever makes it.
+/// Writes the tree to a disk image on which root owns everything, independent of the calling user.
 fn make_disk(tree: &Path, disk: &Path) -> Result<()> {
     let is_root = fs::metadata(tree)?.uid() == 0;
     let mut make = match is_root {
@@ -212,12 +213,12 @@ fn make_disk(tree: &Path, disk: &Path) -> Result<()> {
             unshare
         }
     };
-    // It lives where ordinary users do not look.
+    // mke2fs is in a folder outside an ordinary user's PATH.
     let path = std::env::var("PATH").unwrap_or_default();
     make.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     make.args(["-q", "-t", "ext4", "-L", "lab", "-m", "0", "-d"]).arg(tree).arg(disk).arg("4G");
-    let said = finish(make)?;
-    ensure!(said.success, "cannot make the lab's disk: {}", said.output.trim());
+    let finished = finish(make)?;
+    ensure!(finished.success, "cannot make the lab's disk: {}", finished.output.trim());
     Ok(())
 }
 
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_of_a_package_is_another_image() {
+    fn another_package_version_makes_another_image() {
         let names = ["bash=1", "bash=2"].map(|package| name(&[package.to_owned()]));
         assert_ne!(names[0], names[1]);
         assert_eq!(names[0], name(&["bash=1".to_owned()]));

@@ -1,4 +1,4 @@
-//! What a machine is asked to do, and the disk that tells it.
+//! The job of a machine, and the disk that carries it into the machine.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -9,23 +9,23 @@ use anyhow::{Context, Result};
 
 use super::parcel::Parcel;
 
-/// The variables that every command has.
+/// The `PATH` of every command.
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// One command, who runs it, and what it finds.
+/// One command, its user, its environment and its files.
 pub(crate) struct Job {
     pub(crate) user: String,
     pub(crate) delegate: bool,
     pub(crate) sysctls: Vec<String>,
-    /// `NAME=value`, beside `PATH`, `HOME`, `USER` and `LANG`.
+    /// `NAME=value`, in addition to `PATH`, `HOME`, `USER` and `LANG`.
     pub(crate) environment: Vec<String>,
-    /// From the host to absolute paths in the machine.
+    /// Paths on the host, and absolute paths in the machine.
     pub(crate) files: Vec<(PathBuf, String)>,
     pub(crate) command: Vec<String>,
 }
 
 impl Job {
-    /// A command of root's with nothing around it.
+    /// A command of root without further settings.
     pub(crate) fn of(command: &[&str]) -> Job {
         Job {
             user: "root".to_owned(),
@@ -37,7 +37,8 @@ impl Job {
         }
     }
 
-    /// Writes the disk, a file that nobody else can open, and returns it with the streams' mark.
+    /// Writes the disk, an unnamed temporary file, and returns it with the mark that ends both
+    /// streams.
     pub(crate) fn pack(&self) -> Result<(File, String)> {
         let mark = new_mark()?;
         let file = tempfile::tempfile().context("cannot make a temporary file")?;
@@ -50,7 +51,7 @@ impl Job {
         Ok((file, mark))
     }
 
-    /// What the machine's first process reads.
+    /// The script that the machine's first process reads.
     fn script(&self, mark: &str) -> String {
         let user = self.user.as_str();
         let home = match user {
@@ -84,7 +85,7 @@ impl Job {
     }
 }
 
-/// A word that a shell takes as it is.
+/// A word quoted for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,9 +1,9 @@
-//! One machine: it starts, passes on what its command prints, and ends with this process at the
-//! latest. Nothing of it has a name in the file system.
+//! One virtual machine: boots, passes its command's output on, and ends with this process at the
+//! latest. It leaves nothing in the file system.
 //!
 //! ```text
 //! started ── marks of both streams and the code ──▶ killed, code
-//!    ├────── says that it cannot do its work ─────▶ killed, error
+//!    ├────── reports that it cannot run the job ────▶ killed, error
 //!    ├────── gone: kernel panic, QEMU's own end ──▶ error with the console's last lines
 //!    └────── deadline ────────────────────────────▶ killed, error with the console's last lines
 //! ```
@@ -24,22 +24,22 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::image::Image;
 use super::stream::{End, relay};
 
-/// How much of the console an error shows.
+/// How many lines of the console an error shows.
 const CONSOLE_LINES: usize = 25;
 
-/// The kernel's command line. A panic is the machine's end; the rest is for a quicker start.
+/// The kernel's command line. A panic ends the machine; the other options speed up the boot.
 const KERNEL: &str = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr";
 
 /// What executes the machine's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
-    /// The processor itself.
+    /// KVM: the processor itself.
     Kvm,
-    /// A translator, about ten times slower, which works everywhere.
+    /// QEMU's translator, about ten times slower, which works everywhere.
     Tcg,
 }
 
-/// A machine's size, and how long it may live.
+/// A machine's size and its time limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) memory_mib: u32,
@@ -47,13 +47,13 @@ pub(crate) struct Size {
     pub(crate) timeout: Duration,
 }
 
-/// What comes back while it runs.
+/// Where the command's output goes while it runs.
 pub(crate) struct Output<'a> {
     pub(crate) stdout: &'a mut (dyn Write + Send),
     pub(crate) stderr: &'a mut (dyn Write + Send),
 }
 
-/// Boots a machine with a parcel, and gives back the exit code of the parcel's command.
+/// Boots a machine with a job disk, and returns the exit code of its command.
 pub(crate) fn boot(
     image: &Image,
     accelerator: Accelerator,
@@ -65,29 +65,29 @@ pub(crate) fn boot(
     let deadline = Instant::now() + size.timeout;
     let mut ports = Ports::new()?;
     let mut qemu = start(image, accelerator, size, parcel, &mut ports)?;
-    let (tell, hear) = mpsc::channel();
+    let (sender, events) = mpsc::channel();
     let (ended, console) = thread::scope(|scope| {
-        let report = tell.clone();
+        let report = sender.clone();
         let Output { stdout, stderr } = output;
         for (port, to) in [(ports.stdout.near, stdout), (ports.stderr.near, stderr)] {
-            let tell = tell.clone();
-            // Nobody hears it once the machine's end is known.
-            scope.spawn(move || _ = tell.send(Event::Stream(relay(port, to, mark.as_bytes()))));
+            let sender = sender.clone();
+            // Ignored: the receiver is gone once the machine has ended.
+            scope.spawn(move || _ = sender.send(Event::Stream(relay(port, to, mark.as_bytes()))));
         }
         scope.spawn(move || _ = report.send(Event::Report(first_line(ports.report.near))));
         let console = scope.spawn(move || tail(ports.console.near));
-        let ended = hear_end(&hear, deadline, size.timeout);
+        let ended = wait_for_end(&events, deadline, size.timeout);
         qemu.end();
         (ended, console.join().unwrap_or_default())
     });
     ended.or_else(|why| match why {
-        Why::Said(why) => bail!("the lab could not do its work: {why}"),
+        Why::Failed(why) => bail!("the lab could not do its work: {why}"),
         Why::Broken(error) => Err(error).context("cannot pass on what the lab printed"),
         Why::Over(why) => bail!("{why}; the console's last lines:\n{console}"),
     })
 }
 
-/// What the machine's ports tell.
+/// An event on one of the machine's ports.
 enum Event {
     Stream(io::Result<End>),
     Report(String),
@@ -95,22 +95,22 @@ enum Event {
 
 /// Why there is no exit code.
 enum Why {
-    Said(String),
+    Failed(String),
     Broken(io::Error),
     Over(String),
 }
 
-fn hear_end(hear: &Receiver<Event>, deadline: Instant, timeout: Duration) -> Result<u8, Why> {
+fn wait_for_end(events: &Receiver<Event>, deadline: Instant, timeout: Duration) -> Result<u8, Why> {
     let gone = || Why::Over("the lab's machine went away before the command ended".to_owned());
     let (mut streams, mut code) = (0, None);
     loop {
-        match hear.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Event::Stream(Ok(End::Marked))) => streams += 1,
             Ok(Event::Stream(Ok(End::Lost))) => return Err(gone()),
             Ok(Event::Stream(Err(error))) => return Err(Why::Broken(error)),
             Ok(Event::Report(line)) => match line.trim().split_once(' ') {
                 Some(("exit", number)) => code = number.parse().ok(),
-                Some(("failed:", why)) => return Err(Why::Said(why.to_owned())),
+                Some(("failed:", why)) => return Err(Why::Failed(why.to_owned())),
                 _ => return Err(gone()),
             },
             Err(RecvTimeoutError::Timeout) => {
@@ -124,7 +124,7 @@ fn hear_end(hear: &Receiver<Event>, deadline: Instant, timeout: Duration) -> Res
     }
 }
 
-/// One connection: our end, and QEMU's until it has started.
+/// One connection: our end, and QEMU's end until QEMU has started.
 struct Port {
     near: UnixStream,
     far: OwnedFd,
@@ -147,7 +147,7 @@ impl Ports {
     }
 }
 
-/// QEMU, which is killed when this goes away.
+/// The QEMU process; dropping it kills it.
 struct Qemu(Child);
 
 impl Qemu {
@@ -171,14 +171,14 @@ fn start(
     parcel: &File,
     ports: &mut Ports,
 ) -> Result<Qemu> {
-    // The kernel kills QEMU when this process is gone, for whatever reason.
+    // The kernel kills QEMU when this process ends, for any reason.
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config"]);
     qemu.args(["-no-reboot", "-display", "none", "-machine", "pc"]);
     match accelerator {
         Accelerator::Kvm => qemu.args(["-accel", "kvm", "-cpu", "host"]),
-        // QEMU 7.2 spoils the flags where a kernel compares and exchanges sixteen bytes; without
-        // that instruction kernels do it in another way.
+        // QEMU 7.2 corrupts the flags of a 16-byte compare-and-exchange; without that instruction
+        // kernels use another way.
         Accelerator::Tcg => qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,-cx16"]),
     };
     qemu.args(["-smp", &size.cpus.to_string(), "-m", &size.memory_mib.to_string()]);
@@ -200,20 +200,20 @@ fn start(
     qemu.stdout(ports.console.far.try_clone()?).stderr(ports.console.far.try_clone()?);
     let child = qemu.spawn().context("cannot start QEMU")?;
     drop(qemu);
-    // An end of ours in this process would keep the readers from seeing QEMU's.
+    // If this process kept QEMU's ends open, the readers would not see QEMU's end.
     for port in [&mut ports.stdout, &mut ports.stderr, &mut ports.report, &mut ports.console] {
         port.far = port.near.try_clone()?.into();
     }
     Ok(Qemu(child))
 }
 
-/// A disk; a comma in a file's name is written twice.
+/// A `-drive` option; a comma in a file name is doubled.
 fn drive(file: &Path, how: &str) -> String {
     let file = file.display().to_string().replace(',', ",,");
     format!("file={file},format=raw,if=virtio,{how}")
 }
 
-/// The number of a descriptor that the next program keeps.
+/// The number of a descriptor that the next program inherits.
 fn inherited(descriptor: impl AsFd) -> Result<i32> {
     let descriptor = descriptor.as_fd();
     fcntl_setfd(descriptor, FdFlags::empty()).context("cannot hand a descriptor to QEMU")?;
@@ -223,7 +223,7 @@ fn inherited(descriptor: impl AsFd) -> Result<i32> {
 /// The first line, or what there is of it.
 fn first_line(from: impl Read) -> String {
     let mut line = String::new();
-    // What cannot be read is as good as not said.
+    // An unreadable line counts as empty.
     let _ = BufReader::new(from).read_line(&mut line);
     line
 }
@@ -231,7 +231,7 @@ fn first_line(from: impl Read) -> String {
 /// The last lines of a console.
 fn tail(mut from: impl Read) -> String {
     let mut bytes = Vec::new();
-    // QEMU's death may reset the connection; what came before stays.
+    // QEMU's death may reset the connection; what came before is kept.
     let _ = from.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();

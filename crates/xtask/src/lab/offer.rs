@@ -1,4 +1,4 @@
-//! What apt is asked, and of which lists: those of the host, or for a newer kernel lists of our own.
+//! The package lists for apt: those of the host, or for a newer kernel our own.
 
 use std::fs;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::program::finish;
 
 const PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// What signs the lists of every Debian.
+/// The keys that sign the package lists of every Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Lists older than this may name packages that are gone.
+/// Older lists may name packages that no longer exist.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Which kernel a machine has.
+/// The kernel of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// That of the host's own release.
+    /// The kernel of the host's own release.
     Stable,
-    /// The one that Debian ported back to that release from a later one.
+    /// The backported kernel of that release.
     Newer,
 }
 
@@ -36,14 +36,14 @@ impl Kernel {
     }
 }
 
-/// apt's options, and the word for the kernel.
+/// apt's options, and the kernel's package.
 pub(super) struct Offer {
     pub(super) options: Vec<String>,
     pub(super) kernel: String,
 }
 
 impl Offer {
-    /// Gets the lists of the newer kernel where there are none of today.
+    /// Downloads the lists for the newer kernel unless today's exist.
     pub(super) fn of(kernel: Kernel, cache: &Path) -> Result<Offer> {
         match kernel {
             Kernel::Stable => {
@@ -54,10 +54,10 @@ impl Offer {
     }
 }
 
-/// apt as the caller, with an index of its own so that it need not be made each time.
+/// apt options for the calling user, with a cached index so that apt need not rebuild it each time.
 fn options(index: &Path) -> Vec<String> {
     let values = [
-        // There is no other user to drop to.
+        // apt must not switch to its own user.
         "APT::Sandbox::User=".to_owned(),
         "Dir::Cache::srcpkgcache=".to_owned(),
         format!("Dir::Cache::pkgcache={}", index.display()),
@@ -69,7 +69,7 @@ fn spelled(values: impl IntoIterator<Item = String>) -> Vec<String> {
     values.into_iter().flat_map(|value| ["-o".to_owned(), value]).collect()
 }
 
-/// Lists of our own: the host's release, from where the host gets it, and what was ported back.
+/// Our own lists: the host's release, from the host's mirror, and its backports.
 fn newer(folder: &Path) -> Result<Offer> {
     let (sources, lists) = (folder.join("sources"), folder.join("lists"));
     fs::create_dir_all(&sources)?;
@@ -94,14 +94,18 @@ fn newer(folder: &Path) -> Result<Offer> {
         let mut update = Command::new("apt-get");
         update.env("LC_ALL", "C").args(&options);
         update.args(["--error-on=any", "--quiet", "update"]);
-        let said = finish(update)?;
-        ensure!(said.success, "apt cannot get the lists of {suites}\n{}", said.output.trim());
+        let finished = finish(update)?;
+        ensure!(
+            finished.success,
+            "apt cannot get the lists of {suites}\n{}",
+            finished.output.trim()
+        );
         fs::write(updated, suites)?;
     }
     Ok(Offer { options, kernel: format!("{PACKAGE}/{name}-backports") })
 }
 
-/// Where the host gets its release from, and the release's name.
+/// The host's mirror and the name of its release.
 #[derive(Debug, PartialEq, Eq)]
 struct Release {
     address: String,
@@ -112,15 +116,15 @@ fn release() -> Result<Release> {
     let mut apt = Command::new("apt-get");
     apt.env("LC_ALL", "C").args(["indextargets", "--format"]);
     apt.arg("$(CREATED_BY) $(ORIGIN) $(COMPONENT) $(REPO_URI) $(CODENAME)");
-    let said = finish(apt)?;
-    ensure!(said.success, "apt cannot say what it knows\n{}", said.output.trim());
-    let known = read_release(&said.output);
+    let finished = finish(apt)?;
+    ensure!(finished.success, "apt cannot list its sources\n{}", finished.output.trim());
+    let known = read_release(&finished.output);
     known.context("apt knows no release of Debian; as root, run apt-get update")
 }
 
-/// Updates and fixes of a release have names that begin with its own and go on after a dash.
-fn read_release(said: &str) -> Option<Release> {
-    said.lines().find_map(|line| {
+/// The names of updates and security fixes start with the release's name and a dash.
+fn read_release(output: &str) -> Option<Release> {
+    output.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["Packages", "Debian", "main", address, name] if !name.contains('-') => {
@@ -136,15 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn release_is_told_from_its_updates_and_from_others() {
-        let said = "\
+    fn release_is_distinguished_from_its_updates_and_from_other_sources() {
+        let output = "\
 Packages Node main http://node.example/ nodistro
 Translations Debian main http://mirror.example/debian/ bookworm
 Packages Debian main http://mirror.example/security/ bookworm-security
 Packages Debian main http://mirror.example/debian/ bookworm
 ";
         let address = "http://mirror.example/debian/".to_owned();
-        assert_eq!(read_release(said), Some(Release { address, name: "bookworm".to_owned() }));
-        assert_eq!(read_release(&said[..200]), None);
+        assert_eq!(read_release(output), Some(Release { address, name: "bookworm".to_owned() }));
+        assert_eq!(read_release(&output[..200]), None);
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::machine::Size;
 use super::offer::Kernel;
 
-/// What was asked of the lab.
+/// The parsed options of the lab.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LabOptions {
     pub(crate) memory_mib: u32,
@@ -16,11 +16,11 @@ pub(crate) struct LabOptions {
     pub(crate) timeout: Duration,
     pub(crate) kernel: Kernel,
     pub(crate) user: String,
-    /// Whether a cgroup belongs to that user.
+    /// Whether the user gets a delegated cgroup.
     pub(crate) delegate: bool,
     /// `name=value`.
     pub(crate) sysctls: Vec<String>,
-    /// From where on the host to which absolute path in the machine.
+    /// A path on the host, and an absolute path in the machine.
     pub(crate) copies: Vec<(PathBuf, String)>,
     pub(crate) command: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Default for LabOptions {
 }
 
 impl LabOptions {
-    /// Reads the words; everything after `--` is the command.
+    /// Parses the words; everything after `--` is the command.
     pub(crate) fn parse(words: &[&str]) -> Result<LabOptions> {
         let mut options = LabOptions::default();
         let mut words = words.iter();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn malformed_option_is_an_error() {
         let lines = [
             "",
             "--",

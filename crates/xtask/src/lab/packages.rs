@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use super::offer::Offer;
 use crate::program::{finish, on_path};
 
-/// What is asked for beside a kernel; apt adds what these need. Kept small: unpacking and booting
-/// take longer with each.
+/// The packages in addition to a kernel; apt adds their dependencies. Kept few: each one makes
+/// unpacking and booting slower.
 const WANTED: [&str; 17] = [
     "base-files",
     "bash",
@@ -31,7 +31,7 @@ const WANTED: [&str; 17] = [
     "util-linux",
 ];
 
-/// Programs of the host that the lab uses, and the packages that have them.
+/// Programs of the host that the lab uses, and their packages.
 const PROGRAMS: [(&str, &str); 6] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("apt-get", "apt"),
@@ -41,7 +41,7 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("setpriv", "util-linux"),
 ];
 
-/// What of the host's own programs is missing, with how to get it; nothing when all are there.
+/// The missing programs of the host, with how to install them; `None` if there are none.
 pub(crate) fn missing_programs() -> Option<String> {
     let is_missing = |name: &str| on_path(&[name, &format!("../sbin/{name}")]).is_none();
     let missing: Vec<_> = PROGRAMS.iter().filter(|(name, _)| is_missing(name)).collect();
@@ -59,19 +59,19 @@ pub(crate) fn missing_programs() -> Option<String> {
     ))
 }
 
-/// Every package with its version, `name=version`, as apt chooses them for a machine that has none.
+/// Every package with its version, `name=version`, as apt selects them for an empty machine.
 pub(crate) fn resolve(offer: &Offer) -> Result<Vec<String>> {
     let mut apt = apt(offer);
     apt.args(["--simulate", "--no-install-recommends", "install"]).args(WANTED);
     apt.arg(&offer.kernel);
-    let said = finish(apt)?;
+    let finished = finish(apt)?;
     ensure!(
-        said.success,
+        finished.success,
         "apt cannot choose the lab's packages; as root, run apt-get update\n{}",
-        said.output.trim()
+        finished.output.trim()
     );
-    let packages = installed(&said.output);
-    ensure!(!packages.is_empty(), "apt names no package for the lab\n{}", said.output.trim());
+    let packages = installed(&finished.output);
+    ensure!(!packages.is_empty(), "apt names no package for the lab\n{}", finished.output.trim());
     Ok(packages)
 }
 
@@ -79,9 +79,9 @@ pub(crate) fn resolve(offer: &Offer) -> Result<Vec<String>> {
 pub(crate) fn download(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
     let mut apt = apt(offer);
     apt.current_dir(folder).args(["--quiet", "download"]).args(packages);
-    let said = finish(apt)?;
-    if !said.success {
-        bail!("apt cannot download the lab's packages\n{}", said.output.trim());
+    let finished = finish(apt)?;
+    if !finished.success {
+        bail!("apt cannot download the lab's packages\n{}", finished.output.trim());
     }
     Ok(())
 }
@@ -94,16 +94,17 @@ fn apt(offer: &Offer) -> Command {
     apt
 }
 
-/// The packages that a simulation would install, in order of their names.
-fn installed(said: &str) -> Vec<String> {
+/// The packages that a simulated installation would install, sorted by name.
+fn installed(output: &str) -> Vec<String> {
     let package = |line: &str| {
         let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
         Some(format!("{name}={}", rest.split(' ').next()?))
     };
-    said.lines().filter_map(package).collect::<BTreeSet<_>>().into_iter().collect()
+    output.lines().filter_map(package).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The version in a package's name and kernel modules' folder, `6.1.0-48-cloud-amd64`.
+/// The kernel version, as in the package's name and the folder of its modules:
+/// `6.1.0-48-cloud-amd64`.
 pub(crate) fn kernel_version(packages: &[String]) -> Result<&str> {
     let is_kernel = |name: &&str| name.starts_with(|first: char| first.is_ascii_digit());
     let mut images = packages.iter().filter_map(|package| package.strip_prefix("linux-image-"));
@@ -117,14 +118,14 @@ mod tests {
 
     #[test]
     fn packages_and_the_kernel_are_read_from_a_simulation() {
-        let said = "\
+        let output = "\
 NOTE: This is only a simulation!
 Inst linux-image-6.1.0-48-cloud-amd64 (6.1.172-1 Debian-Security:12 [amd64])
 Inst bash (5.2.15-2+b13 Debian:12.14/oldstable [amd64]) []
 Inst linux-image-cloud-amd64 (6.1.172-1 Debian-Security:12 [amd64])
 Conf bash (5.2.15-2+b13 Debian:12.14/oldstable [amd64])
 ";
-        let packages = installed(said);
+        let packages = installed(output);
         let expected = [
             "bash=5.2.15-2+b13",
             "linux-image-6.1.0-48-cloud-amd64=6.1.172-1",

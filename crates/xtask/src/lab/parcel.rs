@@ -1,4 +1,4 @@
-//! Archives in the format that the kernel reads at boot, and that busybox unpacks: cpio `newc`.
+//! cpio archives of the format `newc`, which the kernel reads at boot and busybox unpacks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ const REGULAR: u32 = 0o100_000;
 /// Disks are read in sectors.
 const SECTOR: u64 = 512;
 
-/// An archive that grows; everything in it belongs to root.
+/// An archive under construction; root owns everything in it.
 pub(crate) struct Parcel<W> {
     to: W,
     written: u64,
@@ -43,7 +43,7 @@ impl<W: Write> Parcel<W> {
         self.entry(path, DIRECTORY | 0o755, 0, io::empty())
     }
 
-    /// Adds a file or a directory of the host with everything in it, links followed.
+    /// Adds a file or a directory of the host with its contents, following symbolic links.
     pub(crate) fn host(&mut self, from: &Path, path: &Path) -> Result<()> {
         let failed = || format!("cannot copy {}", from.display());
         let metadata = fs::metadata(from).with_context(failed)?;
@@ -61,7 +61,7 @@ impl<W: Write> Parcel<W> {
         Ok(())
     }
 
-    /// Ends the archive, filled up to whole sectors.
+    /// Ends the archive, padded to whole sectors.
     pub(crate) fn finish(mut self) -> Result<W> {
         self.entry(Path::new("TRAILER!!!"), 0, 0, io::empty())?;
         self.pad(SECTOR)?;
@@ -78,7 +78,7 @@ impl<W: Write> Parcel<W> {
         ensure!(!name.starts_with(b"/"), "{shown}: names in an archive begin at its root");
         self.entries += 1;
         let length = u32::try_from(size).with_context(|| format!("{shown} is too large"))?;
-        // Number, mode, owner, group, links, time, size, two devices, length of the name, check.
+        // Inode, mode, owner, group, links, time, size, two devices, length of the name, checksum.
         let fields = [self.entries, mode, 0, 0, 1, 0, length, 0, 0, 0, 0, name.len() as u32 + 1, 0];
         let mut header = String::from("070701");
         header.extend(fields.map(|field| format!("{field:08x}")));

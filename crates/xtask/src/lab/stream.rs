@@ -1,17 +1,17 @@
-//! Bytes of a stream that ends with a mark, passed on as they come.
+//! Relays a stream that ends with a mark, as its bytes arrive.
 
 use std::io::{self, Read, Write};
 
 /// How a stream ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its mark: everything that was sent has been passed on.
+    /// With its mark: everything that was sent has been relayed.
     Marked,
-    /// Without: who sent it went away.
+    /// Without its mark: the sender ended early.
     Lost,
 }
 
-/// Passes bytes on until the mark, without it. Only what may be the mark's beginning is held back.
+/// Relays bytes up to the mark. Holds back only bytes that may be the start of the mark.
 pub(crate) fn relay(mut from: impl Read, to: &mut dyn Write, mark: &[u8]) -> io::Result<End> {
     let mut held: Vec<u8> = Vec::new();
     let mut chunk = [0; 16 * 1024];
@@ -42,7 +42,7 @@ pub(crate) fn relay(mut from: impl Read, to: &mut dyn Write, mark: &[u8]) -> io:
 mod tests {
     use super::*;
 
-    /// A reader that gives so many bytes at a time.
+    /// A reader that returns so many bytes at a time.
     struct Drops<'a>(&'a [u8], usize);
 
     impl Read for Drops<'_> {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_ends_the_stream_wherever_the_bytes_are_cut() {
+    fn mark_ends_the_stream_however_it_is_split() {
         for at_a_time in 1..12 {
             let expected = (End::Marked, b"EN\0D EEND\xff".to_vec());
             assert_eq!(relayed(b"EN\0D EEND\xffEND!", at_a_time), expected, "{at_a_time}");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_without_its_mark_is_lost_and_nothing_of_it_is_kept_back() {
+    fn stream_without_its_mark_is_lost_and_relayed_in_full() {
         assert_eq!(relayed(b"all but the END", 4), (End::Lost, b"all but the END".to_vec()));
         assert_eq!(relayed(b"", 1), (End::Lost, Vec::new()));
     }

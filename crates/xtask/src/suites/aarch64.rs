@@ -1,4 +1,4 @@
-//! The workspace for the other architecture, as far as it can be checked without running it.
+//! Type-checks the workspace for the other architecture, without running it.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     if !has_standard_library(root)? {
         let mut rustup = Command::new("rustup");
         rustup.current_dir(root).args(["target", "add", TARGET]);
-        // What went wrong here shows in the next line: the library is there or it is not.
+        // Ignored: the next line checks whether the library is there.
         let _ = finish(rustup);
     }
     if !has_standard_library(root)? {

@@ -1,4 +1,4 @@
-//! What cargo itself checks: format, lints, tests.
+//! The checks that cargo itself offers: format, lints, tests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::program::{cargo, finish};
 use crate::suite::Outcome;
 
-/// The layout of every source.
+/// The format of every source.
 pub(crate) fn format(root: &Path) -> Result<Outcome> {
     run(root, &["fmt", "--all", "--check"], "cargo fmt --all --check")
 }
@@ -19,15 +19,15 @@ pub(crate) fn lints(root: &Path) -> Result<Outcome> {
     run(root, &arguments, "no warning from clippy")
 }
 
-/// Where proptest takes its seed from.
+/// The variable with proptest's seed.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Every test of the workspace, documentation examples included.
 pub(crate) fn tests(root: &Path) -> Result<Outcome> {
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    // The same random cases every time, so that a change is judged by what it changes. A plain
-    // `cargo test` draws new ones.
+    // A fixed seed, so that a failure is caused by the change under test. A plain `cargo test`
+    // draws new random cases.
     if std::env::var_os(PROPERTY_SEED).is_none() {
         command.env(PROPERTY_SEED, "20261115");
     }
@@ -76,7 +76,7 @@ pub(super) fn count_tests(output: &str) -> TestCount {
     count
 }
 
-/// The names of the tests that failed, or that it did not come to tests.
+/// The names of the failed tests, or a note that no test result was printed.
 pub(super) fn failed_tests(output: &str) -> String {
     let name = |line: &'_ str| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;

@@ -18,8 +18,8 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     if !tool.is_file() {
         let installed = install(root, &folder)?;
         if !installed.success {
-            let said = installed.output.lines().find(|line| line.starts_with("error"));
-            let reason = said.unwrap_or("cargo install failed");
+            let error = installed.output.lines().find(|line| line.starts_with("error"));
+            let reason = error.unwrap_or("cargo install failed");
             return Ok(Outcome::skipped(format!("cannot install cargo-deny {VERSION}: {reason}")));
         }
     }
@@ -32,10 +32,10 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
 
 fn install(root: &Path, folder: &Path) -> Result<Finished> {
     let mut command = cargo(root);
-    // Without optimising: it builds in a third of the time and runs for a second.
+    // A debug build: it compiles in a third of the time and runs for a second.
     command.args(["install", "--quiet", "--locked", "--debug", "cargo-deny"]);
     command.args(["--version", VERSION, "--root"]).arg(folder);
-    // Its objects are of no use to the workspace; cargo then builds in a temporary folder.
+    // Cargo then builds in a temporary folder: the workspace cannot reuse the objects.
     command.env_remove("CARGO_TARGET_DIR");
     finish(command)
 }

@@ -9,11 +9,11 @@ use crate::program::{cargo, finish};
 use crate::suite::Outcome;
 use crate::tree::Tree;
 
-/// The page of promises, each with the test that holds it.
+/// The page of promises, each with its test.
 const SPECIFICATION: &str = "SPECIFICATION.md";
 
-/// Builds the API documentation, follows every relative link, and looks for every test that the
-/// specification names.
+/// Builds the API documentation, follows every relative link, and checks that every test named in
+/// the specification exists.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let tree = Tree::open(root)?;
     let mut broken = broken_links(&tree)?;
@@ -45,7 +45,7 @@ fn broken_links(tree: &Tree) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-/// Tests that the specification names and no source has.
+/// Tests that the specification names and that no source defines.
 fn missing_tests(tree: &Tree) -> Result<Vec<String>> {
     let mut known = BTreeSet::new();
     for file in tree.rust_files() {
@@ -66,7 +66,7 @@ fn functions(source: &str) -> impl Iterator<Item = &str> {
     starts.map(|rest| rest.split(['(', '<']).next().unwrap_or_default())
 }
 
-/// The names in the last column of the tables, and the lines they stand on.
+/// The names in the last column of the tables, and their lines.
 fn named_tests(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (index, line) in page.lines().enumerate() {
@@ -79,7 +79,7 @@ fn named_tests(page: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The relative targets of the links on a page, without anchors, and the lines they stand on.
+/// The relative link targets of a page, without anchors, and their lines.
 fn links(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut in_code = false;
@@ -99,7 +99,7 @@ fn links(page: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The path a link leads to, or nothing when it leaves the project.
+/// The path that a link leads to, or `None` if it leaves the project.
 fn resolve(page: &str, link: &str) -> Option<PathBuf> {
     let mut path = Path::new(page).parent()?.to_path_buf();
     for component in Path::new(link).components() {

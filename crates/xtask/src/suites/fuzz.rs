@@ -1,7 +1,7 @@
 //! Coverage-guided fuzzing on the pinned stable toolchain.
 //!
-//! The compiler's coverage pass is asked for by flags that stable accepts, without a sanitizer;
-//! libFuzzer does the rest. That the run was guided by coverage is checked, not assumed.
+//! Compiler flags that stable accepts enable the coverage pass, without a sanitizer; libFuzzer does
+//! the rest. Each run checks that coverage guided it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,15 @@ const FLAGS: [&str; 7] = [
     "-Ccodegen-units=1",
 ];
 
-/// Fewer edges than any parser has: a run below it was not instrumented.
+/// Fewer edges than any parser has: a run below this was not instrumented.
 const LEAST_COVERAGE: u64 = 100;
 
-/// What to fuzz and for how long.
+/// The targets to fuzz and the time for each.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FuzzOptions {
     /// One target, or all.
     pub(crate) target: Option<String>,
-    /// How long for each.
+    /// The time for each target.
     pub(crate) seconds: u32,
 }
 
@@ -59,7 +59,7 @@ fn run_each(root: &Path, options: &FuzzOptions) -> Result<Outcome> {
     Ok(Outcome::passed(fuzz(root, options)?))
 }
 
-/// Builds and runs the targets asked for and says how each went.
+/// Builds and runs the requested targets and reports the result of each.
 pub(crate) fn fuzz(root: &Path, options: &FuzzOptions) -> Result<String> {
     let folder = root.join("fuzz");
     let known = packages(&folder)?.into_iter().flat_map(|package| package.executables);
@@ -82,7 +82,8 @@ fn build(folder: &Path) -> Result<PathBuf> {
     let triple = host_triple()?;
     let target_folder = target_folder(folder)?;
     let mut build = cargo(folder);
-    // With a target named, build scripts and macros are built for the host without these flags.
+    // With an explicit target, cargo builds build scripts and macros for the host without these
+    // flags.
     build.args(["build", "--release", "--locked", "--quiet", "--bins", "--target", &triple]);
     build.arg("--target-dir").arg(&target_folder);
     build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env_remove("RUSTFLAGS");
@@ -99,7 +100,7 @@ fn run_target(folder: &Path, program: &Path, target: &str, seconds: u32) -> Resu
     fuzzer.arg(format!("-max_total_time={seconds}"));
     fuzzer.args(["-rss_limit_mb=512", "-timeout=5", "-max_len=8192", "-print_final_stats=1"]);
     fuzzer.arg(format!("-artifact_prefix={}/", artefacts.display()));
-    // libFuzzer writes what it finds to the first folder and only reads the others.
+    // libFuzzer writes new inputs to the first folder and only reads the others.
     fuzzer.arg(corpus.path());
     let seeds = folder.join("seeds").join(target);
     if seeds.is_dir() {
@@ -124,7 +125,7 @@ fn run_target(folder: &Path, program: &Path, target: &str, seconds: u32) -> Resu
     Ok(format!("{target} {runs} runs, {first} to {last} edges"))
 }
 
-/// What libFuzzer said about edges it reached.
+/// The edge counts in libFuzzer's output.
 #[derive(Debug, PartialEq, Eq)]
 struct Coverage {
     first: u64,
@@ -187,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn run_without_coverage_is_noticed() {
+    fn run_without_coverage_is_detected() {
         assert_eq!(Coverage::read("#2\tINITED exec/s: 0\nstat::number_of_executed_units: 2"), None);
     }
 
     #[test]
-    fn failure_says_where_the_input_is_and_how_to_run_it() {
+    fn failure_names_the_input_and_how_to_reproduce_it() {
         let output = "x\nartifact_prefix='a/'; Test unit written to a/crash-1\n";
-        let said = how_to_reproduce(Path::new("fuzzer"), output);
-        assert_eq!(said, "the input is kept in a/crash-1\nreproduce: fuzzer a/crash-1\n");
+        let text = how_to_reproduce(Path::new("fuzzer"), output);
+        assert_eq!(text, "the input is kept in a/crash-1\nreproduce: fuzzer a/crash-1\n");
     }
 }

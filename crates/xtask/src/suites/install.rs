@@ -1,4 +1,5 @@
-//! One file installs everything: install, carry it elsewhere, run it with nothing around it.
+//! A single file is the whole installation: installs it, moves it, and runs it in an empty
+//! environment.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::program::{cargo, finish};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
 
-/// Installs the command line and runs a copy in an empty folder with an empty environment.
+/// Installs the command line and runs it in an empty folder with an empty environment.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     if !root.join("crates/stockade/Cargo.toml").is_file() {
         return Ok(Outcome::failed("crates/stockade, the command line, does not exist yet"));
@@ -31,18 +32,18 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere)?;
     let copy = elsewhere.join("stockade");
-    // Moved, not copied: what runs must not find anything beside where it was installed.
+    // Moved, not copied: the program must not depend on files next to its original place.
     fs::rename(installed.join("bin").join("stockade"), &copy)?;
     let size = fs::metadata(&copy)?.len();
     let mut stockade = Command::new(&copy);
     stockade.current_dir(&elsewhere).env_clear().arg("version");
     let version = finish(stockade)?;
-    let said = version.output.trim();
-    let answered = said.starts_with("stockade") && said.contains("answered its handshake");
-    let said = said.replace('\n', ", ");
+    let printed = version.output.trim();
+    let answered = printed.starts_with("stockade") && printed.contains("answered its handshake");
+    let printed = printed.replace('\n', ", ");
     Ok(match version.success && answered {
-        true => Outcome::passed(format!("{said}, one file of {} kB", size / 1000)),
-        false => Outcome::failed(format!("`stockade version` failed or said: {said}")),
+        true => Outcome::passed(format!("{printed}, one file of {} kB", size / 1000)),
+        false => Outcome::failed(format!("`stockade version` failed or printed: {printed}")),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The tests of the native wall in the lab: another kernel, with cgroup v2 alone.
+//! The tests of the native wall in the lab: another kernel, with only cgroup v2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::lab::{self, Job, Kernel, Size};
 use crate::program::{cargo, executable, finish};
 use crate::suite::Outcome;
 
-/// One machine, and what is shown in it.
+/// One machine, and the tests that run in it.
 struct Round {
     name: &'static str,
     kernel: Kernel,
@@ -19,12 +19,13 @@ struct Round {
     delegate: bool,
     /// A shell script that must succeed before any test runs.
     first: &'static str,
-    /// The parts of a host without which a test fails instead of saying why it did not run.
+    /// Host features without which a test fails instead of being skipped.
     requires: &'static str,
     tests: &'static [Selection],
 }
 
-/// Tests of one executable: those whose names have one of these parts, or all, without others.
+/// Tests of one executable: those whose names contain a part in `only`, or all, except those in
+/// `without`.
 struct Selection {
     target: &'static str,
     only: &'static [&'static str],
@@ -45,9 +46,9 @@ impl Selection {
     }
 }
 
-/// Translated instructions take ten times as long, and the machine shares them: these measure time.
-/// Before Linux 6.6 a tmpfs cannot mark a directory as replaced, so that one of the workspace with
-/// something in it cannot be removed from an overlay: the last.
+/// Tests that measure time: translated instructions take ten times as long, and the machine shares
+/// the processor. The last: before Linux 6.6 a tmpfs cannot mark a directory as opaque, so a
+/// workspace directory with contents cannot be removed through an overlay.
 const UNFIT: &[&str] = &[
     "fork_bomb_leaves_the_host_able_to_fork",
     "half_a_processor_is_half_of_the_time",
@@ -56,11 +57,12 @@ const UNFIT: &[&str] = &[
     "overlay_takes_every_change_and_leaves_the_host_as_it_was",
 ];
 
-/// Need user namespaces: to forbid them in, and to show without the wall what others may read.
+/// Tests that need user namespaces: to forbid them inside, and to prove that an act works without
+/// the wall.
 const FORBIDDEN: &[&str] =
     &["reduced::forbidden::", "what_is_not_listed_is_neither_read_nor_listed_nor_watched"];
 
-/// What a run shows of kernel and cgroups.
+/// The `run` tests that depend on the kernel and on cgroups.
 const RUN: Selection = Selection::only(
     "run",
     &[
@@ -80,8 +82,8 @@ const RUN: Selection = Selection::only(
 
 const REDUCED: Selection = Selection::only("run", &["reduced::"]).without(FORBIDDEN);
 
-/// Doctor on the host as it is, and as another process can make it. The one left out hands groups of
-/// version 1 to a user; with version 2 a round of its own does.
+/// Doctor on the host as it is, and on simulated hosts. The test left out delegates version 1
+/// cgroups to a user; another round does the same with version 2.
 const DOCTOR: Selection = Selection::all("doctor")
     .without(&["delegated_cgroups_hold_limits_exactly_for_an_ordinary_user"]);
 const DOCTOR_HERE: Selection = Selection::only("doctor", &["here::"]);
@@ -147,11 +149,11 @@ const ROUNDS: [Round; 5] = [
     },
 ];
 
-/// The tests and what they start, some of which ask for more memory than they may have.
+/// Enough for the tests and their programs, some of which exceed their own memory limits.
 const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(1200) };
 
-/// The newer kernel gets one processor: where it changes its own code while another one runs it,
-/// QEMU's translation ends now and then in a panic.
+/// The newer kernel gets one processor: QEMU's translator sometimes panics when the kernel modifies
+/// its own code while another processor runs it.
 fn size(kernel: Kernel) -> Size {
     match kernel {
         Kernel::Stable => SIZE,
@@ -159,7 +161,7 @@ fn size(kernel: Kernel) -> Size {
     }
 }
 
-/// Where the test executables are in the machine.
+/// The folder of the test executables in the machine.
 const TESTS: &str = "/srv/tests";
 
 /// The suite `lab`: the machines with the kernel of the host's Debian release.
@@ -202,7 +204,7 @@ fn run(root: &Path, kernel: Kernel) -> Result<Outcome> {
     Ok(Outcome::passed(format!("{passed} tests in {machines} machines")))
 }
 
-/// One after another; every one runs, and one that fails makes the whole fail.
+/// Runs every selection, even after a failure; any failure fails the script.
 fn script(round: &Round) -> String {
     let mut lines = vec![round.first.to_owned(), "failed=0".to_owned()];
     for Selection { target, only, without } in round.tests {
@@ -222,8 +224,8 @@ fn environment(round: &Round) -> Vec<String> {
     ]
 }
 
-/// The command line, the tests as the suite `tests` built them, and what these start, where they
-/// look for it.
+/// The command line, the tests as the suite `tests` built them, and the programs that the tests
+/// start, at the paths where they look for them.
 fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = lab::ours(root)?;
     let (stockade, _) = files.first().context("the command line is the first file")?.clone();
@@ -238,10 +240,10 @@ fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
         files.push((from, format!("{TESTS}/{target}")));
     }
     let tests = executable(&built.output, "run")?;
-    let beside = tests.ancestors().nth(2).context("tests lie two folders below their profile")?;
-    let launch = fs::canonicalize(beside.join("stockade-launch"))?;
+    let profile = tests.ancestors().nth(2).context("tests lie two folders below their profile")?;
+    let launch = fs::canonicalize(profile.join("stockade-launch"))?;
     for (from, name) in [(stockade, "stockade"), (launch, "stockade-launch")] {
-        files.push((from, beside.join(name).display().to_string()));
+        files.push((from, profile.join(name).display().to_string()));
     }
     Ok(files)
 }
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn script_runs_every_selection_and_fails_with_any() {
+    fn script_runs_every_selection_and_fails_if_any_fails() {
         const TESTS: &[Selection] =
             &[Selection::only("a", &["b::", "c::"]).without(&["d"]), Selection::all("e")];
         let round = Round { first: "true", tests: TESTS, ..ROUNDS[0] };

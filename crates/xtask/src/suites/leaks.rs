@@ -1,4 +1,4 @@
-//! Nothing is left of a thousand runs, ten at a time.
+//! A thousand runs, ten concurrently, leave nothing on the host.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use anyhow::Result;
 use crate::program::{cargo, finish};
 use crate::suite::Outcome;
 
-/// What a test says that could not run here.
+/// The prefix of the line that a skipped test prints.
 const SKIPPED: &str = "run tests: skipped for want of ";
 
-/// The tests of leftovers with all their rounds; the suite `tests` runs them with fewer.
+/// The leftover tests with all their rounds; the suite `tests` runs fewer.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let mut command = cargo(root);
     command.args(["test", "--package", "stockade", "--test", "leaks", "--locked", "--quiet"]);
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_that_could_not_build_walls_is_a_skip_and_not_a_pass() {
+    fn run_that_cannot_build_walls_is_skipped_and_not_passed() {
         let output = "running 8 tests\nrun tests: skipped for want of namespaces: no right\ntest result: ok.";
         assert_eq!(judge(true, output), Outcome::skipped("namespaces: no right"));
         assert_eq!(judge(false, output), Outcome::failed(output));

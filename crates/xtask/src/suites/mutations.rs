@@ -1,4 +1,5 @@
-//! The guards guarded: each breach of a rule, made on a copy, is found; the untouched copy is not.
+//! Tests the guards: each must find a deliberate violation in a copy of the tree, and nothing in an
+//! unchanged copy.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +11,13 @@ use crate::scratch::Scratch;
 use crate::suite::Outcome;
 use crate::tree::Tree;
 
-/// One deliberate breach.
+/// One deliberate violation.
 struct Breach {
     guard: &'static str,
     file: &'static str,
     edit: fn(&str) -> String,
-    /// What the guard must say about it.
-    says: &'static str,
+    /// The text that the guard's finding must contain.
+    finding: &'static str,
 }
 
 const BREACHES: [Breach; 11] = [
@@ -24,25 +25,25 @@ const BREACHES: [Breach; 11] = [
         guard: "rows",
         file: "crates/stockade-wire/Cargo.toml",
         edit: |text| with_dependency(text, "stockade-guest = { path = \"../stockade-guest\" }"),
-        says: "stockade-wire (row 0) depends on stockade-guest (row 2)",
+        finding: "stockade-wire (row 0) depends on stockade-guest (row 2)",
     },
     Breach {
         guard: "rows",
         file: "crates/stockade-sys/Cargo.toml",
         edit: |text| with_dependency(text, "tokio = \"1\""),
-        says: "stockade-sys never touches tokio",
+        finding: "stockade-sys must not depend on tokio",
     },
     Breach {
         guard: "rows",
         file: "crates/stockade-wire/Cargo.toml",
         edit: |text| text.replace("name = \"stockade-wire\"", "name = \"stockade-stray\""),
-        says: "stockade-stray has no row",
+        finding: "stockade-stray has no row",
     },
     Breach {
         guard: "unsafe",
         file: "crates/stockade-wire/src/frame.rs",
         edit: |text| format!("{text}\nfn breach() {{ unsafe {{}} }}\n"),
-        says: "unsafe outside stockade-sys",
+        finding: "unsafe outside stockade-sys",
     },
     Breach {
         guard: "unsafe",
@@ -50,47 +51,47 @@ const BREACHES: [Breach; 11] = [
         edit: |text| {
             text.replace("[lints]\nworkspace = true", "[lints.rust]\nunsafe_code = \"allow\"")
         },
-        says: "does not take the workspace's lints",
+        finding: "does not use the workspace's lints",
     },
     Breach {
         guard: "prints",
         file: "crates/stockade-wire/src/frame.rs",
         edit: |text| format!("{text}\nfn breach() {{ println!() }}\n"),
-        says: "println! in a library",
+        finding: "println! in a library",
     },
     Breach {
         guard: "alone",
         file: "docs/breach.md",
         edit: |_| ["see ..", "/shared", "/PLAN.md\n"].concat(),
-        says: "a folder outside the project",
+        finding: "a folder outside the project",
     },
     Breach {
         guard: "alone",
         file: ".ci/breach",
         edit: |_| ["fetch https://", "crates", ".io\n"].concat(),
-        says: "names the registry",
+        finding: "names the registry",
     },
     Breach {
         guard: "sizes",
         file: "crates/stockade-wire/src/breach.rs",
         edit: |_| "//\n".repeat(601),
-        says: "601 lines without tests, over 600",
+        finding: "601 lines without tests, over 600",
     },
     Breach {
         guard: "features",
         file: "crates/stockade-native/Cargo.toml",
         edit: |text| text.replace("[features]\n", "[features]\ndefault = [\"weaken\"]\n"),
-        says: "weaken is a default feature of stockade-native",
+        finding: "weaken is a default feature of stockade-native",
     },
     Breach {
         guard: "shell",
         file: "breach",
         edit: |_| "#!/bin/bash\nif true; then\n".to_owned(),
-        says: "bash cannot parse it",
+        finding: "bash cannot parse it",
     },
 ];
 
-/// Makes every breach on a copy of the tree, one at a time.
+/// Makes every violation in a copy of the tree, one at a time.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let scratch = Scratch::new("mutations")?;
     Tree::open(root)?.copy_to(scratch.path())?;
@@ -105,7 +106,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     Ok(Outcome::passed(format!("{} breaches found, the untouched copy clean", BREACHES.len())))
 }
 
-/// Makes one breach, sees that its guard names it, and takes it back.
+/// Makes one violation, checks that its guard finds it, and reverts it.
 fn judge(breach: &Breach, root: &Path) -> Result<()> {
     let path = root.join(breach.file);
     let before = match path.exists() {
@@ -122,8 +123,8 @@ fn judge(breach: &Breach, root: &Path) -> Result<()> {
         None => fs::remove_file(&path)?,
     }
     let named =
-        |finding: &Finding| finding.file == breach.file && finding.what.contains(breach.says);
-    ensure!(findings.iter().any(named), "was not found; the guard said {findings:?}");
+        |finding: &Finding| finding.file == breach.file && finding.what.contains(breach.finding);
+    ensure!(findings.iter().any(named), "was not found; the guard reported {findings:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The tests of real walls for a user without any rights.
+//! The tests of real walls as an unprivileged user.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -15,10 +15,10 @@ use crate::program::{cargo, executable, finish};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
 
-/// The user and the group that own nothing.
+/// The user and group `nobody`, which own no files.
 const NOBODY: u32 = 65_534;
 
-/// The test targets that build walls: those of the command line, and two of the native wall's own.
+/// The test targets that build walls: those of the command line, and two of the native wall.
 const TARGETS: [&str; 10] = [
     "run",
     "commands",
@@ -32,14 +32,14 @@ const TARGETS: [&str; 10] = [
     "way_out",
 ];
 
-/// How the names of folders begin that tests have installed into the cache: the Python clients of
-/// the network gate, and the MCP server of an example.
+/// The name prefixes of folders that tests install into the cache: the Python clients of the
+/// network gate, and the MCP server of an example.
 const INSTALLED: [&str; 2] = ["clients-", "mcp-server-"];
 
-/// How the tests begin the line that says why none of them ran.
+/// The prefix of the line with which the tests report why none of them ran.
 const NO_WALLS: &str = "run tests: skipped for want of namespaces: ";
 
-/// Copies everything that the tests need to where everybody may read it, and runs them there.
+/// Copies everything that the tests need to where every user can read it, and runs them there.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
     if !is_root {
@@ -94,7 +94,7 @@ fn judge(success: bool, output: &str) -> Outcome {
     }
 }
 
-/// Copies what the tests have installed, if they have, so that it is not fetched once more.
+/// Copies what the tests have installed, if anything, so that it is not downloaded again.
 fn copy_installed(cache: &Path) -> Result<()> {
     let (from, to) = (cache::folder()?, cache.join("stockade"));
     fs::create_dir_all(&to)?;
@@ -103,7 +103,7 @@ fn copy_installed(cache: &Path) -> Result<()> {
     }
     let entries = fs::read_dir(&from).into_iter().flatten().flatten();
     let is_whole = |name: &str| {
-        // A folder that is being filled is another run's.
+        // Skips a folder that another run is still filling.
         INSTALLED.iter().any(|begin| name.starts_with(begin)) && !name.ends_with(".making")
     };
     for entry in entries.filter(|entry| is_whole(&entry.file_name().to_string_lossy())) {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_without_walls_are_a_skip_with_their_reason() {
+    fn tests_without_walls_are_skipped_with_their_reason() {
         let result = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured";
         let passed = Outcome::passed("7 tests as user 65534");
         assert_eq!(judge(true, result), passed);

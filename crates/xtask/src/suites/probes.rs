@@ -1,4 +1,4 @@
-//! Probes that try the wall from inside, and each layer left out in turn.
+//! Probes that attack the wall from inside, and each layer left out in turn.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -15,7 +15,7 @@ use crate::suite::Outcome;
 /// The page with the table of layers.
 const PAGE: &str = "docs/verification.md";
 
-/// Every probe, and the layers with the probes that the page names for them.
+/// Runs every probe, and the layers with the probes that the page names for them.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let built = match prepare(root)? {
         Ok(built) => built,
@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     Ok(judge(&probes, &layers))
 }
 
-/// Every probe without every layer.
+/// Runs every probe without every layer.
 pub(crate) fn matrix(root: &Path) -> Result<Outcome> {
     let built = match prepare(root)? {
         Ok(built) => built,
@@ -34,12 +34,14 @@ pub(crate) fn matrix(root: &Path) -> Result<Outcome> {
     };
     let finished = built.harness("matrix", Some(root.join(PAGE)))?;
     Ok(match finished.success {
-        true => Outcome::passed(format!("every layer is missed\n{}", finished.output)),
+        true => {
+            Outcome::passed(format!("some probe fails without each layer\n{}", finished.output))
+        }
         false => Outcome::failed(finished.output),
     })
 }
 
-/// Both must have succeeded; the first line tells the counts, the rest each probe and each layer.
+/// Both must succeed; the first line has the counts, the rest every probe and layer.
 fn judge(probes: &Finished, layers: &Finished) -> Outcome {
     let both = format!("{}\n{}", probes.output.trim_end(), layers.output.trim_end());
     if !(probes.success && layers.success) {
@@ -47,11 +49,11 @@ fn judge(probes: &Finished, layers: &Finished) -> Outcome {
     }
     match probes.output.lines().find(|line| line.starts_with("root: ")) {
         Some(counts) => Outcome::passed(format!("{counts}\n{both}")),
-        None => Outcome::failed(format!("the harness told no counts\n{both}")),
+        None => Outcome::failed(format!("the harness printed no counts\n{both}")),
     }
 }
 
-/// Everything that the harness is given.
+/// The inputs of the harness.
 struct Built {
     harness: PathBuf,
     stockade: PathBuf,
@@ -70,7 +72,7 @@ impl Built {
     }
 }
 
-/// Builds it all, or says why it cannot be used here.
+/// Builds everything, or returns why it cannot run here.
 fn prepare(root: &Path) -> Result<Result<Built, String>> {
     if fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() != 0 {
         return Ok(Err("the controls need root".to_owned()));
@@ -84,7 +86,7 @@ fn prepare(root: &Path) -> Result<Result<Built, String>> {
     }
     let harness = ["--package", "stockade-conformance", "--bin", "stockade-conformance"];
     let harness = build(root, "stockade-conformance", &harness, None)?;
-    // In a folder of its own: a binary that can be weakened never lies where the real one is.
+    // In a separate folder: a binary that can be weakened never lies next to the real one.
     let weak = ["--package", "stockade", "--features", "weaken"];
     let weakened = build(root, "stockade", &weak, Some("weakened"))?;
     let target = format!("{}-unknown-linux-gnu", env::consts::ARCH);
@@ -94,8 +96,8 @@ fn prepare(root: &Path) -> Result<Result<Built, String>> {
     Ok(Ok(Built { harness, stockade, weakened, probe }))
 }
 
-/// Builds one executable, in a folder of its own below the usual one where one is named. That of
-/// the probe is static, so that it needs nothing inside.
+/// Builds one executable, in a subfolder of the target folder if one is given. The probe is static,
+/// so that it needs no library inside.
 fn build(root: &Path, name: &str, arguments: &[&str], folder: Option<&str>) -> Result<PathBuf> {
     let mut command = cargo(root);
     command.args(["build", "--quiet", "--locked", "--message-format=json"]).args(arguments);
