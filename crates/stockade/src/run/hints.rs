@@ -1,4 +1,8 @@
 //! Advice after a failure, read from what a program printed. Nothing is decided by it.
+//!
+//! A hint says whether a host file exists only where the caller wrote its path on the command line.
+//! Advice about other paths is the same whether they exist or not: a program must not learn what
+//! the host has by printing paths.
 
 mod beside;
 mod network;
@@ -45,6 +49,8 @@ pub(crate) struct Asked {
     language: Option<Language>,
     /// The words of a command.
     argv: Vec<String>,
+    /// The words of a command, or the arguments of code.
+    named: Vec<String>,
 }
 
 impl Asked {
@@ -56,9 +62,9 @@ impl Asked {
         script: Option<PathBuf>,
         host_file: Option<fn(&Path) -> bool>,
     ) -> Asked {
-        let (language, argv) = match &request.program {
-            Program::Code { language, .. } => (Some(*language), Vec::new()),
-            Program::Command { argv } => (None, argv.clone()),
+        let (language, argv, named) = match &request.program {
+            Program::Code { language, arguments, .. } => (Some(*language), Vec::new(), arguments),
+            Program::Command { argv } => (None, argv.clone(), argv),
         };
         Asked {
             policy: Arc::clone(&request.policy),
@@ -68,7 +74,14 @@ impl Asked {
             script,
             language,
             argv,
+            named: named.clone(),
         }
+    }
+
+    /// Whether the caller wrote the path, as a word or as the value of `--flag=path`.
+    fn names(&self, path: &str) -> bool {
+        let value = |word: &str| word.split_once('=').is_some_and(|(_, value)| value == path);
+        self.named.iter().any(|word| word == path || value(word))
     }
 
     /// The directory of the script: by its whole path, and as the person would write it.
@@ -113,16 +126,15 @@ fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
     if let Some(hint) = network::unreachable(line, asked) {
         return vec![hint];
     }
-    if let Some(exists) = asked.host_file {
-        let beside = beside::sibling(line, asked, exists)
-            .or_else(|| beside::missing_file(line, asked, exists));
-        if let Some(hint) = beside {
-            return vec![hint];
-        }
+    let Some(exists) = asked.host_file else {
+        return module(line).into_iter().collect();
+    };
+    let mut files = hidden_paths(line, asked, exists);
+    files.extend(beside::missing_file(line, asked, exists));
+    if files.is_empty() {
+        files.extend(beside::sibling(line, asked).into_iter().chain(module(line)));
     }
-    let modules = [python_module(line), node_module(line)].into_iter().flatten();
-    let paths = asked.host_file.map(|exists| hidden_paths(line, asked, exists));
-    modules.chain(paths.into_iter().flatten()).collect()
+    files
 }
 
 /// Advice for a program that could not be started.
@@ -164,6 +176,11 @@ fn is_frame(line: &str) -> bool {
     line.starts_with("File \"") || line.starts_with("at ")
 }
 
+/// Advice for a module that an interpreter did not find.
+fn module(line: &str) -> Option<String> {
+    python_module(line).or_else(|| node_module(line))
+}
+
 fn python_module(line: &str) -> Option<String> {
     let name = quoted_after(line, "No module named ")?;
     Some(format!(
@@ -193,7 +210,8 @@ fn is_missing(line: &str) -> bool {
     MISSING.iter().any(|words| lower.contains(words))
 }
 
-/// Paths in a refusal that are on the host, are not to be had inside, and could be mounted.
+/// Paths in a refusal that the caller named, are on the host, are not to be had inside, and could
+/// be mounted.
 fn hidden_paths(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Vec<String> {
     let lower = line.to_lowercase();
     let is_refused = REFUSED.iter().any(|words| lower.contains(words));
@@ -201,7 +219,8 @@ fn hidden_paths(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Vec<Str
         return Vec::new();
     }
     let hint = |path| hidden_path(path, is_refused, asked, exists);
-    absolute_paths(line).into_iter().take(MAX_PATHS).filter_map(hint).collect()
+    let paths = absolute_paths(line).into_iter().filter(|path| asked.names(path));
+    paths.take(MAX_PATHS).filter_map(hint).collect()
 }
 
 fn hidden_path(

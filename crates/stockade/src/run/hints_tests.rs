@@ -10,7 +10,14 @@ pub(super) fn asked(policy: &str) -> Asked {
         script: None,
         language: None,
         argv: Vec::new(),
+        named: Vec::new(),
     }
+}
+
+/// A question of a caller who wrote these paths on the command line.
+fn naming(policy: &str, paths: &[&str]) -> Asked {
+    let named = paths.iter().map(|path| (*path).to_owned()).collect();
+    Asked { named, ..asked(policy) }
 }
 
 fn of_script(script: &str, language: Language) -> Asked {
@@ -41,23 +48,61 @@ fn missing_module_names_the_flag_that_chooses_a_python() {
 fn host_file_that_is_not_visible_names_the_flag_that_shows_it() {
     let expected = "/home/me/data.csv exists on the host and is not visible inside; \
                     --mount /home/me/data.csv:/home/me/data.csv shows it read-only";
-    assert_eq!(ask(MISSING_FILE, "{}"), [expected]);
+    let asked = naming("{}", &["/home/me/data.csv"]);
+    assert_eq!(failed(MISSING_FILE, &asked), [expected]);
     let shell = "cat: /home/me/data.csv: No such file or directory\n";
-    assert_eq!(ask(shell, "{}"), [expected]);
+    assert_eq!(failed(shell, &asked), [expected]);
     let node = "Error: ENOENT: no such file or directory, open '/home/me/data.csv'\n";
-    assert_eq!(ask(node, "{}"), [expected]);
+    assert_eq!(failed(node, &asked), [expected]);
+    assert_eq!(failed(node, &naming("{}", &["--file=/home/me/data.csv"])), [expected]);
+}
+
+#[test]
+fn path_that_only_the_program_named_gives_the_same_hints_whether_it_exists_or_not() {
+    let empty = |asked: Asked| Asked { host_file: Some(|_| false), ..asked };
+    for line in [
+        MISSING_FILE,
+        NO_DATA,
+        "cat: secret/plan.txt: No such file or directory\n",
+        "PermissionError: [Errno 13] Permission denied: '/opt/data'\n",
+        "ModuleNotFoundError: No module named 'secret'\n",
+        "Error: Cannot find module './secret'\n",
+        "Error: Cannot find module '/workspace/secret'\n",
+        "/run/code/a.sh: line 1: /run/code/secret.sh: No such file or directory\n",
+    ] {
+        for advice in [Advice::Flags, Advice::Clauses] {
+            let scripts = [
+                of_script("a.py", Language::Python),
+                of_script("sub/a.js", Language::JavaScript),
+                naming("{}", &["/home/me", "data.cs", "sh", "-c", "cat /home/me/data.csv"]),
+            ];
+            for script in scripts {
+                let asked = || Asked { advice, named: script.named.clone(), ..again(&script) };
+                let (there, gone) = (failed(line, &asked()), failed(line, &empty(asked())));
+                assert_eq!(there, gone, "{line}");
+                let names = ["/home/me/data.csv", "data.csv", "plan.txt", "/opt/data"];
+                assert!(!names.iter().any(|name| there.concat().contains(name)), "{there:?}");
+            }
+        }
+    }
+}
+
+/// The same question once more.
+fn again(asked: &Asked) -> Asked {
+    Asked { script: asked.script.clone(), language: asked.language, ..naming("{}", &[]) }
 }
 
 #[test]
 fn policy_file_is_pointed_to_where_flags_do_not_help() {
-    let found = failed(MISSING_FILE, &Asked { advice: Advice::Clauses, ..asked("{}") });
+    let named = naming("{}", &["/home/me/data.csv"]);
+    let found = failed(MISSING_FILE, &Asked { advice: Advice::Clauses, ..named });
     assert!(found[0].contains("filesystem.read") && !found[0].contains("--mount"), "{found:?}");
 }
 
 #[test]
 fn file_that_is_read_only_inside_names_the_writable_mount() {
     let text = "PermissionError: [Errno 30] Read-only file system: '/data/out.txt'\n";
-    let found = ask(text, "filesystem: {read: [/data]}");
+    let found = failed(text, &naming("filesystem: {read: [/data]}", &["/data/out.txt"]));
     assert_eq!(
         found,
         ["/data/out.txt exists on the host and is read-only inside; \
@@ -69,29 +114,32 @@ fn file_that_is_read_only_inside_names_the_writable_mount() {
 fn nothing_is_said_of_keys_system_files_scratch_space_or_what_is_not_there() {
     for path in ["/etc/shadow", "/home/me/.ssh/id_rsa", "/tmp/x", "/proc/1/mem", "/", "//x"] {
         let text = format!("No such file or directory: '{path}'");
-        assert_eq!(ask(&text, "{}"), [""; 0], "{path}");
+        assert_eq!(failed(&text, &naming("{}", &[path])), [""; 0], "{path}");
     }
-    let empty = Asked { host_file: Some(|_| false), ..asked("{}") };
-    assert_eq!(failed(MISSING_FILE, &empty), [""; 0]);
-    assert_eq!(failed(MISSING_FILE, &Asked { host_file: None, ..asked("{}") }), [""; 0]);
+    let named = || naming("{}", &["/home/me/data.csv"]);
+    assert_eq!(failed(MISSING_FILE, &Asked { host_file: Some(|_| false), ..named() }), [""; 0]);
+    assert_eq!(failed(MISSING_FILE, &Asked { host_file: None, ..named() }), [""; 0]);
     let bytes = MISSING_FILE.as_bytes();
-    assert_eq!(hints(&Outcome::Exited { code: 0 }, bytes, &asked("{}")), [""; 0]);
+    assert_eq!(hints(&Outcome::Exited { code: 0 }, bytes, &named()), [""; 0]);
 }
 
 #[test]
 fn traceback_lines_and_words_without_a_refusal_give_no_hint() {
     let text = "  File \"/home/me/venv/a.py\", line 1, No such file or directory\n\
                 see /home/me/readme.txt\n";
-    assert_eq!(ask(text, "{}"), [""; 0]);
+    let asked = naming("{}", &["/home/me/venv/a.py", "/home/me/readme.txt"]);
+    assert_eq!(failed(text, &asked), [""; 0]);
 }
 
 #[test]
 fn hostile_text_gives_few_hints_and_none_that_drive_a_terminal() {
     let lines: String =
         (0..50).map(|n| format!("No such file or directory: '/home/{n}/x'\n")).collect();
-    assert_eq!(ask(&lines, "{}").len(), MAX_HINTS);
+    let paths: Vec<String> = (0..50).map(|n| format!("/home/{n}/x")).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    assert_eq!(failed(&lines, &naming("{}", &paths)).len(), MAX_HINTS);
     let foul = "No such file or directory: '/home/me/\u{1b}[2J'\nNo module named '\u{1b}'\n";
-    assert_eq!(ask(foul, "{}"), [""; 0]);
+    assert_eq!(failed(foul, &naming("{}", &["/home/me/\u{1b}[2J"])), [""; 0]);
 }
 
 const NO_DATA: &str = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'\n";
@@ -109,12 +157,18 @@ fn file_of_the_working_directory_names_the_workspace() {
         "python3: can't open file '/workspace/data.csv': [Errno 2] No such file or directory\n",
         "Error: Cannot find module '/workspace/data.csv'\n",
     ] {
-        assert_eq!(ask(line, "{}"), [expected], "{line}");
+        assert_eq!(failed(line, &naming("{}", &["data.csv"])), [expected], "{line}");
+        let unnamed = "programs start in /workspace, which is empty; --workspace . shows this \
+                       directory there";
+        assert_eq!(ask(line, "{}")[0], unnamed, "{line}");
     }
-    let found = failed(NO_DATA, &Asked { advice: Advice::Clauses, ..asked("{}") });
-    assert!(found[0].contains("filesystem.workspace of the policy"), "{found:?}");
+    for named in [&[][..], &["data.csv"]] {
+        let asked = Asked { advice: Advice::Clauses, ..naming("{}", named) };
+        let found = failed(NO_DATA, &asked);
+        assert!(found[0].contains("filesystem.workspace of the policy"), "{found:?}");
+    }
     // A whole home is never shown; a file in it can be.
-    let home = Asked { here: "/home/me".into(), ..asked("{}") };
+    let home = Asked { here: "/home/me".into(), ..naming("{}", &["data.csv"]) };
     let mount = "--mount /home/me/data.csv:/workspace/data.csv shows it read-only";
     assert!(failed(NO_DATA, &home)[0].ends_with(mount), "{:?}", failed(NO_DATA, &home));
 }
@@ -122,22 +176,26 @@ fn file_of_the_working_directory_names_the_workspace() {
 #[test]
 fn file_beside_the_script_names_its_directory() {
     let beside = |path: &Path| path.starts_with("/srv/me/sub");
-    let asked = Asked { host_file: Some(beside), ..of_script("sub/a.py", Language::Python) };
+    let script = || of_script("sub/a.py", Language::Python);
+    let named = Asked { host_file: Some(beside), named: vec!["data.csv".to_owned()], ..script() };
     let expected = "data.csv is beside the script on the host and not inside; --workspace sub \
                     shows that directory, at /workspace";
-    assert_eq!(failed(NO_DATA, &asked), [expected]);
+    assert_eq!(failed(NO_DATA, &named), [expected]);
+    let expected = "programs start in /workspace, which is empty; --workspace sub shows the \
+                    directory of the script there";
+    assert_eq!(failed(NO_DATA, &script()), [expected]);
 }
 
 #[test]
 fn module_beside_the_script_names_the_command_that_shows_both() {
     let way = |script: &str, language, line: &str| {
         let found = failed(line, &of_script(script, language));
-        assert_eq!(found.len(), 1, "{found:?}");
         let (_, way) = found[0].split_once("; ").unwrap();
         way.to_owned()
     };
     let python = "ModuleNotFoundError: No module named 'helper.deep'\n";
-    let shows = |command: &str| format!("`stockade run --workspace {command}` shows both");
+    let shows =
+        |command: &str| format!("`stockade run --workspace {command}` shows its directory too");
     assert_eq!(way("a.py", Language::Python, python), shows(". -- python3 a.py"));
     assert_eq!(way("sub/a.py", Language::Python, python), shows(". -- python3 sub/a.py"));
     assert_eq!(way("/srv/x y/a.py", Language::Python, python), shows("'/srv/x y' -- python3 a.py"));

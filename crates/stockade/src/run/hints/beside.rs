@@ -1,5 +1,4 @@
-//! Advice about files that stand where the person stands, or beside their script, and that are not
-//! inside.
+//! Advice about files of the working directory, or of the script's directory, that are not inside.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,10 +16,37 @@ const WORKSPACE: &str = "/workspace/";
 
 /// A file that a message names by a relative path.
 pub(super) fn missing_file(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {
-    if asked.policy.workspace.value != Workspace::Scratch {
+    let paths = relative_paths(line);
+    if asked.policy.workspace.value != Workspace::Scratch || paths.is_empty() {
         return None;
     }
-    relative_paths(line).into_iter().find_map(|name| relative_file(name, asked, exists))
+    let mut named = paths.iter().filter(|name| asked.names(name)).peekable();
+    match named.peek() {
+        Some(_) => named.find_map(|name| relative_file(name, asked, exists)),
+        None => empty_workspace(asked),
+    }
+}
+
+/// Where a program finds nothing, and what would show it the files of this directory.
+fn empty_workspace(asked: &Asked) -> Option<String> {
+    let start = "programs start in /workspace, which is empty";
+    let flag = |(directory, written): (PathBuf, PathBuf)| {
+        let word = shell_word(written.to_str()?);
+        can_be_workspace(&directory).then(|| format!("--workspace {word}"))
+    };
+    let here = || flag((asked.here.clone(), PathBuf::from(".")));
+    match asked.advice {
+        Advice::Clauses => {
+            Some(format!("{start}; filesystem.workspace of the policy can show a directory there"))
+        }
+        Advice::Flags => match asked.script_directory().and_then(flag).or_else(here) {
+            Some(flag) if flag == "--workspace ." => {
+                Some(format!("{start}; {flag} shows this directory there"))
+            }
+            Some(flag) => Some(format!("{start}; {flag} shows the directory of the script there")),
+            None => Some(format!("{start}; --mount HOST:/workspace/NAME shows a file there")),
+        },
+    }
 }
 
 /// A file by its relative path: in the working directory, or beside the script.
@@ -50,33 +76,28 @@ pub(super) fn relative_file(
     Some(format!("{name} is {place} on the host and not inside; {way}"))
 }
 
-/// A module or file that stands beside the script: only the script itself is taken inside.
-pub(super) fn sibling(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {
-    let (directory, _) = asked.script_directory()?;
-    let found = |name: &str| exists(&directory.join(name));
-    let name = if let Some(module) = super::quoted_after(line, "No module named ") {
-        let top = module.split('.').next()?;
-        (found(&format!("{top}.py")) || found(top)).then_some(top)?
+/// Advice for a module or file that may be next to the script: only the script itself is inside.
+pub(super) fn sibling(line: &str, asked: &Asked) -> Option<String> {
+    let own = asked.script.as_deref()?.file_name()?;
+    let is_sibling = if super::quoted_after(line, "No module named ").is_some() {
+        true
     } else if let Some(module) = super::quoted_after(line, "Cannot find module ") {
-        let name = module.strip_prefix("./").or_else(|| module.strip_prefix(CODE))?;
-        let endings = ["", ".js", ".cjs", ".mjs", ".json"];
-        endings.iter().any(|ending| found(&format!("{name}{ending}"))).then_some(name)?
+        module.starts_with("./") || module.starts_with(CODE)
     } else {
-        if !super::is_missing(line) {
-            return None;
-        }
-        let own = asked.script.as_deref()?.file_name()?;
         let paths = line.split(['\'', '"', ' ']).filter_map(|word| word.strip_prefix(CODE));
         let mut names = paths.map(|path| path.trim_end_matches(':'));
-        names.find(|name| *name != own && is_plain_relative(name) && found(name))?
+        super::is_missing(line) && names.any(|name| *name != *own && is_plain_relative(name))
     };
+    if !is_sibling {
+        return None;
+    }
     let way = match asked.advice {
-        Advice::Flags => format!("`{}` shows both", as_command(asked)?),
-        Advice::Clauses => "filesystem.workspace of the policy can show both, and then the script \
-                            is run as a command, after --"
+        Advice::Flags => format!("`{}` shows its directory too", as_command(asked)?),
+        Advice::Clauses => "filesystem.workspace of the policy can show its directory, and then \
+                            the script is run as a command, after --"
             .to_owned(),
     };
-    Some(format!("{name} stands beside the script, and only the script was taken inside; {way}"))
+    Some(format!("only the script itself was taken inside; {way}"))
 }
 
 /// The script as a command in a workspace of its own directory, or of the working one.
