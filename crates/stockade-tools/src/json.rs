@@ -32,7 +32,7 @@ pub(crate) enum JsonError {
     Invalid { why: String },
 }
 
-/// Reads a text. Keys that are there twice, numbers beyond a double, halves of surrogate pairs,
+/// Reads a text. Keys that are there twice, numbers that cannot be kept, halves of surrogate pairs,
 /// `NaN` and bytes after the end are refused: others would read something else.
 pub(crate) fn read(text: &[u8], bounds: Bounds) -> Result<Value, JsonError> {
     if text.len() > bounds.bytes {
@@ -217,7 +217,11 @@ impl Reader<'_> {
             b"" => return Err(self.invalid("expected a value")),
             [b'-' | b'0'..=b'9', ..] => {
                 let number = serde_json::from_slice::<Number>(word);
-                Value::Number(number.map_err(|_| self.no_number(word))?)
+                let number = number.map_err(|_| self.no_number(word))?;
+                if !is_kept(word, &number) {
+                    return Err(self.changed_number(word));
+                }
+                Value::Number(number)
             }
             _ => return Err(self.no_number(word)),
         };
@@ -228,6 +232,14 @@ impl Reader<'_> {
     fn no_number(&self, word: &[u8]) -> JsonError {
         let word = harmless(&String::from_utf8_lossy(word), 40);
         self.invalid(&format!("`{word}` is no value, or a number that does not fit"))
+    }
+
+    fn changed_number(&self, word: &[u8]) -> JsonError {
+        let word = harmless(&String::from_utf8_lossy(word), 40);
+        self.invalid(&format!(
+            "`{word}` would become another number: whole numbers go from -2^63 to 2^64-1, others \
+             have the digits of a double; send it as a string"
+        ))
     }
 
     fn string(&mut self) -> Result<String, JsonError> {
@@ -260,6 +272,43 @@ impl Reader<'_> {
         let why = format!("{why}, at byte {}", self.at + 1);
         JsonError::Invalid { why: harmless(&why, MAX_SAID) }
     }
+}
+
+/// Whether a number that was read is the one that was written.
+///
+/// A fraction that is rounded to another fraction counts as kept: that is what a double is. A whole
+/// number, or a number that rounding makes whole, must be exact, since a schema can ask for
+/// `integer`.
+fn is_kept(word: &[u8], number: &Number) -> bool {
+    match number.as_f64().filter(|_| number.is_f64()) {
+        None => true,
+        Some(double) if double.fract() != 0.0 => true,
+        Some(double) => {
+            let is_whole_spelling = !word.iter().any(|byte| b".eE".contains(byte));
+            let is_same = decimal(word) == decimal(format!("{double:e}").as_bytes());
+            is_same && (double == 0.0 || !is_whole_spelling)
+        }
+    }
+}
+
+/// The digits of a number without zeros at either end, and the power of ten of the last one.
+fn decimal(word: &[u8]) -> (Vec<u8>, i64) {
+    let unsigned = word.strip_prefix(b"-").unwrap_or(word);
+    let mut parts = unsigned.split(|byte| b"eE".contains(byte));
+    let (mantissa, power) = (parts.next().unwrap_or_default(), parts.next().unwrap_or(b"0"));
+    let mut halves = mantissa.split(|byte| *byte == b'.');
+    let (whole, fraction) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
+    let digits = [whole, fraction].concat();
+    let Some(last) = digits.iter().rposition(|digit| *digit != b'0') else {
+        return (Vec::new(), 0);
+    };
+    let first = digits.iter().take_while(|digit| **digit == b'0').count();
+    // A power beyond i64 is that of a number which a double cannot have.
+    let power = std::str::from_utf8(power).ok().and_then(|text| text.parse::<i64>().ok());
+    let below = i64::try_from(whole.len()).unwrap_or(i64::MAX);
+    let last_power = i64::try_from(last).unwrap_or(i64::MAX).saturating_add(1);
+    let power = power.unwrap_or(i64::MIN).saturating_add(below).saturating_sub(last_power);
+    (digits[first..=last].to_vec(), power)
 }
 
 #[cfg(test)]

@@ -194,6 +194,11 @@ fn scalar(text: &str) -> Option<Value> {
             }
             if let Ok(whole) = text.parse::<i64>() {
                 Value::Number(whole.into())
+            } else if let Ok(whole) = text.parse::<u64>() {
+                Value::Number(whole.into())
+            } else if digits.bytes().all(|digit| digit.is_ascii_digit()) {
+                // A whole number that would be rounded.
+                return None;
             } else if let Ok(real) = text.parse::<f64>() {
                 Value::Number(Number::from_f64(real)?)
             } else {
