@@ -163,6 +163,9 @@ impl Reader {
         }
         match (&event.body, is_first) {
             (Body::SessionStarted(_), false) => Err("the session has begun already"),
+            (Body::SessionStarted(start), true) if !start.command.has_own_hash() => {
+                Err("argv_sha256 is not the hash of its argv")
+            }
             (Body::SessionStarted(_), true) => Ok(()),
             (_, true) => Err("a stream begins with the start of its session"),
             (Body::SessionEnded(end), false) if end.events != self.read => {

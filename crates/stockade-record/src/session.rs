@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::Digest;
+use crate::shorten::may_be_cut;
 
 /// The number of the format that this version writes.
 pub(crate) const FORMAT: u32 = 1;
@@ -72,14 +73,22 @@ pub struct Command {
 impl Command {
     /// A command or the arguments of code.
     pub fn of(argv: &[String], code: Option<CodeDigest>) -> Command {
-        let mut hash = Sha256::new();
-        for word in argv {
-            hash.update(word.as_bytes());
-            hash.update([0]);
-        }
-        let argv_sha256 = Digest::from_bytes(hash.finalize().into());
-        Command { argv: argv.to_vec(), argv_sha256, code }
+        Command { argv: argv.to_vec(), argv_sha256: digest(argv), code }
     }
+
+    /// Whether the hash is that of the words, where they are whole.
+    pub(crate) fn has_own_hash(&self) -> bool {
+        self.argv_sha256 == digest(&self.argv) || may_be_cut(&self.argv)
+    }
+}
+
+fn digest(argv: &[String]) -> Digest {
+    let mut hash = Sha256::new();
+    for word in argv {
+        hash.update(word.as_bytes());
+        hash.update([0]);
+    }
+    Digest::from_bytes(hash.finalize().into())
 }
 
 /// Code by its language and its content.

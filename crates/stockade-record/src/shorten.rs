@@ -23,6 +23,17 @@ pub(crate) fn shortened(body: &Body, fits: impl Fn(&Body) -> bool) -> Body {
     short
 }
 
+/// Whether words may be what is left of others that were too long for a line.
+pub(crate) fn may_be_cut(words: &[String]) -> bool {
+    TRIES.iter().any(|(text, items)| {
+        let fits = words.len() <= *items && words.iter().all(|word| word.len() <= *text);
+        let is_list_cut = words.len() == *items && words.last().is_some_and(|word| word == REST);
+        // The cut falls between characters, which have at most four bytes.
+        let is_text_cut = |word: &String| word.ends_with(REST) && word.len() + 3 >= *text;
+        fits && (is_list_cut || words.iter().any(is_text_cut))
+    })
+}
+
 /// Keeps so many bytes of a text, the mark that stands for the rest included.
 pub(crate) fn cut_text(text: &mut String, most: usize) {
     if text.len() > most {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use stockade_record::{Tail, Verdict, verify};
+use stockade_record::{Body, Command, Digest, Reader, Tail, Verdict, encode, verify};
 
 use crate::support::{recorder, session, started};
 
@@ -85,6 +85,55 @@ fn lines_that_are_removed_swapped_or_doubled_are_found() {
             swapped.swap(at, at - 1);
             assert!(!judged(&path, &swapped.concat()).holds(), "line {at} before its own");
         }
+    }
+}
+
+/// The stream with another command, and with every hash of its chain made anew.
+fn with_command(path: &Path, change: impl Fn(&mut Command)) -> Vec<u8> {
+    let mut reader = Reader::open(path).expect("the stream can be read");
+    let (mut bytes, mut previous) = (Vec::new(), Digest::ZERO);
+    while let Some(mut event) = reader.next().expect("the stream holds") {
+        if let Body::SessionStarted(started) = &mut event.body {
+            change(&mut started.command);
+        }
+        event.previous = previous;
+        let (line, hash) = encode(&event);
+        bytes.extend(line);
+        previous = hash;
+    }
+    bytes
+}
+
+#[test]
+fn words_that_are_not_those_of_their_hash_are_found_although_the_chain_holds() {
+    let scratch = scratch();
+    let path = session(scratch.path(), "x");
+    let same = with_command(&path, |_| {});
+    assert!(judged(&path, &same).is_complete(), "a chain that is made anew holds");
+    let word = with_command(&path, |command| command.argv.push("--force".to_owned()));
+    let gone = with_command(&path, |command| command.argv.clear());
+    let hash = with_command(&path, |command| command.argv_sha256 = Digest::of(b"other"));
+    let mark = with_command(&path, |command| command.argv = vec!["rm…".to_owned()]);
+    for (what, bytes) in [("word", word), ("gone", gone), ("hash", hash), ("mark", mark)] {
+        let verdict = judged(&path, &bytes);
+        let Verdict::Broken { error } = &verdict else { panic!("{what}: {verdict:?}") };
+        assert_eq!(error.line(), Some(1), "{what}");
+        assert!(format!("{error:?}").contains("argv_sha256"), "{what}: {error:?}");
+        fs::write(&path, &same).unwrap();
+    }
+}
+
+#[test]
+fn words_that_were_cut_to_fit_a_line_hold() {
+    let scratch = scratch();
+    let long = "ä".repeat(9000);
+    let many = vec!["w"; 9000];
+    for words in [vec![long.as_str(), "x"], many, vec!["…"], vec!["a…", &long]] {
+        let recorder = recorder(scratch.path());
+        recorder.begin(started(&words)).unwrap();
+        recorder.end("exited").unwrap();
+        let path = recorder.path().unwrap();
+        assert!(verify(&path).unwrap().verdict.is_complete(), "{} words", words.len());
     }
 }
 
