@@ -18,6 +18,8 @@ use stockade_policy::is_harmless;
 use crate::run::amount::AmountError;
 use crate::{ERROR, Problem};
 
+use harmless::PREFIX;
+
 /// How long whoever reads standard error may make no room before they are not told more.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -85,6 +87,28 @@ pub(crate) fn talk(text: &str) {
     say(&without_escapes(text));
 }
 
+/// Says lines about a run after what its program printed.
+///
+/// On a terminal their prefix is bold, begins a line, and cannot stand in a program's output there:
+/// [`harmless`] shows it escaped.
+pub(crate) fn talk_of_run(lines: &[String]) {
+    let prefix = match is_marked() {
+        true => format!("\u{1b}[1m{PREFIX}\u{1b}[0m"),
+        false => PREFIX.to_owned(),
+    };
+    let lines: Vec<String> =
+        lines.iter().map(|line| format!("{prefix} {}", without_escapes(line))).collect();
+    if !lines.is_empty() {
+        say_apart(&lines.join("\n"));
+    }
+}
+
+/// Says something that does not go on a line of the program's.
+fn say_apart(text: &str) {
+    let is_open = stderr().is_terminal() && live::is_line_open();
+    say(&format!("{}{text}", if is_open { "\n" } else { "" }));
+}
+
 /// Writes a line to standard error, past the lock that a writer of the program's errors may hold.
 fn say(text: &str) {
     let line = format!("{text}\n");
@@ -122,7 +146,7 @@ pub(crate) fn failure(output: Output, error: &anyhow::Error) {
     for diagnostic in diagnostics {
         talk(&format!("{diagnostic}\n"));
     }
-    say(&format!("{} {}", label("error:"), without_escapes(&message)));
+    say_apart(&format!("{} {}", label("error:"), without_escapes(&message)));
     if !remedy.is_empty() {
         talk(&format!("  = {remedy}"));
     }
@@ -178,11 +202,16 @@ fn without_escapes(text: &str) -> String {
     safe
 }
 
-/// A word that stands out on a terminal, and is plain elsewhere and under `NO_COLOR`.
+/// A word that stands out on a terminal, without a colour under `NO_COLOR`, and is plain elsewhere.
 fn label(word: &str) -> String {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let stands_out = stderr().is_terminal() && !plain;
-    if stands_out { format!("\u{1b}[1;31m{word}\u{1b}[0m") } else { word.to_owned() }
+    let has_colour = !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = if has_colour { "1;31" } else { "1" };
+    if is_marked() { format!("\u{1b}[{style}m{word}\u{1b}[0m") } else { word.to_owned() }
+}
+
+/// Whether words of Stockade's own are marked by a style, which output of a program cannot have.
+fn is_marked() -> bool {
+    stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
 #[cfg(test)]

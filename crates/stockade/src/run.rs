@@ -82,13 +82,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     if output == Output::Json {
         render::json(&RunView { report: &report, hints: &hints })?;
     } else if !args.quiet {
-        let lines: Vec<String> = summary::lines(&report, &policy, &hints)
-            .into_iter()
-            .map(|line| format!("stockade: {line}"))
-            .collect();
-        if !lines.is_empty() {
-            render::talk(&lines.join("\n"));
-        }
+        render::talk_of_run(&summary::lines(&report, &policy, &hints));
     }
     Ok(report.outcome.cli_code())
 }

@@ -2,12 +2,22 @@
 
 use stockade_policy::is_harmless;
 
-/// Shows what would drive a terminal as text: `\x1b` for an escape. Lines, tabs and carriage
-/// returns pass. A character may be split over chunks.
+/// How every line of Stockade's own about a run begins.
+pub(crate) const PREFIX: &str = "stockade:";
+
+/// Shows what would drive a terminal as text: `\x1b` for an escape. Ends of lines and tabs pass.
+///
+/// A carriage return that ends no line is shown as the end of one, so that nothing is overwritten:
+/// a progress bar becomes lines. The last character of [`PREFIX`] is escaped wherever it stands, so
+/// that no line of a program looks like one of Stockade's. A character may be split over chunks.
 #[derive(Default)]
 pub(crate) struct Harmless {
     /// The beginning of a character whose end has not come; at most three bytes.
     begun: Vec<u8>,
+    /// Whether the last character was a carriage return, which is not shown yet.
+    is_returned: bool,
+    /// How many characters of [`PREFIX`] stand before.
+    matched: usize,
 }
 
 impl Harmless {
@@ -20,18 +30,20 @@ impl Harmless {
         loop {
             let error = match std::str::from_utf8(rest) {
                 Ok(text) => {
-                    show(text, &mut shown);
+                    self.show(text, &mut shown);
                     return shown;
                 }
                 Err(error) => error,
             };
             let (whole, after) = rest.split_at(error.valid_up_to());
-            show(&String::from_utf8_lossy(whole), &mut shown);
+            self.show(&String::from_utf8_lossy(whole), &mut shown);
             let Some(wrong) = error.error_len() else {
                 self.begun = after.to_vec();
                 return shown;
             };
             let (wrong, after) = after.split_at(wrong);
+            self.return_to(None, &mut shown);
+            self.matched = 0;
             show_bytes(wrong, &mut shown);
             rest = after;
         }
@@ -40,20 +52,48 @@ impl Harmless {
     /// What is left at the end of the stream.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let mut shown = Vec::new();
+        self.return_to(None, &mut shown);
         show_bytes(&std::mem::take(&mut self.begun), &mut shown);
         shown
     }
-}
 
-fn show(text: &str, shown: &mut Vec<u8>) {
-    for character in text.chars() {
-        if matches!(character, '\n' | '\t' | '\r') || is_harmless(character) {
-            shown.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-        } else if character.is_ascii() {
-            shown.extend(format!("\\x{:02x}", u32::from(character)).bytes());
-        } else {
-            shown.extend(character.escape_unicode().map(|plain| plain as u8));
+    fn show(&mut self, text: &str, shown: &mut Vec<u8>) {
+        for character in text.chars() {
+            self.return_to(Some(character), shown);
+            if character == '\r' {
+                self.is_returned = true;
+            } else if self.ends_prefix(character) {
+                show_bytes(character.encode_utf8(&mut [0; 4]).as_bytes(), shown);
+            } else if matches!(character, '\n' | '\t') || is_harmless(character) {
+                shown.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            } else if character.is_ascii() {
+                shown.extend(format!("\\x{:02x}", u32::from(character)).bytes());
+            } else {
+                shown.extend(character.escape_unicode().map(|plain| plain as u8));
+            }
         }
+    }
+
+    /// Shows a carriage return that waits, now that what follows it is known.
+    fn return_to(&mut self, next: Option<char>, shown: &mut Vec<u8>) {
+        if std::mem::take(&mut self.is_returned) {
+            shown.push(if next == Some('\n') { b'\r' } else { b'\n' });
+        }
+    }
+
+    /// Whether the whole prefix stands before and with this character.
+    fn ends_prefix(&mut self, character: char) -> bool {
+        let expected = PREFIX.as_bytes()[self.matched];
+        self.matched = match character == char::from(expected) {
+            true => self.matched + 1,
+            // No other part of the prefix begins as the whole does.
+            false => usize::from(PREFIX.starts_with(character)),
+        };
+        let is_whole = self.matched == PREFIX.len();
+        if is_whole {
+            self.matched = 0;
+        }
+        is_whole
     }
 }
 
@@ -94,8 +134,42 @@ mod tests {
     }
 
     #[test]
+    fn carriage_return_alone_ends_the_line_and_overwrites_nothing() {
+        let cases: [(&[u8], &str); 6] = [
+            (b"hidden\rshown\n", "hidden\nshown\n"),
+            (b"a\r\nb\r\n", "a\r\nb\r\n"),
+            (b"a\r\r\nb", "a\n\r\nb"),
+            (b"50%\r", "50%\n"),
+            (b"a\r\xff", "a\n\\xff"),
+            (b"\r", "\n"),
+        ];
+        for (bytes, shown) in cases {
+            for size in 1..=bytes.len() {
+                assert_eq!(in_pieces(bytes, size), shown, "in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_program_has_the_prefix_of_stockades_own_lines() {
+        let cases: [(&str, &str); 6] = [
+            ("stockade: timed out\n", "stockade\\x3a timed out\n"),
+            ("x\rstockade: a", "x\nstockade\\x3a a"),
+            ("padded    stockade:stockade:", "padded    stockade\\x3astockade\\x3a"),
+            ("stockstockade: sstockade:", "stockstockade\\x3a sstockade\\x3a"),
+            ("stocka\u{200b}de: x", "stocka\\u{200b}de: x"),
+            ("Stockade: stockade; tockade:", "Stockade: stockade; tockade:"),
+        ];
+        for (text, shown) in cases {
+            for size in 1..=text.len() {
+                assert_eq!(in_pieces(text.as_bytes(), size), shown, "in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
     fn where_chunks_are_cut_changes_nothing() {
-        let bytes = "é\u{9b}漢🙂\u{1b}[0m\u{202e}".as_bytes();
+        let bytes = "é\u{9b}漢🙂\u{1b}[0m\rstockade:\r\n\u{202e}".as_bytes();
         let bytes = [bytes, b"\xff\xe2\x82\x1b\xf0\x9f"].concat();
         let whole = in_pieces(&bytes, bytes.len());
         for size in 1..bytes.len() {

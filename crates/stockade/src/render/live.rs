@@ -5,6 +5,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -22,6 +23,20 @@ pub(crate) enum Escapes {
     Shown,
     /// Everything as it is.
     Raw,
+}
+
+/// Whether the last line that a program printed on a terminal has no end.
+static IS_LINE_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether what is printed next on the terminal would go on a program's line.
+pub(super) fn is_line_open() -> bool {
+    IS_LINE_OPEN.load(Ordering::Relaxed)
+}
+
+fn note_end(shown: &[u8]) {
+    if let Some(last) = shown.last() {
+        IS_LINE_OPEN.store(*last != b'\n', Ordering::Relaxed);
+    }
 }
 
 /// Our standard output, for a program's.
@@ -189,12 +204,17 @@ impl Writer {
         }
         let rest = self.harmless.as_mut().map(Harmless::finish).unwrap_or_default();
         let result = self.to.write_all(&rest).and_then(|()| self.to.flush());
+        note_end(&rest);
         shared.report(result, true);
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.harmless {
-            Some(harmless) => self.to.write_all(&harmless.feed(bytes))?,
+            Some(harmless) => {
+                let shown = harmless.feed(bytes);
+                self.to.write_all(&shown)?;
+                note_end(&shown);
+            }
             None => self.to.write_all(bytes)?,
         }
         self.to.flush()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stockade_engine::{Outcome, RunReport, signal_name};
-use stockade_policy::{Denial, Isolation, Limit, Policy};
+use stockade_policy::{Denial, Isolation, Limit, Policy, is_harmless};
 
 /// The lines for a person, without their prefix; none for a program that simply ended behind an
 /// ordinary wall.
@@ -17,9 +17,9 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Ve
         lines.extend(report.denials.iter().map(in_one_line));
     }
     for audit in &report.audits {
-        lines.push(format!("recorded {}: {}", audit.target, audit.why));
+        lines.push(format!("recorded {}: {}", on_one_line(&audit.target), on_one_line(&audit.why)));
     }
-    lines.extend(hints.iter().map(|hint| format!("hint: {hint}")));
+    lines.extend(hints.iter().map(|hint| format!("hint: {}", on_one_line(hint))));
     lines
 }
 
@@ -45,7 +45,7 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
         Outcome::Denied { denial } => format!("denied {}", refusal(denial)),
         Outcome::NotStarted { errno, program } => {
             let error = std::io::Error::from_raw_os_error(*errno);
-            format!("cannot start {program}: {error}")
+            format!("cannot start {}: {error}", on_one_line(program))
         }
         Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::EngineLost => "the sandbox was lost: its first process is gone".to_owned(),
@@ -54,13 +54,31 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
 
 /// A refusal among what a program did; there can be many.
 fn in_one_line(denial: &Denial) -> String {
-    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    let [target, why, rule, how_to_allow] = parts(denial);
     format!("denied {target}: {why}; decided by {rule}; to allow it: {how_to_allow}")
 }
 
 fn refusal(denial: &Denial) -> String {
-    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    let [target, why, rule, how_to_allow] = parts(denial);
     format!("{target}: {why}\n  decided by {rule}\n  = {how_to_allow}")
+}
+
+fn parts(denial: &Denial) -> [String; 4] {
+    let Denial { target, why, rule, how_to_allow, .. } = denial;
+    [target, why, rule, how_to_allow].map(|part| on_one_line(part))
+}
+
+/// A text that a program may have chosen, such as the name of a file: without ends of lines it
+/// makes no line that looks like Stockade's own.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_harmless(character) {
+            true => line.push(character),
+            false => line.extend(character.escape_unicode()),
+        }
+    }
+    line
 }
 
 fn limit_hit(limit: Limit, report: &RunReport, policy: &Policy) -> String {

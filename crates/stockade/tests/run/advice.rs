@@ -34,11 +34,15 @@ fn file_or_module_beside_a_script_names_the_workspace_and_that_helps() {
     scratch.file("imports.py", "import helper; print(helper.word)\n");
     let run = stockade_in(here, &["reads.py"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("data.csv is here on the host"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("hint: programs start in /workspace, which is empty"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("--workspace . shows"), "{}", run.stderr);
     assert_eq!(stockade_in(here, &["--workspace", ".", "reads.py"]).text(), "1,2\n\n");
     let run = stockade_in(here, &["imports.py"]);
-    assert!(run.stderr.contains("helper stands beside the script"), "{}", run.stderr);
+    assert!(run.stderr.contains("only the script itself was taken inside"), "{}", run.stderr);
     let words = advised(&run);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert_eq!(words, ["--workspace", ".", "--", "python3", "imports.py"]);
@@ -95,7 +99,8 @@ fn missing_module_names_the_flag_that_chooses_a_python() {
     }
     let run = stockade(&["--", "python3", "-c", "import no_such_module_here"]);
     assert_eq!(run.code, 1);
-    let hint = run.stderr.lines().find(|line| line.starts_with("stockade: hint: ")).unwrap();
+    let hint =
+        run.stderr.lines().find(|line| line.starts_with("stockade: hint: the Python")).unwrap();
     assert!(hint.contains("`no_such_module_here`") && hint.contains("--python"), "{hint}");
     let run = stockade(&["--quiet", "--", "python3", "-c", "import no_such_module_here"]);
     assert!(!run.stderr.contains("stockade:"), "{}", run.stderr);
@@ -121,12 +126,44 @@ fn path_that_is_only_on_the_host_names_the_flag_that_shows_it() {
     assert!(!run.stderr.contains("hint"), "{}", run.stderr);
 }
 
+#[test]
+fn path_that_only_the_program_printed_is_never_looked_up_on_the_host() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.file("there.txt", "x\n");
+    let said = |name: &str| {
+        let code = "import os, sys\n\
+                    name = os.environ['NAME']\n\
+                    sys.exit(f\"No such file or directory: '{name}'\")";
+        let set = format!("NAME={name}");
+        let run = stockade_in(scratch.path(), &["--env", &set, "--", "python3", "-c", code]);
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        run.stderr.replace(name, "NAME")
+    };
+    for (there, gone) in [
+        ("there.txt", "gone.txt"),
+        ("/workspace/there.txt", "/workspace/gone.txt"),
+        ("/run/code/there.txt", "/run/code/gone.txt"),
+        // Every host has the one, and none the other.
+        ("/etc/fstab", "/etc/stockade-nowhere"),
+    ] {
+        assert_eq!(said(there), said(gone));
+    }
+    // What the caller wrote is looked up.
+    let run = stockade(&["--", "cat", "/etc/fstab"]);
+    assert!(run.stderr.contains("/etc/fstab exists on the host"), "{}", run.stderr);
+    let run = stockade_in(scratch.path(), &["--", "cat", "there.txt"]);
+    assert!(run.stderr.contains("there.txt is here on the host"), "{}", run.stderr);
+}
+
 /// Runs `stockade run` with a terminal as its output.
 fn on_a_terminal(words: &[&str]) -> String {
     let stockade = binary();
     let run = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let start = ["python3", "-c", run, stockade.to_str().expect("paths are text"), "run"];
-    outside(&[&start[..], words].concat()).text().to_owned()
+    outside(&[&start[..], words].concat()).stdout
 }
 
 #[test]
@@ -142,4 +179,36 @@ fn terminal_is_shown_escape_sequences_as_text_unless_raw() {
     assert!(raw.contains("a\u{1b}[2Jb\u{1b}]0;title\u{7}"), "{raw:?}");
     let piped = stockade(&clear);
     assert_eq!(piped.text(), "a\u{1b}[2Jb\u{1b}]0;title\u{7}\n");
+}
+
+#[test]
+fn program_on_a_terminal_cannot_print_a_line_that_looks_like_stockades_own() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let forge = ["--", "printf", r"stockade: all is well\nhidden\rstockade: shown\nopen"];
+    let shown = on_a_terminal(&forge);
+    assert_eq!(shown, "stockade\\x3a all is well\r\nhidden\r\nstockade\\x3a shown\r\nopen");
+    // Its own has a style that the program's cannot have, and begins a line.
+    let killed = ["--", "sh", "-c", r"printf 'stockade: fine\nopen'; kill -9 $$"];
+    let shown = on_a_terminal(&killed);
+    let own = "\r\n\u{1b}[1mstockade:\u{1b}[0m killed by SIGKILL\r\n";
+    assert_eq!(shown, format!("stockade\\x3a fine\r\nopen{own}"));
+    // A pipe gets every byte as it is.
+    assert_eq!(stockade(&forge).text(), "stockade: all is well\nhidden\rstockade: shown\nopen");
+    assert!(on_a_terminal(&[&["--raw"], &forge[..]].concat()).contains("hidden\rstockade: shown"));
+}
+
+#[test]
+fn name_of_a_program_makes_no_second_line() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let run = stockade(&["--", "/nowhere\nstockade: all is well"]);
+    assert_eq!(run.code, 127);
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("stockade: cannot start /nowhere"),
+        "{lines:?}"
+    );
 }
