@@ -13,6 +13,7 @@ use stockade_provider::Surroundings;
 
 use crate::args::DoctorArgs;
 use crate::render::{self, Output};
+use crate::run::account::{Account, ORDINARY};
 use crate::{ERROR, Problem};
 
 pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
@@ -36,13 +37,17 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
+    let account = Account::look(ORDINARY);
     match output {
         Output::Json => render::json(&json!({
             "can_run": answer,
             "walls": walls,
-            "machine": { "host": host, "kvm": kvm },
+            "machine": { "host": host, "kvm": kvm, "account": machine::account_view(&account) },
         }))?,
-        Output::Text => render::text(&text::text(&answer, &walls, &machine::lines(&host, &kvm)))?,
+        Output::Text => {
+            let machine = machine::lines(&host, &kvm, &account);
+            render::text(&text::text(&answer, &walls, &machine))?;
+        }
     }
     Ok(if answer.is_empty() { ERROR } else { 0 })
 }

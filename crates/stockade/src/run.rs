@@ -1,5 +1,6 @@
 //! `stockade run`.
 
+pub(crate) mod account;
 mod aliases;
 pub(crate) mod amount;
 mod flags;
@@ -43,6 +44,10 @@ struct RunView<'r> {
 }
 
 pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
+    // First: whatever is opened from here on is opened with the account's rights.
+    if let Some(name) = &args.as_user {
+        account::become_account(name)?;
+    }
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";

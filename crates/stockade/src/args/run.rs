@@ -104,6 +104,13 @@ pub(crate) struct RunArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
+    /// As root: run everything as an account.
+    ///
+    /// Stockade itself, the wall and the program get the ids of a system account without a login
+    /// shell, and nothing of root. Policies, mounts and scripts are read with its rights; its
+    /// records are in /var/lib/stockade/NAME.
+    #[arg(long, value_name = "NAME", help_heading = WALL)]
+    pub(crate) as_user: Option<String>,
     /// Offer the tools of a file to the program.
     ///
     /// Commands, HTTP endpoints and MCP servers of this host, which code inside calls by name; see

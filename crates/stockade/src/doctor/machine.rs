@@ -2,12 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
 use stockade_backends::{HostLook, InterpreterLook, Knobs, Landlock};
 
 use super::kvm::Kvm;
+use crate::Problem;
+use crate::run::account::Account;
 
 /// One line for each thing that decides about walls.
-pub(super) fn lines(host: &HostLook, kvm: &Kvm) -> Vec<(String, String)> {
+pub(super) fn lines(
+    host: &HostLook,
+    kvm: &Kvm,
+    account: &Result<Account, Problem>,
+) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
     line("kernel", host.kernel.clone());
@@ -53,11 +60,28 @@ pub(super) fn lines(host: &HostLook, kvm: &Kvm) -> Vec<(String, String)> {
             None => "not installed; not needed".to_owned(),
         },
     );
+    match account {
+        Ok(Account { name, user, .. }) => {
+            line("account for --as-user", format!("{name}, user {user}"));
+        }
+        Err(problem) => {
+            line("account for --as-user", problem.message.clone());
+            line("", format!("= {}", problem.remedy));
+        }
+    }
     line("/dev/kvm", device(kvm));
     for interpreter in &host.interpreters {
         line(&interpreter.language, program(interpreter));
     }
     lines
+}
+
+/// The account that runs can be given, or why there is none.
+pub(super) fn account_view(account: &Result<Account, Problem>) -> Value {
+    match account {
+        Ok(Account { name, user, group }) => json!({ "name": name, "user": user, "group": group }),
+        Err(Problem { message, remedy, .. }) => json!({ "missing": message, "remedy": remedy }),
+    }
 }
 
 fn landlock(found: Landlock) -> String {

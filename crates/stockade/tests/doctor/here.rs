@@ -16,7 +16,15 @@ fn short_answer_is_first_and_all_is_readable_without_colour() {
     assert!(first.starts_with("You can run: "), "{}", run.stdout);
     assert_eq!((run.stderr.as_str(), run.stdout.contains('\u{1b}')), ("", false));
     let walls = ["native", "wasm", "docker", "kubernetes", "gvisor", "hyperlight", "qemu", "aca"];
-    let machine = ["kernel ", "Landlock ", "seccomp ", "container ", "newuidmap ", "/dev/kvm "];
+    let machine = [
+        "kernel ",
+        "Landlock ",
+        "seccomp ",
+        "container ",
+        "newuidmap ",
+        "account for --as-user ",
+        "/dev/kvm ",
+    ];
     for word in walls.iter().chain(&machine).chain(&["user.max_user_namespaces ", "python "]) {
         let named = run.stdout.lines().any(|line| line.trim_start().starts_with(word));
         assert!(named, "{word} is not named: {}", run.stdout);

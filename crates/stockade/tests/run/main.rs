@@ -1,5 +1,6 @@
 //! `stockade run`, end to end: every test builds a real wall on the real kernel.
 
+mod account;
 mod advice;
 mod bench;
 mod canaries;

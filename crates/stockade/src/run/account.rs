@@ -1,0 +1,310 @@
+//! `--as-user`: the account that a run is given, and becoming it.
+//!
+//! ```text
+//! root ── the account is fit ──▶ exec of this program as the account ── checked ──▶ the run
+//!   └──── it is not ──▶ refused          anybody else ──▶ refused
+//! ```
+//! Becoming another user by executing this program anew leaves nothing of root: no id, no group, no
+//! capability, no descriptor and no variable. The second process checks that before it goes on.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Gid, Uid};
+
+use crate::Problem;
+
+/// The name that the packages give to an account for runs.
+pub(crate) const ORDINARY: &str = "stockade";
+
+/// Where each account has a directory for its records.
+const STATE: &str = "/var/lib/stockade";
+
+/// Shells with which nobody can log in.
+const NO_SHELL: [&str; 2] = ["nologin", "false"];
+
+/// Variables of the caller's that mean nothing to another account.
+const CALLERS: [&str; 12] = [
+    "SUDO_COMMAND",
+    "SUDO_GID",
+    "SUDO_UID",
+    "SUDO_USER",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "MAIL",
+];
+
+/// An account that runs can be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) name: String,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+/// Goes on as the account, or refuses. As root it comes back only with a refusal: this program is
+/// executed anew, with the same arguments, by the account.
+pub(super) fn become_account(name: &str) -> Result<(), Problem> {
+    let account = Account::look(name)?;
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return Err(execute_as(&account));
+    }
+    if user.as_raw() != account.user {
+        let message = format!(
+            "--as-user {name}: only root can become another user, and this is user {}",
+            user.as_raw()
+        );
+        return Err(Problem::new(message, "run it as root, with sudo, or leave --as-user out"));
+    }
+    check_only(&account)
+}
+
+impl Account {
+    /// The account of a name, if runs can be given to it.
+    pub(crate) fn look(name: &str) -> Result<Account, Problem> {
+        let accounts = std::fs::read_to_string("/etc/passwd").map_err(|error| {
+            let message = format!("--as-user {name}: cannot read /etc/passwd: {error}");
+            Problem::new(message, "see that it is there and readable")
+        })?;
+        Account::find(name, &accounts)
+    }
+
+    /// The account of a name in the text of `/etc/passwd`, passwd(5). Pure.
+    fn find(name: &str, accounts: &str) -> Result<Account, Problem> {
+        let refused = |why: &str, remedy: String| {
+            Err(Problem::new(format!("--as-user {name}: {why}"), remedy))
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let is_name = name.bytes().all(is_plain) && !name.starts_with('-') && !name.is_empty();
+        if !is_name || name.len() > 32 {
+            let remedy = "name an account by letters, digits, `_`, `-` and `.`".to_owned();
+            return refused("not the name of an account", remedy);
+        }
+        let fields: Vec<Vec<&str>> =
+            accounts.lines().map(|line| line.split(':').collect()).collect();
+        let named: Vec<&Vec<&str>> = fields.iter().filter(|line| line[0] == name).collect();
+        let [[_, _, user, group, _, _, shell]] =
+            named.iter().map(|line| line.as_slice()).collect::<Vec<_>>()[..]
+        else {
+            return match named.is_empty() {
+                true => refused("there is no such account", creating(name)),
+                false => {
+                    refused("/etc/passwd has no one clear line for it", "correct it".to_owned())
+                }
+            };
+        };
+        let (Ok(user), Ok(group)) = (user.parse::<u32>(), group.parse::<u32>()) else {
+            return refused("its ids in /etc/passwd are not numbers", "correct them".to_owned());
+        };
+        if user == 0 || group == 0 {
+            let remedy = format!("name one of its own: {}", creating(ORDINARY));
+            return refused("it has the rights of root", remedy);
+        }
+        let is_closed = NO_SHELL.iter().any(|closed| shell.rsplit('/').next() == Some(closed));
+        if !is_closed {
+            let remedy = format!(
+                "use an account of its own, or close this one with `usermod --shell \
+                 /usr/sbin/nologin {name}`"
+            );
+            return refused("a person can log in to it, so it has more to lose than a run", remedy);
+        }
+        Ok(Account { name: name.to_owned(), user, group })
+    }
+
+    /// Makes the directory for its records, which only it may enter. Nothing above it is the
+    /// account's to change.
+    fn make_state(&self) -> io::Result<PathBuf> {
+        let above = Path::new(STATE);
+        let make = |path: &Path, mode: u32| match std::fs::DirBuilder::new().mode(mode).create(path)
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        };
+        make(above, 0o755)?;
+        let found = above.symlink_metadata()?;
+        if !found.is_dir() || found.uid() != 0 || found.mode() & 0o022 != 0 {
+            return Err(io::Error::other(format!("{STATE} can be changed by others than root")));
+        }
+        let own = above.join(&self.name);
+        make(&own, 0o700)?;
+        let found = own.symlink_metadata()?;
+        match found.uid() {
+            _ if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+            0 => lchown(&own, Some(self.user), Some(self.group)).map(|()| own),
+            user if user == self.user => Ok(own),
+            _ => Err(io::Error::other(format!("{} is another user's", own.display()))),
+        }
+    }
+}
+
+/// How an account that has nothing to lose is made.
+fn creating(name: &str) -> String {
+    format!(
+        "create it with `adduser --system --group --no-create-home --shell /usr/sbin/nologin {name}`"
+    )
+}
+
+/// Executes this program as the account; comes back only if that failed.
+fn execute_as(account: &Account) -> Problem {
+    let name = &account.name;
+    let state = match account.make_state() {
+        Ok(state) => state,
+        Err(error) => {
+            let message =
+                format!("--as-user {name}: cannot make {STATE}/{name} for its records: {error}");
+            return Problem::new(message, "see that /var/lib is writable and the path is free");
+        }
+    };
+    let mut words = std::env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(words.next().unwrap_or_else(|| OsString::from("stockade"))).args(words);
+    for variable in CALLERS {
+        command.env_remove(variable);
+    }
+    let own: [(&str, &OsStr); 4] = [
+        ("HOME", state.as_os_str()),
+        ("XDG_STATE_HOME", state.as_os_str()),
+        ("USER", name.as_ref()),
+        ("LOGNAME", name.as_ref()),
+    ];
+    // Changing the user as root empties the list of further groups too, std::os::unix::process.
+    let error = command.envs(own).gid(account.group).uid(account.user).exec();
+    let message = format!("--as-user {name}: cannot execute this program as that account: {error}");
+    Problem::new(message, "see that others may execute it, as in /usr/bin")
+}
+
+/// Refuses to go on with anything but the account's own ids: no root to go back to, no groups, no
+/// capabilities.
+fn check_only(account: &Account) -> Result<(), Problem> {
+    let has_more = |what: String| {
+        let message = format!("--as-user {}: this process {what}", account.name);
+        Problem::new(message, "start it as root, which becomes the account by itself")
+    };
+    let status = std::fs::read_to_string("/proc/self/status")
+        .map_err(|error| has_more(format!("cannot be looked at: {error}")))?;
+    if let Some(more) = beyond(account, &status) {
+        return Err(has_more(format!("has more than the account: {more}")));
+    }
+    // A user namespace or a kernel module could make the numbers mean something else: try it.
+    let regained = rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_ok()
+        || rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT).is_ok();
+    if regained {
+        return Err(has_more("could become root again".to_owned()));
+    }
+    Ok(())
+}
+
+/// The first line of `/proc/self/status` that shows more than the account's own ids, proc(5). Pure.
+fn beyond(account: &Account, status: &str) -> Option<String> {
+    let ids = |id: u32| format!("{id} {id} {id} {id}");
+    let none = "0000000000000000".to_owned();
+    let expected = [
+        ("Uid:", ids(account.user)),
+        ("Gid:", ids(account.group)),
+        ("Groups:", String::new()),
+        ("CapPrm:", none.clone()),
+        ("CapEff:", none.clone()),
+        ("CapAmb:", none),
+    ];
+    expected.iter().find_map(|(name, value)| {
+        let Some(line) = status.lines().find(|line| line.starts_with(name)) else {
+            return Some(format!("there is no line {name}"));
+        };
+        let found: Vec<&str> = line.split_whitespace().skip(1).collect();
+        // The kernel lists the group itself where setgroups(2) was called with it.
+        let is_own_group =
+            *name == "Groups:" && found.iter().all(|it| *it == account.group.to_string());
+        (found.join(" ") != *value && !is_own_group).then(|| line.replace('\t', " "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNTS: &str = "root:x:0:0:root:/root:/bin/bash\n\
+                            stockade:x:998:997::/nonexistent:/usr/sbin/nologin\n\
+                            old:x:12:13::/:/bin/false\n\
+                            toor:x:0:5::/:/usr/sbin/nologin\n\
+                            wheel:x:7:0::/:/usr/sbin/nologin\n\
+                            me:x:1000:1000:Me:/home/me:/bin/bash\n\
+                            empty:x:1001:1001::/home/empty:\n\
+                            twice:x:5:5::/:/bin/false\n\
+                            twice:x:0:0::/:/bin/false\n\
+                            short:x:5:5\n\
+                            words:x:five:5::/:/bin/false\n";
+
+    #[test]
+    fn system_account_without_a_shell_is_found() {
+        let account = |name: &str, user, group| Account { name: name.to_owned(), user, group };
+        assert_eq!(Account::find("stockade", ACCOUNTS).unwrap(), account("stockade", 998, 997));
+        assert_eq!(Account::find("old", ACCOUNTS).unwrap(), account("old", 12, 13));
+    }
+
+    #[test]
+    fn account_that_is_missing_is_answered_with_the_command_that_creates_it() {
+        let problem = Account::find("agents", ACCOUNTS).unwrap_err();
+        assert_eq!(problem.message, "--as-user agents: there is no such account");
+        let expected = "create it with `adduser --system --group --no-create-home --shell \
+                        /usr/sbin/nologin agents`";
+        assert_eq!(problem.remedy, expected);
+    }
+
+    #[test]
+    fn account_with_the_rights_of_root_or_a_login_is_refused() {
+        for (name, why) in [
+            ("root", "rights of root"),
+            ("toor", "rights of root"),
+            ("wheel", "rights of root"),
+            ("me", "log in"),
+            ("empty", "log in"),
+            ("twice", "no one clear line"),
+            ("short", "no one clear line"),
+            ("words", "not numbers"),
+            ("", "not the name"),
+            ("-x", "not the name"),
+            ("a:b", "not the name"),
+            ("a b; rm", "not the name"),
+            ("998", "no such account"),
+        ] {
+            let problem = Account::find(name, ACCOUNTS).unwrap_err();
+            assert!(problem.message.contains(why), "{name}: {}", problem.message);
+            assert!(!problem.remedy.is_empty());
+        }
+    }
+
+    #[test]
+    fn process_with_anything_beyond_the_account_is_found() {
+        let account = Account { name: "stockade".to_owned(), user: 998, group: 997 };
+        let status = "Name:\tstockade\nUid:\t998\t998\t998\t998\nGid:\t997\t997\t997\t997\n\
+                      Groups:\t \nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\n\
+                      CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n\
+                      CapAmb:\t0000000000000000\n";
+        assert_eq!(beyond(&account, status), None);
+        assert_eq!(beyond(&account, &status.replace("Groups:\t", "Groups:\t997")), None);
+        for (from, to) in [
+            ("Uid:\t998\t998\t998", "Uid:\t998\t998\t0"),
+            ("Gid:\t997", "Gid:\t0"),
+            ("Groups:\t", "Groups:\t27 "),
+            ("CapPrm:\t0000000000000000", "CapPrm:\t0000000000000080"),
+            ("CapEff:\t0000000000000000", "CapEff:\t0000000000000001"),
+            ("CapAmb:\t0000000000000000", "CapAmb:\t0000000000000001"),
+            ("Groups", "Others"),
+            ("CapEff", "Others"),
+        ] {
+            let changed = status.replace(from, to);
+            assert_ne!(changed, status);
+            assert!(beyond(&account, &changed).is_some(), "{from}");
+        }
+    }
+}
