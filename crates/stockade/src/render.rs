@@ -204,7 +204,7 @@ fn without_escapes(text: &str) -> String {
 
 /// A word that stands out on a terminal, without a colour under `NO_COLOR`, and is plain elsewhere.
 fn label(word: &str) -> String {
-    let has_colour = !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let style = if has_colour { "1;31" } else { "1" };
     if is_marked() { format!("\u{1b}[{style}m{word}\u{1b}[0m") } else { word.to_owned() }
 }
