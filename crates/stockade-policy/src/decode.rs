@@ -3,7 +3,6 @@
 //! Every mistake is noted, so that one run shows them all; a policy comes out only when there
 //! is none.
 
-mod fields;
 mod files;
 mod gates;
 mod keys;
@@ -11,19 +10,33 @@ mod limits;
 mod lists;
 mod network;
 mod rules;
+mod values;
 
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Place, PolicyErrors, Report};
+use stockade_text::{Aliases, Dialect, Node, Table, TextErrors as PolicyErrors};
+
 use crate::paths::Access;
 use crate::policy::{Isolation, MAX_NAME_CHARS, Policy, SecretSource};
-use crate::source::{MAX_TEXT_BYTES, PolicyText, Sourced};
-use crate::tree::{self, Node};
+use crate::source::{PolicyText, Sourced};
 
-use fields::{Decoder, Table};
+use values::Decoder;
 
 #[cfg(test)]
 pub(crate) use keys::SECTIONS;
+
+const DIALECT: Dialect = Dialect {
+    name: "policy",
+    language: "the policy language",
+    when_empty: "write at least `{}` for the defaults, or start from `stockade policy init`",
+    // The deepest policy that makes sense has seven levels.
+    max_depth: 24,
+    when_too_deep: "a policy needs no more than seven levels",
+    max_nodes: 50_000,
+    aliases: Aliases::Expanded,
+    sections: keys::SECTIONS,
+    other_words: keys::OTHER_WORDS,
+};
 
 /// Versions of the language that mean the same here.
 const VERSIONS: [&str; 4] = ["2", "2.0", "1", "1.0"];
@@ -31,28 +44,11 @@ const VERSIONS: [&str; 4] = ["2", "2.0", "1", "1.0"];
 impl Policy {
     /// Checks a policy text.
     pub fn parse(text: &PolicyText) -> Result<Policy, PolicyErrors> {
-        let readable = match readable(text) {
-            Ok(readable) => readable,
-            Err((place, message, remedy)) => {
-                let first = &text.bytes[..text.bytes.len().min(MAX_TEXT_BYTES)];
-                let shown = String::from_utf8_lossy(first);
-                let mut report = Report::new(&text.name, &shown);
-                report.mistake(place, message, remedy);
-                return report.finish(None);
-            }
-        };
-        let mut report = Report::new(&text.name, readable);
-        let policy = tree::read(readable, &mut report).and_then(|root| {
-            let mut decoder = Decoder {
-                report: &mut report,
-                base: &text.base,
-                regexes: 0,
-                regex_bytes: 0,
-                regex_text: 0,
-            };
-            decoder.policy(&root)
-        });
-        report.finish(policy)
+        stockade_text::parse(&text.name, &text.bytes, &DIALECT, |root, report| {
+            let mut decoder =
+                Decoder { report, base: &text.base, regexes: 0, regex_bytes: 0, regex_text: 0 };
+            decoder.policy(root)
+        })
     }
 
     /// Checks a policy text that has no file, such as a preset.
@@ -60,60 +56,6 @@ impl Policy {
         let base = PathBuf::from(base);
         Policy::parse(&PolicyText { name: name.to_owned(), bytes: text.as_bytes().to_vec(), base })
     }
-}
-
-/// The bytes as text, unless they are too many or not text.
-fn readable(text: &PolicyText) -> Result<&str, (Place, String, &'static str)> {
-    if text.bytes.len() > MAX_TEXT_BYTES {
-        let message = format!("the policy is larger than {MAX_TEXT_BYTES} bytes");
-        return Err((Place::START, message, "split it, or check that this is the right file"));
-    }
-    let valid = match std::str::from_utf8(&text.bytes) {
-        Ok(valid) => valid,
-        Err(error) => {
-            let before = String::from_utf8_lossy(&text.bytes[..error.valid_up_to()]);
-            let message = "the policy is not UTF-8 text".to_owned();
-            return Err((place_after(&before), message, "save it as UTF-8"));
-        }
-    };
-    let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
-    // Some readers end a line, and with it a comment, where others do not; and marks of direction
-    // show a person another text than is read.
-    let strange = valid.char_indices().find(|(_, character)| is_misread(*character));
-    if let Some((at, character)) = strange {
-        let line = 1 + valid[..at].matches('\n').count();
-        let column = 1 + valid[..at].chars().rev().take_while(|before| *before != '\n').count();
-        let place = Place { line, column, width: 1 };
-        let message =
-            format!("the character U+{:04X} is read differently by others", u32::from(character));
-        return Err((
-            place,
-            message,
-            "remove it, or write it as an escape in quotes, such as \"\\u2028\"",
-        ));
-    }
-    // A lone carriage return ends a line for YAML and for nobody's editor.
-    let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
-    if let Some((at, _)) = bare {
-        let message = "a carriage return without a line feed".to_owned();
-        let remedy = "save the file with ordinary line ends";
-        return Err((place_after(&valid[..at]), message, remedy));
-    }
-    Ok(valid)
-}
-
-/// The place of the character that follows a text.
-fn place_after(text: &str) -> Place {
-    let last = text.rsplit('\n').next().unwrap_or("");
-    let line = 1 + text.matches('\n').count();
-    Place { line, column: 1 + last.chars().count(), width: 1 }
-}
-
-/// Line ends of YAML 1.1 only, and marks of direction.
-fn is_misread(character: char) -> bool {
-    matches!(character,
-        '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
-        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Decoder<'_, '_> {

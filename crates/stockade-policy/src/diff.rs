@@ -7,12 +7,12 @@ mod files;
 mod network;
 
 use serde::Serialize;
+use stockade_text::Printable;
 
 use crate::control::Control;
 use crate::limits::LIMITS;
 use crate::policy::Policy;
 use crate::rules::Action;
-use crate::source::Printable;
 
 /// One thing that the second policy allows and the first does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -20,7 +20,6 @@ mod commands;
 mod context;
 mod control;
 mod decode;
-mod diagnostic;
 mod diff;
 mod host;
 mod judge;
@@ -38,7 +37,6 @@ mod show;
 mod source;
 mod suggest;
 mod tighten;
-mod tree;
 mod variables;
 mod verdict;
 
@@ -47,7 +45,6 @@ pub use combine::CombineError;
 pub use commands::{CommandNameError, SEARCH_PATH};
 pub use context::{ARGUMENT, Act, Context, OWN_FIELDS, ReservedField};
 pub use control::{Control, Requirement};
-pub use diagnostic::{Diagnostic, PolicyErrors};
 pub use diff::Widening;
 pub use host::{Host, HostError, HostName, parse_host_port, split_port};
 pub use limits::{LIMITS, Limit, LimitSpec, Limits, Unit};
@@ -63,7 +60,10 @@ pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};
 pub use rules::{Action, CodeGate, CompareError, Condition, ConditionError, Operator, Rule};
 pub use schema::schema;
-pub use source::{Basis, MAX_TEXT_BYTES, Origin, PolicyText, Printable, Sourced, is_harmless};
+pub use source::{Basis, PolicyText, Sourced};
+pub use stockade_text::{
+    Diagnostic, MAX_TEXT_BYTES, Origin, Printable, TextErrors as PolicyErrors, is_harmless,
+};
 pub use suggest::{Line, Suggestion};
 pub use tighten::TightenError;
 pub use variables::{

@@ -2,12 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::Serialize;
-
-/// The longest policy text that is read at all, in bytes.
-pub const MAX_TEXT_BYTES: usize = 1 << 20;
+use stockade_text::Origin;
 
 /// A policy as it was read, not yet checked.
 #[derive(Clone, Debug)]
@@ -18,25 +15,6 @@ pub struct PolicyText {
     pub bytes: Vec<u8>,
     /// The absolute directory that relative host paths start from.
     pub base: PathBuf,
-}
-
-/// Where in a policy text something was said.
-#[derive(Clone, Debug, Serialize)]
-pub struct Origin {
-    /// The name of the text.
-    pub file: Arc<str>,
-    /// Line, counted from one.
-    pub line: usize,
-    /// Column in characters, counted from one.
-    pub column: usize,
-    /// The line itself, without its indentation, shortened.
-    pub text: Arc<str>,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", Printable(&self.file), self.line, self.column)
-    }
 }
 
 /// What a decision rests on.
@@ -102,40 +80,9 @@ impl<T: PartialEq> PartialEq for Sourced<T> {
 
 impl<T: Eq> Eq for Sourced<T> {}
 
-/// Text from a file, shown with control and direction characters escaped, so that a policy
-/// cannot rewrite the terminal of the person who checks it.
-pub struct Printable<'a>(pub &'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if is_harmless(character) {
-                write!(f, "{character}")?;
-            } else {
-                write!(f, "{}", character.escape_unicode())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a character can be shown on a terminal without moving, hiding or reordering text.
-pub fn is_harmless(character: char) -> bool {
-    let invisible = matches!(character,
-        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-    !character.is_control() && !invisible
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escape_sequences_and_direction_marks_are_shown_not_obeyed() {
-        let shown = Printable("a\u{1b}[2Jb\u{202e}c\u{e0041}").to_string();
-        assert_eq!(shown, "a\\u{1b}[2Jb\\u{202e}c\\u{e0041}");
-    }
 
     #[test]
     fn values_are_equal_wherever_they_were_written() {

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use stockade_text::Printable;
 
 use crate::commands::check_command_name;
 use crate::control::Control;
 use crate::host::{Host, parse_host_port};
 use crate::request::{Method, PathPattern, UrlPath};
-use crate::source::Printable;
 use crate::verdict::Denial;
 
 /// The most lines that are suggested: whoever tries ten thousand hosts wants something else.

@@ -4,25 +4,33 @@ mod deciding;
 mod decode;
 mod endpoint;
 mod fields;
-mod report;
 mod start;
-mod tree;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
+use stockade_text::{Aliases, Dialect};
 
 use crate::mcp::Import;
 use decode::Decoder;
-use report::Report;
 
 pub use deciding::Deciding;
-pub use report::{Mistake, ToolsFileError};
 pub use start::Surroundings;
+pub use stockade_text::TextErrors as ToolsFileError;
 
-/// The longest file that is read at all, in bytes.
-const MAX_TEXT_BYTES: usize = 1 << 20;
+const DIALECT: Dialect = Dialect {
+    name: "file of tools",
+    language: "a file of tools",
+    when_empty: "write `tools:` and a list under it",
+    // Schemas are written into the file.
+    max_depth: 64,
+    when_too_deep: "write deep schemas with `$defs` and `$ref`",
+    max_nodes: 500_000,
+    aliases: Aliases::Refused,
+    sections: &[],
+    other_words: &[],
+};
 
 /// A file of tools that was checked. Nothing was started.
 #[derive(Debug)]
@@ -37,24 +45,9 @@ impl ToolsFile {
     /// Checks the text of a file. `name` is what messages call it; relative paths start from
     /// `base`, the absolute directory of the file.
     pub fn parse(name: &str, text: &[u8], base: &Path) -> Result<ToolsFile, ToolsFileError> {
-        let shown = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT_BYTES)]);
-        let mut report = Report::new(name, &shown);
-        let file = if text.len() > MAX_TEXT_BYTES {
-            let message = format!("the file is larger than {MAX_TEXT_BYTES} bytes");
-            report.mistake(
-                report::Place::START,
-                message,
-                "split it, or check that this is the right file",
-            );
-            None
-        } else if std::str::from_utf8(text).is_err() {
-            report.mistake(report::Place::START, "the file is not UTF-8 text", "save it as UTF-8");
-            None
-        } else {
-            let root = tree::read(&shown, &mut report);
-            root.and_then(|root| Decoder { report: &mut report, base }.file(&root))
-        };
-        report.finish(file)
+        stockade_text::parse(name, text, &DIALECT, |root, report| {
+            Decoder { report, base }.file(root)
+        })
     }
 
     /// The names that the tools will have, in the order of the file.

@@ -1,3 +1,5 @@
+use stockade_text::{Diagnostic, MAX_TEXT_BYTES};
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -30,8 +32,8 @@ fn parse(text: &str) -> Result<ToolsFile, ToolsFileError> {
 /// The only mistake, as `line:column: message = remedy`.
 fn mistake(text: &str) -> String {
     let error = parse(text).unwrap_err();
-    assert_eq!(error.mistakes().len(), 1, "{error}");
-    let Mistake { line, column, message, remedy, .. } = &error.mistakes()[0];
+    assert_eq!(error.diagnostics().len(), 1, "{error}");
+    let Diagnostic { line, column, message, remedy, .. } = &error.diagnostics()[0];
     format!("{line}:{column}: {message} = {remedy}")
 }
 
@@ -71,7 +73,7 @@ fn a_wrong_key_names_the_one_that_was_meant() {
     assert_eq!(mistake(text), "1:1: a file of tools has no key `tolls` = did you mean `tools`?");
     let shown = parse(text).unwrap_err().to_string();
     let expected = "tools.yaml:1:1: a file of tools has no key `tolls`\n  |\n1 | tolls: []\n  \
-                    | ^\n  = did you mean `tools`?";
+                    | ^^^^^\n  = did you mean `tools`?";
     assert_eq!(shown, expected);
 }
 

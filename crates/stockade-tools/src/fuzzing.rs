@@ -25,7 +25,7 @@ pub fn request(bytes: &[u8]) {
 /// Checks a file of tools. A refusal names a place.
 pub fn tools_file(bytes: &[u8]) {
     if let Err(error) = ToolsFile::parse("tools.yaml", bytes, Path::new("/srv")) {
-        let mistakes = error.mistakes();
+        let mistakes = error.diagnostics();
         assert!(!mistakes.is_empty() && mistakes.iter().all(|mistake| mistake.line > 0));
     }
 }

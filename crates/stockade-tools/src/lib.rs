@@ -33,7 +33,7 @@ pub use schemars;
 pub use desk::{Desk, Observed};
 pub use error::ToolsError;
 pub use fault::ToolFailure;
-pub use file::{Deciding, Mistake, Surroundings, ToolsFile, ToolsFileError};
+pub use file::{Deciding, Surroundings, ToolsFile, ToolsFileError};
 pub use tool::Tool;
 pub use tools::Tools;
 

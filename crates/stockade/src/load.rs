@@ -39,7 +39,7 @@ pub(crate) fn here() -> anyhow::Result<PathBuf> {
 /// Reads and checks one policy.
 pub(crate) fn policy(file: &Path) -> anyhow::Result<Policy> {
     let text = text(file)?;
-    Policy::parse(&text).map_err(|errors| Problem::refused(&errors).into())
+    Policy::parse(&text).map_err(|errors| Problem::refused(&errors, Problem::POLICY_KEYS).into())
 }
 
 /// Reads, checks and combines policies.

@@ -9,17 +9,20 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     /// What to do next.
     pub(crate) remedy: String,
-    /// Mistakes in policy texts, where that is the reason.
+    /// Mistakes in a text, where that is the reason.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 impl Problem {
+    /// Where the keys of a policy are listed.
+    pub(crate) const POLICY_KEYS: &str = "`stockade policy schema` lists every key";
+
     pub(crate) fn new(message: impl Into<String>, remedy: impl Into<String>) -> Problem {
         Problem { message: message.into(), remedy: remedy.into(), diagnostics: Vec::new() }
     }
 
-    /// A policy text that was refused.
-    pub(crate) fn refused(errors: &PolicyErrors) -> Problem {
+    /// A policy or a file of tools that was refused, and where its keys are listed.
+    pub(crate) fn refused(errors: &PolicyErrors, keys: &str) -> Problem {
         let diagnostics = errors.diagnostics().to_vec();
         let count = diagnostics.len();
         let file = diagnostics.first().map_or("the policy", |first| first.file.as_str());
@@ -30,8 +33,7 @@ impl Problem {
         };
         Problem {
             message: format!("{file} has {mistakes}"),
-            remedy: "correct each as its own line says; `stockade policy schema` lists every key"
-                .to_owned(),
+            remedy: format!("correct each as its own line says; {keys}"),
             diagnostics,
         }
     }

@@ -1,12 +1,13 @@
 //! `filesystem` and `sandbox_mounts`.
 
+use stockade_text::{Kind, Node, Table};
+
 use crate::paths::{Access, FilePathError, GuestPath, WORKSPACE, host_path};
 use crate::policy::{Mount, Workspace, WorkspaceMode};
 use crate::source::{Basis, Sourced};
-use crate::tree::{Kind, Node};
 
-use super::fields::{Decoder, Table};
 use super::keys;
+use super::values::Decoder;
 
 /// Most mounts of one kind, and most hidden places.
 const MAX_MOUNTS: usize = 200;
@@ -186,20 +187,5 @@ impl Decoder<'_, '_> {
                 None
             }
         }
-    }
-
-    /// A key that must be there.
-    pub(super) fn required<'n>(
-        &mut self,
-        table: &Table<'n>,
-        key: &str,
-        what: &str,
-    ) -> Option<&'n Node> {
-        let found = table.get(key);
-        if found.is_none() {
-            let message = format!("{what} needs `{key}`");
-            self.mistake(table.place, message, format!("add `{key}: …`"));
-        }
-        found
     }
 }

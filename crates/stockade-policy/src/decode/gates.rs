@@ -1,12 +1,13 @@
 //! The clauses that are judged per act: the policy's own, and those under `also`.
 
+use stockade_text::{Kind, Node, Table};
+
 use crate::policy::{Gate, MAX_GATES, NetworkDefault, NetworkGate};
 use crate::rules::{Action, CodeGate};
 use crate::source::Sourced;
-use crate::tree::Node;
 
-use super::fields::{Decoder, Table};
 use super::keys;
+use super::values::Decoder;
 
 /// Where the parts of a gate stand in its mapping.
 struct Parts<'n> {
@@ -43,7 +44,7 @@ impl Decoder<'_, '_> {
     /// A section whose mistakes were noted when it was read first.
     fn silent_section<'n>(&self, table: &Table<'n>, key: &str) -> Table<'n> {
         match table.get(key).map(|node| (&node.kind, node.place)) {
-            Some((crate::tree::Kind::Map(entries), place)) => Table::of(entries, place),
+            Some((Kind::Map(entries), place)) => Table::of(entries, place),
             _ => Table::empty(table.place),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::Place;
+use stockade_text::{Place, Table};
+
 use crate::limits::{LIMITS, Limit, Limits};
 use crate::source::Sourced;
 
-use super::fields::{Decoder, Table};
 use super::keys;
+use super::values::Decoder;
 
 impl Decoder<'_, '_> {
     /// The mapping under `key`, or an empty one.

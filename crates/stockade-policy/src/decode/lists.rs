@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use stockade_text::{Kind, Node, Table};
+
 use crate::commands::check_command_name;
 use crate::paths::host_file;
 use crate::pattern::HostPattern;
 use crate::policy::{Secret, SecretSource, ToolArguments, Variable};
 use crate::source::{Basis, Sourced};
-use crate::tree::{Kind, Node};
 use crate::variables::{check_name, check_secret_name, check_variable};
 
-use super::fields::{Decoder, Table};
 use super::keys;
+use super::values::Decoder;
 
 /// Most secrets, and most hosts of one.
 const MAX_SECRETS: usize = 100;

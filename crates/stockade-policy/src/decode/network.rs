@@ -1,14 +1,15 @@
 //! `network_allowlist`, `network_ports` and `network_blocklist`.
 
+use stockade_text::{Kind, Node, Table, describe};
+
 use crate::host::split_port;
 use crate::pattern::{BlockPattern, HostPattern, PatternError};
 use crate::policy::{NetworkEntry, Protocol};
 use crate::request::{Method, PathPattern};
 use crate::source::{Basis, Sourced};
-use crate::tree::{Kind, Node};
 
-use super::fields::{Decoder, Table, describe};
 use super::keys;
+use super::values::Decoder;
 
 /// Most ports in one list.
 const MAX_PORTS: usize = 64;

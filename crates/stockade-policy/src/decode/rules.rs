@@ -1,6 +1,7 @@
 //! `rules`.
 
 use serde_json::Value;
+use stockade_text::{Node, Table, describe, is_nearly};
 
 use crate::context::{ARGUMENT, OWN_FIELDS};
 use crate::moment::{TimeCondition, TimeOfDay, Zone};
@@ -8,10 +9,9 @@ use crate::rules::{
     Action, Condition, MAX_REGEX_TEXT, MAX_REGEX_TOTAL, MAX_REGEXES, Operator, Rule,
 };
 use crate::source::Basis;
-use crate::tree::Node;
 
-use super::fields::{Decoder, Table, describe, is_nearly};
 use super::keys;
+use super::values::Decoder;
 
 /// Most rules in one policy.
 const MAX_RULES: usize = 1000;

@@ -1,13 +1,14 @@
 //! Code, commands and tool calls.
 
 use serde_json::Value;
+use stockade_text::Printable;
 
 use crate::commands::entry_matches;
 use crate::context::{Act, Context, Facts};
 use crate::control::Control;
 use crate::policy::{Gate, Policy};
 use crate::rules::{Action, Rule};
-use crate::source::{Basis, Printable};
+use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
 
 /// How much of a tool's name is told, in characters: as long as one may be.

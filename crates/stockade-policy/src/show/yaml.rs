@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-
-use crate::source::is_harmless;
+use stockade_text::is_harmless;
 
 /// The longest list that is written on one line, in characters.
 const MAX_INLINE: usize = 80;

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stockade_policy::check_name;
+use stockade_text::{Kind, Node, Place, Table, describe};
 
-use super::report::Place;
-use super::tree::{Kind, Node};
 use super::{CommandEntry, ServerEntry, ToolEntry, ToolKind, ToolsFile};
 use crate::mcp::Import;
 use crate::schema::{Schema, closed};
 use crate::tool::is_name;
 
 pub(super) use super::fields::Decoder;
-use super::fields::{Table, describe};
 
 const FILE: &[&str] = &["version", "tools", "mcp_servers"];
 const TOOL: &[&str] = &[
@@ -73,13 +71,8 @@ impl Decoder<'_, '_> {
     }
 
     fn items<'n>(&mut self, table: &Table<'n>, key: &str) -> &'n [Node] {
-        let items = table.get(key).and_then(|node| self.list(node, key)).unwrap_or_default();
-        if items.len() > MAX_TOOLS {
-            let message = format!("{key} has more than {MAX_TOOLS} items");
-            self.mistake(table.place, message, "shorten the list");
-            return &[];
-        }
-        items
+        let items = table.get(key).and_then(|node| self.list_up_to(node, key, MAX_TOOLS));
+        items.unwrap_or_default()
     }
 
     fn unique(&mut self, names: &mut BTreeSet<String>, name: &str, place: Place) {

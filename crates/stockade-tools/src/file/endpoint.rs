@@ -3,11 +3,10 @@
 use hyper::Method;
 use hyper::header::{HeaderName, HeaderValue};
 use stockade_policy::check_name;
+use stockade_text::{Node, Place, describe};
 use url::Url;
 
-use super::fields::{Decoder, describe};
-use super::report::Place;
-use super::tree::Node;
+use super::fields::Decoder;
 use super::{HeaderSource, HttpEntry};
 
 const HTTP: &[&str] = &["url", "method", "headers", "headers_from"];
@@ -37,14 +36,14 @@ impl Decoder<'_, '_> {
         for (key, is_secret) in [("headers", false), ("headers_from", true)] {
             let entries = table.get(key).and_then(|node| self.map(node, key)).unwrap_or_default();
             for entry in entries {
-                let name = self.header_name(&entry.key, entry.place)?;
+                let name = self.header_name(&entry.key, entry.key_place)?;
                 let source = match is_secret {
                     true => self.header_source(&entry.value)?,
                     false => HeaderSource::Value(self.header_value(&entry.value)?),
                 };
                 if headers.iter().any(|(other, _)| *other == name) {
                     self.mistake(
-                        entry.place,
+                        entry.key_place,
                         format!("the header `{name}` is said twice"),
                         "keep one of the two",
                     );

@@ -13,7 +13,7 @@ use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest,
 use tokio::runtime::{Builder, Runtime};
 
 use super::samples::timed;
-use crate::load;
+use crate::{Problem, load};
 
 /// An engine that stays, as a program that uses the crate has one.
 pub(super) struct Interface {
@@ -37,7 +37,7 @@ impl Interface {
         let names: Vec<&str> = tools.names().collect();
         let text = format!("name: bench\ntool_allowlist: [{}]", names.join(", "));
         let policy = Policy::parse_str("bench", &text, &here)
-            .map_err(|errors| crate::Problem::refused(&errors))?;
+            .map_err(|errors| Problem::refused(&errors, Problem::POLICY_KEYS))?;
         let user = rustix::process::getuid().as_raw();
         let variable = |name: &str| std::env::var_os(name);
         let mut surroundings = Surroundings::from_variables(variable, here, user);

@@ -4,8 +4,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use stockade_engine::{Mistake, Tools, ToolsError, ToolsFile};
-use stockade_policy::{Diagnostic, Policy, SYSTEM};
+use stockade_engine::{Tools, ToolsError, ToolsFile};
+use stockade_policy::{Policy, SYSTEM};
 use stockade_provider::{Root, chain};
 
 use crate::{Problem, load};
@@ -93,19 +93,8 @@ fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
     // What a file names is meant from where it is; a text without a place is meant from here.
     let has_place = !load::is_standard_input(file) && !load::is_descriptor(file);
     let above = file.parent().filter(|_| has_place).unwrap_or(Path::new(""));
-    ToolsFile::parse(name, &text, &here.join(above)).map_err(|errors| {
-        let diagnostics: Vec<Diagnostic> = errors.mistakes().iter().map(diagnostic).collect();
-        let mistakes = match diagnostics.len() {
-            1 => "1 mistake".to_owned(),
-            count => format!("{count} mistakes"),
-        };
-        Problem {
-            message: format!("{name} has {mistakes}"),
-            remedy: "correct each as its own line says; docs/tools.md lists every key".to_owned(),
-            diagnostics,
-        }
-        .into()
-    })
+    ToolsFile::parse(name, &text, &here.join(above))
+        .map_err(|errors| Problem::refused(&errors, "docs/tools.md lists every key").into())
 }
 
 fn changeable(path: &Path, place: &Path) -> Problem {
@@ -118,11 +107,6 @@ fn changeable(path: &Path, place: &Path) -> Problem {
     let remedy = "keep tools and what they use outside of what can be written, or show it read-only \
                   or with the mode overlay";
     Problem::new(message, remedy)
-}
-
-fn diagnostic(mistake: &Mistake) -> Diagnostic {
-    let Mistake { file, line, column, message, remedy, source, marker, .. } = mistake.clone();
-    Diagnostic::elsewhere(file, (line, column), (message, remedy), (source, marker))
 }
 
 fn problem(error: &ToolsError) -> Problem {

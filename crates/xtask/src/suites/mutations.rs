@@ -25,7 +25,7 @@ const BREACHES: [Breach; 11] = [
         guard: "rows",
         file: "crates/stockade-wire/Cargo.toml",
         edit: |text| with_dependency(text, "stockade-guest = { path = \"../stockade-guest\" }"),
-        finding: "stockade-wire (row 0) depends on stockade-guest (row 2)",
+        finding: "stockade-wire (row 1) depends on stockade-guest (row 3)",
     },
     Breach {
         guard: "rows",

@@ -1,36 +1,39 @@
 //! YAML text to a tree of nodes, each with its place, within fixed budgets.
 //!
-//! One parser reads the text, once. Everything YAML offers that a policy does not need (tags,
+//! One parser reads the text, once. Everything YAML offers that no text here needs (tags,
 //! directives, merge keys, several documents) is refused here, so later code sees only
 //! scalars, lists and maps with text keys.
 
 use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
+use serde_json::{Number, Value};
 
-use crate::diagnostic::{Place, Report};
-
-/// Deepest nesting; the deepest policy that makes sense has seven levels.
-const MAX_DEPTH: usize = 24;
-
-/// Most nodes, counted after aliases are expanded, so that an alias bomb ends here.
-const MAX_NODES: usize = 50_000;
+use crate::dialect::Aliases;
+use crate::{Dialect, Place, Report};
 
 /// Most bytes of text, counted like nodes: a few aliases of one long text make a bomb too.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A value of the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) kind: Kind,
-    pub(crate) place: Place,
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it begins.
+    pub place: Place,
 }
 
 /// What kind of value.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A single value; `quoted` tells `"1"` from `1`.
-    Scalar { text: String, quoted: bool },
+    Scalar {
+        /// What is written, without quotes.
+        text: String,
+        /// Whether quotes stand around it, or a block.
+        quoted: bool,
+    },
     /// A sequence.
     List(Vec<Node>),
     /// A mapping, in the order of the text, without duplicates.
@@ -39,21 +42,26 @@ pub(crate) enum Kind {
 
 /// One key of a mapping with its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) key_place: Place,
-    pub(crate) value: Node,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key begins.
+    pub key_place: Place,
+    /// What stands under it.
+    pub value: Node,
 }
 
 /// Reads the text; `None` when the report has mistakes.
 pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
+    let dialect = report.dialect;
     let options = granit_parser::options! {
         disallow_directives: true,
-        flow_nesting_limit: MAX_DEPTH,
-        block_nesting_limit: MAX_DEPTH,
+        flow_nesting_limit: dialect.max_depth,
+        block_nesting_limit: dialect.max_depth,
         emit_comments: false,
     };
     let mut builder = Builder {
+        dialect,
         report,
         open: Vec::new(),
         anchors: HashMap::new(),
@@ -70,11 +78,8 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
         }
     }
     if builder.root.is_none() && !builder.report.has_mistakes() {
-        builder.report.mistake(
-            Place::START,
-            "the policy is empty",
-            "write at least `{}` for the defaults, or start from `stockade policy init`",
-        );
+        let message = format!("the {} is empty", dialect.name);
+        builder.report.mistake(Place::START, message, dialect.when_empty);
     }
     let root = builder.root;
     if report.has_mistakes() { None } else { root }
@@ -106,6 +111,7 @@ struct Anchored {
 }
 
 struct Builder<'r, 't> {
+    dialect: &'static Dialect,
     report: &'r mut Report<'t>,
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
@@ -140,7 +146,8 @@ impl Builder<'_, '_> {
             }
             Event::Alias(anchor) => self.expand(anchor, place),
             Event::DocumentStart(..) if self.root.is_some() => {
-                self.stop(place, "a policy is one document", "remove the `---` and what follows it")
+                let message = format!("a {} is one document", self.dialect.name);
+                self.stop(place, message, "remove the `---` and what follows it")
             }
             _ => Ok(()),
         }
@@ -153,6 +160,7 @@ impl Builder<'_, '_> {
     }
 
     fn expand(&mut self, anchor: usize, place: Place) -> Result<(), Stop> {
+        self.refuse_alias(place)?;
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
             let message = "an alias stands inside the value it names";
             return self.stop(place, message, "write the value out instead of using `*`");
@@ -167,6 +175,7 @@ impl Builder<'_, '_> {
     /// memory than the budget allows.
     fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), Stop> {
         if anchor != 0 {
+            self.refuse_alias(node.place)?;
             let size = size_of(node);
             self.count(Size { depth: 0, ..size }, node.place)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), size });
@@ -178,17 +187,29 @@ impl Builder<'_, '_> {
     fn count(&mut self, size: Size, place: Place) -> Result<(), Stop> {
         self.held.nodes += size.nodes;
         self.held.bytes += size.bytes;
-        if self.open.len() + size.depth > MAX_DEPTH {
-            return self.stop(place, too_deep(), "a policy needs no more than seven levels");
+        let Dialect { name, max_depth, max_nodes, .. } = self.dialect;
+        if self.open.len() + size.depth > *max_depth {
+            return self.stop(place, too_deep(self.dialect), self.dialect.when_too_deep);
         }
-        let message = if self.held.nodes > MAX_NODES {
-            format!("more than {MAX_NODES} values once aliases are expanded")
+        let message = if self.held.nodes > *max_nodes {
+            format!("more than {max_nodes} values once aliases are expanded")
         } else if self.held.bytes > MAX_BYTES {
             format!("more than {MAX_BYTES} bytes once aliases are expanded")
         } else {
             return Ok(());
         };
-        self.stop(place, message, "split the policy, or write values out without `*`")
+        self.stop(place, message, format!("split the {name}, or write values out without `*`"))
+    }
+
+    fn refuse_alias(&mut self, place: Place) -> Result<(), Stop> {
+        match self.dialect.aliases {
+            Aliases::Expanded => Ok(()),
+            Aliases::Refused => {
+                let language = self.dialect.language;
+                let message = format!("anchors and aliases (`&`, `*`) are not part of {language}");
+                self.stop(place, message, "write the value out, or put quotes around it")
+            }
+        }
     }
 
     fn refuse_tag(&mut self, tagged: bool, span: &Span) -> Result<(), Stop> {
@@ -196,7 +217,7 @@ impl Builder<'_, '_> {
             return Ok(());
         }
         let place = place_of(span.tag_span().as_ref().unwrap_or(span));
-        let message = "YAML tags (`!…`) are not part of the policy language";
+        let message = format!("YAML tags (`!…`) are not part of {}", self.dialect.language);
         self.stop(place, message, "remove the tag; write text in quotes and numbers without")
     }
 
@@ -226,7 +247,7 @@ impl Builder<'_, '_> {
             return self.stop(place, "a key must be a word", "write `key: value`");
         };
         if text == "<<" && !quoted {
-            let message = "merge keys (`<<`) are not part of the policy language";
+            let message = format!("merge keys (`<<`) are not part of {}", self.dialect.language);
             return self.stop(place, message, "write the keys out");
         }
         let Some(open) = self.open.last_mut() else { return Ok(()) };
@@ -251,6 +272,68 @@ impl Builder<'_, '_> {
     }
 }
 
+impl Node {
+    /// Whether it is unquoted and says nothing, by the core schema of YAML 1.2.
+    pub fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar { text, quoted: false }
+            if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// The value by the core schema of YAML 1.2; a number that JSON lacks is given back.
+    pub fn json(&self) -> Result<Value, &Node> {
+        match &self.kind {
+            Kind::List(items) => {
+                items.iter().map(Node::json).collect::<Result<_, _>>().map(Value::Array)
+            }
+            Kind::Map(entries) => {
+                let pair = |entry| {
+                    let Entry { key, value, .. }: &Entry = entry;
+                    Ok((key.clone(), value.json()?))
+                };
+                entries.iter().map(pair).collect::<Result<_, _>>().map(Value::Object)
+            }
+            Kind::Scalar { .. } => self.scalar_json().ok_or(self),
+        }
+    }
+
+    /// The same of a single value; `None` for collections too.
+    pub(crate) fn scalar_json(&self) -> Option<Value> {
+        let Kind::Scalar { text, quoted } = &self.kind else { return None };
+        if *quoted {
+            return Some(Value::String(text.clone()));
+        }
+        if self.is_null() {
+            return Some(Value::Null);
+        }
+        match text.as_str() {
+            "true" | "True" | "TRUE" => return Some(Value::Bool(true)),
+            "false" | "False" | "FALSE" => return Some(Value::Bool(false)),
+            ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "-.inf" | "-.Inf" | "-.INF"
+            | "+.inf" | "+.Inf" | "+.INF" => return None,
+            _ => {}
+        }
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let digits = unsigned.strip_prefix('.').unwrap_or(unsigned);
+        let starts_like_number = digits.starts_with(|c: char| c.is_ascii_digit());
+        if starts_like_number {
+            if let Ok(whole) = text.parse::<i64>() {
+                return Some(Value::Number(whole.into()));
+            }
+            if let Ok(whole) = text.parse::<u64>() {
+                return Some(Value::Number(whole.into()));
+            }
+            // A whole number that would be rounded.
+            if unsigned.bytes().all(|digit| digit.is_ascii_digit()) {
+                return None;
+            }
+            if let Ok(real) = text.parse::<f64>() {
+                return Number::from_f64(real).map(Value::Number);
+            }
+        }
+        Some(Value::String(text.clone()))
+    }
+}
+
 fn size_of(node: &Node) -> Size {
     let (inner, bytes): (Vec<Size>, usize) = match &node.kind {
         Kind::Scalar { text, .. } => return Size { nodes: 1, bytes: text.len(), depth: 0 },
@@ -268,8 +351,8 @@ fn size_of(node: &Node) -> Size {
     }
 }
 
-fn too_deep() -> String {
-    format!("nested more than {MAX_DEPTH} levels deep")
+fn too_deep(dialect: &Dialect) -> String {
+    format!("nested more than {} levels deep", dialect.max_depth)
 }
 
 fn place_of(span: &Span) -> Place {
@@ -299,7 +382,7 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
         place = Place { column: indentation.find('\t').unwrap_or(0) + 1, ..place };
         ("indented with a tab".to_owned(), "use spaces: YAML does not indent with tabs")
     } else if info.contains("nesting") || info.contains("recursion") || info.contains("depth") {
-        (too_deep(), "a policy needs no more than seven levels")
+        (too_deep(report.dialect), report.dialect.when_too_deep)
     } else if matches!(error.kind(), ErrorKind::UnknownAnchor) {
         (
             "a value that begins with `*` is an alias to YAML, and no value has that name"
@@ -307,7 +390,8 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
             "put quotes around it, as in \"*.example.com\"",
         )
     } else if info.contains("directive") {
-        ("YAML directives (`%…`) are not part of the policy language".to_owned(), "remove the line")
+        let language = report.dialect.language;
+        (format!("YAML directives (`%…`) are not part of {language}"), "remove the line")
     } else {
         (
             format!("not valid YAML: {info}"),

@@ -1,6 +1,10 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::dialect::PLAIN;
+
+const MAX_DEPTH: usize = PLAIN.max_depth;
+const MAX_NODES: usize = PLAIN.max_nodes;
 
 /// What stands in a text, in a short notation: lists in `[]`, maps in `{}`, quoted text in `''`.
 fn shape(node: &Node) -> String {
@@ -22,7 +26,7 @@ fn shape(node: &Node) -> String {
 }
 
 fn parsed(text: &str) -> String {
-    let mut report = Report::new("p", text);
+    let mut report = Report::new("p", text, &PLAIN);
     let node = read(text, &mut report);
     let node = report.finish(node).unwrap_or_else(|error| panic!("{text:?}\n{error}"));
     shape(&node)
@@ -30,7 +34,7 @@ fn parsed(text: &str) -> String {
 
 /// Line, column and message of the first mistake.
 fn refused(text: &str) -> (usize, usize, String) {
-    let mut report = Report::new("p", text);
+    let mut report = Report::new("p", text, &PLAIN);
     let node = read(text, &mut report);
     let errors = report.finish(node.map(|node| shape(&node))).expect_err("the text is refused");
     let first = &errors.diagnostics()[0];
@@ -65,7 +69,7 @@ fn windows_line_ends_are_ordinary_line_ends() {
 #[test]
 fn places_count_characters_from_one() {
     let text = "ü: 1\nlist:\n  - äöü: [x, yy]\n";
-    let node = read(text, &mut Report::new("p", text)).unwrap();
+    let node = read(text, &mut Report::new("p", text, &PLAIN)).unwrap();
     let Kind::Map(entries) = &node.kind else { panic!("a map") };
     assert_eq!(entries[0].value.place, Place { line: 1, column: 4, width: 1 });
     assert_eq!(entries[1].key_place, Place { line: 2, column: 1, width: 4 });
@@ -89,7 +93,7 @@ fn duplicate_keys_are_refused_at_the_second_one() {
 #[test]
 fn every_duplicate_key_is_named_not_only_the_first() {
     let text = "a: 1\na: 2\nb: 1\nb: 2\n";
-    let mut report = Report::new("p", text);
+    let mut report = Report::new("p", text, &PLAIN);
     let node = read(text, &mut report);
     let errors = report.finish(node.map(|_| ())).unwrap_err();
     let lines: Vec<usize> = errors.diagnostics().iter().map(|found| found.line).collect();
@@ -225,7 +229,7 @@ fn copies_that_anchors_keep_are_counted() {
 #[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn time_grows_with_the_text_and_no_faster() {
     let within_a_second = |what: &str, text: &str| {
-        let mut report = Report::new("p", text);
+        let mut report = Report::new("p", text, &PLAIN);
         let start = Instant::now();
         let node = read(text, &mut report);
         assert!(start.elapsed() < Duration::from_secs(1), "{what} took {:?}", start.elapsed());
@@ -250,4 +254,16 @@ fn aliases_of_a_long_text_are_counted_in_bytes() {
     let (line, _, message) = refused(&text);
     assert!(message.contains("more than 4194304 bytes"), "{message}");
     assert_eq!(line, 2);
+}
+
+#[test]
+fn numbers_are_read_exactly_or_not_at_all() {
+    let value = |text: &str| {
+        let node = read(text, &mut Report::new("p", text, &PLAIN)).unwrap();
+        node.json().map_err(|_| ())
+    };
+    assert_eq!(value("18446744073709551615"), Ok(Value::from(u64::MAX)));
+    assert_eq!([value("18446744073709551616"), value("-.inf")], [Err(()), Err(())]);
+    assert_eq!([value(".5"), value("1e3")], [Ok(Value::from(0.5)), Ok(Value::from(1000.0))]);
+    assert_eq!(value("\"1\""), Ok(Value::from("1")));
 }

@@ -1,11 +1,11 @@
-//! What is wrong with a policy text, where, and what to write instead.
+//! What is wrong with a text, where, and what to write instead.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::source::{Origin, Printable, is_harmless};
+use crate::{Dialect, Origin, Printable, is_harmless};
 
 /// The most diagnostics one text is given: past that a person fixes the first ones anyway.
 const MAX_DIAGNOSTICS: usize = 50;
@@ -16,7 +16,7 @@ const MAX_SAID: usize = 400;
 /// The widest part of a source line that is shown, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// One mistake in a policy text.
+/// One mistake in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -36,18 +36,6 @@ pub struct Diagnostic {
     pub marker: String,
 }
 
-impl Diagnostic {
-    /// A mistake in a text of another language, whose reader has bounded and escaped every part.
-    pub fn elsewhere(
-        file: String,
-        (line, column): (usize, usize),
-        (message, remedy): (String, String),
-        (source, marker): (String, String),
-    ) -> Diagnostic {
-        Diagnostic { file, line, column, message, remedy, source, marker }
-    }
-}
-
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Diagnostic { line, column, message, remedy, source, marker, .. } = self;
@@ -60,14 +48,14 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Why a policy text was refused: at least one diagnostic, in the order of the text.
+/// Why a text was refused: at least one diagnostic, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.render())]
-pub struct PolicyErrors {
+pub struct TextErrors {
     diagnostics: Vec<Diagnostic>,
 }
 
-impl PolicyErrors {
+impl TextErrors {
     /// The mistakes, first to last.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
@@ -86,18 +74,23 @@ impl PolicyErrors {
 
 /// A place in the text being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-    pub(crate) width: usize,
+pub struct Place {
+    /// Line, counted from one.
+    pub line: usize,
+    /// Column in characters, counted from one.
+    pub column: usize,
+    /// How many characters are meant.
+    pub width: usize,
 }
 
 impl Place {
-    pub(crate) const START: Place = Place { line: 1, column: 1, width: 1 };
+    /// The beginning of the text.
+    pub const START: Place = Place { line: 1, column: 1, width: 1 };
 }
 
 /// Collects what is wrong with one text.
-pub(crate) struct Report<'t> {
+pub struct Report<'t> {
+    pub(crate) dialect: &'static Dialect,
     file: Arc<str>,
     lines: Vec<&'t str>,
     /// The same without white space around them, found once: many values may share a long line.
@@ -106,20 +99,15 @@ pub(crate) struct Report<'t> {
 }
 
 impl<'t> Report<'t> {
-    pub(crate) fn new(file: &str, text: &'t str) -> Report<'t> {
+    pub(crate) fn new(file: &str, text: &'t str, dialect: &'static Dialect) -> Report<'t> {
         let lines: Vec<&str> = text.lines().collect();
         let trimmed = lines.iter().map(|line| line.trim()).collect();
-        Report { file: file.into(), lines, trimmed, found: Vec::new() }
+        Report { dialect, file: file.into(), lines, trimmed, found: Vec::new() }
     }
 
     /// Notes a mistake; beyond the most that are kept it is counted out silently, because the
     /// text is refused already.
-    pub(crate) fn mistake(
-        &mut self,
-        place: Place,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
-    ) {
+    pub fn mistake(&mut self, place: Place, message: impl Into<String>, remedy: impl Into<String>) {
         if self.is_full() {
             return;
         }
@@ -136,7 +124,7 @@ impl<'t> Report<'t> {
     }
 
     /// Whether further mistakes would not be kept, so that looking for them is wasted.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_DIAGNOSTICS
     }
 
@@ -144,7 +132,8 @@ impl<'t> Report<'t> {
         !self.found.is_empty()
     }
 
-    pub(crate) fn origin(&self, place: Place) -> Origin {
+    /// A place with the line it is on.
+    pub fn origin(&self, place: Place) -> Origin {
         let index = place.line.saturating_sub(1);
         let line = self.trimmed.get(index).copied().unwrap_or("");
         let mut short: String = line.chars().take(MAX_SHOWN).collect();
@@ -164,12 +153,12 @@ impl<'t> Report<'t> {
     }
 
     /// Ends the check.
-    pub(crate) fn finish<T>(mut self, value: Option<T>) -> Result<T, PolicyErrors> {
+    pub(crate) fn finish<T>(mut self, value: Option<T>) -> Result<T, TextErrors> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => {
                 self.found.sort_by_key(|found| (found.line, found.column));
-                Err(PolicyErrors { diagnostics: self.found })
+                Err(TextErrors { diagnostics: self.found })
             }
         }
     }
@@ -207,10 +196,11 @@ fn shown_as(character: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::PLAIN;
 
     #[test]
     fn caret_stands_under_the_word_it_means() {
-        let mut report = Report::new("p.yaml", "name: x\n  pids: -1\n");
+        let mut report = Report::new("p.yaml", "name: x\n  pids: -1\n", &PLAIN);
         report.mistake(Place { line: 2, column: 9, width: 2 }, "bad", "write 1");
         let error = report.finish::<()>(None).unwrap_err();
         let text = "p.yaml:2:9: bad\n  |\n2 |   pids: -1\n  |         ^^\n  = write 1";
@@ -228,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut() {
-        let mut report = Report::new("p", "");
+        let mut report = Report::new("p", "", &PLAIN);
         report.mistake(Place::START, "x".repeat(5000), "ü".repeat(5000));
         let found = &report.finish::<()>(None).unwrap_err().diagnostics()[0].clone();
         assert_eq!(found.message, format!("{}…", "x".repeat(MAX_SAID)));
@@ -237,7 +227,7 @@ mod tests {
 
     #[test]
     fn terminal_escapes_in_the_text_are_not_repeated() {
-        let mut report = Report::new("p\u{1b}]0;x", "a: \u{1b}[31mred");
+        let mut report = Report::new("p\u{1b}]0;x", "a: \u{1b}[31mred", &PLAIN);
         report.mistake(Place { line: 1, column: 1, width: 1 }, "bad \u{1b}[2J", "no \u{7}");
         let text = report.finish::<()>(None).unwrap_err().to_string();
         assert!(text.chars().all(|c| c == '\n' || is_harmless(c)), "{text:?}");

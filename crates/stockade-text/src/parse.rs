@@ -1,0 +1,85 @@
+//! From bytes to a value, or to every mistake.
+
+use crate::{Dialect, Node, Place, Report, TextErrors, tree};
+
+/// The longest text that is read at all, in bytes.
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Reads a text and decodes its tree. `name` is what messages call the text; a value comes out only
+/// when no mistake was noted.
+pub fn parse<T>(
+    name: &str,
+    bytes: &[u8],
+    dialect: &'static Dialect,
+    decode: impl FnOnce(&Node, &mut Report<'_>) -> Option<T>,
+) -> Result<T, TextErrors> {
+    let readable = match readable(bytes, dialect) {
+        Ok(readable) => readable,
+        Err((place, message, remedy)) => {
+            let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]);
+            let mut report = Report::new(name, &shown, dialect);
+            report.mistake(place, message, remedy);
+            return report.finish(None);
+        }
+    };
+    let mut report = Report::new(name, readable, dialect);
+    let value = tree::read(readable, &mut report).and_then(|root| decode(&root, &mut report));
+    report.finish(value)
+}
+
+/// The bytes as text, unless they are too many or not text.
+fn readable<'b>(
+    bytes: &'b [u8],
+    dialect: &Dialect,
+) -> Result<&'b str, (Place, String, &'static str)> {
+    if bytes.len() > MAX_TEXT_BYTES {
+        let message = format!("the {} is larger than {MAX_TEXT_BYTES} bytes", dialect.name);
+        return Err((Place::START, message, "split it, or check that this is the right file"));
+    }
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(valid) => valid,
+        Err(error) => {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let message = format!("the {} is not UTF-8 text", dialect.name);
+            return Err((place_after(&before), message, "save it as UTF-8"));
+        }
+    };
+    let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
+    // Some readers end a line, and with it a comment, where others do not; and marks of direction
+    // show a person another text than is read.
+    let strange = valid.char_indices().find(|(_, character)| is_misread(*character));
+    if let Some((at, character)) = strange {
+        let line = 1 + valid[..at].matches('\n').count();
+        let column = 1 + valid[..at].chars().rev().take_while(|before| *before != '\n').count();
+        let place = Place { line, column, width: 1 };
+        let message =
+            format!("the character U+{:04X} is read differently by others", u32::from(character));
+        return Err((
+            place,
+            message,
+            "remove it, or write it as an escape in quotes, such as \"\\u2028\"",
+        ));
+    }
+    // A lone carriage return ends a line for YAML and for nobody's editor.
+    let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
+    if let Some((at, _)) = bare {
+        let message = "a carriage return without a line feed".to_owned();
+        let remedy = "save the file with ordinary line ends";
+        return Err((place_after(&valid[..at]), message, remedy));
+    }
+    Ok(valid)
+}
+
+/// The place of the character that follows a text.
+fn place_after(text: &str) -> Place {
+    let last = text.rsplit('\n').next().unwrap_or("");
+    let line = 1 + text.matches('\n').count();
+    Place { line, column: 1 + last.chars().count(), width: 1 }
+}
+
+/// Line ends of YAML 1.1 only, and marks of direction.
+fn is_misread(character: char) -> bool {
+    matches!(character,
+        '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
