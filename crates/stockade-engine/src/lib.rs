@@ -32,7 +32,7 @@ pub use request::{Live, RunRequest, Streams};
 pub use signal::signal_name;
 pub use stockade_egress::Learned;
 pub use stockade_tools::{
-    Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, schemars,
+    Deciding, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, schemars,
 };
 pub use way_out::Passage;
 

@@ -1,8 +1,8 @@
 //! `stockade run`.
 
 pub(crate) mod account;
-mod aliases;
 pub(crate) mod amount;
+mod changeable;
 mod flags;
 mod hints;
 mod input;

@@ -69,6 +69,15 @@ impl ToolsFile {
 }
 
 impl Deciding {
+    /// What decides what is read from these absolute paths.
+    pub fn of_files<'p>(files: impl IntoIterator<Item = &'p Path>) -> Deciding {
+        let mut found = Deciding::default();
+        for file in files {
+            found.file(file);
+        }
+        found
+    }
+
     fn command(&mut self, base: &Path, command: &CommandEntry, search_path: &OsStr) {
         self.follow(base);
         let search = Search { base, search_path };

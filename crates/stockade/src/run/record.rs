@@ -9,12 +9,11 @@ use stockade_policy::{
 };
 use stockade_provider::{Root, chain};
 use stockade_record::{Place, Recorder, WriteError, settle};
+use stockade_sys::MountTable;
 
 use crate::Problem;
 use crate::args::RunArgs;
 use crate::audit::places;
-
-use super::aliases::Mounts;
 
 /// What a report calls the line that hides a record.
 const HIDDEN: &str = "records are never visible inside";
@@ -35,7 +34,7 @@ pub(crate) fn recorder(
     let is_shown = |path: &PathBuf| {
         shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(path))
     };
-    let mounts = Mounts::look().map_err(|error| {
+    let mounts = MountTable::look().map_err(|error| {
         let message = format!("cannot see where the records would be shown: {error}");
         Problem::new(message, "see that /proc is mounted here")
     })?;

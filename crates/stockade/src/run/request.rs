@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_engine::{Passage, RunRequest, Tools};
+use stockade_engine::{Deciding, Passage, RunRequest, Tools};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root, Surroundings};
 
@@ -12,6 +12,7 @@ use crate::args::{RunArgs, Target};
 use crate::render::Output;
 use crate::{Problem, clock, load};
 
+use super::changeable::Writable;
 use super::hints::{Advice, Asked};
 use super::tools::Offered;
 use super::{flags, record, script, trouble};
@@ -55,10 +56,13 @@ pub(crate) fn request(
             Program::Command { argv: argv.to_vec() }
         }
     };
-    let protected = protected(args.policy.iter().chain(&args.tools), &policy)?;
     let user = rustix::process::getuid().as_raw();
     let root = root.unwrap_or(Root::Standard);
-    offered.check(&policy, &root)?;
+    let writable = Writable::of(&policy, &root)?;
+    let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
+    let decisive_paths = Deciding::of_files(decisive.iter().map(PathBuf::as_path));
+    writable.refuse(&decisive_paths, "what the next run may do")?;
+    offered.check(&writable)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
     let mut surroundings =
         Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);
@@ -70,7 +74,7 @@ pub(crate) fn request(
         provider: args.provider.clone(),
         root,
         surroundings,
-        protected,
+        protected: decisive,
         program,
         environment,
         context,
@@ -91,25 +95,24 @@ pub(crate) fn request(
     Ok((request, offered, asked))
 }
 
-/// The files of the policy and of the tools by their real paths: code that could change them would
-/// decide about its next run.
-fn protected<'f>(
+/// The absolute paths of the files that decide what runs may do: policies, seccomp profiles and
+/// files of tools. A file that the caller has open counts by the path it was opened by.
+fn decisive<'f>(
     files: impl Iterator<Item = &'f PathBuf>,
     policy: &Policy,
-) -> Result<Vec<PathBuf>, Problem> {
-    let is_file = |file: &&Path| !load::is_standard_input(file) && !load::is_descriptor(file);
-    let files = files.map(PathBuf::as_path).filter(is_file);
-    let profiles = policy.seccomp.iter().map(|profile| profile.value.as_path());
-    let real = |file: &Path| {
-        file.canonicalize().map_err(|error| {
-            let message = format!("cannot find the real path of {}: {error}", file.display());
-            Problem::new(message, "see that it stays in place")
-        })
+    here: &Path,
+) -> Vec<PathBuf> {
+    let opened = |descriptor: &Path| {
+        let is_file = descriptor.metadata().is_ok_and(|found| found.is_file());
+        is_file.then(|| descriptor.read_link().ok()).flatten()
     };
-    let mut protected: Vec<PathBuf> = files.map(real).collect::<Result<_, _>>()?;
-    // A profile that is not there is refused when it is read.
-    protected.extend(profiles.filter_map(|profile| profile.canonicalize().ok()));
-    Ok(protected)
+    let path = |file: &'f PathBuf| match load::is_standard_input(file) {
+        true => opened(Path::new("/proc/self/fd/0")),
+        false if load::is_descriptor(file) => opened(file),
+        false => Some(here.join(file)),
+    };
+    let profiles = policy.seccomp.iter().map(|profile| profile.value.clone());
+    files.filter_map(path).chain(profiles).collect()
 }
 
 /// The variables of `--env`, passed through where only a name was written.

@@ -1,17 +1,15 @@
 //! The tools that a run offers: files that are read before anything else is done, and servers that
 //! are started only when the run is.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use stockade_engine::{Tools, ToolsError, ToolsFile};
-use stockade_policy::{Policy, SYSTEM};
-use stockade_provider::{Root, chain};
+use stockade_policy::Policy;
+use stockade_provider::chain;
 
 use crate::{Problem, load};
 
-use super::aliases::Mounts;
-use super::record::{real, shown};
+use super::changeable::Writable;
 
 /// What was read of `--tools`. Nothing was started.
 #[derive(Default)]
@@ -38,37 +36,11 @@ impl Offered {
     }
 
     /// Refuses tools that the run could change: what they run, they run outside of every wall.
-    pub(crate) fn check(&self, policy: &Policy, root: &Root) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, writable: &Writable) -> anyhow::Result<()> {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
-        let shown = shown(policy, root).into_iter().filter(|shown| shown.is_writable);
-        let writable: Vec<PathBuf> = shown.map(|shown| real(&shown.host)).collect();
-        if writable.is_empty() {
-            return Ok(());
-        }
-        let mounts = Mounts::look()?;
         for file in &self.0 {
-            let found = file.deciding(&search_path);
-            for name in &found.names {
-                for name in mounts.aliases(name) {
-                    if let Some(place) = writable.iter().find(|place| name.starts_with(place)) {
-                        return Err(changeable(&name, place).into());
-                    }
-                }
-            }
-            for tree in &found.trees {
-                if let Some(place) = writable.iter().find(|place| place.starts_with(tree)) {
-                    return Err(changeable(tree, place).into());
-                }
-            }
-            for linked in &found.linked {
-                // The system's own programs have further names among themselves.
-                let is_system = SYSTEM.iter().any(|system| linked.starts_with(system));
-                let device = |path: &Path| path.metadata().ok().map(|data| data.dev());
-                let same = writable.iter().find(|place| device(place) == device(linked));
-                if let (false, Some(place)) = (is_system, same) {
-                    return Err(changeable(linked, place).into());
-                }
-            }
+            writable
+                .refuse(&file.deciding(&search_path), "what a tool does outside of the wall")?;
         }
         Ok(())
     }
@@ -95,18 +67,6 @@ fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
     let above = file.parent().filter(|_| has_place).unwrap_or(Path::new(""));
     ToolsFile::parse(name, &text, &here.join(above))
         .map_err(|errors| Problem::refused(&errors, "docs/tools.md lists every key").into())
-}
-
-fn changeable(path: &Path, place: &Path) -> Problem {
-    let message = format!(
-        "the program could change {}, which decides what a tool does outside of the wall: {} can be \
-         written from inside",
-        path.display(),
-        place.display()
-    );
-    let remedy = "keep tools and what they use outside of what can be written, or show it read-only \
-                  or with the mode overlay";
-    Problem::new(message, remedy)
 }
 
 fn problem(error: &ToolsError) -> Problem {

@@ -7,20 +7,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use stockade_sys::kernel_bytes;
+use crate::kernel_text::kernel_bytes;
 
 /// What is mounted where.
-pub(super) struct Mounts(Vec<Mount>);
+#[derive(Default)]
+pub struct MountTable(Vec<Mount>);
 
-impl Mounts {
-    /// Those of this process.
-    pub(super) fn look() -> io::Result<Mounts> {
-        Ok(Mounts(mounts(&kernel_bytes("/proc/self/mountinfo")?)))
+impl MountTable {
+    /// The mounts of this process, from proc_pid_mountinfo(5).
+    pub fn look() -> io::Result<MountTable> {
+        Ok(MountTable(mounts(&kernel_bytes("/proc/self/mountinfo")?)))
     }
 
     /// The real path that is given, and those by which other mounts show the same place. What of the
     /// path is not there yet would be there in all of them.
-    pub(super) fn aliases(&self, path: &Path) -> Vec<PathBuf> {
+    pub fn aliases(&self, path: &Path) -> Vec<PathBuf> {
         let mut found = vec![path.to_owned()];
         let there =
             path.ancestors().find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
@@ -111,8 +112,7 @@ mod tests {
 
     #[test]
     fn path_of_this_host_is_its_own_first_alias() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("not/there");
-        assert_eq!(Mounts::look().unwrap().aliases(&path)[0], path);
+        let path = std::env::temp_dir().canonicalize().unwrap().join("not/there");
+        assert_eq!(MountTable::look().unwrap().aliases(&path)[0], path);
     }
 }
