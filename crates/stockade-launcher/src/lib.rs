@@ -26,8 +26,8 @@ pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 pub use plan::SharedNamespace;
 pub use plan::{
     AfterStep, Attributes, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED, Memory,
-    OutsideStep, Plan, Reach, Redirected, Resource, Step, ToolFile, ToolSocket, Transport,
-    TreeKind,
+    OutsideStep, Plan, Reach, Redirected, Resource, SocketUse, Step, ToolFile, ToolSocket,
+    Transport, TreeKind,
 };
 pub use remove::remove_tree;
 pub use report::{Ending, Phase, Refusal, Report};

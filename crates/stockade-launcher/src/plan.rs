@@ -465,6 +465,20 @@ pub struct LandlockRule {
     pub writable: bool,
     /// Whether its files can be executed.
     pub executable: bool,
+    /// What can be done with Unix sockets there.
+    pub sockets: SocketUse,
+}
+
+/// What can be done with Unix sockets below a path. Where the kernel has Landlock 9, one that was
+/// made inside can be connected to everywhere, and no other; before, every one can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SocketUse {
+    /// None can be made.
+    Refused,
+    /// They can be made.
+    Made,
+    /// Those that the wall itself made can be connected to.
+    Reached,
 }
 
 /// The most bytes of a file that is copied.

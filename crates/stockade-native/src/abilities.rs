@@ -6,7 +6,7 @@ use stockade_cgroup::{Controller, Layout, Version};
 use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 
-use crate::machine::{LANDLOCK_NEEDED, Landlock, Machine};
+use crate::machine::{LANDLOCK_HOLDS_SOCKETS, LANDLOCK_NEEDED, Landlock, Machine};
 
 /// Every control that this wall knows, with what holds it here. `no_way_out` is why connections
 /// cannot leave, where that was tried and found.
@@ -56,6 +56,7 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             exact("a mount at /workspace: scratch, read-only, overlay or writable")
         }
         Control::WorkspaceLayer => exact("an overlay whose upper layer is the sandbox's own"),
+        Control::HostSockets => host_sockets(machine.landlock),
         Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
         Control::NetworkHosts | Control::NetworkPublic => exact(
             "a network namespace with nothing but loopback; nftables sends connections there to \
@@ -86,6 +87,22 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
              judges each call",
         ),
     }
+}
+
+/// Before Landlock 9 nothing refuses a connection to a socket by its path.
+fn host_sockets(landlock: u32) -> Ability {
+    if landlock >= LANDLOCK_HOLDS_SOCKETS {
+        return exact(format!("Landlock {landlock}: only sockets that were made inside answer"));
+    }
+    let between = match landlock {
+        0 => "; two sandboxes that share the directory can connect to each other there",
+        _ => ", and Landlock lets none be made there from inside",
+    };
+    let mechanism = format!(
+        "a search for sockets before the start, which refuses a directory that has one{between}; a \
+         socket that a host process makes there during the run can be connected to"
+    );
+    Ability::Enforced { mechanism, precision: Precision::Approximate }
 }
 
 fn commands(machine: &Machine) -> Ability {

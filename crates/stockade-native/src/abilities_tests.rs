@@ -34,3 +34,17 @@ fn host_without_a_way_out_lacks_only_what_needs_one() {
         }
     }
 }
+
+#[test]
+fn sockets_are_exact_from_landlock_9_on() {
+    let precision = |landlock| match host_sockets(landlock) {
+        Ability::Enforced { precision, mechanism } => (precision, mechanism),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(precision(9).0, Precision::Exact);
+    for landlock in [0, 3, 8] {
+        let (precision, mechanism) = precision(landlock);
+        assert_eq!(precision, Precision::Approximate);
+        assert_eq!(mechanism.contains("two sandboxes"), landlock == 0, "{mechanism}");
+    }
+}

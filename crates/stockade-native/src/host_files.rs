@@ -50,37 +50,29 @@ pub(crate) struct HostFiles {
     pub(crate) shown: Vec<Shown>,
     /// Set where the policy lists what may be started.
     pub(crate) commands: Option<Commands>,
-    /// Files in writable places that nothing inside may change.
-    pub(crate) protected: Vec<Protected>,
+    /// Directories inside that nothing may rename or remove.
+    pub(crate) pinned: Vec<PathBuf>,
 }
 
-/// A file in a writable place that nothing inside may change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Protected {
-    /// Where it is inside.
-    pub(crate) file: PathBuf,
-    /// The directories between it and the mount it is in, outermost first.
-    pub(crate) above: Vec<PathBuf>,
-}
-
-/// Where protected host files can be reached through what is shown writable.
-pub(crate) fn protected(files: &[PathBuf], shown: &[Shown]) -> Vec<Protected> {
-    let mut found = Vec::new();
-    for mount in shown.iter().filter(|mount| mount.mode == Mode::Write) {
-        for below in files.iter().filter_map(|file| file.strip_prefix(&mount.host).ok()) {
-            // Joining an empty rest would add a slash: the mount is the file itself.
-            let file = match below.as_os_str().is_empty() {
-                true => mount.guest.clone(),
-                false => mount.guest.join(below),
-            };
-            let inside = |place: &&Path| *place != mount.guest && place.starts_with(&mount.guest);
-            let mut above: Vec<PathBuf> =
-                file.ancestors().skip(1).take_while(inside).map(Path::to_owned).collect();
-            above.reverse();
-            found.push(Protected { file, above });
+/// Refuses files that nothing inside may change, such as the policy, where they lie in what can be
+/// written. Making them read-only there does not hold: the cover of a file goes when a host process
+/// replaces it, and a second name of it has none.
+pub(crate) fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), StartError> {
+    for file in files {
+        let real = fs::canonicalize(file);
+        let paths = || std::iter::once(file).chain(real.as_ref().ok());
+        let below = |place: &&Shown| paths().any(|path| path.starts_with(&place.host));
+        if let Some(place) = shown.iter().filter(|it| it.mode == Mode::Write).find(below) {
+            let reason = format!(
+                "it decides what the next run may do, and {} can be written from inside",
+                place.host.display()
+            );
+            let remedy = "keep it outside of what can be written, or show that directory read-only \
+                          or with the mode overlay";
+            return Err(wrong(file, &reason, remedy));
         }
     }
-    found
+    Ok(())
 }
 
 /// Looks at each host path of a policy.
@@ -133,7 +125,7 @@ pub(crate) fn look(path: &Path) -> Result<TreeKind, StartError> {
     }
 }
 
-fn wrong(path: &Path, reason: &str, remedy: &str) -> StartError {
+pub(crate) fn wrong(path: &Path, reason: &str, remedy: &str) -> StartError {
     StartError::HostPath {
         path: path.to_owned(),
         reason: reason.to_owned(),

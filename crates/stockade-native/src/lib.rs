@@ -9,10 +9,12 @@
 
 mod abilities;
 mod commands;
+mod covered;
 mod error;
 mod filters;
 mod host;
 mod host_files;
+mod host_sockets;
 mod id_range;
 mod knobs;
 mod machine;

@@ -17,8 +17,11 @@ use crate::mounts::Mounts;
 /// be emptied.
 pub(crate) const LANDLOCK_NEEDED: u32 = 3;
 
+/// The first version of Landlock that refuses connections to Unix sockets by their paths.
+pub(crate) const LANDLOCK_HOLDS_SOCKETS: u32 = 9;
+
 /// The newest version of Landlock whose rights are known here.
-const LANDLOCK_KNOWN: u32 = 6;
+const LANDLOCK_KNOWN: u32 = LANDLOCK_HOLDS_SOCKETS;
 
 /// What the plan of a wall depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,5 +166,16 @@ fn setting(path: &str) -> Option<Setting> {
             Some(Setting::Copied(path.to_owned()))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_version_of_landlock_that_is_known_is_used() {
+        let used = [2, 3, 7, 9, 10].map(|version| Landlock::Version(version).used());
+        assert_eq!(used, [0, 3, 7, 9, 9]);
     }
 }

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use stockade_interpreters::Bind;
-use stockade_launcher::{OutsideStep, Resource, TreeKind};
+use stockade_launcher::{OutsideStep, Resource, SocketUse, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
@@ -34,7 +34,7 @@ fn files(shown: Vec<Shown>) -> HostFiles {
         base: Base::System { binds, links: Vec::new() },
         shown,
         commands: None,
-        protected: Vec::new(),
+        pinned: Vec::new(),
     }
 }
 
@@ -341,5 +341,49 @@ fn proxy_is_told_in_both_spellings_and_not_for_the_sandbox_itself() {
     }
     for name in ["NO_PROXY", "no_proxy"] {
         assert_eq!(value(name), Some("localhost,127.0.0.1,::1"), "{name}");
+    }
+}
+
+/// What each rule of Landlock says of sockets.
+fn socket_rules(plan: &Plan) -> Vec<(&Path, SocketUse)> {
+    let rules = plan.inside.iter().find_map(|step| match step {
+        Step::Landlock { rules, .. } => Some(rules),
+        _ => None,
+    });
+    rules.unwrap().iter().map(|rule| (rule.path.as_path(), rule.sockets)).collect()
+}
+
+#[test]
+fn no_socket_is_made_where_changes_reach_the_host() {
+    let shown = vec![
+        show("/data", Mode::Write),
+        show("/var/tmp/x", Mode::Write),
+        show("/workspace", Mode::Overlay),
+    ];
+    let plan = planned("{}", &machine(0), &files(shown), true);
+    let rules = socket_rules(&plan);
+    let sockets = |path: &str| rules.iter().find(|rule| rule.0 == Path::new(path)).unwrap().1;
+    for path in ["/", "/data", "/var/tmp", "/var/tmp/x"] {
+        assert_eq!(sockets(path), SocketUse::Refused, "{path}");
+    }
+    for path in ["/tmp", "/run", "/dev", "/workspace"] {
+        assert_eq!(sockets(path), SocketUse::Made, "{path}");
+    }
+}
+
+#[test]
+fn landlock_9_lets_only_the_tool_socket_of_the_wall_be_reached() {
+    let newest = Machine { landlock: 9, landlock_found: Landlock::Version(9), ..machine(1000) };
+    let files = files(vec![show("/data", Mode::Write)]);
+    for tools in [None, Some(Vec::new())] {
+        let expected: &[&Path] = match tools {
+            Some(_) => &[Path::new("/run/stockade")],
+            None => &[],
+        };
+        let plan = planned_for(WayOut::None, tools, "{}", &newest, &files, true);
+        let is_newest = |step: &Step| matches!(step, Step::Landlock { version: 9, .. });
+        assert!(plan.inside.iter().any(is_newest));
+        let reached = socket_rules(&plan).into_iter().filter(|it| it.1 == SocketUse::Reached);
+        assert_eq!(reached.map(|it| it.0).collect::<Vec<_>>(), expected);
     }
 }

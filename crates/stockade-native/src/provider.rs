@@ -11,9 +11,11 @@ use stockade_provider::{
 
 use crate::abilities::abilities;
 use crate::commands::Commands;
+use crate::covered;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
-use crate::host_files::{Base, HostFiles, look, protected, shown};
+use crate::host_files::{Base, HostFiles, look, refuse_changeable, shown};
+use crate::host_sockets;
 use crate::id_range::IdRange;
 use crate::machine::Machine;
 use crate::plan::{Inputs, WayOut, plan, tool_command};
@@ -205,7 +207,9 @@ fn host_files(
 ) -> Result<HostFiles, StartError> {
     let policy = &*request.policy;
     let shown = shown(policy)?;
-    let protected = protected(&request.protected, &shown);
+    refuse_changeable(&request.protected, &shown)?;
+    let pinned = covered::check(policy, &shown, machine)?;
+    host_sockets::check(policy, &shown, machine)?;
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;
@@ -219,7 +223,7 @@ fn host_files(
             None => None,
         };
         let base = Base::Directory(directory.clone());
-        return Ok(HostFiles { base, shown, commands, protected });
+        return Ok(HostFiles { base, shown, commands, pinned });
     }
     let (binds, links) = match interpreter {
         Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
@@ -232,13 +236,13 @@ fn host_files(
     }
     if policy.commands.is_none() {
         let base = Base::System { binds: kinds, links };
-        return Ok(HostFiles { base, shown, commands: None, protected });
+        return Ok(HostFiles { base, shown, commands: None, pinned });
     }
     let commands = Commands::on_host(names, interpreter)?;
     commands.check(Path::new("/"), &shown)?;
     let (binds, links) = commands.narrow(kinds, links)?;
     let base = Base::System { binds, links };
-    Ok(HostFiles { base, shown, commands: Some(commands), protected })
+    Ok(HostFiles { base, shown, commands: Some(commands), pinned })
 }
 
 /// What may be started, for whoever watches that.

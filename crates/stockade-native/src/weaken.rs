@@ -8,6 +8,7 @@ use stockade_interpreters::Bind;
 use stockade_launcher::{Plan, SharedNamespace, Step, ToolSocket, TreeKind};
 
 use crate::host_files::Base;
+use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 
 /// The variable that names the layer.
 const VARIABLE: &str = "STOCKADE_WEAKEN";
@@ -52,6 +53,11 @@ pub(crate) fn limits(limits: Limits) -> Limits {
     }
 }
 
+/// Whether directories that are shown are searched for sockets.
+pub(crate) fn searches_for_sockets() -> bool {
+    layer() != "sockets"
+}
+
 /// The steps without those of the layer.
 fn steps(steps: Vec<Step>) -> Vec<Step> {
     let layer = layer();
@@ -61,6 +67,7 @@ fn steps(steps: Vec<Step>) -> Vec<Step> {
         "capabilities" => !matches!(step, Step::SealPrivileges),
         "rlimits" => !matches!(step, Step::Limit { .. } | Step::ProgramFiles(_)),
         "proc" => !is_about_proc(step),
+        "pins" => !matches!(step, Step::Pin { .. }),
         "read-only" => !matches!(step, Step::SealRoot),
         "user-namespaces" => !matches!(step, Step::ForbidUserNamespaces),
         "cgroup-view" => !matches!(step, Step::OwnCgroups),
@@ -70,6 +77,9 @@ fn steps(steps: Vec<Step>) -> Vec<Step> {
     });
     kept.map(|step| match step {
         Step::BecomeUser { .. } if layer == "identity" => Step::BecomeUser { user: 0, group: 0 },
+        Step::Landlock { version, rules } if layer == "sockets" => {
+            Step::Landlock { version: version.min(LANDLOCK_HOLDS_SOCKETS - 1), rules }
+        }
         Step::ToolSocket(socket) if layer == "tools" => {
             Step::ToolSocket(ToolSocket { writable: true, ..socket })
         }

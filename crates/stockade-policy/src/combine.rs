@@ -64,6 +64,11 @@ impl Policy {
             hide: hide(self, other, &mounts),
             mounts,
             workspace: workspace(&self.workspace, &other.workspace),
+            files_exact: if self.files_exact.value {
+                self.files_exact.clone()
+            } else {
+                other.files_exact.clone()
+            },
             gates: union(&self.gates, &other.gates),
             network_blocklist: union(&self.network_blocklist, &other.network_blocklist),
             secrets: secrets(&self.secrets, &other.secrets),

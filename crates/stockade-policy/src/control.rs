@@ -30,6 +30,8 @@ pub enum Control {
     Workspace,
     /// Changes to a host directory that stay in the sandbox.
     WorkspaceLayer,
+    /// No Unix socket of the host is reached through a directory that can be written.
+    HostSockets,
     /// Nothing leaves but what the gate lets through.
     NetworkDeny,
     /// Hosts reached by name.
@@ -71,6 +73,7 @@ impl Control {
             Control::HidePaths,
             Control::Workspace,
             Control::WorkspaceLayer,
+            Control::HostSockets,
             Control::NetworkDeny,
             Control::NetworkHosts,
             Control::NetworkPublic,
@@ -100,6 +103,7 @@ impl Control {
             Control::HidePaths => "hide_paths",
             Control::Workspace => "workspace",
             Control::WorkspaceLayer => "workspace_layer",
+            Control::HostSockets => "host_sockets",
             Control::NetworkDeny => "network_deny",
             Control::NetworkHosts => "network_hosts",
             Control::NetworkPublic => "network_public",
@@ -116,10 +120,10 @@ impl Control {
         }
     }
 
-    /// Whether an approximation by rlimits and a watchdog is a way to hold it. Permissions are
-    /// exact or refused.
+    /// Whether an approximation is a way to hold it: limits by rlimits and a watchdog, sockets by a
+    /// search before the start. Every other permission is exact or refused.
     pub fn may_be_approximate(self) -> bool {
-        matches!(self, Control::Limit(_))
+        matches!(self, Control::Limit(_) | Control::HostSockets)
     }
 }
 
@@ -148,7 +152,11 @@ pub struct Requirement {
 impl Policy {
     /// Everything this policy asks a wall to enforce, in a fixed order.
     pub fn requirements(&self) -> Vec<Requirement> {
-        let mut list = Requirements { exact_limits: self.limits.exact.value, found: Vec::new() };
+        let mut list = Requirements {
+            exact_limits: self.limits.exact.value,
+            exact_files: self.files_exact.value,
+            found: Vec::new(),
+        };
         let floor = format!("{} or stronger", self.isolation.value.as_str());
         list.add(Control::Isolation, "isolation", floor, &self.isolation.basis);
         for spec in &LIMITS {
@@ -177,6 +185,9 @@ impl Policy {
                 let asks = format!("{} in the place of {}", mount.guest, mount.host.display());
                 list.add(Control::MovedPaths, mount.clause, asks, &mount.basis);
             }
+            if mount.access == Access::Write {
+                list.sockets(mount.clause, &mount.host, &mount.basis);
+            }
         }
         for hide in &self.hide {
             let asks = format!("nothing at {}", hide.value);
@@ -192,6 +203,9 @@ impl Policy {
             },
         };
         list.add(Control::Workspace, "filesystem.workspace", asks, &self.workspace.basis);
+        if let Workspace::Host { host, mode: WorkspaceMode::Write } = &self.workspace.value {
+            list.sockets("filesystem.workspace", host, &self.workspace.basis);
+        }
         if let Workspace::Host { host, mode: WorkspaceMode::Overlay } = &self.workspace.value {
             let asks = format!("changes to {} stay inside", host.display());
             let basis = &self.workspace.basis;
@@ -269,14 +283,24 @@ impl Policy {
 
 struct Requirements {
     exact_limits: bool,
+    exact_files: bool,
     found: Vec<Requirement>,
 }
 
 impl Requirements {
     fn add(&mut self, control: Control, clause: &str, asks: String, basis: &Basis) {
-        let exact = !control.may_be_approximate() || self.exact_limits;
+        let asked = match control {
+            Control::HostSockets => self.exact_files,
+            _ => self.exact_limits,
+        };
+        let exact = !control.may_be_approximate() || asked;
         let clause = clause.to_owned();
         self.found.push(Requirement { control, clause, asks, basis: basis.clone(), exact });
+    }
+
+    fn sockets(&mut self, clause: &str, host: &Path, basis: &Basis) {
+        let asks = format!("no Unix socket of the host is reached through {}", host.display());
+        self.add(Control::HostSockets, clause, asks, basis);
     }
 
     fn always(&mut self, control: Control, clause: &str, asks: &str) {

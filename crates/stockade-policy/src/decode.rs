@@ -66,7 +66,7 @@ impl Decoder<'_, '_> {
         let description = table.get("description").and_then(|node| self.text(node, "description"));
         let isolation = self.isolation(&table);
         let limits = self.limits(&table);
-        let (mounts, hide, workspace) = self.files(&table);
+        let (mounts, hide, workspace, files_exact) = self.files(&table);
         let gates = self.gates(&table, &name);
         let policy = Policy {
             isolation,
@@ -74,6 +74,7 @@ impl Decoder<'_, '_> {
             mounts,
             hide,
             workspace,
+            files_exact,
             gates,
             network_blocklist: self.blocklist(&table),
             secrets: self.secrets(&table),

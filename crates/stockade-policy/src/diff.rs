@@ -57,6 +57,10 @@ impl Policy {
         if base.limits.exact.value && !self.limits.exact.value {
             add(found, Control::Isolation, "approximate limits (limits.exact is off)".to_owned());
         }
+        if base.files_exact.value && !self.files_exact.value {
+            let allows = "sockets that are refused approximately (filesystem.exact is off)";
+            add(found, Control::HostSockets, allows.to_owned());
+        }
     }
 
     fn wider_secrets(&self, base: &Policy, found: &mut Vec<Widening>) {
@@ -141,6 +145,12 @@ mod tests {
     fn showing_a_settings_file_below_a_hidden_place_is_wider() {
         let found = widened("filesystem: {hide: [/etc/ssl]}", "{}");
         assert_eq!(found, ["read below /etc/ssl/certs"]);
+    }
+
+    #[test]
+    fn files_that_need_not_be_exact_any_more_are_wider() {
+        let found = widened("filesystem: {exact: true}", "{}");
+        assert_eq!(found, ["sockets that are refused approximately (filesystem.exact is off)"]);
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct Policy {
     pub hide: Vec<Sourced<GuestPath>>,
     /// The working directory.
     pub workspace: Sourced<Workspace>,
+    /// Whether a wall that holds a clause about files only approximately is refused.
+    pub files_exact: Sourced<bool>,
     /// Code rules and network lists; each gate must allow. One per combined policy.
     pub gates: Vec<Gate>,
     /// Hosts, addresses and ranges that are never reached.

@@ -198,6 +198,7 @@ fn filesystem() -> Value {
         &[],
         "The working directory, /workspace.",
     );
+    let exact = "Refuse a host where a clause about files can only be held approximately.";
     let hide = list(json!({ "type": "string" }), "Places inside where nothing is visible.");
     section(
         vec![
@@ -205,6 +206,7 @@ fn filesystem() -> Value {
             ("write", list(mount, "Host paths that can be changed.")),
             ("hide", hide),
             ("workspace", workspace),
+            ("exact", json!({ "type": "boolean", "default": false, "description": exact })),
         ],
         &[],
         "Host files that are visible inside; everything unsaid is not.",

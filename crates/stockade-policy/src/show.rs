@@ -97,6 +97,7 @@ impl Policy {
             "write": mounts(Access::Write),
             "hide": hide,
             "workspace": workspace,
+            "exact": self.files_exact.value,
         })
     }
 }

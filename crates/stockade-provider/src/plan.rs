@@ -131,10 +131,15 @@ fn hold(
     match wall.ability(requirement.control) {
         Ability::Missing(obstacle) | Ability::NotBuiltIn(obstacle) => Err(obstacle),
         Ability::Enforced { mechanism, precision: Precision::Approximate } if requirement.exact => {
-            Err(Obstacle {
-                reason: format!("here it can only be approximated, by {mechanism}"),
-                remedy: "remove limits.exact, or run where a cgroup can be used".to_owned(),
-            })
+            let remedy = match requirement.control {
+                Control::HostSockets => {
+                    "remove filesystem.exact; or show the directory read-only or with the mode \
+                     overlay; or use Linux 7.1 or later, which has Landlock 9"
+                }
+                _ => "remove limits.exact, or run where a cgroup can be used",
+            };
+            let reason = format!("here it can only be approximated, by {mechanism}");
+            Err(Obstacle { reason, remedy: remedy.to_owned() })
         }
         Ability::Enforced { mechanism, precision } => Ok((mechanism, precision)),
     }

@@ -79,6 +79,25 @@ fn approximate_limits_are_refused_when_the_policy_wants_them_exact() {
 }
 
 #[test]
+fn sockets_held_approximately_are_refused_where_files_must_be_exact() {
+    let mut rough = wall("rough", Isolation::Process);
+    let approximate = all_of(Precision::Approximate).remove(&Control::HostSockets).unwrap();
+    rough.abilities.insert(Control::HostSockets, approximate);
+    let write = "write: [{host: /srv/d, guest: /d}]";
+    let mode = "workspace: {host: /srv/d, mode: write}";
+    for writable in [write, mode] {
+        let loose = policy(&format!("filesystem: {{{writable}}}"));
+        assert!(plan(&loose, &rough).is_ok());
+        let exact = policy(&format!("filesystem: {{{writable}, exact: true}}"));
+        let report = plan(&exact, &rough).unwrap_err();
+        let names: Vec<&str> = refused(&report).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["host_sockets"]);
+        assert!(plan(&loose.combine(&exact), &rough).is_err());
+    }
+    assert!(plan(&policy("filesystem: {read: [/srv/d], exact: true}"), &rough).is_ok());
+}
+
+#[test]
 fn permissions_are_exact_or_refused_whatever_the_policy_says() {
     let mut rough = wall("rough", Isolation::Process);
     rough.abilities = all_of(Precision::Approximate);

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use stockade_sys::Instruction;
 
-use crate::plan::LandlockRule;
+use crate::plan::{LandlockRule, SocketUse};
 
 /// Allows what the rules say and refuses every other use of the file system.
 pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
@@ -30,8 +30,14 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
     for rule in rules {
         let mut access = AccessFs::from_read(version) & !AccessFs::Execute;
         if rule.writable {
-            access |= AccessFs::from_write(version);
+            access |= AccessFs::from_write(version) & !(AccessFs::MakeSock | AccessFs::ResolveUnix);
         }
+        access |= match rule.sockets {
+            SocketUse::Refused => BitFlags::EMPTY,
+            SocketUse::Made => AccessFs::MakeSock.into(),
+            // Kernels that do not know the right refuse nothing.
+            SocketUse::Reached => all & AccessFs::ResolveUnix,
+        };
         if rule.executable {
             access |= AccessFs::Execute;
         }

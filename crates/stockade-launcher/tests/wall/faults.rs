@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use stockade_launcher::{
-    Family, IdMap, LandlockRule, Phase, Plan, Redirected, Refusal, Report, Resource, Step,
-    ToolSocket, Transport, TreeKind,
+    Family, IdMap, LandlockRule, Phase, Plan, Redirected, Refusal, Report, Resource, SocketUse,
+    Step, ToolSocket, Transport, TreeKind,
 };
 
 use crate::support::{
@@ -99,7 +99,12 @@ fn each_failing_step_is_named_and_nothing_runs() {
             "landlock",
             Step::Landlock {
                 version: LANDLOCK,
-                rules: vec![LandlockRule { path: nowhere(), writable: false, executable: false }],
+                rules: vec![LandlockRule {
+                    path: nowhere(),
+                    writable: false,
+                    executable: false,
+                    sockets: SocketUse::Refused,
+                }],
             },
         ),
         ("seccomp", Step::WatchPrograms { program: vec![(0x05, 0, 0, 7)] }),

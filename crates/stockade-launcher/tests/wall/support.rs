@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use stockade_launcher::{
     Attributes, Birth, Family, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report,
-    Resource, Step, TreeKind,
+    Resource, SocketUse, Step, TreeKind,
 };
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: true, devices: false };
@@ -148,6 +148,7 @@ fn landlock() -> Vec<LandlockRule> {
         path: PathBuf::from(path),
         writable,
         executable,
+        sockets: if writable { SocketUse::Made } else { SocketUse::Refused },
     };
     vec![
         rule("/", false, false),

@@ -267,10 +267,7 @@ impl Visible {
     pub(super) fn finished(&self, inputs: &Inputs<'_>) -> Vec<Step> {
         let mut steps = own_proc(inputs);
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
-        for protected in &inputs.files.protected {
-            steps.extend(protected.above.iter().map(|path| Step::Pin { path: path.clone() }));
-            steps.push(Step::ReadOnly { path: protected.file.clone() });
-        }
+        steps.extend(inputs.files.pinned.iter().map(|path| Step::Pin { path: path.clone() }));
         steps.extend(
             inputs
                 .policy
@@ -279,6 +276,12 @@ impl Visible {
                 .map(|path| Step::Mask { path: PathBuf::from(path.value.as_str()) }),
         );
         steps
+    }
+
+    /// Places inside where changes reach the host.
+    pub(super) fn writable_on_host(&self) -> Vec<&Path> {
+        let direct = |tree: &&Tree| tree.owned && tree.attributes.writable && !tree.layered;
+        self.trees.iter().filter(direct).map(|tree| tree.guest.as_path()).collect()
     }
 
     /// Places inside that can be changed.

@@ -1,29 +1,51 @@
 //! Landlock's rules: the second layer over the files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use stockade_launcher::{LandlockRule, Step};
+use stockade_launcher::{LandlockRule, SocketUse, Step};
+use stockade_provider::ToolDoor;
+
+use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 
 use super::files::Visible;
 use super::{Inputs, commands};
 
 /// One rule per place: everything may be read, writable places written, and executed what the
-/// policy lets be started.
+/// policy lets be started. Sockets are made only where nobody else sees them.
 pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     if inputs.machine.landlock == 0 {
         return None;
     }
     let any = inputs.policy.commands.is_none();
+    let shared = visible.writable_on_host();
+    let rule = |path: PathBuf, writable, executable| LandlockRule {
+        sockets: sockets(&path, writable, &shared),
+        path,
+        writable,
+        executable,
+    };
     let mut rules = vec![
-        LandlockRule { path: PathBuf::from("/"), writable: false, executable: any },
-        LandlockRule { path: PathBuf::from("/dev"), writable: true, executable: false },
-        LandlockRule { path: PathBuf::from("/proc"), writable: true, executable: false },
+        rule(PathBuf::from("/"), false, any),
+        rule(PathBuf::from("/dev"), true, false),
+        rule(PathBuf::from("/proc"), true, false),
     ];
-    for path in visible.writable() {
-        rules.push(LandlockRule { path, writable: true, executable: any });
-    }
-    for path in commands::executables(inputs) {
-        rules.push(LandlockRule { path, writable: false, executable: true });
-    }
+    rules.extend(visible.writable().into_iter().map(|path| rule(path, true, any)));
+    rules.extend(commands::executables(inputs).into_iter().map(|path| rule(path, false, true)));
+    // The tool socket was made before Landlock, so it is not one that was made inside.
+    let is_refused = inputs.machine.landlock >= LANDLOCK_HOLDS_SOCKETS;
+    rules.extend(inputs.tools.as_ref().filter(|_| is_refused).map(|_| LandlockRule {
+        sockets: SocketUse::Reached,
+        ..rule(PathBuf::from(ToolDoor::DIRECTORY), false, false)
+    }));
     Some(Step::Landlock { version: inputs.machine.landlock, rules })
+}
+
+/// Landlock adds the rights of every rule on the way up: a socket that may be made above a shared
+/// directory may be made in it.
+fn sockets(path: &Path, writable: bool, shared: &[&Path]) -> SocketUse {
+    let is_shared = shared.iter().any(|it| it.starts_with(path) || path.starts_with(it));
+    match writable && !is_shared {
+        true => SocketUse::Made,
+        false => SocketUse::Refused,
+    }
 }

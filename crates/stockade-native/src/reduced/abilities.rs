@@ -84,6 +84,7 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
             "without a mount namespace there is no layer to keep changes in",
             "use mode read or write, or a host with namespaces",
         ),
+        Control::HostSockets => exact("seccomp refuses every socket but pairs"),
         Control::NetworkDeny | Control::NetworkBlock => {
             exact("nothing leaves: seccomp refuses every socket, and Landlock every TCP port")
         }

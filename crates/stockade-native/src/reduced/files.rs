@@ -5,13 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stockade_interpreters::Interpreter;
-use stockade_launcher::{LandlockRule, TreeKind};
+use stockade_launcher::{LandlockRule, SocketUse, TreeKind};
 use stockade_policy::{Policy, Workspace};
 use stockade_provider::{Root, SandboxRequest};
 use stockade_seccomp::Ids;
 
+use crate::covered::refuse_read_below_writable;
 use crate::error::StartError;
-use crate::host_files::{Mode, Shown, protected, shown};
+use crate::host_files::{Mode, Shown, refuse_changeable, shown, wrong};
 use crate::machine::{Machine, Setting};
 
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};
@@ -46,7 +47,9 @@ pub(super) fn files(
         });
     }
     let shown = shown(&request.policy)?;
-    check_writable(request, &shown)?;
+    refuse_changeable(&request.protected, &shown)?;
+    // Landlock only adds: below what can be written nothing is read-only.
+    refuse_read_below_writable(&shown, |_, _| false)?;
     let binds = interpreter.map_or(&machine.system, |found| &found.binds);
     if ids == Ids::Own {
         check_others(binds.iter().map(|bind| bind.host.as_path()), &shown, &scratch.path)?;
@@ -70,7 +73,8 @@ pub(super) fn files(
 }
 
 fn rule(path: &Path, mode: Mode, executable: bool) -> LandlockRule {
-    LandlockRule { path: path.to_owned(), writable: mode == Mode::Write, executable }
+    let (path, writable) = (path.to_owned(), mode == Mode::Write);
+    LandlockRule { path, writable, executable, sockets: SocketUse::Refused }
 }
 
 /// Where a program begins, and the rule for it where it is the sandbox's own.
@@ -84,26 +88,6 @@ fn working_directory(
         Workspace::Scratch => (own.clone(), Some(rule(&own, Mode::Write, true))),
         Workspace::Nothing => (own.clone(), Some(rule(&own, Mode::Read, false))),
     }
-}
-
-/// Landlock only adds: below what can be written nothing is read-only.
-fn check_writable(request: &SandboxRequest, shown: &[Shown]) -> Result<(), StartError> {
-    let remedy = "keep it outside of what can be written, or use a host with namespaces";
-    if let Some(file) = protected(&request.protected, shown).first() {
-        let place = shown.iter().find(|place| file.file.starts_with(&place.guest));
-        let path = place.map_or(&file.file, |place| &place.host);
-        let reason = "the policy itself lies there and could be changed from inside";
-        return Err(wrong(path, reason, remedy));
-    }
-    for read in shown.iter().filter(|shown| shown.mode == Mode::Read) {
-        let above =
-            |other: &&Shown| other.mode == Mode::Write && read.host.starts_with(&other.host);
-        if shown.iter().any(|other| above(&other)) {
-            let reason = "it shall only be read, and lies below a directory that can be written";
-            return Err(wrong(&read.host, reason, remedy));
-        }
-    }
-    Ok(())
 }
 
 /// With a user id of its own a sandbox has the rights of others, which must do for what it is given.
@@ -152,12 +136,4 @@ fn lacks(path: &Path, rights: u32) -> bool {
 /// A directory on the way to a path that others may not enter.
 fn closed(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|above| lacks(above, ENTER))
-}
-
-fn wrong(path: &Path, reason: &str, remedy: &str) -> StartError {
-    StartError::HostPath {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-        remedy: remedy.to_owned(),
-    }
 }

@@ -12,8 +12,8 @@ use super::values::Decoder;
 /// Most mounts of one kind, and most hidden places.
 const MAX_MOUNTS: usize = 200;
 
-/// Mounts, hidden places and the workspace.
-type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>);
+/// Mounts, hidden places, the workspace, and whether all of it must be exact.
+type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>, Sourced<bool>);
 
 /// What a workspace can be, as a policy writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,11 @@ impl Decoder<'_, '_> {
         mounts.sort_by(|a, b| a.guest.cmp(&b.guest));
         let hide = self.hide(&section, &mounts);
         let workspace = self.workspace(&section);
-        (mounts, hide, workspace)
+        let unsaid = Sourced::built_in(false, "files may be held approximately when unsaid");
+        let exact = section.get("exact").and_then(|node| {
+            self.boolean(node, "filesystem.exact").map(|value| self.sourced(value, node))
+        });
+        (mounts, hide, workspace, exact.unwrap_or(unsaid))
     }
 
     fn hide(&mut self, section: &Table<'_>, mounts: &[Mount]) -> Vec<Sourced<GuestPath>> {

@@ -53,7 +53,7 @@ pub(super) const LIMITS: &[&str] = &[
     "idle_seconds",
     "exact",
 ];
-pub(super) const FILESYSTEM: &[&str] = &["read", "write", "hide", "workspace"];
+pub(super) const FILESYSTEM: &[&str] = &["read", "write", "hide", "workspace", "exact"];
 pub(super) const MOUNT: &[&str] = &["host", "guest"];
 pub(super) const WORKSPACE: &[&str] = &["host", "mode"];
 pub(super) const SANDBOX_MOUNTS: &[&str] = &["input_dir", "output_dir"];

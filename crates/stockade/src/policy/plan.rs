@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stockade_provider::{
-    Finding, HostFacts, Obstacle, PlanReport, RefusedControl, WallReport, report,
+    Finding, HostFacts, Obstacle, PlanReport, Precision, RefusedControl, WallReport, report,
 };
 
 use crate::args::PlanArgs;
@@ -76,7 +76,11 @@ fn controls(wall: &WallReport, text: &mut String) {
             Finding::Enforced(held) => {
                 let control = held.requirement.control.as_str();
                 let asks = &held.requirement.asks;
-                text.push_str(&format!("  enforced {control:<28} {asks} — {}\n", held.mechanism));
+                let how = match held.precision {
+                    Precision::Exact => "enforced",
+                    Precision::Approximate => "approx.",
+                };
+                text.push_str(&format!("  {how:<8} {control:<28} {asks} — {}\n", held.mechanism));
             }
             Finding::Refused(refused) => text.push_str(&refused_line(refused)),
         }

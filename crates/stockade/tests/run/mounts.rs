@@ -291,18 +291,19 @@ fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
         return;
     }
     let scratch = Scratch::new();
-    let data = scratch.directory("data");
-    scratch.file("data/there", "canary");
+    scratch.directory("data");
+    let there = scratch.directory("data/there");
+    scratch.file("data/there/file", "canary");
     let policy = scratch.file(
         "policy.yaml",
         "filesystem:\n  write: [{ host: ./data, guest: /data }]\n  hide: [/data/there, /data/later]\n",
     );
     // What is there stays covered whatever is done around it.
-    let act = "cat /data/there; mv /data/there /data/x; rm -f /data/there; echo y > /data/there; \
-               ln /data/there /data/z; cat /data/x /data/z; echo own > /data/later; cat /data/later";
+    let act = "cd /data; cat there/file; mv there x; rm -rf there; echo y > there; \
+               cat x/file there; echo own > later; cat later";
     let (_, report) = report(&["--policy", &policy, "--", "sh", "-c", act]);
     assert_eq!(report["stdout"], json!("own\n"), "{report}");
-    assert_eq!(std::fs::read_to_string(format!("{data}/there")).unwrap(), "canary");
+    assert_eq!(std::fs::read_to_string(format!("{there}/file")).unwrap(), "canary");
 }
 
 #[test]

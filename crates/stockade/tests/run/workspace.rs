@@ -114,28 +114,3 @@ fn overlay_counts_as_disk_of_the_sandbox() {
     assert!(written <= 16, "{written} MiB; {}", run.stderr);
     assert!(run.stderr.contains("No space left on device"), "{}", run.stderr);
 }
-
-#[test]
-fn policy_in_a_writable_workspace_cannot_be_changed_or_replaced_from_inside() {
-    if !walls_can_be_built() {
-        return;
-    }
-    let text = "filesystem: {workspace: {host: .., mode: write}}\n";
-    let change = "echo wide > ci/policy.yaml; rm -f ci/policy.yaml; \
-                  mv ci gone && mkdir ci && echo wide > ci/policy.yaml; \
-                  echo beside > ci/other.txt && cat ci/other.txt";
-    let project = |name: &str| {
-        let scratch = Scratch::new();
-        scratch.directory("ci");
-        scratch.file("ci/policy.yaml", text);
-        (scratch.path().join("ci/policy.yaml"), scratch, name.to_owned())
-    };
-    let (policy, control, _) = project("control");
-    outside(&["sh", "-c", &format!("cd {} && {change}", control.text())]);
-    assert_eq!(std::fs::read_to_string(policy).unwrap(), "wide\n");
-    let (policy, _held, _) = project("held");
-    let named = policy.display().to_string();
-    let run = stockade(&["--policy", &named, "--", "sh", "-c", change]);
-    assert_eq!(run.text(), "beside\n", "{run:?}");
-    assert_eq!(std::fs::read_to_string(policy).unwrap(), text);
-}

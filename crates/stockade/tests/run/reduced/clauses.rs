@@ -87,12 +87,12 @@ fn what_would_be_changed_against_the_policy_is_refused() {
     std::fs::create_dir(&below).unwrap();
     let inner =
         format!("isolation: reduced\nfilesystem: {{ write: [{place}], read: [{below}] }}\n");
-    is_refused(&with_policy(&scratch, &inner), &["below", "can be written"]);
+    is_refused(&with_policy(&scratch, &inner), &["below", "shows it writable"]);
     let policy = format!("{place}/policy.yaml");
     std::fs::write(&policy, format!("isolation: reduced\nfilesystem: {{ write: [{place}] }}\n"))
         .unwrap();
     let own = ["run", "--provider", "reduced", "--policy", &policy, "--", "echo", "ran"];
-    is_refused(&finish(words(&own), b""), &["the policy itself lies there"]);
+    is_refused(&finish(words(&own), b""), &["decides what the next run may do"]);
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! What is hidden or read-only below a directory that can be written, or in one that is shown
+//! directly. The kernel drops a mount when a host process replaces or removes what it lies on, so
+//! what such a mount covers has to be chosen with care:
+//!
+//! ```text
+//! hidden or read-only        below overlay, or read-only    below what is shown directly
+//!   directory                held                           held; the directories above are pinned
+//!   file                     held                           refused: every save replaces it
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use stockade_launcher::TreeKind;
+use stockade_policy::Policy;
+use stockade_sys::MountTable;
+
+use crate::error::StartError;
+use crate::host_files::{Mode, Shown, wrong};
+use crate::machine::Machine;
+
+const OUTSIDE: &str =
+    "keep it outside of what can be written, or show that read-only or with the mode overlay";
+
+/// Refuses what cannot be held, and lists the directories that must be pinned: without that a
+/// program could move them away, with what they hide or protect, and find it there in its next run.
+pub(crate) fn check(
+    policy: &Policy,
+    shown: &[Shown],
+    machine: &Machine,
+) -> Result<Vec<PathBuf>, StartError> {
+    let hidden: Vec<&Path> =
+        policy.hide.iter().map(|hide| Path::new(hide.value.as_str())).collect();
+    for place in &hidden {
+        if let Some((mount, host)) = shown_at(place, shown) {
+            check_hidden(&host, mount, is_direct(mount, machine))?;
+        }
+    }
+    refuse_read_below_writable(shown, |guest, host| is_covered(shown, guest, host))?;
+    check_read_below_writable(shown)?;
+    let places = hidden.into_iter().chain(shown.iter().map(|it| it.guest.as_path()));
+    Ok(pinned(places, shown))
+}
+
+/// Refuses host paths that shall not be changed and that another place inside shows writable,
+/// unless `is_covered` says that the host path is read-only at that place too.
+pub(crate) fn refuse_read_below_writable(
+    shown: &[Shown],
+    is_covered: impl Fn(&Path, &Path) -> bool,
+) -> Result<(), StartError> {
+    for_each_below(shown, |read, write, guest| match is_covered(&guest, &read.host) {
+        true => Ok(()),
+        false => {
+            let reason = format!(
+                "it shall not be changed, and {} shows it writable at {}",
+                write.host.display(),
+                guest.display()
+            );
+            Err(wrong(&read.host, &reason, OUTSIDE))
+        }
+    })
+}
+
+/// Whether a mount keeps a host path read-only at a place.
+fn is_covered(shown: &[Shown], guest: &Path, host: &Path) -> bool {
+    shown.iter().any(|it| it.mode != Mode::Write && it.guest == guest && it.host == host)
+}
+
+/// A single file below what can be written cannot be kept read-only.
+fn check_read_below_writable(shown: &[Shown]) -> Result<(), StartError> {
+    for_each_below(shown, |read, write, _| match read.kind {
+        TreeKind::Directory => Ok(()),
+        TreeKind::File => {
+            let reason = format!(
+                "it shall not be changed, and when a host process saves it again it can be, because \
+                 {} can be written from inside",
+                write.host.display()
+            );
+            Err(wrong(&read.host, &reason, OUTSIDE))
+        }
+    })
+}
+
+/// Calls `check` with each path that shall not be changed, each writable one above it on the host,
+/// and where that shows it inside.
+fn for_each_below(
+    shown: &[Shown],
+    check: impl Fn(&Shown, &Shown, PathBuf) -> Result<(), StartError>,
+) -> Result<(), StartError> {
+    let (writable, others): (Vec<&Shown>, Vec<&Shown>) =
+        shown.iter().partition(|it| it.mode == Mode::Write);
+    if writable.is_empty() || others.is_empty() {
+        return Ok(());
+    }
+    let mounts = MountTable::look()
+        .map_err(|source| StartError::Prepare { what: "read what is mounted where", source })?;
+    for read in others {
+        for alias in mounts.aliases(&read.host) {
+            for write in &writable {
+                if let Ok(below) = alias.strip_prefix(&write.host) {
+                    // Without the slash that joining nothing leaves.
+                    check(read, write, write.guest.join(below).components().collect())?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the host's own directory is shown, and not a file system of the sandbox's own over it.
+pub(crate) fn is_direct(shown: &Shown, machine: &Machine) -> bool {
+    let directory = match shown.kind {
+        TreeKind::Directory => Some(shown.host.as_path()),
+        TreeKind::File => shown.host.parent(),
+    };
+    match shown.mode {
+        Mode::Write => true,
+        Mode::Overlay => false,
+        Mode::Read => !directory.is_some_and(|directory| machine.can_stand_apart(directory)),
+    }
+}
+
+/// The innermost mount that a place inside is below, and the host path there.
+pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Shown, PathBuf)> {
+    let above = shown.iter().filter(|it| place != it.guest && place.starts_with(&it.guest));
+    let mount = above.max_by_key(|it| it.guest.components().count())?;
+    Some((mount, mount.host.join(place.strip_prefix(&mount.guest).ok()?)))
+}
+
+fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), StartError> {
+    // A name that is not there needs no cover.
+    let Ok(found) = fs::symlink_metadata(host) else { return Ok(()) };
+    let real = fs::canonicalize(host);
+    if found.is_symlink() || real.as_ref().is_ok_and(|real| real != host) {
+        let remedy = match real {
+            Ok(real) => format!("hide its real path, {}", real.display()),
+            Err(_) => "remove the link".to_owned(),
+        };
+        let reason = "it cannot be hidden: a part of the path is a symbolic link";
+        return Err(wrong(host, reason, &remedy));
+    }
+    if found.is_dir() {
+        return Ok(());
+    }
+    if found.is_file() && found.nlink() > 1 {
+        let reason = "it cannot be hidden: the file has a second name, a hard link";
+        return Err(wrong(host, reason, "remove the other name, or replace the file by a copy"));
+    }
+    if direct {
+        let reason = match mount.mode {
+            Mode::Write => "it can be written from inside",
+            Mode::Read | Mode::Overlay => {
+                "something is mounted below it, or on another file system"
+            }
+        };
+        let reason = format!(
+            "it cannot stay hidden: a host process that saves the file again uncovers it, because {} \
+             is shown directly: {reason}",
+            mount.host.display()
+        );
+        let remedy = "hide the directory that it is in, show that directory with the mode overlay, \
+                      or keep the file elsewhere";
+        return Err(wrong(host, &reason, remedy));
+    }
+    Ok(())
+}
+
+/// The directories between places inside and the writable mounts that they are below, outer ones
+/// first.
+fn pinned<'p>(places: impl Iterator<Item = &'p Path>, shown: &[Shown]) -> Vec<PathBuf> {
+    let mut pinned = BTreeSet::new();
+    for place in places {
+        if let Some((mount, _)) = shown_at(place, shown)
+            && mount.mode == Mode::Write
+        {
+            let between = place.ancestors().skip(1).take_while(|above| *above != mount.guest);
+            pinned.extend(between.map(Path::to_owned));
+        }
+    }
+    pinned.into_iter().collect()
+}
+
+#[cfg(test)]
+#[path = "covered_tests.rs"]
+mod tests;

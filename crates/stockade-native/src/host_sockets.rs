@@ -1,0 +1,255 @@
+//! Looks for what must not be in a directory that is shown directly: a Unix socket, where the kernel
+//! cannot refuse to connect to it, and a second name of a file that is hidden or read-only.
+
+use std::collections::HashSet;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Access, access};
+use stockade_launcher::TreeKind;
+use stockade_policy::Policy;
+
+use crate::covered::{is_direct, shown_at};
+use crate::error::StartError;
+use crate::host_files::{Mode, Shown, wrong};
+use crate::machine::{LANDLOCK_HOLDS_SOCKETS, Machine};
+
+/// How much is looked at before a start; what has more is refused.
+#[derive(Clone, Copy)]
+struct Bounds {
+    entries: usize,
+    time: Duration,
+}
+
+const BOUNDS: Bounds = Bounds { entries: 2_000_000, time: Duration::from_secs(10) };
+
+/// Searches each directory that is shown directly.
+pub(crate) fn check(policy: &Policy, shown: &[Shown], machine: &Machine) -> Result<(), StartError> {
+    let covered = covered(policy, shown);
+    let sockets = machine.landlock < LANDLOCK_HOLDS_SOCKETS;
+    #[cfg(feature = "weaken")]
+    let sockets = sockets && crate::weaken::searches_for_sockets();
+    let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, machine);
+    for tree in shown.iter().filter(direct) {
+        if sockets && tree.mode == Mode::Read && policy.files_exact.value {
+            return Err(inexact(tree));
+        }
+        let is_below = |it: &&Path| *it != tree.host && it.starts_with(&tree.host);
+        let below: Vec<&Path> = covered.iter().map(PathBuf::as_path).filter(is_below).collect();
+        let mut search = Search::new(&tree.host, sockets, BOUNDS);
+        if tree.mode == Mode::Write {
+            for place in &below {
+                search.note_second_names(place)?;
+            }
+        }
+        search.refuse(&below)?;
+    }
+    Ok(())
+}
+
+/// Host paths of directories that nothing inside sees or changes at their place.
+fn covered(policy: &Policy, shown: &[Shown]) -> Vec<PathBuf> {
+    let hidden = policy.hide.iter().filter_map(|hide| {
+        let (_, host) = shown_at(Path::new(hide.value.as_str()), shown)?;
+        Some(host)
+    });
+    let read = shown.iter().filter(|it| it.mode != Mode::Write && it.kind == TreeKind::Directory);
+    hidden.chain(read.map(|it| it.host.clone())).filter(|host| host.is_dir()).collect()
+}
+
+/// A search of one tree.
+struct Search<'t> {
+    tree: &'t Path,
+    sockets: bool,
+    /// Device and inode of covered files that have more than one name.
+    linked: HashSet<(u64, u64)>,
+    left: usize,
+    end: Instant,
+}
+
+impl<'t> Search<'t> {
+    fn new(tree: &'t Path, sockets: bool, bounds: Bounds) -> Search<'t> {
+        let end = Instant::now() + bounds.time;
+        Search { tree, sockets, linked: HashSet::new(), left: bounds.entries, end }
+    }
+
+    fn note_second_names(&mut self, covered: &Path) -> Result<(), StartError> {
+        let mut found = HashSet::new();
+        self.walk(covered, &[], |entry| {
+            if let Ok(data) = entry.metadata()
+                && data.is_file()
+                && data.nlink() > 1
+            {
+                found.insert((data.dev(), data.ino()));
+            }
+            Ok(())
+        })?;
+        self.linked.extend(found);
+        Ok(())
+    }
+
+    /// Refuses the tree for what is found outside of what is covered.
+    fn refuse(mut self, covered: &[&Path]) -> Result<(), StartError> {
+        let (sockets, linked) = (self.sockets, std::mem::take(&mut self.linked));
+        if !sockets && linked.is_empty() {
+            return Ok(());
+        }
+        let inodes: HashSet<u64> = linked.iter().map(|(_, inode)| *inode).collect();
+        let is_second_name = |entry: &DirEntry| {
+            let data = || entry.metadata().ok();
+            inodes.contains(&entry.ino())
+                && data().is_none_or(|data| linked.contains(&(data.dev(), data.ino())))
+        };
+        self.walk(self.tree, covered, |entry| {
+            if sockets && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+                return Err(socket(&entry.path()));
+            }
+            match is_second_name(entry) {
+                true => Err(second_name(&entry.path())),
+                false => Ok(()),
+            }
+        })
+    }
+
+    fn walk(
+        &mut self,
+        top: &Path,
+        covered: &[&Path],
+        mut look: impl FnMut(&DirEntry) -> Result<(), StartError>,
+    ) -> Result<(), StartError> {
+        let mut ahead = vec![top.to_owned()];
+        while let Some(directory) = ahead.pop() {
+            if covered.contains(&&*directory) {
+                continue;
+            }
+            let entries = match fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(error) if is_out_of_reach(&directory, &error) => continue,
+                Err(error) => return Err(unknown(&directory, &error.to_string())),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|error| unknown(&directory, &error.to_string()))?;
+                self.left = match self.left.checked_sub(1) {
+                    Some(left) if left % 1024 != 0 || Instant::now() < self.end => left,
+                    _ => return Err(too_much(self.tree)),
+                };
+                look(&entry)?;
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    ahead.push(entry.path());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether nothing inside reaches what is below either: it is gone, or the caller may not enter it.
+fn is_out_of_reach(directory: &Path, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || (error.kind() == io::ErrorKind::PermissionDenied
+            && access(directory, Access::EXEC_OK).is_err())
+}
+
+fn socket(path: &Path) -> StartError {
+    let reason = "it is a Unix socket, and a program inside could connect to whatever serves it; \
+                  only Landlock 9 (Linux 7.1) refuses that";
+    let remedy = "move or remove the socket, hide the directory that it is in, or show the directory \
+                  with the mode overlay";
+    wrong(path, reason, remedy)
+}
+
+fn second_name(path: &Path) -> StartError {
+    let reason = "it is a second name, a hard link, of a file that the policy hides or protects";
+    wrong(path, reason, "remove it, or replace it by a copy")
+}
+
+fn inexact(tree: &Shown) -> StartError {
+    let reason = "something is mounted below it, or it is on a file system that cannot be layered, so \
+                  a socket that a host process makes there could be connected to";
+    let remedy = "remove filesystem.exact, show a directory below which nothing is mounted, or use \
+                  Linux 7.1 or later";
+    wrong(&tree.host, reason, remedy)
+}
+
+fn unknown(directory: &Path, error: &str) -> StartError {
+    let reason = format!("it cannot be searched for Unix sockets: {error}");
+    wrong(directory, &reason, "correct its permissions, or show another directory")
+}
+
+fn too_much(tree: &Path) -> StartError {
+    let reason = format!(
+        "it holds too much to be searched for Unix sockets: more than {} entries or {} seconds",
+        BOUNDS.entries,
+        BOUNDS.time.as_secs()
+    );
+    let remedy = "show a smaller directory or the mode overlay, or use Linux 7.1 or later";
+    wrong(tree, &reason, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn refused(tree: &Path, covered: &[&Path], bounds: Bounds) -> Option<(PathBuf, String)> {
+        let mut search = Search::new(tree, true, bounds);
+        let noted = covered.iter().try_for_each(|place| search.note_second_names(place));
+        match noted.and_then(|()| search.refuse(covered)) {
+            Ok(()) => None,
+            Err(StartError::HostPath { path, reason, .. }) => Some((path, reason)),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn socket_anywhere_below_is_found_but_for_covered_directories() {
+        let scratch = tempfile::tempdir().unwrap();
+        let deep = scratch.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        assert_eq!(refused(scratch.path(), &[], BOUNDS), None);
+        let _socket = UnixListener::bind(deep.join("socket")).unwrap();
+        let found = refused(scratch.path(), &[], BOUNDS).unwrap();
+        assert_eq!(found.0, deep.join("socket"));
+        assert_eq!(refused(scratch.path(), &[&deep], BOUNDS), None);
+    }
+
+    #[test]
+    fn socket_is_refused_only_where_the_kernel_cannot() {
+        let scratch = tempfile::tempdir().unwrap();
+        let host = scratch.path().canonicalize().unwrap();
+        let _socket = UnixListener::bind(host.join("socket")).unwrap();
+        let policy = Policy::parse_str("p", "{}", &host).unwrap();
+        let (guest, kind) = (PathBuf::from("/data"), TreeKind::Directory);
+        let shown = [Shown { host, guest, kind, mode: Mode::Write }];
+        let is_refused =
+            |landlock| check(&policy, &shown, &Machine { landlock, ..Machine::look() }).is_err();
+        assert_eq!([0, 8, 9].map(is_refused), [true, true, false]);
+    }
+
+    #[test]
+    fn second_name_of_a_covered_file_is_found() {
+        let scratch = tempfile::tempdir().unwrap();
+        let kept = scratch.path().join("kept");
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("key"), "x").unwrap();
+        assert_eq!(refused(scratch.path(), &[&kept], BOUNDS), None);
+        fs::hard_link(kept.join("key"), scratch.path().join("again")).unwrap();
+        let found = refused(scratch.path(), &[&kept], BOUNDS).unwrap();
+        assert_eq!(found.0, scratch.path().join("again"));
+    }
+
+    #[test]
+    fn tree_over_the_bounds_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(scratch.path().join(name), "").unwrap();
+        }
+        let few = Bounds { entries: 2, ..BOUNDS };
+        assert!(refused(scratch.path(), &[], few).unwrap().1.contains("too much"));
+        assert_eq!(refused(scratch.path(), &[], Bounds { entries: 3, ..BOUNDS }), None);
+    }
+}

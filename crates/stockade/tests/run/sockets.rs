@@ -1,0 +1,217 @@
+//! Unix sockets of the host in directories that are shown.
+
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::scratch::{Scratch, set_mode};
+use crate::support::{
+    Run, binary, finish, is_root, not_run, outside, report, stockade, walls_can_be_built,
+};
+
+/// Connects to a socket and prints what comes.
+const CONNECT: &str = "import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(99).decode(), end='')";
+
+/// Makes a socket at each path and says whether it could.
+const MAKE: &str = "import os, socket, sys
+for path in sys.argv[1:]:
+    try: socket.socket(socket.AF_UNIX).bind(path); print('made')
+    except PermissionError: print('refused')
+    try: os.mknod(path + '2', 0o140600); print('made')
+    except PermissionError: print('refused')";
+
+/// A directory with a socket behind which a thread of ours answers.
+fn served() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.directory("data");
+    scratch.directory("data/run");
+    let path = scratch.path().join("data/run/daemon.sock");
+    let listener = UnixListener::bind(&path).expect("a socket can be made");
+    set_mode(&path, 0o666);
+    std::thread::spawn(move || {
+        for peer in listener.incoming() {
+            // A peer may be gone already.
+            let _ = peer.and_then(|mut peer| peer.write_all(b"canary\n"));
+        }
+    });
+    let control = outside(&["python3", "-c", CONNECT, path.to_str().expect("it is text")]);
+    assert_eq!(control.text(), "canary\n", "without the wall it answers");
+    scratch
+}
+
+fn is_refused(run: &Run, what: &str) {
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{what}: {}", run.stderr);
+    assert!(run.stderr.contains("daemon.sock"), "{what}: {}", run.stderr);
+    assert!(run.stderr.contains("Unix socket"), "{what}: {}", run.stderr);
+}
+
+/// Whether this kernel refuses connections itself, so that no directory is refused.
+fn landlock_holds_sockets() -> bool {
+    let doctor = Command::new(binary()).args(["doctor", "--json"]).output();
+    let doctor = doctor.expect("the binary starts").stdout;
+    let doctor: Value = serde_json::from_slice(&doctor).expect("its report is JSON");
+    doctor["machine"]["host"]["landlock"]["version"].as_u64().is_some_and(|version| version >= 9)
+}
+
+#[test]
+fn socket_of_the_host_is_not_reached_through_a_directory_that_can_be_written() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = served();
+    let data = format!("{}/data", scratch.text());
+    let policy = scratch.file("policy.yaml", "sandbox_mounts: {output_dir: ./data}\n");
+    for (words, place) in [
+        (["--mount".to_owned(), format!("{data}:/data:rw")], "/data"),
+        (["--workspace".to_owned(), format!("{data}:write")], "/workspace"),
+        (["--policy".to_owned(), policy], "/output"),
+    ] {
+        let socket = format!("{place}/run/daemon.sock");
+        let program = ["--", "python3", "-c", CONNECT, &socket];
+        let run = stockade(&[&[words[0].as_str(), &words[1], "--quiet"][..], &program].concat());
+        match landlock_holds_sockets() {
+            true => assert_eq!(run.stdout, "", "{words:?}"),
+            false => is_refused(&run, &words[1]),
+        }
+    }
+}
+
+#[test]
+fn socket_of_the_host_answers_nobody_behind_a_layer_or_a_read_only_mount() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = served();
+    let data = format!("{}/data", scratch.text());
+    for (words, place) in [
+        (["--workspace", &data], "/workspace"),
+        (["--workspace", &format!("{data}:read")], "/workspace"),
+        (["--mount", &format!("{data}:/data")], "/data"),
+    ] {
+        let socket = format!("{place}/run/daemon.sock");
+        let program = ["--", "python3", "-c", CONNECT, &socket];
+        let run = stockade(&[&[words[0], words[1], "--quiet"][..], &program].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{words:?}: {}", run.stderr);
+        assert!(run.stderr.contains("ConnectionRefusedError"), "{words:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn hidden_directory_with_a_socket_is_in_nobodys_way() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = served();
+    let text = "filesystem: {write: [{host: ./data, guest: /data}], hide: [/data/run]}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let run = stockade(&["--policy", &policy, "--", "ls", "/data/run"]);
+    assert_eq!(run.text(), "");
+}
+
+#[test]
+fn socket_in_a_read_only_directory_that_has_a_mount_below_is_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !is_root() {
+        return not_run("only root mounts something below a directory");
+    }
+    let scratch = served();
+    let below = scratch.directory("data/below");
+    let data = format!("{}/data:/data", scratch.text());
+    let script = "mount -t tmpfs none \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", &below]).arg(binary());
+    command.args(["run", "--quiet", "--mount", &data, "--", "python3", "-c", CONNECT]);
+    let run = finish_connect(command);
+    match landlock_holds_sockets() {
+        true => assert_eq!(run.stdout, ""),
+        false => is_refused(&run, "read-only"),
+    }
+}
+
+fn finish_connect(mut command: Command) -> Run {
+    command.arg("/data/run/daemon.sock");
+    finish(command, b"")
+}
+
+#[test]
+fn no_socket_is_made_in_what_two_sandboxes_can_share() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let control = Scratch::new();
+    let made = outside(&["python3", "-c", MAKE, &format!("{}/s", control.text())]);
+    assert_eq!(made.text(), "made\nmade\n");
+    let scratch = Scratch::new();
+    for folder in ["data", "below", "work"] {
+        scratch.directory(folder);
+    }
+    let text = "filesystem:\n  write: [{host: ./data, guest: /data}, {host: ./below, guest: \
+                /opt/a/b}]\n  workspace: {host: ./work, mode: write}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let shared = ["/data/s", "/opt/a/b/s", "/workspace/s"];
+    let own = ["/tmp/s", "/dev/shm/s"];
+    let words = ["--policy", &policy, "--", "python3", "-c", MAKE];
+    let run = stockade(&[&words[..], &shared, &own].concat());
+    assert_eq!(run.text(), "refused\n".repeat(6) + &"made\n".repeat(4));
+    let nested = "filesystem: {write: [{host: ./data, guest: /workspace/out}]}\n";
+    let policy = scratch.file("nested.yaml", nested);
+    let words = ["--policy", &policy, "--", "python3", "-c", MAKE, "/workspace/out/s", "/tmp/s"];
+    assert_eq!(stockade(&words).text(), "refused\nrefused\nmade\nmade\n");
+}
+
+#[test]
+fn report_never_calls_sockets_exact_where_only_a_search_holds_them() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let (code, report) = report(&["--mount", &format!("{data}:/data:rw"), "--", "true"]);
+    assert_eq!(code, 0, "{report}");
+    let controls = report["isolation"]["controls"].as_array().unwrap();
+    let held = controls.iter().find(|held| held["control"] == "host_sockets").unwrap();
+    let expected = if landlock_holds_sockets() { "exact" } else { "approximate" };
+    assert_eq!(held["precision"], json!(expected), "{held}");
+    if landlock_holds_sockets() {
+        return;
+    }
+    let mechanism = held["mechanism"].as_str().unwrap();
+    assert!(mechanism.contains("makes there during the run can be connected to"), "{mechanism}");
+    let text = "filesystem: {exact: true, write: [{host: ./data, guest: /data}]}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let plan = finish_plan(&policy);
+    assert_ne!(plan.code, 0);
+    assert!(plan.stdout.contains("refused  host_sockets"), "{}", plan.stdout);
+    let run = stockade(&["--policy", &policy, "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("filesystem.exact"), "{}", run.stderr);
+}
+
+#[test]
+fn strict_with_a_writable_mount_is_refused_before_landlock_9() {
+    if !walls_can_be_built() || landlock_holds_sockets() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let strict = Command::new(binary()).args(["policy", "init", "strict"]).output().unwrap();
+    let strict = String::from_utf8(strict.stdout).unwrap();
+    let kept = scratch.file("strict.yaml", &strict);
+    assert_eq!(finish_plan(&kept).code, 0);
+    let mount = "filesystem:\n  write: [{host: ./data, guest: /data}]\n";
+    scratch.directory("data");
+    let wider = scratch.file("wider.yaml", strict.replace("filesystem:\n", mount));
+    let plan = finish_plan(&wider);
+    assert_ne!(plan.code, 0, "{}", plan.stdout);
+    assert!(plan.stdout.contains("refused  host_sockets"), "{}", plan.stdout);
+}
+
+fn finish_plan(policy: &str) -> Run {
+    let mut command = Command::new(binary());
+    command.args(["policy", "plan", policy]);
+    finish(command, b"")
+}
