@@ -9,7 +9,7 @@ use crate::judge::{Verdict, judge};
 use crate::probe::Probe;
 
 /// Layers that a weakened build can leave out.
-pub const LAYERS: [&str; 14] = [
+pub const LAYERS: [&str; 16] = [
     "capabilities",
     "cgroup",
     "cgroup-view",
@@ -18,10 +18,12 @@ pub const LAYERS: [&str; 14] = [
     "ipc",
     "landlock",
     "network",
+    "pins",
     "proc",
     "read-only",
     "rlimits",
     "seccomp",
+    "sockets",
     "tools",
     "user-namespaces",
 ];

@@ -21,6 +21,7 @@ pub(crate) fn write(
     names.insert("writable", text(&writable));
     let workspace = folder(&own.join("workspace"), user)?;
     let guarded = folder(&workspace.join("guarded"), user)?;
+    let kept = folder(&guarded.join("kept"), user)?;
     names.insert("workspace", text(&workspace));
     let probe = bench.probe.display();
     let shows = format!("{{host: {probe}, guest: {INSIDE}}}");
@@ -47,6 +48,16 @@ pub(crate) fn write(
         ("with-tools", own, format!("filesystem: {{read: [{shows}]}}\ntool_allowlist: [open]\n")),
         (
             "guarded",
+            own,
+            format!(
+                "filesystem: {{read: [{shows}, {{host: {}, guest: /workspace/guarded/kept}}], \
+                 workspace: {{host: {}, mode: write}}}}\n",
+                kept.display(),
+                workspace.display()
+            ),
+        ),
+        (
+            "changeable",
             guarded.as_path(),
             format!(
                 "filesystem: {{read: [{shows}], workspace: {{host: {}, mode: write}}}}\n",

@@ -246,14 +246,11 @@ pub(super) const WRITING: &[Probe] = &[
         scenes::files::fakes_control,
         scenes::files::fakes,
     ),
-    blocked(
+    scene(
         "B14",
         "the policy file of this sandbox",
-        &[refused(
-            &["open-to-write", "/workspace/guarded/guarded.yaml"],
-            &["EROFS", "EACCES", "EPERM"],
-        )
-        .without(&["open-to-write", "{tree}/file"])
-        .flags(&["--policy", "{guarded}"])],
+        Class::Blocked,
+        scenes::faults::policy_control,
+        scenes::files::changeable_policy,
     ),
 ];

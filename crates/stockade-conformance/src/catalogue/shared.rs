@@ -137,6 +137,20 @@ pub(super) const CHANNELS: &[Probe] = &[
         "leftovers of a used sandbox in the next",
         "a sandbox is never used twice",
     ),
+    scene(
+        "G15",
+        "a socket of the host in a directory that can be written",
+        Class::Blocked,
+        scenes::neighbours::socket_control,
+        scenes::neighbours::socket,
+    ),
+    blocked(
+        "G16",
+        "a socket for another sandbox in a directory that both can write",
+        &[refused(&["make-socket", "/out/socket"], &["EACCES"])
+            .without(&["make-socket", "{tree}/socket"])
+            .flags(&["--mount", "{writable}:/out:rw"])],
+    ),
 ];
 
 /// H: the network. The tests of the network gate cover all other ids.

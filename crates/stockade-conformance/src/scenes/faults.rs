@@ -11,7 +11,7 @@ use crate::seen::{Output, Seen, finish};
 use crate::wall::Wall;
 
 const OUT: &[&str] = &["--mount", "{writable}:/out:rw"];
-const REFUSED: i32 = 125;
+pub(crate) const REFUSED: i32 = 125;
 
 /// A fault that a seccomp filter injects into one system call.
 #[derive(Clone, Copy)]

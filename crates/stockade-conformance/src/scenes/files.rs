@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::faults::REFUSED;
 use super::{error_text, must};
 use crate::bench::Bench;
 use crate::seen::{Output, finish};
@@ -78,4 +79,10 @@ pub(crate) fn fakes(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = finish(command, Output::Report)?;
     must(seen.answer.is_some(), seen.summary())?;
     must(!writable.join("fake-ran").exists(), "a program of the folder ran on the host")
+}
+
+/// A policy that the program could change is refused before anything starts.
+pub(crate) fn changeable_policy(bench: &Bench, wall: &Wall) -> Result<(), String> {
+    let seen = wall.act(bench, &["--policy", "{changeable}"], &["effective-user"])?;
+    must(seen.code == Some(REFUSED) && seen.answer.is_none(), seen.summary())
 }

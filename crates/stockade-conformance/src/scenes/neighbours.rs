@@ -1,9 +1,14 @@
 //! Two concurrent sandboxes.
 
-use std::io::Read;
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
+use super::faults::REFUSED;
 use super::{Running, error_text, must};
-use crate::bench::Bench;
+use crate::bench::{Bench, folder};
 use crate::wall::Wall;
 
 /// A sandbox with a canary in each of its writable places and queues, until it is dropped.
@@ -46,4 +51,39 @@ pub(crate) fn queues(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let _neighbour = neighbour(bench, wall)?;
     let seen = wall.act(bench, &[], &["find", "{label}", "{key}"])?;
     must(seen.ret().is_some_and(|ret| ret < 0), seen.summary())
+}
+
+/// A directory of the wall's user with a socket behind which a thread answers.
+fn served(wall: &Wall) -> Result<PathBuf, String> {
+    let directory =
+        folder(&Path::new(&wall.names["own"]).join("served"), wall.user).map_err(error_text)?;
+    let path = directory.join("socket");
+    // One of an earlier trial may be there.
+    let _ = fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(error_text)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(error_text)?;
+    std::thread::spawn(move || {
+        for peer in listener.incoming() {
+            // A peer may be gone already.
+            let _ = peer.and_then(|mut peer| peer.write_all(b"reached"));
+        }
+    });
+    Ok(directory)
+}
+
+/// On the host the socket answers.
+pub(crate) fn socket_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
+    let path = served(wall)?.join("socket").display().to_string();
+    let seen = bench.on_host(&["socket-files", &path])?;
+    must(seen.text.contains("reached"), seen.summary())?;
+    Ok("the socket answers on the host".to_owned())
+}
+
+/// Behind the wall it is refused, or the directory is.
+pub(crate) fn socket(bench: &Bench, wall: &Wall) -> Result<(), String> {
+    let mount = format!("{}:/out:rw", served(wall)?.display());
+    let seen = wall.act(bench, &["--mount", &mount], &["socket-files", "/out/socket"])?;
+    let is_refused = seen.code == Some(REFUSED) && seen.answer.is_none();
+    must(is_refused || seen.ret().is_some_and(|ret| ret < 0), seen.summary())?;
+    must(!seen.text.contains("reached"), "the socket answered")
 }

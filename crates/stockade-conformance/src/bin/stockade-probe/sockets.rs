@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::Duration;
 
 use stockade_conformance::Tried;
@@ -14,6 +14,7 @@ use crate::{Act, number, word};
 pub(crate) const ACTS: &[(&str, Act)] = &[
     ("abstract-socket", abstract_socket),
     ("socket-files", socket_files),
+    ("make-socket", make_socket),
     ("loopback", loopback),
     ("families", families),
     ("netlink", netlink),
@@ -40,6 +41,16 @@ fn socket_files(words: &[&str]) -> Tried {
         tried.add(path, UnixStream::connect(path).and_then(hear));
     }
     tried
+}
+
+/// Makes a socket, and removes it again.
+fn make_socket(words: &[&str]) -> Tried {
+    let path = word(words, 0);
+    // One of an earlier trial may be there.
+    let _ = std::fs::remove_file(path);
+    let made = UnixListener::bind(path);
+    let _ = std::fs::remove_file(path);
+    Tried::one(made.map(|_| String::new()))
 }
 
 /// Contacts servers on the loopback addresses, over TCP and UDP.
