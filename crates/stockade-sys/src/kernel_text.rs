@@ -26,9 +26,9 @@ pub fn kernel_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 
 /// A path as a field of mountinfo has it: undoes the octal escapes for space, tab, newline and
 /// backslash.
-pub fn unescape_path(field: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
+pub fn unescape_path(field: impl AsRef<[u8]>) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.as_ref().len());
+    let mut rest = field.as_ref();
     while let Some((&first, tail)) = rest.split_first() {
         let octal = tail.get(..3).filter(|_| first == b'\\');
         let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());

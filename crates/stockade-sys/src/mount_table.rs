@@ -1,13 +1,11 @@
 //! Every path by which one directory of this host can be reached.
 
-use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::kernel_text::kernel_bytes;
+use crate::kernel_text::{kernel_bytes, unescape_path};
 
 /// What is mounted where.
 #[derive(Default)]
@@ -51,7 +49,11 @@ fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Mount { device: device.to_vec(), root: unescape(root), point: unescape(point) })
+        Some(Mount {
+            device: device.to_vec(),
+            root: unescape_path(root),
+            point: unescape_path(point),
+        })
     };
     mountinfo.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
@@ -71,20 +73,6 @@ fn candidates(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
     };
     // Without the slash that joining nothing leaves.
     mounts.iter().filter_map(shown).map(|path| path.components().collect()).collect()
-}
-
-/// Undoes the octal escapes for space, tab, newline and backslash.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *first == b'\\');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &tail[3..] } else { tail };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]
