@@ -43,7 +43,7 @@ impl Account {
             received_bytes: 0,
             duration_ms: 0,
             verdict: Effect::Deny,
-            rule: "built in: everything unsaid is denied".to_owned(),
+            rule: "built in: denied by default".to_owned(),
             denial: None,
             failure: None,
         };

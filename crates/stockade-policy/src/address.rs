@@ -1,7 +1,7 @@
-//! What kind of place an IP address is.
+//! Classifying IP addresses: public, private, loopback, metadata service and so on.
 //!
-//! A name may only lead to a public address. The tables follow the special-purpose registries of
-//! IANA, and treat as special even the few blocks there that can be reached globally: they serve
+//! A name may only resolve to a public address. The tables follow IANA's special-purpose
+//! registries, and also treat the few globally reachable blocks there as special: they serve
 //! routing, not hosts.
 
 mod network;
@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub use self::network::{Network, NetworkError};
 use crate::HostName;
 
-/// The kind of place an address leads to.
+/// The kind of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressKind {
-    /// A host of the public internet; the only kind a name may lead to.
+    /// A host of the public internet; the only kind a name may resolve to.
     Public,
-    /// No host, or this one: `0.0.0.0/8` and `::`.
+    /// `0.0.0.0/8` and `::`: no host, or this one.
     Unspecified,
     /// This machine.
     Loopback,
@@ -26,15 +26,15 @@ pub enum AddressKind {
     Shared,
     /// A neighbour on the same link.
     LinkLocal,
-    /// The metadata service of a cloud, which hands out credentials.
+    /// The metadata service of a cloud, which serves credentials.
     Metadata,
-    /// An address for use in texts.
+    /// An address for use in documentation.
     Documentation,
-    /// A network for measuring devices.
+    /// A network for benchmarking devices.
     Benchmarking,
     /// A group of hosts.
     Multicast,
-    /// Assigned to a protocol, or to nobody.
+    /// Assigned to a protocol, or unassigned.
     Reserved,
     /// An IPv4 address written as IPv6, `::ffff:0:0/96`.
     Mapped,
@@ -54,7 +54,7 @@ pub enum AddressKind {
     UniqueLocal,
     /// A private IPv6 network of the older kind, `fec0::/10`.
     SiteLocal,
-    /// A place where packets are dropped, `100::/64`.
+    /// A prefix whose packets are dropped, `100::/64`.
     Discard,
 }
 
@@ -87,7 +87,7 @@ impl AddressKind {
     }
 }
 
-/// Tells the kind of an address.
+/// Classifies an address.
 pub fn classify(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => classify_v4(address),
@@ -95,24 +95,24 @@ pub fn classify(address: IpAddr) -> AddressKind {
     }
 }
 
-/// Whether a cloud serves its metadata, and with it credentials, under this name.
+/// Whether a cloud serves its metadata, including credentials, under this name.
 pub fn is_metadata_name(name: &HostName) -> bool {
     METADATA_NAMES.contains(&name.as_str())
 }
 
-/// The IPv4 addresses that tunnels and translators could read out of an IPv6 address.
+/// The IPv4 addresses that tunnels and translators could extract from an IPv6 address.
 pub fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bits = u128::from(address);
-    // The IPv4 address whose last bit lies `shift` bits above the end.
+    // The IPv4 address whose last bit is `shift` bits above the end.
     let at = |shift: u32| Ipv4Addr::from((bits >> shift) as u32);
     let mut found = match block_v6(address) {
         AddressKind::Mapped | AddressKind::Compatible | AddressKind::Translated => vec![at(0)],
         AddressKind::SixToFour => vec![at(80)],
-        // The server in the clear, the client with every bit turned over.
+        // The server's address is plain, the client's has every bit inverted.
         AddressKind::Teredo => vec![at(64), Ipv4Addr::from(!(bits as u32))],
         AddressKind::Nat64 if bits >> 32 == 0x64_ff9b << 64 => vec![at(0)],
-        // The local prefix may be cut at 48, 56, 64 or 96 bits; the octet after bit 64 is skipped,
-        // RFC 6052 section 2.2.
+        // The local prefix may have 48, 56, 64 or 96 bits; the octet after bit 64 is skipped, RFC
+        // 6052 section 2.2.
         AddressKind::Nat64 => {
             let skipping = ((bits >> 8) & !0xff_ffff_ffff_ffff) | (bits & 0xff_ffff_ffff_ffff);
             let squeezed = |shift: u32| Ipv4Addr::from((skipping >> shift) as u32);
@@ -181,7 +181,7 @@ const BLOCKS_V4: &[([u8; 4], u32, AddressKind)] = &[
     ([240, 0, 0, 0], 4, AddressKind::Reserved),
 ];
 
-/// Blocks with a kind of their own, the narrower before the wider.
+/// Blocks with their own kind, the narrower before the wider.
 const BLOCKS_V6: &[([u16; 8], u32, AddressKind)] = &[
     ([0; 8], 128, AddressKind::Unspecified),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, AddressKind::Loopback),
@@ -227,7 +227,8 @@ fn classify_v6(address: Ipv6Addr) -> AddressKind {
     }
 }
 
-/// The kind of the block an address lies in; outside `2000::/3` what has no kind is reserved.
+/// The kind of the block that contains an address; outside `2000::/3` an unlisted address is
+/// reserved.
 fn block_v6(address: Ipv6Addr) -> AddressKind {
     let bits = u128::from(address);
     BLOCKS_V6

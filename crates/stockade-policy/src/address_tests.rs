@@ -30,7 +30,7 @@ fn neighbours(first: &str, last: &str) -> (Option<IpAddr>, Option<IpAddr>) {
 }
 
 #[test]
-fn every_block_begins_and_ends_where_the_registry_says() {
+fn every_block_starts_and_ends_as_in_the_registry() {
     use AddressKind::*;
     // first, last, kind inside, kind just before, kind just after
     for (first, last, inside, before, after) in [
@@ -197,7 +197,7 @@ fn metadata_services_are_known_in_every_encoding() {
 }
 
 #[test]
-fn hidden_addresses_are_found() {
+fn embedded_addresses_are_found() {
     let found = |text: &str| embedded_v4(text.parse().unwrap());
     let v4 = |text: &str| text.parse::<Ipv4Addr>().unwrap();
     assert_eq!(found("::ffff:127.0.0.1"), [v4("127.0.0.1")]);
@@ -215,7 +215,7 @@ fn hidden_addresses_are_found() {
 }
 
 #[test]
-fn metadata_names_are_known_and_their_neighbours_are_not() {
+fn metadata_names_are_recognised_and_similar_names_are_not() {
     let is_metadata = |text: &str| match Host::parse(text) {
         Ok(Host::Name(name)) => is_metadata_name(&name),
         other => panic!("{text}: {other:?}"),
@@ -245,7 +245,7 @@ fn ranges_read_and_print_in_one_form() {
 }
 
 #[test]
-fn unclear_ranges_are_refused_with_the_right_one() {
+fn ambiguous_ranges_are_refused_with_a_correction() {
     let bad_prefix = |maximum| NetworkError::BadPrefix { maximum };
     for (text, error) in [
         ("", NetworkError::BadAddress),
@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn an_address_with_a_hidden_one_is_never_public(bits in any::<u32>(), scheme in 0usize..6) {
+    fn an_address_that_embeds_another_is_never_public(bits in any::<u32>(), scheme in 0usize..6) {
         let v4 = u128::from(bits);
         let v6 = Ipv6Addr::from([
             (0xffff << 32) | v4,

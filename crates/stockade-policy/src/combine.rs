@@ -1,5 +1,5 @@
-//! Combining policies: the stricter of each clause, so that the result never allows what one of
-//! them denies.
+//! Combining policies: takes the stricter of each clause, so that the result never allows what one
+//! of them denies.
 
 use crate::paths::GuestPath;
 use std::path::Path;
@@ -13,22 +13,22 @@ use crate::source::Sourced;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// There is nothing to combine.
+    /// There is no policy to combine.
     #[error("no policy was given")]
     None,
-    /// More gates than one policy text can hold.
+    /// More gates than one policy text can contain.
     #[error("more than {MAX_GATES} different policies were combined")]
     TooManyGates,
-    /// More of something than one policy text can hold.
+    /// More entries of some kind than one policy text can contain.
     #[error("the combined policies are larger than one policy may be")]
     TooLarge,
-    /// More regular expressions than one policy text can hold.
+    /// More regular expressions than one policy text can contain.
     #[error("the combined policies have too many or too large regular expressions")]
     TooManyRegexes,
 }
 
 impl Policy {
-    /// The policy that allows what all of them allow, small enough to be shown and read again.
+    /// The policy that allows what all of them allow, small enough to be printed and parsed again.
     pub fn combine_all(policies: &[Policy]) -> Result<Policy, CombineError> {
         let (first, rest) = policies.split_first().ok_or(CombineError::None)?;
         let combined = rest.iter().fold(first.clone(), |before, next| before.combine(next));
@@ -96,12 +96,12 @@ fn join(first: &str, second: &str, between: &str) -> String {
     }
 }
 
-/// What both lists hold.
+/// The entries that both lists contain.
 fn common<T: Clone + PartialEq>(first: &[T], second: &[T]) -> Vec<T> {
     first.iter().filter(|item| second.contains(item)).cloned().collect()
 }
 
-/// What either list holds.
+/// The entries that either list contains.
 fn union<T: Clone + PartialEq>(first: &[T], second: &[T]) -> Vec<T> {
     let new = second.iter().filter(|item| !first.contains(item));
     first.iter().chain(new).cloned().collect()
@@ -141,7 +141,7 @@ fn mounts(first: &Policy, second: &Policy) -> Vec<Mount> {
             let mount = Mount { access, ..inner.clone() };
             if shows(first, &mount) && shows(second, &mount) {
                 match found.iter_mut().find(|other| other.guest == mount.guest) {
-                    // Both policies show the same files with either access, so the wider holds.
+                    // Both policies show the same files, so the access is what both allow.
                     Some(other) => other.access = other.access.max(access),
                     None => found.push(mount),
                 }
@@ -159,7 +159,7 @@ fn contains(outer: &Mount, inner: &Mount) -> bool {
     })
 }
 
-/// Whether what a policy has at this place is the same files, with enough rights.
+/// Whether a policy shows the same files at this place, with enough access.
 fn shows(policy: &Policy, mount: &Mount) -> bool {
     let at = policy.mounts.iter().filter(|outer| mount.guest.below(&outer.guest).is_some());
     let Some(deepest) = at.max_by_key(|outer| outer.guest.as_str().len()) else { return false };
@@ -169,8 +169,8 @@ fn shows(policy: &Policy, mount: &Mount) -> bool {
     !hidden && contains(deepest, mount) && deepest.access >= mount.access
 }
 
-/// What either hides, and the places of mounts that only one has: what stood below such a mount
-/// must not come to light.
+/// The paths that either hides, and the mount points that only one has: files below such a mount
+/// must not become visible.
 fn hide(first: &Policy, second: &Policy, mounts: &[Mount]) -> Vec<Sourced<GuestPath>> {
     let mut hidden = union(&first.hide, &second.hide);
     for mount in first.mounts.iter().chain(&second.mounts) {
@@ -206,7 +206,7 @@ fn workspace(first: &Sourced<Workspace>, second: &Sourced<Workspace>) -> Sourced
     }
 }
 
-/// Secrets both know, sent only to hosts both name.
+/// The secrets that both define, sent only to hosts that both name.
 fn secrets(first: &[Secret], second: &[Secret]) -> Vec<Secret> {
     let mut found = Vec::new();
     for one in first {

@@ -58,7 +58,7 @@ fn only_files_that_both_show_stay_visible() {
 }
 
 #[test]
-fn the_same_place_with_other_files_is_hidden() {
+fn a_place_with_different_files_is_hidden() {
     let both = combined(
         "filesystem: {read: [{host: /srv/a, guest: /data}]}",
         "filesystem: {read: [{host: /srv/b, guest: /data}]}",
@@ -68,7 +68,7 @@ fn the_same_place_with_other_files_is_hidden() {
 }
 
 #[test]
-fn files_below_a_dropped_mount_do_not_come_to_light() {
+fn files_below_a_dropped_mount_stay_hidden() {
     let outer = "filesystem: {read: [{host: /srv/a, guest: /data}]}";
     let masked =
         "filesystem: {read: [{host: /srv/a, guest: /data}, {host: /srv/b, guest: /data/x}]}";
@@ -79,7 +79,7 @@ fn files_below_a_dropped_mount_do_not_come_to_light() {
 }
 
 #[test]
-fn what_one_hides_stays_hidden_and_a_deeper_mount_of_both_is_seen() {
+fn a_path_hidden_by_one_stays_hidden_and_a_deeper_mount_of_both_is_visible() {
     let both = combined(
         "filesystem: {read: [/data], hide: [/data/x]}",
         "filesystem: {read: [/data, /data/x]}",
@@ -101,7 +101,7 @@ fn a_writable_place_below_a_read_only_one_stays_writable() {
 }
 
 #[test]
-fn workspaces_combine_to_the_more_harmless() {
+fn workspaces_combine_to_the_safer_mode() {
     let host = |mode: &str| format!("filesystem: {{workspace: {{host: /srv/w, mode: {mode}}}}}");
     let (scratch, nothing) =
         ("{}".to_owned(), "filesystem: {workspace: {mode: nothing}}".to_owned());
@@ -159,7 +159,7 @@ fn rules_of_each_policy_are_judged_with_its_own_default() {
 }
 
 #[test]
-fn tools_commands_and_variables_are_those_of_both() {
+fn only_tools_commands_and_variables_of_both_stay() {
     let both = combined(
         "tool_allowlist: [a, b]\ncommand_allowlist: [ls, cat]\nenvironment: {A: x, B: y}",
         "tool_allowlist: [b, c]\ncommand_allowlist: [cat]\nenvironment: {A: x, B: z}",
@@ -215,7 +215,7 @@ fn a_combined_policy_can_be_written_and_read_again() {
 }
 
 #[test]
-fn more_than_one_text_can_hold_is_refused_rather_than_written() {
+fn combination_larger_than_a_policy_text_is_refused() {
     let base = std::path::Path::new("/srv");
     let policy = |number: u16| {
         let text = format!("network_allowlist: [\"a{number}.example.org\"]");

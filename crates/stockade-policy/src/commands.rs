@@ -1,6 +1,6 @@
 //! Names of executables, as `command_allowlist` writes them.
 
-/// Where a bare name is looked for inside, in this order.
+/// The directories in which a bare name is searched inside, in this order.
 pub const SEARCH_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -8,7 +8,7 @@ pub const SEARCH_PATH: [&str; 6] =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandNameError {
-    /// Empty, or with a character no executable has here.
+    /// Empty, or with a character that no executable name has here.
     #[error("`{name}` is not the name of an executable")]
     BadName {
         /// As it was written.
@@ -49,9 +49,9 @@ pub(crate) fn check_command_name(name: &str) -> Result<(), CommandNameError> {
 
 /// Whether an allowlist entry names the program that is about to start.
 ///
-/// A bare entry stands for the executable of that name in the search path, so it also matches
-/// that executable's full path, but never a file of the same name elsewhere. A full path matches
-/// itself only: what a bare name would find first is not known here.
+/// A bare entry means the executable of that name on the search path, so it also matches that
+/// executable's full path, but never a file of the same name elsewhere. A full path matches only
+/// itself: this code does not know what a bare name would find first.
 pub(crate) fn entry_matches(entry: &str, program: &str) -> bool {
     let listed = program
         .rsplit_once('/')

@@ -1,4 +1,4 @@
-//! What is known about an act when rules judge it.
+//! The facts about an act that rules judge.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use crate::moment::Moment;
 
-/// Fields that Stockade itself fills in, beside all that begin with [`ARGUMENT`]; a caller's
+/// Fields that Stockade itself sets, in addition to all that start with [`ARGUMENT`]; a caller's
 /// context never replaces them.
 pub const OWN_FIELDS: [&str; 8] =
     ["code", "language", "command", "agent_id", "session_id", "action", "tool_name", "arguments"];
 
-/// How the field of one argument of a tool call begins; the argument's name follows.
+/// The prefix of the field for one argument of a tool call; the argument's name follows.
 pub const ARGUMENT: &str = "arguments.";
 
-/// Who asks, when, and what else the caller says.
+/// The caller, the time, and further fields from the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The agent, when there is one.
+    /// The agent, if any.
     pub agent_id: Option<String>,
-    /// The session, when there is one.
+    /// The session, if any.
     pub session_id: Option<String>,
-    /// The host's clock; rules with a time cannot be judged without it, and then deny.
+    /// The host's clock; without it rules with a time cannot be judged and deny.
     pub now: Option<Moment>,
     extra: BTreeMap<String, Value>,
 }
 
-/// A caller tried to set a field that Stockade fills in itself.
+/// A caller tried to set a field that Stockade sets itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the context field `{field}` is set by Stockade and cannot be replaced")]
 pub struct ReservedField {
@@ -36,7 +36,7 @@ pub struct ReservedField {
 }
 
 impl Context {
-    /// Adds a field of the caller's.
+    /// Adds a field of the caller.
     pub fn insert(&mut self, field: &str, value: Value) -> Result<(), ReservedField> {
         if is_reserved(field) {
             return Err(ReservedField { field: field.to_owned() });
@@ -46,7 +46,7 @@ impl Context {
     }
 }
 
-/// What is about to happen.
+/// The act to judge.
 #[derive(Clone, Copy, Debug)]
 pub enum Act<'a> {
     /// Code in a language.
@@ -65,7 +65,7 @@ pub enum Act<'a> {
     Tool {
         /// The tool's name.
         name: &'a str,
-        /// The arguments of the call, where they are known.
+        /// The arguments of the call, if known.
         arguments: Option<&'a Value>,
     },
 }
@@ -81,13 +81,13 @@ impl Act<'_> {
     }
 }
 
-/// The fields a rule can look at.
+/// The fields that a rule can read.
 pub(crate) struct Facts<'a> {
-    /// Fields of Stockade's own that apply, copied once for all rules.
+    /// The fields that Stockade sets for this act, copied once for all rules.
     own: Vec<(&'static str, Value)>,
     /// The arguments of a tool call.
     arguments: Option<&'a Value>,
-    /// The same as text, written when the first rule looks at it.
+    /// The arguments as text, serialised when the first rule reads them.
     arguments_text: OnceCell<Value>,
     context: &'a Context,
 }
@@ -102,9 +102,9 @@ impl<'a> Facts<'a> {
                 own.extend([("code", text(code)), ("language", text(language))]);
             }
             Act::Command { argv } => own.push(("command", Value::String(argv.join(" ")))),
-            Act::Tool { name, arguments: said } => {
+            Act::Tool { name, arguments: given } => {
                 own.push(("tool_name", text(name)));
-                arguments = said;
+                arguments = given;
             }
         }
         own.extend(context.agent_id.as_deref().map(|id| ("agent_id", text(id))));
@@ -112,12 +112,12 @@ impl<'a> Facts<'a> {
         Facts { own, arguments, arguments_text: OnceCell::new(), context }
     }
 
-    /// The host's clock, when it is known.
+    /// The host's clock, if known.
     pub(crate) fn now(&self) -> Option<&Moment> {
         self.context.now.as_ref()
     }
 
-    /// A field's value. What the caller said is asked only for names that are not ours.
+    /// A field's value. The caller's context applies only to names that are not reserved.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
         if let Some(name) = field.strip_prefix(ARGUMENT) {
             return self.arguments?.get(name);
@@ -134,7 +134,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether a name is one of ours, or one that a person would take for it.
+/// Whether a name is reserved, or could be mistaken for a reserved one.
 fn is_reserved(field: &str) -> bool {
     let plain = |name: &str| name.trim().to_lowercase().replace(['_', '-', ' '], "");
     let field = plain(field);
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_callers_context_never_replaces_the_judged_code() {
+    fn callers_context_never_replaces_the_judged_code() {
         let mut context = Context::default();
         let refused = context.insert("code", Value::String("harmless".to_owned()));
         assert_eq!(refused, Err(ReservedField { field: "code".to_owned() }));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callers_context_never_stands_for_an_argument() {
+    fn callers_context_never_replaces_an_argument() {
         let mut context = Context::default();
         for lookalike in ["arguments", "arguments.query", "Arguments.x", " ARGU-MENTS .x"] {
             assert!(context.insert(lookalike, json!("harmless")).is_err(), "{lookalike}");

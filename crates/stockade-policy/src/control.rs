@@ -1,4 +1,4 @@
-//! The closed list of things a policy can ask a wall to enforce.
+//! The closed list of what a policy can ask a wall to enforce.
 
 use std::path::Path;
 
@@ -9,59 +9,59 @@ use crate::paths::Access;
 use crate::policy::{NetworkDefault, Policy, Workspace, WorkspaceMode};
 use crate::source::Basis;
 
-/// One enforceable thing. The list is closed: a wall that has not heard of a control refuses it.
+/// One enforceable thing. The list is closed: a wall refuses a control that it does not implement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Control {
     /// The wall is at least as strong as the policy's floor.
     Isolation,
-    /// Something is used up no further than so much.
+    /// Usage of a resource stays below a limit.
     Limit(Limit),
-    /// Nothing of the host's files is visible but what the policy names.
+    /// No host file is visible except those that the policy names.
     HiddenHost,
     /// Host files that can be read and not changed.
     ReadPaths,
     /// Host files that can be changed.
     WritePaths,
-    /// Host files that stand inside under another path than outside.
+    /// Host files that have another path inside than outside.
     MovedPaths,
-    /// Places inside where nothing is visible.
+    /// Paths inside where nothing is visible.
     HidePaths,
     /// The working directory.
     Workspace,
     /// Changes to a host directory that stay in the sandbox.
     WorkspaceLayer,
-    /// No Unix socket of the host is reached through a directory that can be written.
+    /// No Unix socket of the host is reachable through a writable directory.
     HostSockets,
-    /// Nothing leaves but what the gate lets through.
+    /// No traffic leaves except through the network gate.
     NetworkDeny,
     /// Hosts reached by name.
     NetworkHosts,
-    /// Any public host is reached.
+    /// Any public host can be reached.
     NetworkPublic,
-    /// Hosts, addresses and ranges that are never reached.
+    /// Hosts, addresses and ranges that can never be reached.
     NetworkBlock,
     /// Methods and paths of requests.
     NetworkRequests,
-    /// Secrets that are put into requests outside.
+    /// Secrets that the gate adds to requests outside the sandbox.
     Secrets,
     /// Executables that may be started.
     Commands,
     /// Tools that may be called.
     Tools,
-    /// The environment is made from nothing.
+    /// The environment starts empty.
     Environment,
-    /// The system calls that are left.
+    /// The system calls that stay allowed.
     SystemCalls,
     /// A seccomp profile that tightens further.
     SeccompProfile,
     /// Rules over code, commands and tool calls.
     CodeRules,
-    /// Nothing is left when the sandbox ends.
+    /// Nothing remains when the sandbox ends.
     Cleanup,
 }
 
 impl Control {
-    /// Every control, in the order reports list them.
+    /// Every control, in the order of reports.
     pub fn all() -> Vec<Control> {
         let mut all = vec![Control::Isolation];
         all.extend(LIMITS.iter().map(|spec| Control::Limit(spec.limit)));
@@ -120,8 +120,8 @@ impl Control {
         }
     }
 
-    /// Whether an approximation is a way to hold it: limits by rlimits and a watchdog, sockets by a
-    /// search before the start. Every other permission is exact or refused.
+    /// Whether it may be approximated: limits with rlimits and a watchdog, host sockets with a search
+    /// before the start. Every other permission is exact or refused.
     pub fn may_be_approximate(self) -> bool {
         matches!(self, Control::Limit(_) | Control::HostSockets)
     }
@@ -133,16 +133,16 @@ impl Serialize for Control {
     }
 }
 
-/// One control that a policy asks for.
+/// One control that a policy requires.
 #[derive(Clone, Debug, Serialize)]
 pub struct Requirement {
     /// What must be enforced.
     pub control: Control,
-    /// The clause of the policy that asks.
+    /// The clause of the policy that requires it.
     pub clause: String,
-    /// What it asks for, in words.
+    /// The requirement in words.
     pub asks: String,
-    /// The line, or the fixed rule.
+    /// The line, or the built-in rule.
     #[serde(rename = "asked_by")]
     pub basis: Basis,
     /// Whether an approximation is refused.
@@ -150,7 +150,7 @@ pub struct Requirement {
 }
 
 impl Policy {
-    /// Everything this policy asks a wall to enforce, in a fixed order.
+    /// Everything that this policy requires from a wall, in a fixed order.
     pub fn requirements(&self) -> Vec<Requirement> {
         let mut list = Requirements {
             exact_limits: self.limits.exact.value,
@@ -214,7 +214,7 @@ impl Policy {
     }
 
     fn network_requirements(&self, list: &mut Requirements) {
-        list.always(Control::NetworkDeny, "network", "nothing leaves but through the gate");
+        list.always(Control::NetworkDeny, "network", "no traffic leaves except through the gate");
         for gate in self.gates.iter().map(|gate| &gate.network) {
             if gate.default.value == NetworkDefault::Allow {
                 let asks = "any public host, on the ports of network_ports".to_owned();
@@ -277,7 +277,7 @@ impl Policy {
                 list.add(Control::CodeRules, "rules", asks, &gate.code.default.basis);
             }
         }
-        list.always(Control::Cleanup, "sandbox", "nothing is left when it ends");
+        list.always(Control::Cleanup, "sandbox", "nothing remains when it ends");
     }
 }
 
@@ -304,7 +304,7 @@ impl Requirements {
     }
 
     fn always(&mut self, control: Control, clause: &str, asks: &str) {
-        let basis = Basis::BuiltIn { rule: "asked of every wall" };
+        let basis = Basis::BuiltIn { rule: "required of every wall" };
         self.add(control, clause, asks.to_owned(), &basis);
     }
 }

@@ -1,6 +1,6 @@
 //! What one policy allows that another does not.
 //!
-//! The answer errs on one side only: it may name something that cannot be used, never leave out
+//! The answer errs on one side only: it may name something that cannot be used, but never omits
 //! something that can.
 
 mod files;
@@ -14,12 +14,12 @@ use crate::limits::LIMITS;
 use crate::policy::Policy;
 use crate::rules::Action;
 
-/// One thing that the second policy allows and the first does not.
+/// Something that the second policy allows and the first does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Widening {
-    /// The control it concerns.
+    /// The control it belongs to.
     pub control: Control,
-    /// What is allowed now, in words.
+    /// What is newly allowed, in words.
     pub allows: String,
 }
 
@@ -107,7 +107,7 @@ impl Policy {
         for gate in &base.gates {
             let harmless = gate.code.rules.is_empty() && gate.code.default.value == Action::Allow;
             let implied = self.gates.iter().any(|own| {
-                // Listed tools pass a gate without rules, whatever its default action is.
+                // Listed tools pass a gate without rules, independent of its default action.
                 let ruled_tools = !self.tools.value.is_empty() && !gate.code.rules.is_empty();
                 let denies_all = own.code.rules.is_empty() && !own.code.default.value.runs();
                 own.code == gate.code || (denies_all && !ruled_tools)
@@ -142,19 +142,19 @@ mod tests {
     }
 
     #[test]
-    fn showing_a_settings_file_below_a_hidden_place_is_wider() {
+    fn unhiding_a_settings_file_is_a_widening() {
         let found = widened("filesystem: {hide: [/etc/ssl]}", "{}");
         assert_eq!(found, ["read below /etc/ssl/certs"]);
     }
 
     #[test]
-    fn files_that_need_not_be_exact_any_more_are_wider() {
+    fn turning_off_exact_files_is_a_widening() {
         let found = widened("filesystem: {exact: true}", "{}");
         assert_eq!(found, ["sockets that are refused approximately (filesystem.exact is off)"]);
     }
 
     #[test]
-    fn denying_all_code_does_not_stand_for_a_rule_about_tools() {
+    fn denying_all_code_does_not_replace_a_rule_about_tools() {
         let ruled = "tool_allowlist: [t]\nrules: [{name: r, action: deny, condition: {field: tool_name, operator: eq, value: t}}]";
         let silent = "tool_allowlist: [t]\ndefaults: {action: deny}";
         assert_eq!(widened(ruled, silent), ["code that the rules of `unnamed` may deny or record"]);

@@ -1,8 +1,7 @@
-//! Host names and addresses, read by one strict parser.
+//! Host names and addresses, with one strict parser.
 //!
-//! The parser refuses where other software would guess: whatever it accepts is read the same way
-//! by a browser, by a resolver and by the gate, so the host that is judged is the host that is
-//! dialled.
+//! The parser refuses what other software would guess: a browser, a resolver and the gate all read
+//! an accepted text the same way, so the judged host is the dialled host.
 
 mod error;
 mod ipv4;
@@ -17,12 +16,12 @@ use serde::{Serialize, Serializer};
 pub use self::error::HostError;
 use self::ipv4::Numeric;
 
-/// Bytes of text looked at before any conversion; no valid name needs more in UTF-8.
+/// The longest text that is converted at all; no valid name needs more bytes in UTF-8.
 const MAX_TEXT_BYTES: usize = 1024;
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// A DNS name in its one canonical form: lower-case ASCII labels, no trailing dot.
+/// A DNS name in its canonical form: lower-case ASCII labels, no trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct HostName(String);
 
@@ -39,7 +38,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// What a connection goes to: a name, or an address written out.
+/// The target of a connection: a name, or an address literal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A name that has to be resolved.
@@ -49,7 +48,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Reads a name, a dotted IPv4 address, or an IPv6 address with or without brackets.
+    /// Parses a name, a dotted IPv4 address, or an IPv6 address with or without brackets.
     pub fn parse(text: &str) -> Result<Host, HostError> {
         if text.is_empty() {
             return Err(HostError::Empty);
@@ -72,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Reads a host from bytes that came over a wire; anything but UTF-8 is refused.
+    /// Parses a host from bytes of a network protocol; anything but UTF-8 is refused.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Host, HostError> {
         Host::parse(std::str::from_utf8(bytes).map_err(|_| HostError::NotText)?)
     }
@@ -94,7 +93,7 @@ impl Serialize for Host {
     }
 }
 
-/// Reads a host with an optional `:port`.
+/// Parses a host with an optional `:port`.
 ///
 /// An IPv6 address takes a port only in brackets: without them every colon belongs to the address.
 pub fn parse_host_port(text: &str) -> Result<(Host, Option<u16>), HostError> {
@@ -103,7 +102,7 @@ pub fn parse_host_port(text: &str) -> Result<(Host, Option<u16>), HostError> {
     Ok((Host::parse(host)?, port))
 }
 
-/// Cuts an optional `:port` off a host or a host pattern, which is left unread.
+/// Splits an optional `:port` from a host or host pattern, which is not parsed.
 pub fn split_port(text: &str) -> Result<(&str, Option<u16>), HostError> {
     let host_bytes = match text.rfind(']') {
         Some(bracket) => bracket + 1,
@@ -124,7 +123,7 @@ pub fn split_port(text: &str) -> Result<(&str, Option<u16>), HostError> {
     }
 }
 
-/// Refuses what belongs to URLs, to terminals or to other layers, and is never part of a host.
+/// Refuses syntax that belongs to URLs, terminals or other layers, and is never part of a host.
 fn refuse_foreign_syntax(text: &str) -> Result<(), HostError> {
     if let Some(character) = text.chars().find(|character| character.is_control()) {
         return Err(HostError::ControlByte { character });
@@ -136,7 +135,7 @@ fn refuse_foreign_syntax(text: &str) -> Result<(), HostError> {
         return Err(HostError::Userinfo);
     }
     if let Some(at) = text.find(['/', '\\', '?', '#']) {
-        // Only a slash ends the host for every reader; the others are read in several ways.
+        // Only a slash ends the host for every parser; the others are ambiguous.
         let host = if text[at..].starts_with('/') { host_of_authority(text) } else { None };
         return Err(HostError::Path { host });
     }
@@ -152,7 +151,7 @@ fn refuse_foreign_syntax(text: &str) -> Result<(), HostError> {
     }
 }
 
-/// The host a URL clearly names, for a remedy.
+/// The host that a URL clearly names, for a remedy.
 fn host_of_authority(text: &str) -> Option<String> {
     let authority = text.split(['/', '?', '#']).next()?;
     let (host, _) = split_port(authority).ok()?;
@@ -173,7 +172,7 @@ fn parse_v6(text: &str) -> Result<Host, HostError> {
     }
 }
 
-/// Lower case where it can be undone; a Kelvin sign, whose lower case is a plain `k`, stays.
+/// Lower case if that is reversible; a Kelvin sign, whose lower case is a plain `k`, stays.
 fn lower_case(character: char) -> char {
     let mut lowered = character.to_lowercase();
     match (lowered.next(), lowered.next()) {
@@ -200,7 +199,7 @@ fn check_labels(name: &str) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Converts to ASCII, and refuses every name the conversion would change beyond encoding it.
+/// Converts to ASCII, and refuses names that the conversion would change beyond encoding them.
 fn to_canonical_name(name: &str) -> Result<HostName, HostError> {
     let ascii = to_ascii(name)?;
     let (unicode, valid) =
@@ -216,7 +215,7 @@ fn to_canonical_name(name: &str) -> Result<HostName, HostError> {
                 }
             },
         );
-    // The library promises the second, and once broke it: CVE-2024-12224.
+    // The library promises the second, and once broke that promise: CVE-2024-12224.
     if !same_labels || to_ascii(&unicode)? != ascii {
         return Err(HostError::Ambiguous { meaning: ascii });
     }
@@ -233,7 +232,7 @@ fn to_canonical_name(name: &str) -> Result<HostName, HostError> {
 }
 
 fn to_ascii(name: &str) -> Result<String, HostError> {
-    // Lengths are left to the caller, whose errors say which of them is exceeded.
+    // The caller checks lengths, because its errors name the exceeded one.
     Uts46::new()
         .to_ascii(name.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
         .map(|ascii| ascii.into_owned())

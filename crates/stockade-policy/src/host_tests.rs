@@ -79,7 +79,7 @@ fn old_spellings_of_addresses_are_refused_and_named() {
 }
 
 #[test]
-fn numbers_that_are_no_address_are_no_names_either() {
+fn numbers_that_are_not_addresses_are_not_names_either() {
     for text in [
         "1.2.3.256",
         "foo.0x1",
@@ -105,7 +105,7 @@ fn numbers_that_are_no_address_are_no_names_either() {
 }
 
 #[test]
-fn each_fault_has_its_own_error() {
+fn each_mistake_has_its_own_error() {
     let forbidden = |character| HostError::ForbiddenCharacter { character };
     for (text, expected) in [
         ("", HostError::Empty),
@@ -199,7 +199,7 @@ fn ports_are_plain_decimal_numbers() {
 }
 
 #[test]
-fn a_url_is_answered_with_its_host() {
+fn remedy_for_a_url_names_its_host() {
     for text in ["https://example.com/x?y", "http://EXAMPLE.com:80", "example.com/x"] {
         let error = parse_host_port(text).unwrap_err();
         assert_eq!(error.remedy(), "write only the host: `example.com`", "{text}");
@@ -209,7 +209,7 @@ fn a_url_is_answered_with_its_host() {
 }
 
 #[test]
-fn remedies_are_sentences_that_name_the_right_spelling() {
+fn remedies_name_the_correct_spelling() {
     assert_eq!(refusal("0x7f.1").remedy(), "write `127.0.0.1`");
     assert!(refusal("a_b").remedy().contains("underscores"));
     assert!(refusal("example\u{3002}com").remedy().contains("`example.com`"));
@@ -224,7 +224,7 @@ fn hosts_serialize_as_text() {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_back_as_the_same_host(text in "[a-zA-Z0-9ü例ßKſ.:\\[\\]x-]{1,40}") {
+    fn printed_host_parses_to_the_same_host(text in "[a-zA-Z0-9ü例ßKſ.:\\[\\]x-]{1,40}") {
         if let Ok(host) = Host::parse(&text) {
             prop_assert_eq!(Host::parse(&host.to_string()), Ok(host));
         }

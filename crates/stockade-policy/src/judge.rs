@@ -1,4 +1,4 @@
-//! Decisions: pure functions that every gate asks.
+//! Decisions: pure functions that every gate calls.
 
 mod code;
 mod network;

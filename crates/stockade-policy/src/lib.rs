@@ -1,7 +1,7 @@
 //! The policy language of Stockade: text, checking, decisions, combining, controls.
 //!
-//! Everything here is pure. The same text gives the same policy and the same question the same
-//! answer, on every machine; files, the environment and the clock are the caller's.
+//! Everything here is pure. The same text gives the same policy, and the same question the same
+//! answer, on every machine; the caller reads files, the environment and the clock.
 //!
 //! ```
 //! use std::path::Path;

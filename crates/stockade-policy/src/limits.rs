@@ -52,12 +52,12 @@ pub enum Limit {
     Idle,
 }
 
-/// How a limit is written in a policy.
+/// How a policy writes a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of cpus, written with a decimal point; held in thousandths.
+    /// A number of CPUs, written with a decimal point; stored in thousandths.
     Cpus,
-    /// A number of seconds, written with or without a decimal point; held in milliseconds.
+    /// A number of seconds, written with or without a decimal point; stored in milliseconds.
     Seconds,
     /// A whole number of MiB.
     Mebibytes,
@@ -65,7 +65,7 @@ pub enum Unit {
     Bytes,
     /// A whole number of bytes per second.
     BytesPerSecond,
-    /// A whole number of things.
+    /// A count.
     Count,
 }
 
@@ -82,7 +82,7 @@ impl Unit {
         }
     }
 
-    /// How many held units make one written unit.
+    /// How many stored units make one written unit.
     pub fn scale(self) -> u64 {
         match self {
             Unit::Cpus | Unit::Seconds => 1000,
@@ -90,7 +90,7 @@ impl Unit {
         }
     }
 
-    /// Writes a held value as a policy would say it.
+    /// Writes a stored value as a policy does.
     pub fn write(self, held: u64) -> String {
         let scale = self.scale();
         let (whole, rest) = (held / scale, held % scale);
@@ -103,29 +103,29 @@ impl Unit {
     }
 }
 
-/// Everything fixed about a limit.
+/// The fixed properties of a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitSpec {
     /// Which limit.
     pub limit: Limit,
-    /// The mapping the key stands in: `defaults` or `limits`.
+    /// The mapping that contains the key: `defaults` or `limits`.
     pub section: &'static str,
     /// The key.
     pub key: &'static str,
-    /// How it is written.
+    /// Its unit.
     pub unit: Unit,
-    /// Smallest accepted value, in held units.
+    /// Smallest accepted value, in stored units.
     pub min: u64,
-    /// Largest accepted value, in held units.
+    /// Largest accepted value, in stored units.
     pub max: u64,
-    /// The value when nothing is said, in held units; `None` is no limit of its own.
+    /// The default, in stored units; `None` is unlimited.
     pub default: Option<u64>,
-    /// What it holds, for documentation and editors.
+    /// What it limits, for documentation and editors.
     pub doc: &'static str,
 }
 
 impl LimitSpec {
-    /// The key with its section, as messages name it.
+    /// The key with its section, as in messages.
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.key)
     }
@@ -155,7 +155,7 @@ macro_rules! spec {
     };
 }
 
-/// Every limit, in the order they are written.
+/// Every limit, in the order of the documentation.
 #[rustfmt::skip]
 pub const LIMITS: [LimitSpec; 21] = [
     spec!(Cpu, "defaults", "max_cpu", Cpus, 10, 1_024_000, Some(1000), "Processor share of the whole sandbox."),
@@ -163,7 +163,7 @@ pub const LIMITS: [LimitSpec; 21] = [
     spec!(Timeout, "defaults", "timeout_seconds", Seconds, 10, 7 * DAY, Some(60_000), "Wall-clock time of one execution."),
     spec!(ToolCalls, "defaults", "max_tool_calls", Count, 0, 1_000_000, Some(10), "Calls to tools in one session."),
     spec!(Pids, "limits", "max_pids", Count, 1, 4 << 20, Some(256), "Processes and threads alive at once."),
-    spec!(Disk, "limits", "max_disk_mb", Mebibytes, 1, 4 << 20, None, "Bytes in writable places of the sandbox; half of max_memory_mb when unsaid, never more than it."),
+    spec!(Disk, "limits", "max_disk_mb", Mebibytes, 1, 4 << 20, None, "Bytes in writable places of the sandbox; by default half of max_memory_mb, never more than it."),
     spec!(Inodes, "limits", "max_inodes", Count, 16, 100_000_000, Some(100_000), "Files and directories in writable places of the sandbox."),
     spec!(OpenFiles, "limits", "max_open_files", Count, 16, 1 << 20, Some(1024), "Open descriptors of one process."),
     spec!(Output, "limits", "max_output_bytes", Bytes, 0, 1 << 30, Some(1 << 20), "Output kept from one execution; the rest is counted and dropped."),
@@ -177,18 +177,18 @@ pub const LIMITS: [LimitSpec; 21] = [
     spec!(ToolDepth, "limits", "max_tool_depth", Count, 1, 512, Some(64), "Levels of lists and mappings in the arguments of one call to a tool, and in its result."),
     spec!(ToolRate, "limits", "max_tool_calls_per_second", Count, 1, 1_000_000, None, "Calls to tools in one second; those beyond are refused."),
     spec!(ToolsAtOnce, "limits", "max_concurrent_tool_calls", Count, 1, 4096, Some(1024), "Calls to tools that run at once; those beyond wait their turn."),
-    spec!(Lifetime, "limits", "max_lifetime_seconds", Seconds, 1000, 30 * DAY, Some(3_600_000), "Age at which a session ends; at least timeout_seconds when unsaid."),
+    spec!(Lifetime, "limits", "max_lifetime_seconds", Seconds, 1000, 30 * DAY, Some(3_600_000), "Age at which a session ends; by default at least timeout_seconds."),
     spec!(Idle, "limits", "idle_seconds", Seconds, 1000, 30 * DAY, Some(600_000), "Time without an execution after which a session ends."),
 ];
 
 impl Limit {
-    /// Everything fixed about this limit.
+    /// The fixed properties of this limit.
     pub fn spec(self) -> &'static LimitSpec {
         LIMITS.iter().find(|spec| spec.limit == self).expect("every limit has a row in LIMITS")
     }
 }
 
-/// The limits of one policy, every default filled in.
+/// The limits of one policy, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     values: Vec<Option<Sourced<u64>>>,
@@ -197,15 +197,16 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Fills in the defaults for what `said` leaves out.
+    /// Fills in the defaults for the limits that a text does not set.
     pub(crate) fn from_said(
-        said: impl Fn(Limit) -> Option<Sourced<u64>>,
+        explicit: impl Fn(Limit) -> Option<Sourced<u64>>,
         exact: Sourced<bool>,
     ) -> Limits {
         let default = |spec: &LimitSpec| {
-            spec.default.map(|value| Sourced::built_in(value, "the default of an unsaid limit"))
+            spec.default.map(|value| Sourced::built_in(value, "the default of this limit"))
         };
-        let values = LIMITS.iter().map(|spec| said(spec.limit).or_else(|| default(spec))).collect();
+        let values =
+            LIMITS.iter().map(|spec| explicit(spec.limit).or_else(|| default(spec))).collect();
         let mut limits = Limits { values, exact };
         if limits.value(Limit::Disk).is_none() {
             let half = limits.value(Limit::Memory).map_or(1, |memory| (memory / 2).max(1));
@@ -220,17 +221,17 @@ impl Limits {
         limits
     }
 
-    /// The limit with what it rests on; `None` where nothing limits.
+    /// The limit with its basis; `None` is unlimited.
     pub fn get(&self, limit: Limit) -> Option<&Sourced<u64>> {
         self.values[limit as usize].as_ref()
     }
 
-    /// The limit in held units.
+    /// The limit in stored units.
     pub fn value(&self, limit: Limit) -> Option<u64> {
         self.get(limit).map(|held| held.value)
     }
 
-    /// What the limit rests on.
+    /// The basis of the limit.
     pub fn basis(&self, limit: Limit) -> Option<&Basis> {
         self.get(limit).map(|held| &held.basis)
     }
@@ -239,7 +240,7 @@ impl Limits {
         self.values[limit as usize] = Some(value);
     }
 
-    /// The smaller of each; exact when either is.
+    /// The smaller of each; exact if either is.
     pub(crate) fn narrow(&self, other: &Limits) -> Limits {
         let smaller = |limit: Limit| match (self.get(limit), other.get(limit)) {
             (Some(a), Some(b)) => Some(if b.value < a.value { b.clone() } else { a.clone() }),
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_stands_at_its_own_index() {
+    fn every_limit_is_at_its_own_index() {
         for (index, spec) in LIMITS.iter().enumerate() {
             assert_eq!(spec.limit as usize, index, "{}", spec.key);
             assert!(spec.min <= spec.max, "{}", spec.key);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn held_units_are_written_as_a_person_would() {
+    fn stored_values_are_written_in_policy_units() {
         assert_eq!(Unit::Cpus.write(1000), "1.0");
         assert_eq!(Unit::Cpus.write(250), "0.25");
         assert_eq!(Unit::Seconds.write(90_000), "90");

@@ -1,4 +1,4 @@
-//! Times and days in rules, judged by a clock that the caller reads.
+//! Times and days in rules; the caller reads the clock.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
@@ -14,7 +14,7 @@ pub struct Moment {
 pub struct TimeOfDay(u16);
 
 impl TimeOfDay {
-    /// Reads `HH:MM`.
+    /// Parses `HH:MM`.
     pub fn parse(text: &str) -> Option<TimeOfDay> {
         let (hours, minutes) = text.split_once(':')?;
         let two_digits = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
@@ -35,12 +35,12 @@ impl std::fmt::Display for TimeOfDay {
 /// When a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeCondition {
-    /// From the first time, up to but not including the second; `None` is the whole day. A
-    /// window that ends before it starts goes on past midnight.
+    /// From the first time, up to but not including the second; `None` is the whole day. A window
+    /// that ends before it starts continues past midnight.
     pub window: Option<(TimeOfDay, TimeOfDay)>,
     /// ISO weekdays, 1 is Monday; empty is every day.
     pub days: Vec<u8>,
-    /// The zone whose clock is meant.
+    /// The time zone of the clock.
     pub zone: Zone,
 }
 
@@ -50,7 +50,7 @@ pub struct Zone {
     name: String,
 }
 
-/// The clock shows a moment that has no date.
+/// The clock's time is out of the range of dates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the clock's time cannot be placed in the zone `{zone}`")]
 pub struct ClockError {
@@ -58,7 +58,7 @@ pub struct ClockError {
 }
 
 impl Zone {
-    /// Finds a zone by name in the data built into the program.
+    /// Looks up a zone by name in the built-in database.
     pub fn parse(name: &str) -> Option<Zone> {
         let found = lookup(name)?;
         if found == TimeZone::UTC {
@@ -67,7 +67,7 @@ impl Zone {
         Some(Zone { name: found.iana_name()?.to_owned() })
     }
 
-    /// Coordinated universal time.
+    /// Coordinated Universal Time.
     pub fn utc() -> Zone {
         Zone { name: "UTC".to_owned() }
     }

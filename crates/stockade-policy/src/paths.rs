@@ -1,33 +1,33 @@
-//! Paths as a policy writes them: guest paths inside, host paths outside.
+//! Paths in a policy: guest paths inside, host paths outside.
 //!
-//! Everything here is about text. Links are the kernel's matter: a wall opens host paths without
-//! following any, and what is mounted where decides, not how a path is spelled.
+//! This module handles only text. The kernel handles links: a wall opens host paths without
+//! following symbolic links, and mounts decide, not the spelling of a path.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The longest path Linux takes, without its terminating zero.
+/// The longest path that Linux accepts, without its terminating zero.
 const MAX_PATH_BYTES: usize = 4095;
 
-/// The longest file name Linux takes.
+/// The longest file name that Linux accepts.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Where the workspace stands inside; relative guest paths start here.
+/// The path of the workspace inside; relative guest paths start here.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Guest places a wall builds itself, with everything below them.
+/// Guest trees that a wall creates itself.
 const OWN_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Guest directories that hold the interpreter and its libraries; a mount may stand below them
-/// but not replace them.
+/// Guest directories with the interpreter and its libraries; a mount may be below them but not
+/// replace them.
 const RUNTIME: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/tmp", "/var", "/run",
 ];
 
-/// Host trees that are never mounted: devices, kernel state, and the sockets and stores of
-/// daemons that would hand over the host.
+/// Host trees that are never mounted: devices, kernel state, and the sockets and data of daemons
+/// that give control of the host.
 const CLOSED_TREES: [&str; 18] = [
     "/proc",
     "/sys",
@@ -49,7 +49,7 @@ const CLOSED_TREES: [&str; 18] = [
     "/etc/ssl/private",
 ];
 
-/// Names of files and directories that hold keys and tokens, wherever they lie on the host.
+/// Names of files and directories with keys and tokens, anywhere on the host.
 const CREDENTIALS: [&str; 11] = [
     ".ssh",
     ".gnupg",
@@ -64,10 +64,10 @@ const CREDENTIALS: [&str; 11] = [
     ".password-store",
 ];
 
-/// Host directories too wide to mount whole; a directory below may be named.
+/// Host directories too wide to mount whole; a directory below them is allowed.
 const CLOSED_ROOTS: [&str; 6] = ["/", "/root", "/home", "/etc", "/var", "/var/lib"];
 
-/// Host trees a sandbox never writes: the host's own programs and settings.
+/// Host trees that a sandbox never writes: the host's programs and settings.
 const SYSTEM_TREES: [&str; 10] = [
     "/etc",
     "/usr",
@@ -100,13 +100,13 @@ impl FilePathError {
     }
 }
 
-/// What is done to a path.
+/// What an act does to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// Reading, listing, executing.
     Read,
-    /// Everything that changes something.
+    /// Any change.
     Write,
 }
 
@@ -126,8 +126,8 @@ impl Access {
 pub struct GuestPath(String);
 
 impl GuestPath {
-    /// Reads a path that someone asks about. Relative ones start in the workspace; `..` is
-    /// resolved by text and stops at the root, as it does for a process inside.
+    /// Parses a path to judge. Relative ones start in the workspace; `..` is resolved textually and
+    /// stops at the root, as for a process inside.
     pub fn parse(text: &str) -> Result<GuestPath, FilePathError> {
         check_text(text)?;
         let absolute =
@@ -145,7 +145,7 @@ impl GuestPath {
         Ok(GuestPath(format!("/{}", names.join("/"))))
     }
 
-    /// Reads the place of a mount: absolute, plain, and not where a wall puts things of its own.
+    /// Parses a mount point: absolute, plain, and not where a wall has its own files.
     pub(crate) fn parse_mount(text: &str) -> Result<GuestPath, FilePathError> {
         if !text.starts_with('/') {
             let message = format!("the guest path `{text}` is not absolute");
@@ -176,7 +176,7 @@ impl GuestPath {
         &self.0
     }
 
-    /// Whether this is `tree` or something inside it.
+    /// Whether this is `tree` or below it.
     pub fn is_at_or_below(&self, tree: &str) -> bool {
         is_at_or_below(&self.0, tree)
     }
@@ -194,15 +194,15 @@ impl fmt::Display for GuestPath {
     }
 }
 
-/// Reads a host path of a policy: relative ones start in `base`, the result is absolute and
-/// plain. Nothing is expanded, so that the text alone says what is meant.
+/// Parses a host path of a policy: relative ones start in `base`, the result is absolute and plain.
+/// Nothing is expanded, so that the text alone determines the path.
 pub(crate) fn host_path(text: &str, base: &Path, access: Access) -> Result<PathBuf, FilePathError> {
     let path = host_file(text, base)?;
     refuse_closed(&path.to_string_lossy(), access)?;
     Ok(path)
 }
 
-/// Reads the path of a host file that Stockade itself reads and nothing inside ever sees.
+/// Parses the path of a host file that Stockade itself reads and no sandbox sees.
 pub(crate) fn host_file(text: &str, base: &Path) -> Result<PathBuf, FilePathError> {
     check_text(text)?;
     if text.starts_with('~') {
@@ -228,7 +228,7 @@ pub(crate) fn host_file(text: &str, base: &Path) -> Result<PathBuf, FilePathErro
         let message = format!("`{text}` lies in a directory whose name is not UTF-8");
         return Err(FilePathError::new(message, "rename the directory, or write the whole path"));
     };
-    // What is shown of a policy has whole paths, and must read back.
+    // A printed policy has absolute paths, and must parse again.
     if joined.contains(['$', '*', '?']) {
         let message = format!("`{text}` lies in a directory with `$`, `*` or `?` in its name");
         return Err(FilePathError::new(message, "move the policy, or write the whole path"));

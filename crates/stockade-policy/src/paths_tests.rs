@@ -11,7 +11,7 @@ fn spellings_of_one_path_are_one_path() {
 }
 
 #[test]
-fn a_name_that_only_starts_alike_is_not_below() {
+fn a_path_with_a_common_name_prefix_is_not_below() {
     let path = GuestPath::parse("/database").unwrap();
     assert!(!path.is_at_or_below("/data"));
     assert!(path.is_at_or_below("/"));
@@ -22,7 +22,7 @@ fn a_name_that_only_starts_alike_is_not_below() {
 }
 
 #[test]
-fn paths_no_file_can_have_are_refused() {
+fn impossible_paths_are_refused() {
     let long = format!("/{}", "x".repeat(256));
     let deep = "/x".repeat(2048);
     for text in ["", "/a\0b", "/a\nb", long.as_str(), deep.as_str()] {
@@ -43,7 +43,7 @@ fn mounts_do_not_replace_the_sandboxs_own_places() {
 }
 
 #[test]
-fn host_paths_start_at_the_policy_file() {
+fn relative_host_paths_start_at_the_policy_file() {
     let base = Path::new("/home/me/project");
     let path = |text| host_path(text, base, Access::Read).unwrap();
     assert_eq!(path("./corpus"), Path::new("/home/me/project/corpus"));
@@ -53,7 +53,7 @@ fn host_paths_start_at_the_policy_file() {
 }
 
 #[test]
-fn host_trees_that_hand_over_the_host_are_refused_in_every_spelling() {
+fn host_trees_that_give_control_of_the_host_are_refused_in_every_spelling() {
     let base = Path::new("/");
     for text in [
         "/",
@@ -88,7 +88,7 @@ fn host_trees_that_hand_over_the_host_are_refused_in_every_spelling() {
 }
 
 #[test]
-fn keys_are_not_mounted_wherever_they_lie() {
+fn credentials_are_never_mounted() {
     for text in ["/srv/x/.ssh", "/home/me/.aws/credentials", "/home/me/.config/gcloud/x"] {
         assert!(host_path(text, Path::new("/"), Access::Read).is_err(), "{text}");
     }
@@ -106,7 +106,7 @@ fn nothing_in_a_host_path_is_expanded() {
 }
 
 #[test]
-fn a_base_that_is_not_text_is_refused_rather_than_changed() {
+fn a_base_that_is_not_utf8_is_refused() {
     use std::os::unix::ffi::OsStrExt;
     let base = Path::new(std::ffi::OsStr::from_bytes(b"/srv/\xff"));
     assert!(host_path("data", base, Access::Read).is_err());

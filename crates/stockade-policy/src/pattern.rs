@@ -1,4 +1,4 @@
-//! Patterns over hosts, as allowlists and blocklists hold them.
+//! Patterns over hosts, for allowlists and blocklists.
 //!
 //! Two patterns are either disjoint or one covers the other, which makes covering and
 //! intersecting exact.
@@ -24,10 +24,10 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Reads an entry of an allowlist, which may open neither whole registries nor metadata.
+    /// Parses an allowlist entry, which may open neither whole registries nor metadata services.
     ///
-    /// A wildcard can still lie over a metadata name, as `*.google.internal` does: whoever judges a
-    /// host asks [`is_metadata_name`] and [`classify`] as well.
+    /// A wildcard can still match a metadata name, as `*.google.internal` does: code that judges a
+    /// host must also call [`is_metadata_name`] and [`classify`].
     pub fn parse_allowed(text: &str) -> Result<HostPattern, PatternError> {
         if looks_like_range(text) {
             return Err(PatternError::Range);
@@ -42,14 +42,14 @@ impl HostPattern {
             HostPattern::Exact(Host::Name(name)) if is_metadata_name(name) => {
                 Err(PatternError::Metadata)
             }
-            HostPattern::Below(name) if gathers_strangers(name) => {
+            HostPattern::Below(name) if is_shared_by_registrants(name) => {
                 Err(PatternError::PublicSuffix { suffix: name.clone() })
             }
             _ => Ok(pattern),
         }
     }
 
-    /// Reads an entry of a blocklist; since blocking only narrows, any host may be named.
+    /// Parses a blocklist entry; blocking only narrows, so any host may be named.
     pub fn parse_blocked(text: &str) -> Result<HostPattern, PatternError> {
         if looks_like_range(text) {
             return Err(PatternError::Range);
@@ -57,7 +57,7 @@ impl HostPattern {
         parse_pattern(text)
     }
 
-    /// Whether the host is one of those the pattern stands for.
+    /// Whether the pattern matches the host.
     pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {
             (HostPattern::Exact(exact), _) => exact == host,
@@ -88,9 +88,9 @@ impl HostPattern {
         }
     }
 
-    /// A key that grows with how closely the pattern describes a host.
+    /// A sort key: the more specific the pattern, the higher.
     ///
-    /// An exact host is above every wildcard, a longer wildcard above a shorter one.
+    /// An exact host sorts above every wildcard, a longer wildcard above a shorter one.
     pub fn specificity(&self) -> (bool, usize) {
         match self {
             HostPattern::Exact(host) => (true, host.to_string().len()),
@@ -124,7 +124,7 @@ pub enum BlockPattern {
 }
 
 impl BlockPattern {
-    /// Reads a name, a wildcard, an address or a range.
+    /// Parses a name, a wildcard, an address or a range.
     pub fn parse(text: &str) -> Result<BlockPattern, PatternError> {
         if looks_like_range(text) {
             let network =
@@ -134,7 +134,7 @@ impl BlockPattern {
         HostPattern::parse_blocked(text).map(BlockPattern::Host)
     }
 
-    /// Whether the host, as it was asked for, is blocked.
+    /// Whether the requested host is blocked.
     pub fn matches_host(&self, host: &Host) -> bool {
         match (self, host) {
             (_, Host::Address(address)) => self.matches_address(*address),
@@ -143,7 +143,7 @@ impl BlockPattern {
         }
     }
 
-    /// Whether the address, as a name resolved to it, is blocked in any of its encodings.
+    /// Whether the address that a name resolved to is blocked, in any of its encodings.
     pub fn matches_address(&self, address: IpAddr) -> bool {
         match self {
             BlockPattern::Range(network) => network.contains(address),
@@ -196,11 +196,12 @@ fn is_below(name: &HostName, base: &HostName) -> bool {
         .is_some_and(|above| !above.is_empty())
 }
 
-/// Whether names directly below this one belong to people who do not know each other.
+/// Whether unrelated parties can register names directly below this one.
 ///
-/// That is so for a public suffix, also of the private section of the list and of an unlisted top
-/// level, and for a name the list continues with a wildcard, such as `compute.amazonaws.com`.
-fn gathers_strangers(name: &HostName) -> bool {
+/// That is so for a public suffix, including the private section of the list and unlisted top-level
+/// domains, and for a name that the list continues with a wildcard, such as
+/// `compute.amazonaws.com`.
+fn is_shared_by_registrants(name: &HostName) -> bool {
     let is_suffix = |text: &str| {
         psl::List.suffix(text.as_bytes()).is_none_or(|suffix| suffix.as_bytes() == text.as_bytes())
     };
@@ -209,8 +210,8 @@ fn gathers_strangers(name: &HostName) -> bool {
         || SHARED.contains(&name.as_str())
 }
 
-/// Domains below which strangers get names, though the list of suffixes names only deeper ones,
-/// or none: clouds, and services that turn any address into a name.
+/// Domains below which unrelated parties get names, though the public suffix list does not contain
+/// them: clouds, and services that turn any address into a name.
 const SHARED: [&str; 21] = [
     "amazonaws.com",
     "amazonaws.com.cn",
@@ -235,7 +236,7 @@ const SHARED: [&str; 21] = [
     "xip.io",
 ];
 
-/// Whether the text is meant as `address/prefix`, well written or not.
+/// Whether the text looks like `address/prefix`, valid or not.
 fn looks_like_range(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('/').is_some_and(|(address, prefix)| {

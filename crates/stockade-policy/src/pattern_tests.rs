@@ -23,7 +23,7 @@ fn suffix(text: &str) -> PatternError {
 }
 
 #[test]
-fn a_wildcard_matches_whole_labels_below_and_nothing_else() {
+fn a_wildcard_matches_only_whole_labels_below() {
     for (pattern, text, expected) in [
         ("*.example.com", "a.example.com", true),
         ("*.example.com", "a.b.example.com", true),
@@ -50,7 +50,7 @@ fn a_wildcard_matches_whole_labels_below_and_nothing_else() {
 }
 
 #[test]
-fn wildcards_that_open_too_much_are_refused() {
+fn wildcards_that_match_too_much_are_refused() {
     for (text, error) in [
         ("*", PatternError::BareWildcard),
         ("*.", PatternError::BareWildcard),
@@ -103,7 +103,7 @@ fn wildcards_over_a_registered_domain_are_accepted() {
 }
 
 #[test]
-fn blocking_may_be_wide() {
+fn blocklist_accepts_wide_patterns() {
     for text in ["*.com", "*.internal", "169.254.169.254", "metadata.google.internal"] {
         assert_eq!(blocked(text).to_string(), text);
     }
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_printed_reads_back_as_the_same_pattern(pattern in any_pattern()) {
+    fn printed_pattern_parses_to_the_same_pattern(pattern in any_pattern()) {
         prop_assert_eq!(HostPattern::parse_blocked(&pattern.to_string()), Ok(pattern));
     }
 

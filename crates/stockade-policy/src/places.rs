@@ -1,6 +1,6 @@
-//! Places that every sandbox has, whatever its policy says.
+//! Paths that every sandbox has, independent of its policy.
 
-/// Writable places every sandbox has to itself; they end with it.
+/// Writable directories that every sandbox has to itself; they end with it.
 pub const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 /// Device nodes every sandbox has.
@@ -21,7 +21,7 @@ pub const DEVICES: [&str; 11] = [
 /// Directories with the interpreter, its libraries and the ordinary programs, read-only.
 pub const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Files below `/etc` that programs need; made for the sandbox or public on every host.
+/// Files below `/etc` that programs need; generated for the sandbox, or public on every host.
 pub const SETTINGS: [&str; 11] = [
     "/etc/passwd",
     "/etc/group",

@@ -14,7 +14,7 @@ use crate::source::{Basis, Sourced};
 /// The longest name of a policy.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
 
-/// How strong the wall must be at least.
+/// The minimum strength of the wall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
@@ -22,16 +22,16 @@ pub enum Isolation {
     Reduced,
     /// Namespaces, Landlock and seccomp on the host's kernel.
     Process,
-    /// A container of an engine.
+    /// A container of a container engine.
     Container,
-    /// A kernel of its own in user space.
+    /// A kernel in user space, such as gVisor.
     UserKernel,
     /// A virtual machine.
     Vm,
 }
 
 impl Isolation {
-    /// Every floor, weakest first.
+    /// Every level, weakest first.
     pub const ALL: [Isolation; 5] = [
         Isolation::Reduced,
         Isolation::Process,
@@ -40,7 +40,7 @@ impl Isolation {
         Isolation::Vm,
     ];
 
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Isolation::Reduced => "reduced",
@@ -52,40 +52,40 @@ impl Isolation {
     }
 }
 
-/// A checked policy: what is allowed, every default filled in.
+/// A checked policy, with every default filled in.
 ///
-/// Values come from parsing or combining. Two policies are equal when they allow the same by the
-/// same clauses, wherever those were written.
+/// Parsing or combining creates it. Two policies are equal if they allow the same by the same
+/// clauses, wherever those are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
     /// The policy's name, for people.
     pub name: String,
-    /// What it is for, for people.
+    /// Its purpose, for people.
     pub description: String,
-    /// The weakest wall it accepts.
+    /// The weakest accepted wall.
     pub isolation: Sourced<Isolation>,
-    /// What may be used up.
+    /// The resource limits.
     pub limits: Limits,
     /// Host files that are visible inside.
     pub mounts: Vec<Mount>,
-    /// Places inside where nothing is visible, whatever a mount or the workspace has there.
+    /// Paths inside where nothing is visible, even if a mount or the workspace has files there.
     pub hide: Vec<Sourced<GuestPath>>,
     /// The working directory.
     pub workspace: Sourced<Workspace>,
-    /// Whether a wall that holds a clause about files only approximately is refused.
+    /// Whether to refuse a wall that enforces a clause about files only approximately.
     pub files_exact: Sourced<bool>,
-    /// Code rules and network lists; each gate must allow. One per combined policy.
+    /// Code rules and network lists, one gate per combined policy; every gate must allow.
     pub gates: Vec<Gate>,
-    /// Hosts, addresses and ranges that are never reached.
+    /// Hosts, addresses and ranges that can never be reached.
     pub network_blocklist: Vec<Sourced<BlockPattern>>,
-    /// Values the gate puts into requests; they never enter the sandbox.
+    /// Values that the gate adds to requests; they never enter the sandbox.
     pub secrets: Vec<Secret>,
     /// Tools that code inside may call.
     pub tools: Sourced<Vec<Sourced<String>>>,
-    /// Whether the record of a call to a tool holds its arguments.
+    /// Whether the record of a tool call contains its arguments.
     pub tool_arguments: Sourced<ToolArguments>,
-    /// Executables that may be started; `None` is any in the root.
+    /// Executables that may start; `None` is any in the root.
     pub commands: Option<Sourced<Vec<Sourced<String>>>>,
     /// Environment variables set inside.
     pub environment: Vec<Variable>,
@@ -94,7 +94,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether a host file can be read or changed from inside, by its path.
+    /// Whether code inside can read or change a host file, by its path.
     pub(crate) fn shows_host_file(&self, file: &Path, access: Access) -> bool {
         let mounted = self.mounts.iter().any(|mount| {
             file.starts_with(&mount.host)
@@ -111,18 +111,18 @@ impl Policy {
     }
 }
 
-/// A part of the host's files that is visible inside.
+/// A host path that is visible inside.
 #[derive(Clone, Debug)]
 pub struct Mount {
     /// Absolute path on the host.
     pub host: PathBuf,
-    /// Where it stands inside.
+    /// Its path inside.
     pub guest: GuestPath,
-    /// Whether it may be changed.
+    /// Whether code inside may change it.
     pub access: Access,
-    /// The clause that asked for it.
+    /// The clause that defines it.
     pub clause: &'static str,
-    /// Where it did.
+    /// The place of the definition.
     pub basis: Basis,
 }
 
@@ -134,36 +134,36 @@ impl PartialEq for Mount {
 
 impl Eq for Mount {}
 
-/// What stands at the working directory.
+/// The contents of the working directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workspace {
-    /// An empty directory of the sandbox's own.
+    /// A new empty directory.
     Scratch,
     /// A host directory.
     Host {
         /// Absolute path on the host.
         host: PathBuf,
-        /// What writing does.
+        /// The effect of writing.
         mode: WorkspaceMode,
     },
-    /// Nothing that can be read or written: two combined policies had no workspace in common.
+    /// No readable or writable directory: two combined policies had no workspace in common.
     Nothing,
 }
 
-/// What writing to a host workspace does, most harmless first.
+/// The effect of writing to a host workspace, safest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceMode {
-    /// It fails.
+    /// Writing fails.
     Read,
-    /// It goes to a private layer; the host directory stays as it is.
+    /// Changes go to a private layer; the host directory stays unchanged.
     Overlay,
-    /// It changes the host directory.
+    /// Changes reach the host directory.
     Write,
 }
 
 impl WorkspaceMode {
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             WorkspaceMode::Read => "read",
@@ -173,13 +173,13 @@ impl WorkspaceMode {
     }
 }
 
-/// Whether the record of a call to a tool holds its arguments, which may be private.
+/// Whether the record of a tool call contains its arguments, which may be private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolArguments {
-    /// It does not.
+    /// Without arguments.
     Omit,
-    /// It does, shortened where they are long.
+    /// With arguments, shortened if they are long.
     Record,
 }
 
@@ -187,7 +187,7 @@ impl ToolArguments {
     /// Both, the stricter first.
     pub const ALL: [ToolArguments; 2] = [ToolArguments::Omit, ToolArguments::Record];
 
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             ToolArguments::Omit => "omit",
@@ -196,20 +196,20 @@ impl ToolArguments {
     }
 }
 
-/// Most policies that can be combined into one.
+/// The most policies that can be combined into one.
 pub const MAX_GATES: usize = 16;
 
-/// The clauses that are judged per act and cannot be merged into one list: a combined policy has
-/// one gate per part, and an act passes when every gate lets it.
+/// Clauses that are judged per act and cannot be merged into one list: a combined policy has one
+/// gate per part, and every gate must allow an act.
 ///
-/// Two gates are equal when they let the same through, whatever they are called.
+/// Two gates are equal if they allow the same, independent of their names.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// The name of the policy it came from.
+    /// The name of its policy.
     pub name: String,
     /// Rules over code, commands and tool calls.
     pub code: CodeGate,
-    /// Hosts that may be reached.
+    /// The reachable hosts.
     pub network: NetworkGate,
 }
 
@@ -221,29 +221,29 @@ impl PartialEq for Gate {
 
 impl Eq for Gate {}
 
-/// Hosts that one policy lets through.
+/// The hosts that one policy allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkGate {
-    /// Whether a public host that no entry names is allowed.
+    /// Whether a public host without an entry is allowed.
     pub default: Sourced<NetworkDefault>,
-    /// Ports for what names none of its own.
+    /// The ports of entries that name none.
     pub ports: Sourced<Vec<u16>>,
     /// Allowed hosts.
     pub entries: Vec<NetworkEntry>,
 }
 
-/// What happens to a host that no entry names.
+/// What happens to a host without an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkDefault {
     /// Refused.
     Deny,
-    /// Allowed when its address is public.
+    /// Allowed if its address is public.
     Allow,
 }
 
 impl NetworkDefault {
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             NetworkDefault::Deny => "deny",
@@ -252,25 +252,25 @@ impl NetworkDefault {
     }
 }
 
-/// One line of the allowlist.
+/// One allowlist entry.
 #[derive(Clone, Debug)]
 pub struct NetworkEntry {
-    /// Which hosts.
+    /// The hosts.
     pub host: HostPattern,
-    /// Which ports, sorted.
+    /// The ports, sorted.
     pub ports: Vec<u16>,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Which methods; `None` is any.
+    /// The methods; `None` is any.
     pub methods: Option<Vec<Method>>,
-    /// Which paths; `None` is any.
+    /// The paths; `None` is any.
     pub paths: Option<Vec<PathPattern>>,
-    /// The line that says so.
+    /// The line that defines it.
     pub basis: Basis,
 }
 
 impl NetworkEntry {
-    /// Whether requests must be looked at one by one.
+    /// Whether requests must be judged one by one.
     pub fn inspects_requests(&self) -> bool {
         self.methods.is_some() || self.paths.is_some()
     }
@@ -288,22 +288,22 @@ impl PartialEq for NetworkEntry {
 
 impl Eq for NetworkEntry {}
 
-/// What an allowlist entry expects on the wire.
+/// The protocol that an allowlist entry expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// TLS or HTTP, whichever comes, checked against the name that was allowed.
+    /// TLS or HTTP, detected from the first bytes and checked against the allowed name.
     Web,
     /// TLS only.
     Tls,
     /// HTTP without TLS only.
     Http,
-    /// Any bytes; for protocols in which the server speaks first.
+    /// Any bytes; for protocols in which the server sends first.
     Tcp,
 }
 
 impl Protocol {
-    /// The word a policy writes; for what it leaves unsaid, both words.
+    /// The word in a policy; for the default, both words.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Web => "tls or http",
@@ -313,7 +313,7 @@ impl Protocol {
         }
     }
 
-    /// What both let pass; `None` is nothing.
+    /// The protocols that both allow; `None` if they have none in common.
     pub fn both(self, other: Protocol) -> Option<Protocol> {
         match (self, other) {
             (Protocol::Tcp, same) | (same, Protocol::Tcp) => Some(same),
@@ -323,7 +323,7 @@ impl Protocol {
         }
     }
 
-    /// What either lets pass.
+    /// The protocols that either allows.
     pub fn either(self, other: Protocol) -> Protocol {
         match (self, other) {
             (Protocol::Tcp, _) | (_, Protocol::Tcp) => Protocol::Tcp,
@@ -333,20 +333,20 @@ impl Protocol {
     }
 }
 
-/// A value the gate puts into requests to certain hosts.
+/// A value that the gate adds to requests to certain hosts.
 #[derive(Clone, Debug)]
 pub struct Secret {
-    /// The variable inside that holds the placeholder.
+    /// The environment variable inside with the placeholder.
     pub name: String,
-    /// Where the host finds the value.
+    /// The source of the value on the host.
     pub from: SecretSource,
     /// The hosts it is sent to, sorted.
     pub hosts: Vec<HostPattern>,
     /// The header that carries it.
     pub header: String,
-    /// How the header's value is written; `{}` is the secret.
+    /// The format of the header's value; `{}` is the secret.
     pub format: String,
-    /// The line that says so.
+    /// The line that defines it.
     pub basis: Basis,
 }
 
@@ -362,7 +362,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// Where the host finds a secret's value.
+/// The source of a secret's value on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
     /// A variable of Stockade's own environment.
@@ -378,7 +378,7 @@ pub struct Variable {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// The line that says so.
+    /// The line that defines it.
     pub basis: Basis,
 }
 

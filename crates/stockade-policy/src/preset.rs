@@ -1,13 +1,13 @@
-//! Policies to start from. They are written out for a person to keep, never applied unseen.
+//! Policies to start from. A person writes one out and edits it; they are never applied implicitly.
 
 /// A policy to start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// Nothing but code in a small box.
+    /// Only code, with small limits.
     Strict,
-    /// What runs when no policy is given.
+    /// The policy that applies if none is given.
     Default,
-    /// Data in, results out, no network.
+    /// Read-only input, writable output, no network.
     Data,
     /// A few hosts over HTTPS.
     Web,
@@ -31,11 +31,11 @@ impl Preset {
         }
     }
 
-    /// What it is for, in a few words.
+    /// Its purpose in a few words.
     pub fn summary(self) -> &'static str {
         match self {
             Preset::Strict => "code only: small limits, one interpreter, nothing else",
-            Preset::Default => "what runs when no policy is given",
+            Preset::Default => "the policy that applies when none is given",
             Preset::Data => "a read-only input directory, a writable output directory",
             Preset::Web => "a few hosts by name, over HTTPS",
             Preset::CodingAgent => "a project behind a private layer, git hosting by name",
@@ -62,7 +62,7 @@ mod tests {
     use crate::Policy;
 
     #[test]
-    fn every_preset_is_a_policy_of_its_own_name() {
+    fn every_preset_parses_and_has_its_own_name() {
         for preset in Preset::ALL {
             let policy = Policy::parse_str(preset.as_str(), preset.text(), Path::new("/srv/p"));
             assert_eq!(policy.unwrap().name, preset.as_str());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_preset_says_what_an_empty_policy_means() {
+    fn the_default_preset_equals_an_empty_policy() {
         let base = Path::new("/srv/p");
         let written = Policy::parse_str("default", Preset::Default.text(), base).unwrap();
         let mut empty = Policy::parse_str("empty", "{}", base).unwrap();

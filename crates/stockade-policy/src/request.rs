@@ -1,7 +1,7 @@
-//! The method and the path of an HTTP request, in a form that can be judged.
+//! The method and the path of an HTTP request, in a form that rules can judge.
 //!
 //! Servers disagree about doubled slashes, dot segments and escapes. A path that two servers could
-//! take for two places is refused, so a rule about paths means the same at both ends.
+//! read differently is refused, so a rule about paths means the same at both ends.
 
 mod error;
 mod path_pattern;
@@ -21,7 +21,7 @@ const MAX_PATH_BYTES: usize = 8192;
 pub struct Method(String);
 
 impl Method {
-    /// Reads a method of upper-case letters, digits and hyphens.
+    /// Parses a method of upper-case letters, digits and hyphens.
     pub fn parse(text: &str) -> Result<Method, MethodError> {
         let upper = text.to_ascii_uppercase();
         let plain = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'-';
@@ -58,8 +58,8 @@ impl fmt::Display for Method {
 pub struct UrlPath(String);
 
 impl UrlPath {
-    /// Reads the path of a request target; what follows `?` is left out. A `#` is refused: no
-    /// request carries one, and servers that meet it disagree.
+    /// Parses the path of a request target; the part after `?` is dropped. A `#` is refused: no
+    /// request contains one, and servers disagree about it.
     pub fn parse(target: &str) -> Result<UrlPath, PathError> {
         let end = target.find('?').unwrap_or(target.len());
         if target.contains('#') {
@@ -89,7 +89,7 @@ impl fmt::Display for UrlPath {
     }
 }
 
-/// Checks a path and writes its escapes in upper case.
+/// Checks a path and converts its escapes to upper case.
 fn canonical_path(path: &str) -> Result<String, PathError> {
     if !path.starts_with('/') {
         return Err(PathError::NotAbsolute);
@@ -116,7 +116,8 @@ fn canonical_path(path: &str) -> Result<String, PathError> {
     Ok(canonical)
 }
 
-/// Upper-cases the escapes, and refuses those that some server would undo into something else.
+/// Converts escapes to upper case, and refuses those that some server would decode into something
+/// else.
 fn check_escapes(path: &str) -> Result<String, PathError> {
     let mut canonical = String::with_capacity(path.len());
     let mut decoded = Vec::with_capacity(path.len());
@@ -143,7 +144,7 @@ fn check_escapes(path: &str) -> Result<String, PathError> {
         canonical.push_str(&format!("%{byte:02X}"));
         decoded.push(byte);
     }
-    // Overlong UTF-8 hides dots and slashes from a strict reader and shows them to a lax one.
+    // A lax decoder reads dots and slashes in overlong UTF-8 that a strict one does not.
     match std::str::from_utf8(&decoded) {
         Ok(text) if text.chars().any(char::is_control) => Err(PathError::EncodedControl),
         Ok(_) => Ok(canonical),
@@ -151,7 +152,7 @@ fn check_escapes(path: &str) -> Result<String, PathError> {
     }
 }
 
-/// The byte whose two hexadecimal digits a text begins with.
+/// The byte of the two hexadecimal digits at the start of a text.
 fn hex_byte(text: &str) -> Option<u8> {
     let digits = text.get(..2)?;
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -154,7 +154,7 @@ fn path_patterns_match_by_segment() {
 }
 
 #[test]
-fn unclear_patterns_are_refused() {
+fn ambiguous_patterns_are_refused() {
     for (text, error) in [
         ("repos/**", PathError::NotAbsolute),
         ("/a?b", PathError::Query),
@@ -230,7 +230,7 @@ fn methods_paths_and_patterns_serialize_as_text() {
     assert_eq!(json, "[\"GET\",\"/a%C3%BC\",\"/a/*/v*/**\"]");
 }
 
-/// The meaning of a pattern by plain recursion, to compare with.
+/// A pattern's meaning by plain recursion, for comparison.
 fn matches_slowly(pattern: &[&str], segments: &[&str]) -> bool {
     let Some((first, rest)) = pattern.split_first() else { return segments.is_empty() };
     if *first == "**" {
@@ -283,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_never_panics_and_reads_back(text in "/[%2e5cF/.;a*]{0,20}|\\PC{0,40}") {
+    fn arbitrary_text_never_panics_and_parses_again(text in "/[%2e5cF/.;a*]{0,20}|\\PC{0,40}") {
         let _ = Method::parse(&text);
         let _ = PathPattern::parse(&text);
         if let Ok(read) = UrlPath::parse(&text) {

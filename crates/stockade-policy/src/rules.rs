@@ -1,7 +1,7 @@
-//! Rules over what is about to run: code, commands and tool calls.
+//! Rules over code, commands and tool calls before they run.
 //!
-//! Highest priority first, file order among equals, the first match decides. A rule over code
-//! text is advice to honest agents; what must hold is held by the wall.
+//! Highest priority first, file order among equals; the first match decides. A rule over code text
+//! only guides honest agents; the wall enforces what must hold.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,28 +14,28 @@ use crate::context::Facts;
 use crate::moment::TimeCondition;
 use crate::source::{Basis, Sourced};
 
-/// Most regular expressions in one policy: each takes time to compile.
+/// The most regular expressions in one policy: each takes time to compile.
 pub(crate) const MAX_REGEXES: usize = 200;
 
 /// The longest regular expression, in bytes.
 pub(crate) const MAX_REGEX_BYTES: usize = 2048;
 
-/// What a compiled regular expression may take, in bytes. Matching is linear in the text, with a
+/// The bounds of a compiled regular expression, in bytes. Matching is linear in the text, with a
 /// factor that grows with this.
 const REGEX_BOUNDS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Most bytes of text times bytes of expression that one match may take: a second at the very
-/// worst, and 16 MiB of text for a small expression.
+/// The most bytes of text times bytes of expression for one match: a second in the worst case, and
+/// 16 MiB of text for a small expression.
 const MAX_REGEX_WORK: usize = 1 << 36;
 
-/// Most bytes of all regular expressions of one policy as they are written: classes take time
-/// that the compiled size does not show.
+/// The most bytes of source of all regular expressions in one policy: character classes take
+/// compile time that the compiled size does not show.
 pub(crate) const MAX_REGEX_TEXT: usize = 32 << 10;
 
-/// What all regular expressions of one policy may take together.
+/// The most compiled bytes of all regular expressions of one policy.
 pub(crate) const MAX_REGEX_TOTAL: usize = 16 << 20;
 
-/// What a rule does to what it matches.
+/// The action of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -45,7 +45,7 @@ pub enum Action {
     Audit,
     /// It does not run.
     Deny,
-    /// It does not run; another word for the same.
+    /// It does not run; a synonym of `Deny`.
     Block,
 }
 
@@ -53,7 +53,7 @@ impl Action {
     /// Every action, most permissive first.
     pub const ALL: [Action; 4] = [Action::Allow, Action::Audit, Action::Deny, Action::Block];
 
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Allow => "allow",
@@ -63,7 +63,7 @@ impl Action {
         }
     }
 
-    /// Whether what it applies to runs.
+    /// Whether the act runs.
     pub fn runs(self) -> bool {
         match self {
             Action::Allow | Action::Audit => true,
@@ -75,26 +75,26 @@ impl Action {
 /// The rules of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeGate {
-    /// What happens to code that no rule matches.
+    /// The action for code that no rule matches.
     pub default: Sourced<Action>,
-    /// The rules in the order they are tried.
+    /// The rules in evaluation order.
     pub rules: Vec<Rule>,
 }
 
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, for people; two rules may share one.
+    /// Its name, for people; it need not be unique.
     pub name: String,
-    /// What it looks at.
+    /// Its condition.
     pub condition: Condition,
     /// When it applies; `None` is always.
     pub time: Option<TimeCondition>,
-    /// What it does.
+    /// Its action.
     pub action: Action,
-    /// Higher is tried first.
+    /// Rules with a higher priority come first.
     pub priority: i64,
-    /// What the agent is told.
+    /// The message for the agent.
     pub message: String,
     /// The line it starts on.
     pub basis: Basis,
@@ -113,14 +113,14 @@ impl PartialEq for Rule {
 
 impl Eq for Rule {}
 
-/// A comparison of one field with a fixed value.
+/// A comparison of one field with a constant.
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// The field's name.
     pub field: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// What it is compared with.
+    /// The constant.
     pub value: Value,
     /// The compiled form of `value` for `matches`.
     regex: Option<(Regex, usize)>,
@@ -150,7 +150,7 @@ pub enum Operator {
     Lte,
     /// The field is one of the listed values.
     In,
-    /// The field is none of the listed values.
+    /// The field is not one of the listed values.
     NotIn,
     /// A regular expression finds something in the field.
     Matches,
@@ -173,7 +173,7 @@ impl Operator {
         Operator::Contains,
     ];
 
-    /// The word a policy writes.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Operator::Eq => "eq",
@@ -190,11 +190,11 @@ impl Operator {
     }
 }
 
-/// Why a condition cannot be written as it is.
+/// Why a condition is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
-    /// The operator wants another kind of value.
+    /// The operator needs another type of value.
     #[error("`{operator}` needs {needed}")]
     WrongValue {
         /// The operator.
@@ -202,13 +202,13 @@ pub enum ConditionError {
         /// What it needs.
         needed: &'static str,
     },
-    /// The regular expression is not one.
+    /// The regular expression is not valid.
     #[error("the regular expression does not compile: {reason}")]
     BadRegex {
-        /// What the engine says, on one line.
+        /// The engine's message, on one line.
         reason: String,
     },
-    /// The regular expression would take too much to run.
+    /// The regular expression would be too expensive to run.
     #[error("the regular expression is too large")]
     LargeRegex,
 }
@@ -229,18 +229,18 @@ impl ConditionError {
     }
 }
 
-/// A condition cannot be judged, which ends in a denial.
+/// Why a condition cannot be judged; the act is then denied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
-    /// Two values that have no order, or no part of one another.
+    /// The two values have no order, or neither can contain the other.
     #[error("the field `{field}` cannot be compared with `{operator}`: it is {found}")]
     Types {
         /// The field.
         field: String,
         /// The operator.
         operator: &'static str,
-        /// What the field is.
+        /// The type of the field.
         found: &'static str,
     },
     /// Matching would take too long.
@@ -252,7 +252,7 @@ pub enum CompareError {
 }
 
 impl Condition {
-    /// Checks that the operator can use the value and compiles what needs compiling.
+    /// Checks that the operator can use the value, and compiles regular expressions.
     pub fn new(
         field: String,
         operator: Operator,
@@ -286,12 +286,12 @@ impl Condition {
         Ok(Condition { field, operator, value, regex })
     }
 
-    /// What the condition's regular expression may take in memory, in bytes.
+    /// The memory bound of the condition's regular expression, in bytes.
     pub(crate) fn regex_bytes(&self) -> usize {
         self.regex.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Whether the condition holds. A field that is absent or null matches nothing.
+    /// Whether the condition holds. A missing or null field matches nothing.
     pub(crate) fn holds(&self, facts: &Facts<'_>) -> Result<bool, CompareError> {
         let Some(field) = facts.get(&self.field).filter(|value| !value.is_null()) else {
             return Ok(false);
@@ -351,7 +351,7 @@ impl Condition {
     }
 }
 
-/// Compiles with the smallest bound that fits, so that the bound tells what the result may take.
+/// Compiles with the smallest sufficient bound, which then is the memory bound of the result.
 fn compile(text: &str) -> Result<(Regex, usize), ConditionError> {
     if text.len() > MAX_REGEX_BYTES {
         return Err(ConditionError::LargeRegex);
@@ -373,7 +373,7 @@ fn on_one_line(error: &regex::Error) -> String {
     text.lines().last().unwrap_or("").trim().trim_start_matches("error: ").to_owned()
 }
 
-/// Equality across the two ways a number can be written: `1` and `1.0` are the same.
+/// Equality across both spellings of a number: `1` and `1.0` are the same.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),

@@ -9,8 +9,8 @@ fn condition(field: &str, operator: Operator, value: Value) -> Condition {
     Condition::new(field.to_owned(), operator, value).unwrap()
 }
 
-/// Whether the operator holds between a field of the caller's context and a value; `None` when
-/// they cannot be compared.
+/// Whether the operator holds between a field of the caller's context and a value; `None` if they
+/// cannot be compared.
 fn holds(field: &Value, operator: Operator, value: &Value) -> Option<bool> {
     let mut context = Context::default();
     context.insert("x", field.clone()).unwrap();
@@ -59,7 +59,7 @@ fn every_operator_with_every_kind_of_field() {
 }
 
 #[test]
-fn a_missing_or_null_field_matches_nothing_whatever_the_operator() {
+fn a_missing_or_null_field_matches_nothing_with_any_operator() {
     let values = [
         json!("b"),
         json!("b"),
@@ -163,7 +163,7 @@ fn expressions_that_explode_elsewhere_take_linear_time() {
 }
 
 #[test]
-fn conditions_are_equal_when_they_say_the_same() {
+fn conditions_are_equal_if_all_their_parts_are() {
     let one = condition("code", Operator::Matches, json!("a+"));
     assert_eq!(one, condition("code", Operator::Matches, json!("a+")));
     assert_ne!(one, condition("code", Operator::Matches, json!("a")));

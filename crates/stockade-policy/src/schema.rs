@@ -1,7 +1,7 @@
 //! A JSON Schema of the policy language, for editors.
 //!
-//! It describes shapes, units and bounds. What needs more than a shape (host names, paths,
-//! contradictions between limits) is said by checking the policy itself.
+//! It describes shapes, units and bounds. Checking the policy itself reports what needs more than a
+//! shape: host names, paths, contradictions between limits.
 
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,7 @@ pub fn schema() -> Value {
             "command_allowlist",
             list(
                 json!({ "type": "string" }),
-                "Executables that may be started; unsaid is any in the root.",
+                "Executables that may be started; any in the root by default.",
             ),
         ),
         (
@@ -170,14 +170,14 @@ fn defaults() -> Value {
         "confidence_threshold",
         json!({ "const": 0.8, "description": "Accepted at its default only." }),
     ));
-    section(keys, &[], "What applies when nothing more specific does.")
+    section(keys, &[], "Values that apply unless something more specific does.")
 }
 
 fn limits() -> Value {
     let mut keys = limits_of("limits");
     let exact = "Refuse a host where limits can only be approximated.";
     keys.push(("exact", json!({ "type": "boolean", "default": false, "description": exact })));
-    section(keys, &[], "What may be used up.")
+    section(keys, &[], "Resource limits.")
 }
 
 fn filesystem() -> Value {
@@ -186,7 +186,7 @@ fn filesystem() -> Value {
         section(
             vec![("host", text("Path on the host.")), ("guest", text("Absolute path inside."))],
             &["host", "guest"],
-            "A host path and where it stands inside.",
+            "A host path and its path inside.",
         ),
     ]});
     let modes = ["overlay", "read", "write", "scratch", "nothing"];
@@ -209,7 +209,7 @@ fn filesystem() -> Value {
             ("exact", json!({ "type": "boolean", "default": false, "description": exact })),
         ],
         &[],
-        "Host files that are visible inside; everything unsaid is not.",
+        "Host files that are visible inside; all others are not.",
     )
 }
 
@@ -218,8 +218,8 @@ fn sandbox_mounts() -> Value {
         |description: &str| json!({ "type": ["string", "null"], "description": description });
     section(
         vec![
-            ("input_dir", path("Directory that stands at /input, read-only.")),
-            ("output_dir", path("Directory that stands at /output, writable.")),
+            ("input_dir", path("Directory mounted at /input, read-only.")),
+            ("output_dir", path("Directory mounted at /output, writable.")),
         ],
         &[],
         "Two directories under fixed names.",
@@ -235,10 +235,7 @@ fn network_entry() -> Value {
             ("ports", ports("Ports that are allowed.")),
             ("methods", methods),
             ("paths", paths),
-            (
-                "protocol",
-                words(&["tls", "http", "tcp"], "What is spoken; tls or http when unsaid."),
-            ),
+            ("protocol", words(&["tls", "http", "tcp"], "Protocol; tls or http by default.")),
         ],
         &["host"],
         "A host with conditions.",
@@ -252,7 +249,7 @@ fn secret() -> Value {
             ("name", text("Variable inside that holds the placeholder.")),
             ("from", text("`env:NAME` or `file:PATH` on the host.")),
             ("hosts", list(json!({ "type": "string" }), "Hosts it is sent to.")),
-            ("header", text("Header that carries it; Authorization when unsaid.")),
+            ("header", text("Header that carries it; Authorization by default.")),
             ("format", text("Value of the header; `{}` is the secret.")),
         ],
         &["name", "from", "hosts"],
@@ -282,10 +279,10 @@ fn rule() -> Value {
     let weekday = json!({ "type": "integer", "minimum": 1, "maximum": 7 });
     let mut dynamic = section(
         vec![
-            ("type", words(&kinds, "What is looked at.")),
-            ("timezone", nullable("IANA name; UTC when unsaid.")),
-            ("start_time", nullable("HH:MM, inside the window.")),
-            ("end_time", nullable("HH:MM, outside the window.")),
+            ("type", words(&kinds, "What the condition checks.")),
+            ("timezone", nullable("IANA name; UTC by default.")),
+            ("start_time", nullable("HH:MM, the first minute of the window.")),
+            ("end_time", nullable("HH:MM, the first minute after the window.")),
             (
                 "days_of_week",
                 json!({ "type": ["array", "null"], "items": weekday, "description": "1 is Monday." }),
@@ -301,7 +298,7 @@ fn rule() -> Value {
     }
     section(
         vec![
-            ("name", text("What the rule is called.")),
+            ("name", text("The rule's name.")),
             ("condition", condition),
             (
                 "action",
@@ -314,7 +311,7 @@ fn rule() -> Value {
                 "priority",
                 json!({ "type": "integer", "default": 0, "description": "Higher is tried first." }),
             ),
-            ("message", text("What the agent is told.")),
+            ("message", text("Message for the agent.")),
             ("dynamic_condition", dynamic),
             ("override", json!({ "const": false, "description": "Accepted at its default only." })),
         ],
@@ -352,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_knows_exactly_the_keys_the_checker_knows() {
+    fn the_schema_has_exactly_the_keys_of_the_checker() {
         let schema = schema();
         let at = |pointer: &str| schema.pointer(pointer).unwrap().clone();
         for (section, known) in SECTIONS {

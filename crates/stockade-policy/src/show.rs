@@ -1,4 +1,4 @@
-//! A policy as text again, every default filled in.
+//! Prints a policy as text, with every default filled in.
 
 mod yaml;
 
@@ -17,8 +17,8 @@ impl Policy {
         yaml::write(&self.to_value())
     }
 
-    /// The whole policy as a JSON value, which is a policy text too as long as no text in it
-    /// holds a character that JSON takes as it is and YAML only escaped, such as U+0099.
+    /// The whole policy as a JSON value. It is a valid policy text too, unless a string contains a
+    /// character that JSON allows literally and YAML only escaped, such as U+0099.
     pub fn to_value(&self) -> Value {
         let mut top = Map::new();
         let mut put = |key: &str, value: Value| top.insert(key.to_owned(), value);
@@ -117,8 +117,8 @@ fn entries(gate: &NetworkGate) -> Value {
 fn entry(entry: &NetworkEntry) -> Value {
     let mut map = Map::new();
     map.insert("host".to_owned(), json!(entry.host.to_string()));
-    // Without ports an entry takes those of network_ports; an entry that has none at all got
-    // them from an empty network_ports, and gets them again.
+    // An entry without ports takes those of network_ports; an entry with an empty list got it from
+    // an empty network_ports, and gets it again.
     if !entry.ports.is_empty() {
         map.insert("ports".to_owned(), json!(entry.ports));
     }
@@ -152,21 +152,22 @@ fn rule(rule: &Rule) -> Value {
     let mut map = Map::new();
     map.insert("name".to_owned(), json!(rule.name));
     let operator = condition.operator.as_str();
-    let said = json!({ "field": condition.field, "operator": operator, "value": condition.value });
-    map.insert("condition".to_owned(), said);
+    let condition_map =
+        json!({ "field": condition.field, "operator": operator, "value": condition.value });
+    map.insert("condition".to_owned(), condition_map);
     if let Some(time) = &rule.time {
-        let mut said = Map::new();
+        let mut time_map = Map::new();
         let kind = if time.window.is_some() { "time_window" } else { "day_of_week" };
-        said.insert("type".to_owned(), json!(kind));
-        said.insert("timezone".to_owned(), json!(time.zone.name()));
+        time_map.insert("type".to_owned(), json!(kind));
+        time_map.insert("timezone".to_owned(), json!(time.zone.name()));
         if let Some((start, end)) = time.window {
-            said.insert("start_time".to_owned(), json!(start.to_string()));
-            said.insert("end_time".to_owned(), json!(end.to_string()));
+            time_map.insert("start_time".to_owned(), json!(start.to_string()));
+            time_map.insert("end_time".to_owned(), json!(end.to_string()));
         }
         if !time.days.is_empty() {
-            said.insert("days_of_week".to_owned(), json!(time.days));
+            time_map.insert("days_of_week".to_owned(), json!(time.days));
         }
-        map.insert("dynamic_condition".to_owned(), Value::Object(said));
+        map.insert("dynamic_condition".to_owned(), Value::Object(time_map));
     }
     map.insert("action".to_owned(), json!(rule.action.as_str()));
     map.insert("priority".to_owned(), json!(rule.priority));

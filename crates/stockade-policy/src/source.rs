@@ -1,4 +1,4 @@
-//! Policy text and places in it.
+//! Policy text, and positions in it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,24 +6,24 @@ use std::path::PathBuf;
 use serde::Serialize;
 use stockade_text::Origin;
 
-/// A policy as it was read, not yet checked.
+/// A policy text before it is checked.
 #[derive(Clone, Debug)]
 pub struct PolicyText {
-    /// What messages call it, usually the file's path as the person wrote it.
+    /// Its name in messages, usually the file's path as the person wrote it.
     pub name: String,
     /// The bytes of the file.
     pub bytes: Vec<u8>,
-    /// The absolute directory that relative host paths start from.
+    /// The absolute base directory of relative host paths.
     pub base: PathBuf,
 }
 
-/// What a decision rests on.
+/// The reason for a decision: a line or a built-in rule.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Basis {
     /// A line of a policy text.
     Line(Origin),
-    /// Something no policy text says: a default or a fixed rule of the language.
+    /// A default or a fixed rule of the language, not a line of a policy text.
     BuiltIn {
         /// The rule, as a short phrase.
         rule: &'static str,
@@ -31,7 +31,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The place in a text, where there is one.
+    /// The position in a text, if there is one.
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Basis::Line(origin) => Some(origin),
@@ -49,24 +49,24 @@ impl fmt::Display for Basis {
     }
 }
 
-/// A value together with what it rests on.
+/// A value together with its basis.
 ///
-/// Two of them are equal when their values are: a policy means the same wherever it was written.
+/// Two of them are equal if their values are: a policy means the same wherever it is written.
 #[derive(Clone, Debug)]
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// Its basis.
     pub basis: Basis,
 }
 
 impl<T> Sourced<T> {
-    /// A value that no text gave.
+    /// A value that no text sets.
     pub fn built_in(value: T, rule: &'static str) -> Sourced<T> {
         Sourced { value, basis: Basis::BuiltIn { rule } }
     }
 
-    /// A value that a line of text gave.
+    /// A value that a line of text sets.
     pub fn at(value: T, origin: Origin) -> Sourced<T> {
         Sourced { value, basis: Basis::Line(origin) }
     }

@@ -1,4 +1,4 @@
-//! The lines of a policy that would allow what was denied.
+//! Suggests the lines of a policy that would allow what was denied.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use crate::host::{Host, parse_host_port};
 use crate::request::{Method, PathPattern, UrlPath};
 use crate::verdict::Denial;
 
-/// The most lines that are suggested: whoever tries ten thousand hosts wants something else.
+/// The most lines of a suggestion: for a program that tries ten thousand hosts a list is no help.
 const MAX_LINES: usize = 100;
 
-/// What stands where there is no line to add.
+/// The text of an empty suggestion.
 const NOTHING: &str = "network_allowlist: []\n";
 
-/// What would allow some denials. Each line is suggested once, with how often it was missed.
+/// The lines that would allow some denials. Each line occurs once, with its number of denials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Suggestion {
     /// Entries for `network_allowlist`.
@@ -27,16 +27,16 @@ pub struct Suggestion {
     pub command_allowlist: Vec<Line>,
     /// Entries for `tool_allowlist`.
     pub tool_allowlist: Vec<Line>,
-    /// What no line allows by itself.
+    /// Denials that no line alone can allow.
     pub by_hand: Vec<Line>,
     /// How many further lines were left out.
     pub left_out: u64,
 }
 
-/// One line, and the denial it answers.
+/// One line, and the denial that it would allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// The entry, as a policy holds it; absent where only a person can decide.
+    /// The entry, as in a policy; absent if a person must decide.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub entry: Value,
     /// How often it was denied.
@@ -45,7 +45,7 @@ pub struct Line {
     pub denial: Denial,
 }
 
-/// Where a line belongs.
+/// The list that an entry belongs to.
 enum Entry {
     Network(Vec<Value>),
     Command(Value),
@@ -54,7 +54,7 @@ enum Entry {
 }
 
 impl Suggestion {
-    /// What would allow these denials.
+    /// The lines that would allow these denials.
     pub fn of<'d>(denials: impl IntoIterator<Item = &'d Denial>) -> Suggestion {
         let mut suggestion = Suggestion::default();
         for denial in denials {
@@ -84,7 +84,7 @@ impl Suggestion {
         }
     }
 
-    /// Whether there is nothing to allow.
+    /// Whether there is no suggestion.
     pub fn is_empty(&self) -> bool {
         self.network_allowlist.is_empty()
             && self.command_allowlist.is_empty()
@@ -111,13 +111,13 @@ impl Suggestion {
             let _ = writeln!(text, "{key}:");
             for line in lines {
                 comment(&mut text, "  ", &reason(line));
-                // JSON on one line is YAML, whatever characters a name has.
+                // JSON on one line is valid YAML, with any characters in a name.
                 let _ = writeln!(text, "  - {}", line.entry);
             }
         }
         let lists = [&self.network_allowlist, &self.command_allowlist, &self.tool_allowlist];
         if lists.iter().all(|lines| lines.is_empty()) {
-            // A text of comments alone is no policy.
+            // A text with only comments is not a valid policy.
             text.push_str(NOTHING);
         }
         if self.left_out > 0 {
@@ -135,11 +135,11 @@ fn reason(line: &Line) -> String {
     }
 }
 
-fn comment(text: &mut String, pad: &str, said: &str) {
-    let _ = writeln!(text, "{pad}# {}", Printable(said));
+fn comment(text: &mut String, pad: &str, line: &str) {
+    let _ = writeln!(text, "{pad}# {}", Printable(line));
 }
 
-/// Counts an entry; 1 when there is no room for it.
+/// Counts an entry; returns 1 if there is no room for it.
 fn put(lines: &mut Vec<Line>, entry: Value, denial: &Denial) -> u64 {
     match lines.iter_mut().find(|line| line.entry == entry) {
         Some(line) => {
@@ -158,7 +158,7 @@ fn push(lines: &mut Vec<Line>, entry: Value, denial: &Denial) -> u64 {
     0
 }
 
-/// What would allow one denial. A target that cannot be read again is left to a person.
+/// The entry that would allow one denial. If its target does not parse, a person must decide.
 fn entry(denial: &Denial) -> Entry {
     let control = |control: Control| denial.control == control.as_str();
     let answer = if control(Control::NetworkHosts) || control(Control::NetworkPublic) {
@@ -177,13 +177,13 @@ fn entry(denial: &Denial) -> Entry {
     answer.unwrap_or(Entry::ByHand)
 }
 
-/// The name that a denial tells to add to a list.
+/// The name that a denial suggests to add to a list.
 fn added<'d>(denial: &'d Denial, list: &str) -> Option<&'d str> {
     denial.how_to_allow.strip_prefix("add `")?.strip_suffix(list)?.strip_suffix("` to ")
 }
 
-/// A host with its port, and the address it resolved to where that was the reason. What nothing
-/// can open, such as a metadata service, has no entry.
+/// A host with its port, and the resolved address if that was the reason. Hosts that no entry can
+/// open, such as a metadata service, have none.
 fn hosts(denial: &Denial) -> Option<Vec<Value>> {
     if !denial.how_to_allow.starts_with("add ") {
         return None;
@@ -210,7 +210,7 @@ fn request(denial: &Denial) -> Option<Value> {
     let method = Method::parse(method).ok()?;
     let pattern = PathPattern::parse(path).ok()?;
     let asked = UrlPath::parse(path).ok()?;
-    // A star in a path would mean more than was asked for.
+    // A star in a path would match more than the denied request.
     if path.contains('*') || !pattern.matches(&asked) {
         return None;
     }

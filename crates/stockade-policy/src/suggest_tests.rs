@@ -19,7 +19,7 @@ fn suggestion(denials: &[Verdict]) -> Suggestion {
 }
 
 #[test]
-fn suggested_hosts_are_allowed_by_the_lines_and_were_not_before() {
+fn suggested_lines_allow_hosts_that_were_denied_before() {
     let targets = [
         "api.example.org:443",
         "api.example.org:8080",
@@ -75,7 +75,7 @@ fn suggested_command_is_allowed_by_the_line() {
 }
 
 #[test]
-fn what_no_line_allows_is_a_comment_with_the_way_out() {
+fn denial_that_no_line_allows_becomes_a_comment_with_advice() {
     let before = policy("network_blocklist: [evil.example.org]");
     let rules = policy(
         "{defaults: {action: allow}, rules: [{name: no-eval, action: deny, \
@@ -91,14 +91,14 @@ fn what_no_line_allows_is_a_comment_with_the_way_out() {
     let text = found.to_yaml();
     let is_idle = |line: &str| line.starts_with('#') || line == NOTHING.trim_end();
     assert!(text.lines().all(is_idle), "{text}");
-    for said in ["remove evil.example.org from network_blocklist", "metadata service", "no-eval"] {
-        assert!(text.contains(said), "{said}: {text}");
+    for part in ["remove evil.example.org from network_blocklist", "metadata service", "no-eval"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!host(&policy(&text), "169.254.169.254:80").allows());
 }
 
 #[test]
-fn denial_is_counted_not_repeated_and_a_flood_is_left_out() {
+fn repeated_denials_are_counted_and_a_flood_is_cut() {
     let before = policy("{}");
     let mut denied: Vec<Verdict> =
         (0..150).map(|number| host(&before, &format!("h{number}.example.org:443"))).collect();
@@ -110,7 +110,7 @@ fn denial_is_counted_not_repeated_and_a_flood_is_left_out() {
 }
 
 #[test]
-fn text_of_a_denial_cannot_leave_its_comment() {
+fn text_of_a_denial_stays_inside_its_comment() {
     let denial = Denial {
         control: "code_rules".into(),
         rule: "a\nnetwork_allowlist: [x.example.org]\r\u{85}\u{2028}y: 1".to_owned(),

@@ -1,9 +1,10 @@
-//! Tightening: smaller limits and a higher floor, said beside a policy.
+//! Tightening a policy with smaller limits and a higher isolation floor, such as command line
+//! flags.
 
 use crate::limits::{LIMITS, Limit, LimitSpec};
 use crate::policy::{Isolation, Policy};
 
-/// What was said is wider than the policy.
+/// The tightening policy is wider than the policy in some clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TightenError {
     /// A larger limit.
@@ -13,38 +14,39 @@ pub enum TightenError {
     Limit {
         /// Which limit.
         limit: Limit,
-        /// What was said, in held units.
+        /// The requested value, in stored units.
         asked: u64,
-        /// What the policy says, in held units.
+        /// The policy's value, in stored units.
         held: u64,
     },
-    /// A lower floor.
-    #[error("{} is weaker than the isolation {} that the policy wants", .asked.as_str(), .held.as_str())]
+    /// A lower isolation floor.
+    #[error("{} is weaker than the isolation {} that the policy requires", .asked.as_str(), .held.as_str())]
     Floor {
-        /// What was said.
+        /// The requested floor.
         asked: Isolation,
-        /// What the policy wants.
+        /// The policy's floor.
         held: Isolation,
     },
 }
 
 impl Policy {
-    /// This policy with the limits and the floor that `said` says in its text, and nothing else of
-    /// it. Memory that is said takes the files with it: they are at most half of it unless said.
-    pub fn tightened(&self, said: &Policy) -> Result<Policy, TightenError> {
+    /// This policy with the limits and the isolation floor that `caller` sets explicitly, and
+    /// nothing else of it. A smaller memory limit also reduces the disk limit to half of it, unless
+    /// `caller` sets both.
+    pub fn tightened(&self, caller: &Policy) -> Result<Policy, TightenError> {
         let mut tight = self.clone();
-        if said.isolation.basis.origin().is_some() {
-            let (asked, held) = (said.isolation.value, self.isolation.value);
+        if caller.isolation.basis.origin().is_some() {
+            let (asked, held) = (caller.isolation.value, self.isolation.value);
             if asked < held {
                 return Err(TightenError::Floor { asked, held });
             }
-            tight.isolation = said.isolation.clone();
+            tight.isolation = caller.isolation.clone();
         }
         for LimitSpec { limit, .. } in &LIMITS {
-            let Some(asked) = said.limits.get(*limit) else { continue };
+            let Some(asked) = caller.limits.get(*limit) else { continue };
             let is_said = asked.basis.origin().is_some();
             let follows = *limit == Limit::Disk
-                && said.limits.basis(Limit::Memory).is_some_and(|basis| basis.origin().is_some());
+                && caller.limits.basis(Limit::Memory).is_some_and(|basis| basis.origin().is_some());
             let held = self.limits.value(*limit);
             match held {
                 Some(held) if is_said && asked.value > held => {
@@ -77,7 +79,7 @@ mod tests {
          filesystem: {read: [/data]}, environment: {LANG: C}, tool_allowlist: [t]}";
 
     #[test]
-    fn only_what_was_said_becomes_smaller() {
+    fn only_explicit_limits_become_smaller() {
         let tight = policy(WIDE).tightened(&policy("defaults: {timeout_seconds: 5}")).unwrap();
         let mut expected = policy(WIDE);
         expected.limits.set(Limit::Timeout, crate::Sourced::built_in(5000, "test"));
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_memory_takes_the_files_with_it() {
+    fn smaller_memory_also_reduces_the_disk_limit() {
         let tight = policy(WIDE).tightened(&policy("defaults: {max_memory_mb: 64}")).unwrap();
         assert_eq!(tight.limits.value(Limit::Memory), Some(64));
         assert_eq!(tight.limits.value(Limit::Disk), Some(32));
@@ -112,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn tightened_policy_allows_nothing_that_the_policy_does_not() {
-        let said = policy("{isolation: vm, defaults: {max_cpu: 0.5}, limits: {max_pids: 3}}");
-        let tight = policy(WIDE).tightened(&said).unwrap();
+    fn tightened_policy_is_never_wider_than_the_policy() {
+        let caller = policy("{isolation: vm, defaults: {max_cpu: 0.5}, limits: {max_pids: 3}}");
+        let tight = policy(WIDE).tightened(&caller).unwrap();
         assert_eq!(tight.widenings(&policy(WIDE)), []);
     }
 }

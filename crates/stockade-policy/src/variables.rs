@@ -1,7 +1,7 @@
-//! Which environment variables may be set inside.
+//! The environment variables that may be set inside.
 
-/// Variables that change what the loader or an interpreter runs before the program does. Beside
-/// these all that begin with `LD_`, and `NODE_…OPTIONS`.
+/// Variables that change what the loader or an interpreter runs before the program. In addition,
+/// all that start with `LD_`, and `NODE_…OPTIONS`.
 pub const LOADER_VARIABLES: &[&str] = &[
     // The C library.
     "GCONV_PATH",
@@ -61,7 +61,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "_JAVA_OPTIONS",
 ];
 
-/// Parts of names that secrets usually have.
+/// Substrings of typical names of secrets.
 const CREDENTIAL_PARTS: &[&str] = &[
     "ACCESS_KEY",
     "APIKEY",
@@ -97,7 +97,7 @@ const CREDENTIAL_ENDINGS: &[&str] = &[
     "WEBHOOK_URL",
 ];
 
-/// Services whose addresses usually hold a password: a name with one of these words that ends in
+/// Services whose URLs usually contain a password: a name with one of these words that ends in
 /// `_URL` or `_URI`.
 const CREDENTIAL_SERVICES: &[&str] = &[
     "AMQP",
@@ -116,14 +116,14 @@ const CREDENTIAL_SERVICES: &[&str] = &[
     "SMTP",
 ];
 
-/// Other names that lead to a secret.
+/// Other names of secrets.
 const CREDENTIAL_NAMES: &[&str] =
     &["DOCKER_AUTH_CONFIG", "GIT_ASKPASS", "KUBECONFIG", "PGPASSFILE", "SSH_ASKPASS"];
 
-/// Names that look like credentials and are none.
+/// Names that look like credentials and are not.
 const ORDINARY_NAMES: &[&str] = &["MAX_TOKENS", "TOKENIZERS_PARALLELISM"];
 
-/// Variables the network gate sets itself.
+/// Variables that the network gate sets itself.
 const GATE_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 /// Why a variable may not be set inside.
@@ -136,7 +136,7 @@ pub enum VariableError {
         /// As it was written.
         name: String,
     },
-    /// It would run code of the sandbox's choosing before the program.
+    /// It would run code that the sandbox chooses before the program.
     #[error("`{name}` changes what the loader or interpreter runs")]
     Loader {
         /// As it was written.
@@ -170,7 +170,7 @@ impl VariableError {
     }
 }
 
-/// Checks a variable's name by its form.
+/// Checks the syntax of a variable's name.
 pub fn check_name(name: &str) -> Result<(), VariableError> {
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     let rest = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -181,8 +181,8 @@ pub fn check_name(name: &str) -> Result<(), VariableError> {
     }
 }
 
-/// Checks the name of a variable that holds a secret's placeholder: it may look like a
-/// credential, and nothing else that `check_variable` refuses.
+/// Checks the name of a variable for a secret's placeholder: it may look like a credential, but the
+/// other rules of `check_variable` apply.
 pub fn check_secret_name(name: &str) -> Result<(), VariableError> {
     check_name(name)?;
     let upper = name.to_ascii_uppercase();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_may_be_named_like_one_and_not_like_a_loader_variable() {
+    fn secret_may_look_like_a_credential_but_not_like_a_loader_variable() {
         assert_eq!(check_secret_name("OPENAI_API_KEY"), Ok(()));
         for name in ["LD_PRELOAD", "https_proxy", "PYTHONPATH", "1X"] {
             assert!(check_secret_name(name).is_err(), "{name}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_pointed_to_secrets() {
+    fn remedy_for_a_credential_is_secrets() {
         for name in [
             "OPENAI_API_KEY",
             "GITHUB_TOKEN",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_names_pass_and_strange_ones_do_not() {
+    fn ordinary_names_are_accepted_and_invalid_ones_refused() {
         for name in [
             "LANG",
             "TZ",

@@ -1,4 +1,4 @@
-//! Answers to questions about a policy.
+//! Verdicts: answers to questions about a policy.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use crate::source::Basis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It goes ahead.
+    /// It proceeds.
     Allow,
-    /// It goes ahead and is recorded.
+    /// It proceeds and is recorded.
     Audit,
-    /// It does not happen.
+    /// It is refused.
     Deny,
 }
 
@@ -29,7 +29,7 @@ impl Effect {
         }
     }
 
-    /// Whether the act goes ahead.
+    /// Whether the act proceeds.
     pub fn allows(self) -> bool {
         match self {
             Effect::Allow | Effect::Audit => true,
@@ -45,23 +45,23 @@ pub struct Verdict {
     pub effect: Effect,
     /// The control that decided.
     pub control: Control,
-    /// What was asked about, in canonical form.
+    /// The judged target, in canonical form.
     pub target: String,
-    /// The line or fixed rule that decided.
+    /// The line or built-in rule that decided.
     pub basis: Basis,
     /// Why, in one sentence without its full stop.
     pub why: String,
-    /// What would change the answer.
+    /// The change that would reverse the verdict.
     pub change: String,
 }
 
-/// A typed refusal, as a program, a model and a record see it.
+/// A typed refusal, for programs, models and records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Denial {
     /// The control that refused.
     pub control: Cow<'static, str>,
-    /// The line or fixed rule that decided.
+    /// The line or built-in rule that decided.
     pub rule: String,
     /// What was refused.
     pub target: String,
@@ -72,12 +72,12 @@ pub struct Denial {
 }
 
 impl Verdict {
-    /// Whether the act goes ahead.
+    /// Whether the act proceeds.
     pub fn allows(&self) -> bool {
         self.effect.allows()
     }
 
-    /// The refusal, when it is one.
+    /// The refusal, if it is one.
     pub fn denial(&self) -> Option<Denial> {
         match self.effect {
             Effect::Allow | Effect::Audit => None,

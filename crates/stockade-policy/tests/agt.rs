@@ -1,4 +1,4 @@
-//! Policy files of Microsoft's Agent Governance Toolkit load unchanged and mean what they say.
+//! Policy files of Microsoft's Agent Governance Toolkit load unchanged with the same meaning.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ files![
     "open_network.yaml",
 ];
 
-/// The keys of such a file.
+/// The keys of such files.
 const KEYS: &[&str] = &[
     "version",
     "name",
@@ -107,7 +107,7 @@ fn every_file_loads_and_reads_back() {
     }
 }
 
-/// There a typo is ignored; here it is an error that names the key.
+/// The toolkit ignores a typo; here it is an error that names the key.
 #[test]
 fn a_typo_in_any_key_of_any_file_is_refused() {
     let mut tried = 0;
@@ -144,7 +144,7 @@ fn a_minimal_file_has_the_defaults_of_the_sandbox() {
 }
 
 #[test]
-fn a_dump_with_every_field_means_its_rules() {
+fn a_dump_with_every_field_keeps_its_rules() {
     let dumped = policy("full_dump.yaml");
     assert_eq!(effect(&dumped, "import subprocess"), "deny");
     assert_eq!(effect(&dumped, "print(1)"), "allow");
@@ -218,7 +218,7 @@ fn every_operator_decides() {
         assert_eq!(decide(field, denied), "deny", "{field}");
         assert_eq!(decide(field, allowed), "allow", "{field}");
     }
-    assert_eq!(decide("risk", json!("very")), "deny", "what cannot be compared is denied");
+    assert_eq!(decide("risk", json!("very")), "deny", "an impossible comparison denies");
     assert_eq!(effect(&policy, "eval (x)"), "deny");
     assert_eq!(effect(&policy, "medieval(x)"), "allow");
     assert_eq!(effect(&policy, "os.system(x)"), "deny");
@@ -244,7 +244,7 @@ fn a_file_from_before_the_sandbox_fields_allows_by_default() {
 }
 
 #[test]
-fn text_in_any_script_is_kept() {
+fn non_ascii_text_is_kept() {
     let policy = policy("unicode.yaml");
     assert_eq!(policy.name, "café-中");
     assert_eq!(policy.description, "Grüße — 😀");
@@ -254,7 +254,7 @@ fn text_in_any_script_is_kept() {
 }
 
 #[test]
-fn remarks_change_nothing_and_a_rule_denies_a_listed_tool() {
+fn comments_change_nothing_and_a_rule_denies_a_listed_tool() {
     let policy = policy("comments.yaml");
     let tool = |name: &str| policy.judge_tool(name, None, &Context::default()).effect.as_str();
     assert_eq!(tool("read_file"), "allow");
@@ -265,7 +265,7 @@ fn remarks_change_nothing_and_a_rule_denies_a_listed_tool() {
 }
 
 #[test]
-fn long_messages_arrive_whole() {
+fn long_messages_are_complete() {
     let policy = policy("long_messages.yaml");
     assert_eq!(policy.description, "Several lines\nof description.\n");
     let why = judge(&policy, "rm -rf /", MONDAY).why;
@@ -275,7 +275,7 @@ fn long_messages_arrive_whole() {
 }
 
 #[test]
-fn mounts_stand_under_their_fixed_names() {
+fn mounts_have_their_fixed_paths() {
     let policy = policy("mounts.yaml");
     let hosts: Vec<PathBuf> = policy.mounts.iter().map(|mount| mount.host.clone()).collect();
     assert_eq!(hosts, [Path::new("/srv/project/in"), Path::new("/srv/results")]);

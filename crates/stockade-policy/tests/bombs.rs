@@ -1,8 +1,8 @@
-//! Texts made to take time or memory: each is answered within a second, as people build the
-//! program, and within a bounded amount of memory.
+//! Texts that try to consume time or memory: parsing each takes less than a second in a release
+//! build, and a bounded amount of memory.
 //!
-//! Memory is measured in a child process, which is this test binary again with one case to run:
-//! the peak of a process covers all its threads, and tests run side by side.
+//! A child process measures memory: this test binary again with one case to run. The peak of a
+//! process covers all its threads, and tests run concurrently.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 
 use stockade_policy::{Policy, PolicyText};
 
-/// The variable that tells the child which case to run.
+/// The variable with the case for the child to run.
 const CASE: &str = "STOCKADE_BOMB";
 
-/// One second for the program people run; a build with debug assertions takes several times as
-/// long, on a machine that is busy with other tests.
+/// One second for a release build; a debug build takes several times as long, on a machine that is
+/// busy with other tests.
 const SLOWEST: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 const MOST_KIBIBYTES: u64 = 64 * 1024;
 const MEBIBYTE: usize = 1 << 20;
 
-/// What a case must end in.
+/// The expected result of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Refused,
@@ -146,7 +146,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn every_bomb_is_answered_in_time_and_memory() {
+fn every_bomb_stays_within_time_and_memory() {
     if let Ok(case) = std::env::var(CASE) {
         return run_case(&case);
     }
@@ -154,13 +154,13 @@ fn every_bomb_is_answered_in_time_and_memory() {
     let mut failures = Vec::new();
     for (name, ..) in CASES {
         let child = Command::new(&own_path)
-            .args(["--exact", "every_bomb_is_answered_in_time_and_memory", "--nocapture"])
+            .args(["--exact", "every_bomb_stays_within_time_and_memory", "--nocapture"])
             .env(CASE, name)
             .output()
             .unwrap();
         if !child.status.success() {
-            let said = String::from_utf8_lossy(&child.stderr).into_owned();
-            failures.push(format!("{name}: {said}"));
+            let errors = String::from_utf8_lossy(&child.stderr).into_owned();
+            failures.push(format!("{name}: {errors}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -182,7 +182,7 @@ fn run_case(name: &str) {
     let found = match &parsed {
         Ok(_) => Ending::Accepted,
         Err(errors) => {
-            // What a person is shown stays short, whatever the text is.
+            // The printed errors stay short for any text.
             let shown = errors.to_string();
             assert!(shown.len() < 100_000, "{} bytes of messages", shown.len());
             Ending::Refused
@@ -195,7 +195,7 @@ fn run_case(name: &str) {
     assert!(grown < MOST_KIBIBYTES, "took {grown} KiB");
 }
 
-/// The most memory this process has had resident.
+/// The peak resident memory of this process.
 fn peak_kibibytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux reports VmHWM");

@@ -1,7 +1,7 @@
-//! Broken policies, each with the message it gets, compared in full.
+//! Broken policies, each compared with its complete error message.
 //!
-//! A new file in `tests/broken` needs its message beside it: run the test, read the message as
-//! the person who wrote the policy would, and keep it with `INSTA_UPDATE=always`.
+//! A new file in `tests/broken` needs a snapshot of its message next to it: run the test, read the
+//! message as the author of the policy would, and accept it with `INSTA_UPDATE=always`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use stockade_policy::{Policy, PolicyErrors, PolicyText};
 
 #[test]
-fn every_broken_policy_gets_the_message_beside_it() {
+fn every_broken_policy_gets_the_message_in_its_snapshot() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_snapshot_path("broken");
@@ -28,7 +28,7 @@ fn every_broken_policy_gets_the_message_beside_it() {
 }
 
 #[test]
-fn every_message_says_where_and_what_to_do() {
+fn every_message_has_a_position_and_a_remedy() {
     for (name, errors) in refusals() {
         let rendered = errors.to_string();
         assert!(!errors.diagnostics().is_empty(), "{name}");
@@ -37,20 +37,20 @@ fn every_message_says_where_and_what_to_do() {
             assert!(found.marker.contains('^'), "{name}: {found:?}");
             let place = format!("{}:{}:{}: ", found.file, found.line, found.column);
             assert!(rendered.contains(&place), "{name}: {place}");
-            for said in [&found.message, &found.remedy] {
-                assert!(!said.is_empty() && !said.ends_with('.'), "{name}: {said}");
+            for part in [&found.message, &found.remedy] {
+                assert!(!part.is_empty() && !part.ends_with('.'), "{name}: {part}");
                 assert!(
-                    !said.starts_with(char::is_uppercase) || said.starts_with("YAML"),
-                    "{name}: {said}"
+                    !part.starts_with(char::is_uppercase) || part.starts_with("YAML"),
+                    "{name}: {part}"
                 );
             }
         }
     }
 }
 
-/// The caret of a mistake points into the line that is wrong, not past it or at another line.
+/// The caret of a mistake points into the wrong line, not past its end or to another line.
 #[test]
-fn every_caret_stands_under_something() {
+fn every_caret_points_at_a_character() {
     for (name, errors) in refusals() {
         for found in errors.diagnostics() {
             let column = found.marker.find('^').unwrap();
@@ -62,7 +62,7 @@ fn every_caret_stands_under_something() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_pointed_at() {
+fn error_for_bytes_that_are_not_utf8_has_their_position() {
     let refused = |bytes: &[u8]| {
         let (name, base) = ("p".to_owned(), PathBuf::from("/srv"));
         Policy::parse(&PolicyText { name, bytes: bytes.to_vec(), base }).unwrap_err().to_string()
@@ -78,7 +78,7 @@ fn bytes_that_are_not_text_are_pointed_at() {
 }
 
 #[test]
-fn every_message_belongs_to_a_policy() {
+fn every_snapshot_belongs_to_a_policy() {
     let names = |ending: &str| -> Vec<String> {
         let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name());
         let names = files.filter_map(|name| Some(name.to_str()?.strip_suffix(ending)?.to_owned()));

@@ -1,4 +1,4 @@
-//! Decisions that an attacker would like to be otherwise.
+//! Decisions that an attacker would like to change.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,7 +23,7 @@ fn reaches(policy: &Policy, host: &str, port: u16, address: &str) -> bool {
 }
 
 #[test]
-fn a_name_does_not_lead_past_the_rules_of_a_private_address() {
+fn a_name_does_not_bypass_the_rules_of_a_private_address() {
     let guarded = policy(
         "defaults: {network_default: allow}\n\
          network_allowlist: [{host: 10.0.0.5, ports: [80], methods: [GET], paths: [/health]}]",
@@ -55,7 +55,7 @@ fn a_fragment_does_not_hide_the_rest_of_a_path() {
 }
 
 #[test]
-fn a_full_path_in_the_list_does_not_stand_for_a_bare_name() {
+fn a_full_path_in_the_list_does_not_match_a_bare_name() {
     let listed = policy("command_allowlist: [/sbin/tool]");
     let ask =
         |program: &str| listed.judge_command(&[program.to_owned()], &Context::default()).allows();
@@ -105,7 +105,7 @@ fn rules_see_the_arguments_of_a_tool_call() {
 rules:
   - { name: private, action: deny, condition: { field: arguments, operator: contains, value: salary } }
   - { name: wide, action: deny, condition: { field: arguments.most, operator: gt, value: 100 } }
-  - { name: told, action: audit, condition: { field: arguments.to, operator: ne, value: me } }",
+  - { name: recorded, action: audit, condition: { field: arguments.to, operator: ne, value: me } }",
     );
     let ask = |arguments: serde_json::Value| {
         ruled.judge_tool("search", Some(&arguments), &Context::default())
@@ -116,7 +116,7 @@ rules:
     for denied in [
         json!({ "deep": [{ "salary": 1 }] }),
         json!({ "most": 101 }),
-        // What has no order with a number cannot be judged, and that denies.
+        // A value without an order relative to a number cannot be judged, so it is denied.
         json!({ "most": "101" }),
         json!({ "most": [1] }),
     ] {
@@ -129,7 +129,7 @@ rules:
 }
 
 #[test]
-fn arguments_of_tools_are_recorded_only_when_both_policies_say_so() {
+fn tool_arguments_are_recorded_only_if_both_policies_allow_it() {
     let (silent, recording) =
         (policy("tool_arguments: omit"), policy("tool_allowlist: []\ntool_arguments: record"));
     let held = |policy: &Policy| policy.tool_arguments.value;

@@ -1,4 +1,4 @@
-//! The reference of the language names everything the language has.
+//! The reference page documents every key and limit of the language.
 
 #![expect(clippy::disallowed_methods, reason = "the reference is a file")]
 
@@ -22,7 +22,7 @@ fn the_reference_names_every_key() {
 }
 
 #[test]
-fn the_reference_gives_bounds_and_default_of_every_limit() {
+fn the_reference_has_bounds_and_default_of_every_limit() {
     let reference = reference();
     let mut missing = Vec::new();
     for spec in &LIMITS {
@@ -45,7 +45,7 @@ fn the_reference_gives_bounds_and_default_of_every_limit() {
 
 fn reference() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policy.md");
-    std::fs::read_to_string(path).expect("docs/policy.md is there")
+    std::fs::read_to_string(path).expect("docs/policy.md exists")
 }
 
 /// The names of all properties, at every depth.

@@ -1,7 +1,7 @@
-//! Our host parser beside a browser's.
+//! Compares our host parser with a browser's.
 //!
-//! The `url` crate reads hosts as the WHATWG URL standard says. What we accept it must accept as
-//! the same host; what only it accepts must fall into one of the classes below.
+//! The `url` crate implements the WHATWG URL standard. It must accept what we accept, as the same
+//! host; what only it accepts must fall into one of the classes below.
 
 use std::cell::Cell;
 
@@ -16,15 +16,15 @@ use self::Verdict::*;
 /// Why we refuse what a browser accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Punctuation that no host name of the DNS holds.
+    /// Punctuation that no DNS host name contains.
     Punctuation,
-    /// Percent escapes, which a browser undoes first.
+    /// Percent escapes, which a browser decodes first.
     Escape,
     /// Octal, hexadecimal, short and whole-number addresses.
     OldAddress,
-    /// Text that a browser turns into another name.
+    /// Text that a browser converts into another name.
     Rewritten,
-    /// Names and labels that do not fit the DNS.
+    /// Names and labels that are too long for the DNS.
     Length,
     /// Empty labels.
     EmptyLabel,
@@ -32,7 +32,7 @@ enum Class {
     Hyphen,
     /// Non-ASCII digits in an address.
     ForeignDigits,
-    /// Non-ASCII text that becomes punctuation or a hyphen at an edge.
+    /// Non-ASCII text that maps to punctuation or to a hyphen at an edge.
     Profile,
 }
 
@@ -42,7 +42,7 @@ enum Verdict {
     Same,
     /// Both refuse.
     Neither,
-    /// A browser accepts, we do not.
+    /// A browser accepts, we refuse.
     Stricter(Class),
 }
 
@@ -198,7 +198,7 @@ const TABLE: &[(&str, Verdict)] = &[
     ("evil:443", Neither),
 ];
 
-/// Pieces of names; joined at random they give sound names and most kinds of nonsense.
+/// Pieces of names; random combinations give valid names and most kinds of invalid ones.
 #[rustfmt::skip]
 const FRAGMENTS: &[&str] = &[
     "a", "b", "Z", "9", "0", "x", ".", ".", ".", "-", "example", "com", "xn--", "bcher-kva", "ü",
@@ -207,7 +207,7 @@ const FRAGMENTS: &[&str] = &[
 ];
 
 #[test]
-fn nasty_spellings_fall_where_the_table_says() {
+fn unusual_spellings_match_the_table() {
     for (text, expected) in TABLE {
         assert_eq!(compare(text), Ok(*expected), "{text:?}");
     }
@@ -282,9 +282,9 @@ fn agree_on(texts: impl Strategy<Value = String>, cases: u32, shared: u32) {
     assert!(accepted.get() >= shared, "both accept only {} of {cases}", accepted.get());
 }
 
-/// Reads the text with both parsers; an error is a disagreement nothing excuses.
+/// Parses the text with both parsers; an error is a disagreement that no class explains.
 fn compare(text: &str) -> Result<Verdict, String> {
-    // The standard writes IPv6 in brackets only; we also take it bare.
+    // The standard writes IPv6 only in brackets; we also accept it without.
     let bracketed = match text.parse::<std::net::Ipv6Addr>() {
         Ok(_) => format!("[{text}]"),
         Err(_) => text.to_owned(),
@@ -304,14 +304,14 @@ fn compare(text: &str) -> Result<Verdict, String> {
         }
         (Ok(ours), Err(error)) => Err(format!("{text:?} is {ours} here, there refused: {error}")),
         (Err(_), Err(_)) => Ok(Neither),
-        (Err(error), Ok(theirs)) => excuse(text, &error, &theirs)
+        (Err(error), Ok(theirs)) => class_of(text, &error, &theirs)
             .map(Stricter)
             .ok_or_else(|| format!("{text:?} is {theirs} there, here it {error}")),
     }
 }
 
-/// The class of a refusal, checked against the text and what the browser makes of it.
-fn excuse(text: &str, error: &HostError, theirs: &url::Host) -> Option<Class> {
+/// The class of a refusal, checked against the text and the browser's result.
+fn class_of(text: &str, error: &HostError, theirs: &url::Host) -> Option<Class> {
     let printed = theirs.to_string();
     let plain = printed.strip_suffix('.').unwrap_or(&printed);
     let labels = || plain.split('.');

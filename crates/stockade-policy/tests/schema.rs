@@ -1,12 +1,12 @@
-//! The JSON Schema against real policies. The validator here knows the keywords that the schema
-//! uses and fails on any other, so that none is passed over.
+//! Validates real policies against the JSON Schema. The validator here implements the keywords that
+//! the schema uses and fails on any other, so that none is ignored.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use stockade_policy::{Policy, Preset, schema};
 
-/// Whether a value is what a schema describes.
+/// Whether a value matches a schema.
 fn fits(schema: &Value, value: &Value) -> bool {
     let Value::Object(keywords) = schema else { panic!("a schema is an object: {schema}") };
     keywords.iter().all(|(keyword, rule)| match keyword.as_str() {
@@ -91,7 +91,7 @@ fn a_combined_policy_with_every_clause_fits_the_schema() {
 }
 
 #[test]
-fn what_the_checker_refuses_by_shape_the_schema_refuses_too() {
+fn schema_refuses_what_the_checker_refuses_by_shape() {
     for broken in [
         json!({ "network_allow_list": [] }),
         json!({ "version": "3" }),
@@ -117,7 +117,7 @@ fn what_the_checker_refuses_by_shape_the_schema_refuses_too() {
         json!([]),
     ] {
         let parsed = Policy::parse_str("p", &broken.to_string(), Path::new("/srv/p"));
-        assert!(parsed.is_err(), "the checker takes {broken}");
-        assert!(!fits(&schema(), &broken), "the schema takes {broken}");
+        assert!(parsed.is_err(), "the checker accepts {broken}");
+        assert!(!fits(&schema(), &broken), "the schema accepts {broken}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a text, where, and what to write instead.
+//! Mistakes in a text: what, where, and how to correct them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::{Dialect, Origin, Printable, is_harmless};
 
-/// The most diagnostics one text is given: past that a person fixes the first ones anyway.
+/// The most diagnostics for one text: a person fixes the first ones first anyway.
 const MAX_DIAGNOSTICS: usize = 50;
 
-/// The longest message or remedy, in characters; what a text says is repeated only so far.
-const MAX_SAID: usize = 400;
+/// The longest message or remedy, in characters; longer ones are cut.
+const MAX_MESSAGE: usize = 400;
 
 /// The widest part of a source line that is shown, in characters.
 const MAX_SHOWN: usize = 100;
@@ -88,12 +88,12 @@ impl Place {
     pub const START: Place = Place { line: 1, column: 1, width: 1 };
 }
 
-/// Collects what is wrong with one text.
+/// Collects the mistakes of one text.
 pub struct Report<'t> {
     pub(crate) dialect: &'static Dialect,
     file: Arc<str>,
     lines: Vec<&'t str>,
-    /// The same without white space around them, found once: many values may share a long line.
+    /// The lines without surrounding white space, trimmed once: many values may share a long line.
     trimmed: Vec<&'t str>,
     found: Vec<Diagnostic>,
 }
@@ -105,8 +105,7 @@ impl<'t> Report<'t> {
         Report { dialect, file: file.into(), lines, trimmed, found: Vec::new() }
     }
 
-    /// Notes a mistake; beyond the most that are kept it is counted out silently, because the
-    /// text is refused already.
+    /// Adds a mistake; drops it if there are too many already, because the text is refused anyway.
     pub fn mistake(&mut self, place: Place, message: impl Into<String>, remedy: impl Into<String>) {
         if self.is_full() {
             return;
@@ -116,14 +115,14 @@ impl<'t> Report<'t> {
             file: self.file.to_string(),
             line: place.line,
             column: place.column,
-            message: said(&message.into()),
-            remedy: said(&remedy.into()),
+            message: printable(&message.into()),
+            remedy: printable(&remedy.into()),
             source,
             marker,
         });
     }
 
-    /// Whether further mistakes would not be kept, so that looking for them is wasted.
+    /// Whether further mistakes would be dropped, so that callers need not look for them.
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_DIAGNOSTICS
     }
@@ -152,7 +151,7 @@ impl<'t> Report<'t> {
         number.checked_sub(1).and_then(|index| self.lines.get(index)).copied().unwrap_or("")
     }
 
-    /// Ends the check.
+    /// Ends the check: the value, or the mistakes.
     pub(crate) fn finish<T>(mut self, value: Option<T>) -> Result<T, TextErrors> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
@@ -164,16 +163,16 @@ impl<'t> Report<'t> {
     }
 }
 
-/// A message, made safe to print and cut where it is too long to be read.
-fn said(text: &str) -> String {
-    match text.char_indices().nth(MAX_SAID) {
+/// A message, escaped for printing and cut if it is too long.
+fn printable(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", Printable(&text[..end])),
         None => Printable(text).to_string(),
     }
 }
 
-/// The part of a line around a place, and the carets under it. Both have one column per
-/// character, so that the carets stand under what they mean.
+/// The part of a line around a place, and the carets under it. Both have one column per character,
+/// so that the carets are aligned.
 fn excerpt(line: &str, place: Place) -> (String, String) {
     let shown: Vec<char> = line.chars().map(shown_as).collect();
     let start = place.column.saturating_sub(1).min(shown.len());
@@ -184,7 +183,7 @@ fn excerpt(line: &str, place: Place) -> (String, String) {
     (source, format!("{}{}", " ".repeat(start - from), "^".repeat(carets)))
 }
 
-/// A stand-in of one column for what would move the line.
+/// A replacement of one column for characters that would shift the line.
 fn shown_as(character: char) -> char {
     match character {
         '\t' => '→',
@@ -199,7 +198,7 @@ mod tests {
     use crate::dialect::PLAIN;
 
     #[test]
-    fn caret_stands_under_the_word_it_means() {
+    fn caret_is_under_the_word_with_the_mistake() {
         let mut report = Report::new("p.yaml", "name: x\n  pids: -1\n", &PLAIN);
         report.mistake(Place { line: 2, column: 9, width: 2 }, "bad", "write 1");
         let error = report.finish::<()>(None).unwrap_err();
@@ -221,8 +220,8 @@ mod tests {
         let mut report = Report::new("p", "", &PLAIN);
         report.mistake(Place::START, "x".repeat(5000), "ü".repeat(5000));
         let found = &report.finish::<()>(None).unwrap_err().diagnostics()[0].clone();
-        assert_eq!(found.message, format!("{}…", "x".repeat(MAX_SAID)));
-        assert_eq!(found.remedy, format!("{}…", "ü".repeat(MAX_SAID)));
+        assert_eq!(found.message, format!("{}…", "x".repeat(MAX_MESSAGE)));
+        assert_eq!(found.remedy, format!("{}…", "ü".repeat(MAX_MESSAGE)));
     }
 
     #[test]

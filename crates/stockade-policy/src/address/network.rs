@@ -15,20 +15,20 @@ pub struct Network {
     prefix: u8,
 }
 
-/// Why a text is refused as a range; the caller puts the text in front.
+/// Why a text is not a valid range; the caller prints the text first.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// What stands before the slash is no IP address in its plain spelling.
-    #[error("does not begin with an IP address")]
+    /// The part before the slash is not an IP address in its plain spelling.
+    #[error("does not start with an IP address")]
     BadAddress,
-    /// What follows the slash is no prefix length of this kind of address.
-    #[error("has a prefix length that is no number from 0 to {maximum}")]
+    /// The part after the slash is not a prefix length for this kind of address.
+    #[error("has a prefix length that is not a number from 0 to {maximum}")]
     BadPrefix {
         /// 32 for IPv4, 128 for IPv6.
         maximum: u8,
     },
-    /// The address has bits beyond the prefix, so it is not clear what is meant.
+    /// The address has bits beyond the prefix, so the intended range is unclear.
     #[error("names a single address inside the range {network}")]
     HostBits {
         /// The range with those bits cleared.
@@ -60,7 +60,7 @@ impl NetworkError {
 }
 
 impl Network {
-    /// Reads `address/prefix`; an address alone is the range of just that address.
+    /// Parses `address/prefix`; an address alone is the range of just that address.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -87,13 +87,13 @@ impl Network {
         }
     }
 
-    /// The range of just one address; one mapped into IPv6 counts as the IPv4 address it is.
+    /// The range of one address; one mapped into IPv6 counts as its IPv4 address.
     pub fn single(address: IpAddr) -> Network {
         let address = address.to_canonical();
         Network { address, prefix: width(address) }
     }
 
-    /// Whether the address lies in the range, also when it is hidden in an IPv6 address.
+    /// Whether the range contains the address, also if it is embedded in an IPv6 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let directly = |address: IpAddr| {
             width(address) == width(self.address)
@@ -106,7 +106,7 @@ impl Network {
             }
     }
 
-    /// Whether every address of the other range lies in this one.
+    /// Whether this range contains every address of the other one.
     pub fn covers(&self, other: &Network) -> bool {
         width(self.address) == width(other.address)
             && self.prefix <= other.prefix

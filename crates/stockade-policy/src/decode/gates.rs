@@ -69,7 +69,7 @@ impl Decoder<'_, '_> {
         let said = default.and_then(|node| {
             self.word(node, "network_default", &words).map(|word| self.sourced(word, node))
         });
-        let unsaid = Sourced::built_in(NetworkDefault::Deny, "everything unsaid is denied");
+        let unsaid = Sourced::built_in(NetworkDefault::Deny, "denied by default");
         let ports = match table.get("network_ports") {
             Some(node) => {
                 let ports = self.ports(node, "network_ports").unwrap_or_default();

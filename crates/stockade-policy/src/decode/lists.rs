@@ -136,7 +136,7 @@ impl Decoder<'_, '_> {
 
     pub(super) fn tools(&mut self, table: &Table<'_>) -> Sourced<Vec<Sourced<String>>> {
         let Some(node) = table.get("tool_allowlist") else {
-            return Sourced::built_in(Vec::new(), "everything unsaid is denied");
+            return Sourced::built_in(Vec::new(), "denied by default");
         };
         let mut tools: Vec<Sourced<String>> = Vec::new();
         for item in self.list(node, "tool_allowlist").unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Files.
+//! Comparing the visible files of two policies.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use crate::policy::{Policy, Workspace, WorkspaceMode};
 
 use super::{Widening, add};
 
-/// What stands at a place inside.
+/// What a path inside contains.
 #[derive(PartialEq, Eq)]
 enum Content {
-    /// Something of the sandbox's own.
+    /// A file of the sandbox itself.
     Own,
-    /// A host file or directory; `changes` tells whether writing reaches the host.
+    /// A host file or directory; `changes` is whether writing reaches the host.
     Host { path: PathBuf, changes: bool },
 }
 
-/// A decision about a path depends only on the deepest place at or above it that either policy
-/// names or every sandbox has, so looking at every such place finds every difference.
+/// A decision about a path depends only on the deepest named place at or above it, whether a policy
+/// or every sandbox names it. So checking all such places finds every difference.
 pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
     for place in places(base).into_iter().chain(places(new)) {
         for access in [Access::Read, Access::Write] {

@@ -1,4 +1,4 @@
-//! Hosts and requests.
+//! Comparing the reachable hosts and requests of two policies.
 
 use crate::control::Control;
 use crate::host::Host;
@@ -15,8 +15,8 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
         return;
     }
     for old in &base.gates {
-        // Every gate of the new policy must be passed, so one that is narrow enough suffices;
-        // otherwise the one with the fewest differences says what changed.
+        // A host must pass every gate of the new policy, so one sufficiently narrow gate is enough;
+        // otherwise the gate with the fewest differences is reported.
         let differences = new.gates.iter().map(|gate| wider(&old.network, &gate.network));
         let fewest = differences.min_by_key(Vec::len).unwrap_or_default();
         for (control, allows) in fewest {
@@ -35,7 +35,7 @@ pub(super) fn compare(base: &Policy, new: &Policy, found: &mut Vec<Widening>) {
 /// Whether a policy lets anything through that a blocklist entry would stop.
 fn may_reach(new: &Policy, blocked: &BlockPattern) -> bool {
     let pattern = match blocked {
-        // A name that is allowed may resolve to any address.
+        // An allowed name may resolve to any address.
         BlockPattern::Range(_) | BlockPattern::Host(HostPattern::Exact(Host::Address(_))) => {
             return true;
         }
@@ -58,8 +58,8 @@ fn blocks(own: &Sourced<BlockPattern>, other: &Sourced<BlockPattern>) -> bool {
 
 fn wider(old: &NetworkGate, new: &NetworkGate) -> Vec<(Control, String)> {
     let mut found = Vec::new();
-    // A name that is listed may lead to a private address that is listed; one that only the
-    // default lets through may not.
+    // A listed name may resolve to a listed private address; a name that only the default allows
+    // may not.
     let has_literal = new.entries.iter().any(|entry| {
         let literal = matches!(entry.host, HostPattern::Exact(Host::Address(_)));
         literal && !entry.inspects_requests()
@@ -101,7 +101,7 @@ fn wider(old: &NetworkGate, new: &NetworkGate) -> Vec<(Control, String)> {
     found
 }
 
-/// The parts of a pattern within which the old gate gives one answer.
+/// The parts of a pattern for which the old gate gives a single answer.
 fn regions(host: &HostPattern, old: &NetworkGate) -> Vec<HostPattern> {
     let mut regions = vec![host.clone()];
     for entry in &old.entries {
@@ -112,7 +112,7 @@ fn regions(host: &HostPattern, old: &NetworkGate) -> Vec<HostPattern> {
     regions
 }
 
-/// Whether the old gate allows everything an entry allows within a region.
+/// Whether the old gate allows everything that an entry allows within a region.
 fn covered(old: &NetworkGate, region: &HostPattern, entry: &NetworkEntry) -> bool {
     let naming: Vec<&NetworkEntry> =
         old.entries.iter().filter(|candidate| candidate.host.covers(region)).collect();

@@ -1,4 +1,4 @@
-//! Why a text is no host, and what to write instead.
+//! Why a text is not a valid host, and what to write instead.
 
 use std::net::Ipv4Addr;
 
@@ -8,11 +8,11 @@ use super::Host;
 
 /// Why a text is refused as a host.
 ///
-/// The messages are predicates: the caller puts the text in front, made safe to print.
+/// The messages are predicates: the caller prints the text first, escaped.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// There is no text.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
     /// The bytes are not UTF-8.
@@ -54,7 +54,7 @@ pub enum HostError {
     /// A whole URL.
     #[error("is a URL, not a host name")]
     Scheme {
-        /// The host of the URL, when it is clear.
+        /// The host of the URL, if it is clear.
         host: Option<String>,
     },
     /// A user name before the host.
@@ -63,32 +63,32 @@ pub enum HostError {
     /// A path, query or fragment after the host.
     #[error("is part of a URL, not a host name: something follows the host")]
     Path {
-        /// The host before it, when it is clear.
+        /// The host before it, if it is clear.
         host: Option<String>,
     },
     /// An IPv6 address with a zone.
     #[error("is an address with a zone")]
     ZoneId,
-    /// A number, octal, hexadecimal or short spelling of an address.
+    /// A decimal, octal, hexadecimal or short spelling of an address.
     #[error("is an unusual spelling of the address {meaning}")]
     LegacyAddress {
-        /// The address software that reads such spellings would use.
+        /// The address that software which accepts such spellings would use.
         meaning: Ipv4Addr,
     },
-    /// It looks like an address and is none.
-    #[error("looks like an IP address but is none")]
+    /// It looks like an address but is not a valid one.
+    #[error("looks like an IP address but is not a valid one")]
     BadAddress,
-    /// Not a name of the internationalised DNS.
-    #[error("is no valid internationalised name")]
+    /// Not a valid internationalised DNS name.
+    #[error("is not a valid internationalised name")]
     Idna,
-    /// Software would silently turn it into another name.
+    /// Software would silently convert it into another name.
     #[error("would be turned into the different name `{meaning}`")]
     Ambiguous {
-        /// That name.
+        /// The other name.
         meaning: String,
     },
-    /// The port is no number from 1 to 65535.
-    #[error("has a port that is no number from 1 to 65535")]
+    /// The port is not a number from 1 to 65535.
+    #[error("has a port that is not a number from 1 to 65535")]
     BadPort,
 }
 
@@ -139,7 +139,7 @@ fn remedy_for_character(character: char) -> &'static str {
     }
 }
 
-/// The character itself when that is safe to print, its code point otherwise.
+/// The character itself if it is safe to print, otherwise its code point.
 fn describe(character: &char) -> String {
     if character.is_ascii_graphic() {
         format!("`{character}`")

@@ -1,24 +1,25 @@
-//! Telling an IPv4 address from its old spellings.
+//! Recognising IPv4 addresses and their legacy spellings.
 //!
-//! `inet_aton` and browsers read `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` as addresses, a
-//! resolver may ask the DNS for them. Here they are recognised so that they can be refused.
+//! `inet_aton` and browsers read `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` as addresses,
+//! while a resolver may look them up in the DNS. This module recognises them so that they can be
+//! refused.
 
 use std::net::Ipv4Addr;
 
-/// What a dotted text is when read as an IPv4 address.
+/// How a dotted text reads as an IPv4 address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Numeric {
-    /// The last label is no number: the text is a name.
+    /// The last label is not a number: the text is a name.
     No,
     /// Four decimal numbers without leading zeros.
     Strict(Ipv4Addr),
-    /// A spelling some software takes for this address.
+    /// A spelling that some software reads as this address.
     Legacy(Ipv4Addr),
-    /// It ends in a number, so no name, but no software finds an address in it.
+    /// It ends in a number, so it is not a name, but no software reads it as an address.
     Broken,
 }
 
-/// Reads lower-case text without a trailing dot.
+/// Parses lower-case text without a trailing dot.
 pub(super) fn read(text: &str) -> Numeric {
     let parts: Vec<&str> = text.split('.').collect();
     if !parts.last().is_some_and(|last| is_number(last)) {

@@ -1,4 +1,4 @@
-//! Code, commands and tool calls.
+//! Judging code, commands and tool calls.
 
 use serde_json::Value;
 use stockade_text::Printable;
@@ -11,7 +11,7 @@ use crate::rules::{Action, Rule};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
 
-/// How much of a tool's name is told, in characters: as long as one may be.
+/// The longest reported tool name, in characters: the maximum length of a valid one.
 const MOST_NAMED: usize = 128;
 
 /// What happens to an act that no rule of a gate matches.
@@ -19,7 +19,7 @@ const MOST_NAMED: usize = 128;
 enum Unmatched {
     /// The gate's default action.
     Default,
-    /// It passes: a list has allowed it already.
+    /// It passes: an allowlist already allows it.
     Passes,
 }
 
@@ -71,10 +71,10 @@ impl Policy {
         }
     }
 
-    /// Judges a tool call: the allowlist first, then the rules. Without its arguments, rules
-    /// about them match nothing.
+    /// Judges a tool call: the allowlist first, then the rules. If its arguments are unknown, rules
+    /// about them do not match.
     pub fn judge_tool(&self, name: &str, arguments: Option<&Value>, context: &Context) -> Verdict {
-        // A name from inside may be as long as a call, and no tool is called so.
+        // A name from inside may be arbitrarily long; no real tool has such a name.
         let target = match name.char_indices().nth(MOST_NAMED) {
             Some((end, _)) => format!("{}…", Printable(&name[..end])),
             None => Printable(name).to_string(),
@@ -103,7 +103,7 @@ impl Policy {
         }
     }
 
-    /// The strictest answer of all gates; among equals the first gate's.
+    /// The strictest verdict of all gates; of equal ones the first gate's.
     fn judge_rules(
         &self,
         act: Act<'_>,
@@ -132,11 +132,11 @@ struct Ruling {
 }
 
 impl Ruling {
-    /// A policy always has a gate; should one ever come without, nothing passes.
+    /// A policy always has a gate; without one everything is denied.
     fn no_gate() -> Ruling {
         Ruling {
             effect: Effect::Deny,
-            basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+            basis: Basis::BuiltIn { rule: "denied by default" },
             why: "the policy has no rules to judge by".to_owned(),
             change: "check the policy again".to_owned(),
         }
@@ -168,15 +168,14 @@ fn rule_on(gate: &Gate, facts: &Facts<'_>, unmatched: Unmatched) -> Ruling {
         Unmatched::Passes => Ruling {
             effect: Effect::Allow,
             basis: gate.code.default.basis.clone(),
-            why: "no rule speaks against it".to_owned(),
+            why: "no rule denies it".to_owned(),
             change: "add a rule that denies it".to_owned(),
         },
         Unmatched::Default => by_default(gate),
     }
 }
 
-/// Whether a rule applies now. The condition is looked at first: a rule about other code needs
-/// no clock.
+/// Whether a rule applies now. Checks the condition first: a rule about other code needs no clock.
 fn applies(rule: &Rule, facts: &Facts<'_>) -> Result<bool, String> {
     if !rule.condition.holds(facts).map_err(|error| error.to_string())? {
         return Ok(false);
@@ -190,8 +189,9 @@ fn applies(rule: &Rule, facts: &Facts<'_>) -> Result<bool, String> {
 
 fn matched(rule: &Rule) -> Ruling {
     let effect = effect_of(rule.action);
-    let said = if rule.message.is_empty() { String::new() } else { format!(": {}", rule.message) };
-    let why = format!("rule `{}` ({}) matches{said}", rule.name, rule.action.as_str());
+    let message =
+        if rule.message.is_empty() { String::new() } else { format!(": {}", rule.message) };
+    let why = format!("rule `{}` ({}) matches{message}", rule.name, rule.action.as_str());
     let change = if effect.allows() {
         format!(
             "remove rule `{}`, or put a denying rule with a higher priority before it",
@@ -244,12 +244,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_of_a_tool_from_inside_is_told_in_part() {
+    fn long_tool_name_from_inside_is_shortened() {
         let policy = Policy::parse_str("p", "tool_allowlist: [fetch]", Path::new("/")).unwrap();
         let verdict = policy.judge_tool(&"\u{1b}".repeat(1 << 20), None, &Context::default());
         assert_eq!(verdict.effect, Effect::Deny);
-        for told in [&verdict.target, &verdict.why, &verdict.change] {
-            assert!(told.len() < 2000, "{} bytes", told.len());
+        for text in [&verdict.target, &verdict.why, &verdict.change] {
+            assert!(text.len() < 2000, "{} bytes", text.len());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hosts, addresses and requests.
+//! Judging hosts, addresses and requests.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::request::{Method, UrlPath};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
 
-/// What is asked of a gate.
+/// The connection or request to judge.
 struct Question<'a> {
     host: &'a Host,
     port: u16,
@@ -28,7 +28,7 @@ struct Answer {
 }
 
 impl Policy {
-    /// Whether there is any host that connections could be allowed to.
+    /// Whether any host could be allowed at all.
     pub fn may_reach_anything(&self) -> bool {
         let opens = |gate: &NetworkGate| {
             gate.default.value == NetworkDefault::Allow || !gate.entries.is_empty()
@@ -36,20 +36,20 @@ impl Policy {
         !self.gates.is_empty() && self.gates.iter().all(|gate| opens(&gate.network))
     }
 
-    /// This policy with the hosts that `said` allows and blocks, and nothing else of it. It widens,
-    /// so `said` comes from whoever may choose the policy too, such as a person's command line; the
-    /// blocklist still wins.
-    pub fn with_hosts_of_caller(&self, said: &Policy) -> Policy {
+    /// This policy with the hosts that `caller` allows and blocks, and nothing else of `caller`.
+    /// This widens the policy, so `caller` must come from the same person who may choose the
+    /// policy, such as a command line; the blocklist still wins.
+    pub fn with_hosts_of_caller(&self, caller: &Policy) -> Policy {
         let mut with = self.clone();
-        let allowed = || said.gates.iter().flat_map(|gate| &gate.network.entries);
+        let allowed = || caller.gates.iter().flat_map(|gate| &gate.network.entries);
         for gate in &mut with.gates {
             gate.network.entries.extend(allowed().cloned());
         }
-        with.network_blocklist.extend(said.network_blocklist.iter().cloned());
+        with.network_blocklist.extend(caller.network_blocklist.iter().cloned());
         with
     }
 
-    /// Judges opening a connection to a host by name or literal, before it is resolved.
+    /// Judges opening a connection to a host name or literal, before it is resolved.
     pub fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         self.judge_network(&Question { host, port, request: None })
     }
@@ -65,14 +65,14 @@ impl Policy {
         self.judge_network(&Question { host, port, request: Some((method, path)) })
     }
 
-    /// Judges asking for the address of a host: allowed when some port of it is.
+    /// Judges resolving a host: allowed if some port of it is.
     pub fn judge_name(&self, host: &Host) -> Verdict {
         let target = host.to_string();
         if let Some(answer) = self.refused_outright(host) {
             return verdict_of(target, answer);
         }
         let Some((first, rest)) = self.gates.split_first() else {
-            return verdict_of(target, unsaid_name(host));
+            return verdict_of(target, unlisted_name(host));
         };
         let mut refusal = None;
         for port in ports_for(&first.network, host) {
@@ -85,16 +85,15 @@ impl Policy {
                 answer => refusal = refusal.or(answer),
             }
         }
-        verdict_of(target, refusal.unwrap_or_else(|| unsaid_name(host)))
+        verdict_of(target, refusal.unwrap_or_else(|| unlisted_name(host)))
     }
 
-    /// The refusal of a host that no allowlist can open: one that is blocked, or a metadata
-    /// service.
+    /// The refusal of a host that no allowlist can open: a blocked one, or a metadata service.
     pub fn judge_outright(&self, host: &Host) -> Option<Verdict> {
         self.refused_outright(host).map(|answer| verdict_of(host.to_string(), answer))
     }
 
-    /// What may be spoken with an allowed host: what every gate has in common. `None` is nothing.
+    /// The protocol that every gate allows with a host; `None` if they have none in common.
     pub fn protocol_for(&self, host: &Host, port: u16) -> Option<Protocol> {
         if !self.judge_host(host, port).allows() {
             return None;
@@ -103,7 +102,8 @@ impl Policy {
         spoken.reduce(|held, next| held?.both(next?)).flatten()
     }
 
-    /// Whether some gate allows only certain requests of a host, so that each must be read.
+    /// Whether some gate allows only certain requests to a host, so that each request must be
+    /// parsed.
     pub fn judges_requests(&self, host: &Host, port: u16) -> bool {
         self.gates.iter().any(|gate| {
             let mut open = open_entries(&gate.network, host, port).peekable();
@@ -111,8 +111,8 @@ impl Policy {
         })
     }
 
-    /// Judges an address that belongs to the machine of the gate itself: only one that every
-    /// allowlist spells out is reached, public or not.
+    /// Judges an address of the gate's own machine: allowed only if every allowlist contains its
+    /// literal, even if it is public.
     pub fn judge_own_address(&self, host: &Host, port: u16, address: IpAddr) -> Verdict {
         let verdict = self.judge_address(host, port, address);
         let literal = HostPattern::Exact(Host::Address(address));
@@ -125,13 +125,14 @@ impl Policy {
         }
         let why = format!("{host} leads to an address of this machine itself");
         let change = format!("add the literal {} to network_allowlist", Host::Address(address));
-        let basis = Basis::BuiltIn { rule: "this machine is reached by its literal only" };
+        let basis =
+            Basis::BuiltIn { rule: "this machine is reachable only by its literal address" };
         let control = Control::NetworkHosts;
         verdict_of(verdict.target, Answer { allowed: false, control, basis, why, change })
     }
 
-    /// Judges the address that a host resolved to, before it is dialled. Everything that
-    /// `judge_host` refuses is refused here too.
+    /// Judges the address that a host resolved to, before it is dialled. Refuses everything that
+    /// `judge_host` refuses.
     pub fn judge_address(&self, host: &Host, port: u16, address: IpAddr) -> Verdict {
         let verdict = self.judge_host(host, port);
         if !verdict.allows() {
@@ -149,7 +150,7 @@ impl Policy {
         }
         let why = format!("{host} resolves to {}", kind.as_str());
         let change = format!("add the literal {} to network_allowlist", Host::Address(address));
-        let basis = Basis::BuiltIn { rule: "only public addresses are reached by name" };
+        let basis = Basis::BuiltIn { rule: "a name may only resolve to public addresses" };
         let control = Control::NetworkHosts;
         verdict_of(target, Answer { allowed: false, control, basis, why, change })
     }
@@ -171,8 +172,8 @@ impl Policy {
             }
             first = first.or(Some(answer));
         }
-        // A policy always has a gate; should one ever come without, nothing passes.
-        verdict_of(target, first.unwrap_or_else(|| unsaid(host, question.port)))
+        // A policy always has a gate; without one everything is denied.
+        verdict_of(target, first.unwrap_or_else(|| unlisted(host, question.port)))
     }
 
     /// What no allowlist can open: the blocklist, and metadata services.
@@ -199,16 +200,15 @@ impl Policy {
         metadata.then(|| Answer {
             allowed: false,
             control: Control::NetworkHosts,
-            basis: Basis::BuiltIn { rule: "metadata services are never reached" },
-            why: "it is a cloud metadata service, which hands out the host's credentials"
-                .to_owned(),
+            basis: Basis::BuiltIn { rule: "metadata services are never allowed" },
+            why: "it is a cloud metadata service, which serves the host's credentials".to_owned(),
             change: "nothing: pass what is needed as a file, a tool or a secret".to_owned(),
         })
     }
 }
 
-/// Asks one gate. The most specific pattern that names the host is the whole truth about it: a
-/// line for `api.github.com` is not widened by one for `*.github.com`.
+/// Asks one gate. Only the most specific pattern that matches the host decides: an entry for
+/// `*.github.com` does not widen one for `api.github.com`.
 fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
     let deciding = deciding_entries(gate, question.host);
     if deciding.is_empty() {
@@ -226,7 +226,7 @@ fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
     }
 }
 
-/// The entries whose pattern names the host most closely.
+/// The entries with the most specific pattern for the host.
 fn deciding_entries<'a>(gate: &'a NetworkGate, host: &Host) -> Vec<&'a NetworkEntry> {
     let named = || gate.entries.iter().filter(|entry| entry.host.matches(host));
     let best = named().map(|entry| entry.host.specificity()).max();
@@ -251,7 +251,7 @@ fn ports_for(gate: &NetworkGate, host: &Host) -> Vec<u16> {
     }
 }
 
-/// What one gate lets an allowed host speak: either of what its entries say.
+/// The protocols that one gate allows with a host: the union of its entries.
 fn spoken(gate: &NetworkGate, host: &Host, port: u16) -> Option<Protocol> {
     if deciding_entries(gate, host).is_empty() {
         return Some(Protocol::Web);
@@ -262,7 +262,7 @@ fn spoken(gate: &NetworkGate, host: &Host, port: u16) -> Option<Protocol> {
 fn ask_default(gate: &NetworkGate, question: &Question<'_>) -> Answer {
     let Question { host, port, .. } = question;
     if gate.default.value == NetworkDefault::Deny {
-        return Answer { basis: gate.default.basis.clone(), ..unsaid(host, *port) };
+        return Answer { basis: gate.default.basis.clone(), ..unlisted(host, *port) };
     }
     let kind = match host {
         Host::Name(_) => AddressKind::Public,
@@ -285,18 +285,18 @@ fn ask_default(gate: &NetworkGate, question: &Question<'_>) -> Answer {
     Answer { allowed: true, control, basis, why, change }
 }
 
-fn unsaid(host: &Host, port: u16) -> Answer {
+fn unlisted(host: &Host, port: u16) -> Answer {
     Answer {
         allowed: false,
         control: Control::NetworkHosts,
-        basis: Basis::BuiltIn { rule: "everything unsaid is denied" },
+        basis: Basis::BuiltIn { rule: "denied by default" },
         why: format!("network_allowlist does not name {host}"),
         change: format!("add `{host}:{port}` to network_allowlist"),
     }
 }
 
-fn unsaid_name(host: &Host) -> Answer {
-    Answer { change: format!("add `{host}` to network_allowlist"), ..unsaid(host, 443) }
+fn unlisted_name(host: &Host) -> Answer {
+    Answer { change: format!("add `{host}` to network_allowlist"), ..unlisted(host, 443) }
 }
 
 fn closed_port(entry: &NetworkEntry, port: u16) -> Answer {
@@ -372,10 +372,10 @@ fn requests_of(entry: &NetworkEntry) -> String {
     }
 }
 
-/// Whether an allowlist has an address itself as an entry that also opens it to a name. A name
-/// that only the default lets through, or an entry that looks at requests, is not enough: whoever
-/// owns a name decides what it resolves to. What the literal's entry says of the protocol holds
-/// for the connection as well as what the name's entry says.
+/// Whether an allowlist contains the address itself, in an entry that also opens it to a name. A
+/// name that only the default allows, or an entry that restricts requests, is not enough: the owner
+/// of a name decides what it resolves to. The connection must satisfy the protocols of both the
+/// literal's and the name's entry.
 fn spells_out(gate: &NetworkGate, host: &Host, address: IpAddr, port: u16) -> bool {
     let literal = HostPattern::Exact(Host::Address(address));
     let named = gate.entries.iter().any(|entry| entry.host.matches(host));

@@ -15,7 +15,7 @@ fn is_known(policy: &Policy, name: &str) -> bool {
 }
 
 #[test]
-fn a_name_is_known_when_some_port_of_it_is_open() {
+fn a_name_resolves_if_some_port_of_it_is_open() {
     let listed = policy("network_allowlist: ['a.example.org:22', '*.example.net']");
     assert!(is_known(&listed, "a.example.org") && is_known(&listed, "x.example.net"));
     assert!(!is_known(&listed, "example.net") && !is_known(&listed, "b.example.org"));
@@ -28,7 +28,7 @@ fn a_name_is_known_when_some_port_of_it_is_open() {
 }
 
 #[test]
-fn blocked_names_and_metadata_are_unknown_whatever_opens_them() {
+fn blocked_names_and_metadata_never_resolve() {
     let open = "defaults: {network_default: allow}\nnetwork_allowlist: ['*.google.internal']\n";
     assert!(is_known(&policy(open), "x.google.internal"));
     assert!(is_known(&policy(open), "gist.example.org"));
@@ -41,7 +41,7 @@ fn blocked_names_and_metadata_are_unknown_whatever_opens_them() {
 }
 
 #[test]
-fn combined_policies_know_a_name_only_with_a_port_in_common() {
+fn combined_policies_resolve_a_name_only_with_a_common_port() {
     let one = policy("network_allowlist: ['a.example.org:22', 'b.example.org:443']");
     let two = policy("network_allowlist: ['a.example.org:443', 'b.example.org:443']");
     assert!(is_known(&one, "a.example.org") && is_known(&two, "a.example.org"));
@@ -73,7 +73,7 @@ fn the_protocol_is_what_every_gate_has_in_common() {
 }
 
 #[test]
-fn own_addresses_open_by_their_literal_only() {
+fn own_addresses_are_reachable_only_by_their_literal() {
     let own: IpAddr = "93.184.216.34".parse().unwrap();
     let judge = |text: &str, name: &str| {
         let policy = policy(text);
@@ -90,7 +90,7 @@ fn own_addresses_open_by_their_literal_only() {
 }
 
 #[test]
-fn requests_are_judged_where_every_open_entry_looks_at_them() {
+fn requests_are_judged_if_every_open_entry_restricts_them() {
     let text = "network_allowlist: [{host: a.example.org, ports: [80], methods: [GET]}, \
                 b.example.org]";
     let looks = policy(text);

@@ -1,4 +1,4 @@
-//! Paths inside a sandbox.
+//! Judging paths inside a sandbox.
 
 use crate::control::Control;
 use crate::paths::{Access, GuestPath, WORKSPACE};
@@ -7,7 +7,7 @@ use crate::policy::{Mount, Policy, Workspace, WorkspaceMode};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
 
-/// Links of `/proc` that lead to wherever a process can reach; asked about, they answer nothing.
+/// Links of `/proc` whose target depends on the process; a verdict about them would be meaningless.
 const MAGIC: [&str; 5] = ["root", "cwd", "fd", "exe", "map_files"];
 
 impl Policy {
@@ -19,7 +19,7 @@ impl Policy {
         let hide = self.hide.iter().max_by_key(|hide| depth(hide.value.as_str()));
         let hide = hide.map(|hide| (depth(hide.value.as_str()), hide));
         let workspace = depth(WORKSPACE);
-        // The deepest of them is what stands there.
+        // The deepest match decides.
         match (mount, hide) {
             (mount, Some((hidden, hide)))
                 if hidden > workspace && mount.is_none_or(|(mounted, _)| hidden > mounted) =>
@@ -58,8 +58,8 @@ impl Policy {
                 "remove filesystem.workspace to hide the host directory",
             ),
         };
-        let said = (why, change.to_owned());
-        verdict(path, access, allowed, Control::Workspace, self.workspace.basis.clone(), said)
+        let texts = (why, change.to_owned());
+        verdict(path, access, allowed, Control::Workspace, self.workspace.basis.clone(), texts)
     }
 }
 
@@ -78,7 +78,8 @@ fn judge_mount(path: &GuestPath, access: Access, mount: &Mount) -> Verdict {
     verdict(path, access, allowed, control, mount.basis.clone(), (why, change))
 }
 
-/// Places that no clause names: the sandbox's own, and the rest of the host, which is not there.
+/// Paths that no clause names: the sandbox's own files, and the rest of the host, which is not
+/// visible.
 fn built_in(path: &GuestPath, access: Access) -> Verdict {
     let within = |places: &[&str]| places.iter().any(|place| path.is_at_or_below(place));
     let is_magic = path.is_at_or_below("/proc")
@@ -96,7 +97,7 @@ fn built_in(path: &GuestPath, access: Access) -> Verdict {
     } else if within(&SYSTEM) || within(&SETTINGS) || path.is_at_or_below("/proc") {
         (false, "read-only system", "the sandbox's system files are read-only")
     } else {
-        (false, "everything unsaid is denied", "nothing of the host is visible here")
+        (false, "denied by default", "nothing of the host is visible here")
     };
     let change = match (allowed, GuestPath::parse_mount(path.as_str())) {
         (true, _) => "nothing: every sandbox has it".to_owned(),

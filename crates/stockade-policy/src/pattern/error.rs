@@ -1,27 +1,27 @@
-//! Why a text is no host pattern, and what to write instead.
+//! Why a text is not a valid host pattern, and what to write instead.
 
 use thiserror::Error;
 
 use crate::{HostError, HostName, NetworkError};
 
-/// Why a text is refused as a host pattern; the caller puts the text in front.
+/// Why a text is not a valid host pattern; the caller prints the text first.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// The host in it is none.
+    /// The host in it is not valid.
     #[error(transparent)]
     Host {
         /// What is wrong with the host.
         source: HostError,
     },
-    /// The range in it is none.
+    /// The range in it is not valid.
     #[error(transparent)]
     Network {
         /// What is wrong with the range.
         source: NetworkError,
     },
-    /// A wildcard over everything.
-    #[error("stands for every host")]
+    /// A wildcard that matches every host.
+    #[error("matches every host")]
     BareWildcard,
     /// A `*` anywhere but as the whole first label.
     #[error("has a `*` that is not the whole first label")]
@@ -29,16 +29,16 @@ pub enum PatternError {
     /// A wildcard in front of an address.
     #[error("puts a wildcard in front of an address")]
     WildcardAddress,
-    /// A wildcard over names of people who do not know each other.
-    #[error("would allow every name anybody registers under `{suffix}`")]
+    /// A wildcard over names that unrelated parties register.
+    #[error("would allow every name that anyone registers under `{suffix}`")]
     PublicSuffix {
         /// The public suffix.
         suffix: HostName,
     },
     /// The metadata service of a cloud.
-    #[error("is a cloud metadata service, which hands out credentials and is never allowed")]
+    #[error("is a cloud metadata service, which serves credentials and is never allowed")]
     Metadata,
-    /// A range where one host is expected.
+    /// A range in place of a single host.
     #[error("is a range of addresses where one host is expected")]
     Range,
 }

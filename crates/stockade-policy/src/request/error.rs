@@ -1,27 +1,27 @@
-//! Why a text is no method, path or path pattern, and what to write instead.
+//! Why a text is not a valid method, path or path pattern, and what to write instead.
 
 use thiserror::Error;
 
-/// Why a text is refused as a method; the caller puts the text in front.
+/// Why a text is not a valid method; the caller prints the text first.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MethodError {
-    /// There is no text.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
     /// Not made of letters, digits and hyphens, or longer than any method.
-    #[error("is no HTTP method")]
+    #[error("is not an HTTP method")]
     Malformed,
     /// Methods are case-sensitive.
-    #[error("is no HTTP method: methods are written in upper case")]
+    #[error("is not an HTTP method: methods are written in upper case")]
     LowerCase {
         /// The same in upper case.
         meant: String,
     },
-    /// It asks for a tunnel, in which no request can be judged.
+    /// It opens a tunnel, inside which requests cannot be judged.
     #[error("opens a tunnel, which no method rule can allow")]
     Connect,
-    /// It echoes the request, with the secrets the gate put into it.
+    /// It echoes the request, including secrets that the gate added.
     #[error("echoes the headers of a request, which may hold secrets")]
     Trace,
 }
@@ -40,17 +40,17 @@ impl MethodError {
     }
 }
 
-/// Why a text is refused as a path or path pattern; the caller puts the text in front.
+/// Why a text is not a valid path or path pattern; the caller prints the text first.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// It does not begin with a slash.
-    #[error("does not begin with `/`")]
+    /// It does not start with a slash.
+    #[error("does not start with `/`")]
     NotAbsolute,
-    /// There is too much of it.
+    /// It is too long.
     #[error("is longer than {maximum} bytes")]
     TooLong {
-        /// How long it may be.
+        /// The maximum length.
         maximum: usize,
     },
     /// A space, a control character or one outside ASCII.
@@ -59,16 +59,16 @@ pub enum PathError {
         /// The first one found.
         character: char,
     },
-    /// A backslash, which some servers take for a slash.
+    /// A backslash, which some servers read as a slash.
     #[error("contains a backslash")]
     Backslash,
-    /// Parameters inside a segment, which some servers cut off.
+    /// Parameters inside a segment, which some servers remove.
     #[error("contains `;`, plain or escaped")]
     MatrixParameter,
     /// Two slashes in a row.
     #[error("contains `//`")]
     EmptySegment,
-    /// A segment that stands for this place or the one above.
+    /// A segment that means this directory or its parent.
     #[error("contains a `.` or `..` segment")]
     DotSegment,
     /// An escaped slash or backslash.
@@ -83,13 +83,13 @@ pub enum PathError {
     /// An escape of an escape.
     #[error("contains an escape that is escaped again")]
     DoubleEscape,
-    /// An escape of a character that needs none, which servers undo and rules would not see.
+    /// An escape of a character that needs none: servers decode it and rules would not see it.
     #[error("escapes `{character}`, which needs no escape")]
     NeedlessEscape {
         /// The character.
         character: char,
     },
-    /// The escapes do not spell UTF-8.
+    /// The decoded bytes are not UTF-8.
     #[error("has escapes that are not UTF-8")]
     NotText,
     /// A pattern with a query or fragment.
@@ -98,10 +98,10 @@ pub enum PathError {
     /// A `**` that is part of a segment.
     #[error("has a `**` that is not a whole segment")]
     PartialDoubleWildcard,
-    /// More wildcards than a pattern may have.
+    /// Too many wildcards.
     #[error("has more than {maximum} wildcards")]
     TooManyWildcards {
-        /// How many it may have.
+        /// The maximum number.
         maximum: usize,
     },
 }
@@ -110,14 +110,14 @@ impl PathError {
     /// What to write instead, without a full stop.
     pub fn remedy(&self) -> String {
         let sentence = match self {
-            PathError::NotAbsolute => "begin with `/`",
+            PathError::NotAbsolute => "start with `/`",
             PathError::TooLong { maximum } => return format!("use at most {maximum} bytes"),
             PathError::ForbiddenCharacter { .. } => "write it as percent-escaped UTF-8",
             PathError::Backslash => "write `/` between segments",
             PathError::MatrixParameter => "use a path without `;`",
             PathError::EmptySegment => "write a single `/`",
             PathError::DotSegment => "write the path it leads to",
-            PathError::EncodedSeparator => "use a path whose segments hold no slash",
+            PathError::EncodedSeparator => "use a path whose segments contain no slash",
             PathError::EncodedControl => "remove the control character",
             PathError::BadEscape => "write a percent sign itself as `%25`",
             PathError::DoubleEscape => "escape once",

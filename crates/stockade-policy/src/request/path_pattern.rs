@@ -11,10 +11,10 @@ const MAX_WILDCARDS: usize = 16;
 
 /// A pattern over paths.
 ///
-/// `*` as a segment is exactly one segment that is not empty; inside a segment it is any
-/// characters but a slash, also none. `**` as a segment is any number of segments, also none:
-/// `/repos/**` matches `/repos`, `/repos/` and everything below. A trailing slash counts otherwise:
-/// `/repos` and `/repos/` are two paths.
+/// `*` as a segment matches exactly one non-empty segment; inside a segment it matches any
+/// characters but a slash, or none. `**` as a segment matches any number of segments, or none:
+/// `/repos/**` matches `/repos`, `/repos/` and everything below. Otherwise a trailing slash
+/// matters: `/repos` and `/repos/` are two paths.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathPattern {
     segments: Vec<Segment>,
@@ -33,7 +33,7 @@ enum Segment {
 }
 
 impl PathPattern {
-    /// Reads a pattern; its literal parts obey the rules of [`UrlPath`].
+    /// Parses a pattern; its literal parts follow the rules of [`UrlPath`].
     pub fn parse(text: &str) -> Result<PathPattern, PathError> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(PathError::TooLong { maximum: MAX_PATTERN_BYTES });
@@ -55,9 +55,9 @@ impl PathPattern {
         glob(&self.segments, &path.segments(), is_any, |segment, text| segment.matches(text))
     }
 
-    /// Whether this pattern surely matches every path the other one matches.
+    /// Whether this pattern certainly matches every path that the other one matches.
     ///
-    /// True is certain; false may be a pattern that covers in a way not looked for.
+    /// `true` is certain; `false` may miss a pattern that covers the other in an unusual way.
     pub fn covers(&self, other: &PathPattern) -> bool {
         glob(&self.segments, &other.segments, is_any, Segment::covers)
     }
@@ -91,11 +91,11 @@ impl Segment {
         }
     }
 
-    /// Whether this segment matches whatever single segment the other stands for.
+    /// Whether this segment matches every segment that the other matches.
     fn covers(&self, other: &Segment) -> bool {
         match (self, other) {
             (_, Segment::Literal(text)) => self.matches(text),
-            // A pattern with more than a `*` holds a character, so what it matches is not empty.
+            // A pattern of more than a `*` contains a character, so it matches no empty segment.
             (Segment::One, Segment::One | Segment::Glob(_)) => true,
             (Segment::Glob(wide), Segment::Glob(narrow)) => wide == narrow,
             _ => false,
@@ -125,10 +125,10 @@ fn is_any(segment: &Segment) -> bool {
     *segment == Segment::Any
 }
 
-/// Matches a sequence against a pattern in which some items stand for any run of items.
+/// Matches a sequence against a pattern in which some items match any run of items.
 ///
-/// Only the latest such item is ever lengthened: whatever an earlier one could take instead, the
-/// latest can take as well. So the time is at most the product of both lengths.
+/// Backtracks only to the latest such item: whatever an earlier one could match instead, the latest
+/// can match as well. So the time is at most the product of both lengths.
 pub(super) fn glob<P, T>(
     pattern: &[P],
     items: &[T],

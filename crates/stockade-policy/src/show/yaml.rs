@@ -1,4 +1,4 @@
-//! Writing a JSON value as YAML that every reader understands alike.
+//! Writes a JSON value as YAML that every parser reads the same way.
 
 use std::fmt::Write;
 
@@ -74,7 +74,7 @@ fn entry(out: &mut String, key: &str, value: &Value, depth: usize) {
     }
 }
 
-/// Whether a value has no mapping and no list inside a list.
+/// Whether a value contains no mapping and no list inside a list.
 fn is_flat(value: &Value) -> bool {
     let scalar = |value: &Value| !matches!(value, Value::Object(_) | Value::Array(_));
     match value {
@@ -102,7 +102,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A text, in quotes unless no reader could take it for anything else.
+/// A string, quoted unless every parser reads it as a string.
 fn text(string: &str) -> String {
     let first = string.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
     let rest = string.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c));
@@ -126,7 +126,7 @@ fn text(string: &str) -> String {
     quoted
 }
 
-/// Code points YAML does not take as they are.
+/// Code points that YAML does not allow literally.
 fn is_noncharacter(character: char) -> bool {
     u32::from(character) & 0xfffe == 0xfffe || ('\u{fdd0}'..='\u{fdef}').contains(&character)
 }
@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_that_some_reader_takes_for_something_else_are_quoted() {
+    fn words_that_a_parser_could_misread_are_quoted() {
         for word in [
             "yes",
             "No",

@@ -1,4 +1,4 @@
-//! What holds for every policy, tried on random ones.
+//! Properties of every policy, tested on random ones.
 
 #![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
 
@@ -26,7 +26,7 @@ fn policy(value: &Value) -> Policy {
     parse(&json_text(value))
 }
 
-/// JSON as the command line prints it: what moves or hides text is escaped.
+/// JSON as the command line prints it, with control characters escaped.
 fn json_text(value: &Value) -> String {
     let escaped = |character: char| match character == '\n' || is_harmless(character) {
         true => character.to_string(),
@@ -35,7 +35,7 @@ fn json_text(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap().chars().map(escaped).collect()
 }
 
-/// Whether the answers to all questions are such that what `narrow` allows, `wide` allows.
+/// Asserts that `wide` allows every question that `narrow` allows.
 fn assert_no_wider(narrow: &Policy, wide: &Policy) -> Result<(), TestCaseError> {
     for question in Question::all() {
         if question.ask(narrow).allows() {
@@ -47,7 +47,7 @@ fn assert_no_wider(narrow: &Policy, wide: &Policy) -> Result<(), TestCaseError> 
 }
 
 #[test]
-fn questions_are_answered_both_ways() {
+fn random_policies_both_allow_and_deny() {
     let mut runner = TestRunner::deterministic();
     let mut counts: BTreeMap<(&str, bool), u32> = BTreeMap::new();
     let (mut widened, mut narrow) = (0, 0);
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_second_reading_of_the_language_agrees(value in policies()) {
+    fn the_reference_implementation_agrees(value in policies()) {
         let policy = policy(&value);
         for question in Question::all() {
             let verdict = question.ask(&policy);
@@ -110,8 +110,8 @@ proptest! {
         }
     }
 
-    /// Hosts, code, commands and tools of a combined policy are exactly what both allow; files
-    /// may be fewer, because what one policy has of its own and the other mounts is hidden.
+    /// A combined policy allows exactly the hosts, code, commands and tools that both allow; it may
+    /// allow fewer files, because a path that one policy mounts and the other does not is hidden.
     #[test]
     fn combining_keeps_what_both_allow(a in policies(), b in policies()) {
         let (a, b) = (policy(&a), policy(&b));
@@ -119,7 +119,8 @@ proptest! {
         for question in Question::all() {
             let exact = match &question {
                 Question::Path(..) => false,
-                // `ls` and `/usr/bin/ls` are two entries; only what both write the same is kept.
+                // `ls` and `/usr/bin/ls` are two entries; only entries that both spell the same are
+                // kept.
                 Question::Command(..) => false,
                 _ => true,
             };
@@ -141,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn every_verdict_can_be_explained(value in policies()) {
+    fn every_verdict_has_an_explanation(value in policies()) {
         let text = json_text(&value);
         let policy = parse(&text);
         let lines: Vec<&str> = text.lines().collect();
@@ -167,9 +168,9 @@ proptest! {
         }
     }
 
-    /// What a refusal says to add, added, allows it.
+    /// Adding what a refusal suggests allows the act.
     #[test]
-    fn advice_about_lists_can_be_followed(value in policies()) {
+    fn following_the_advice_about_lists_allows_the_act(value in policies()) {
         let before = policy(&value);
         for question in Question::all() {
             let verdict = question.ask(&before);
@@ -200,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_reads_back(a in policies(), b in policies()) {
+    fn printed_policy_parses_to_the_same_policy(a in policies(), b in policies()) {
         let (a, b) = (policy(&a), policy(&b));
         for shown in [&a, &a.combine(&b), &a.combine(&b).combine(&parse("{}"))] {
             prop_assert_eq!(&parse(&shown.to_yaml()), shown);
@@ -223,10 +224,10 @@ proptest! {
         }
     }
 
-    /// Whatever two policies differ in, each answer that differs is announced by its control.
+    /// For any two policies, each wider answer is reported under its control.
     #[test]
-    fn every_wider_answer_is_named(a in policies(), b in policies()) {
-        assert_named(&policy(&b), &policy(&a))?;
+    fn every_wider_answer_is_reported(a in policies(), b in policies()) {
+        assert_reported(&policy(&b), &policy(&a))?;
     }
 
     #[test]
@@ -235,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn any_yaml_signs_are_a_policy_or_an_error(text in "[-\\[\\]{}:,?&*!|>'\"%@`#~ \t\r\na-c0-9.]{0,80}") {
+    fn any_yaml_punctuation_is_a_policy_or_an_error(text in "[-\\[\\]{}:,?&*!|>'\"%@`#~ \t\r\na-c0-9.]{0,80}") {
         parse_any(text.into_bytes());
     }
 
@@ -262,21 +263,21 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two policies that differ in one small thing, which nothing else can announce by chance.
+    /// Two policies that differ in one small thing, which no other difference can report by chance.
     #[test]
-    fn leaving_one_thing_out_is_named_where_it_widens(value in policies(), index in any::<prop::sample::Index>()) {
+    fn removing_one_entry_is_reported_if_it_widens(value in policies(), index in any::<prop::sample::Index>()) {
         let mut places = Vec::new();
         removable(&value, String::new(), &mut places);
         let mut less = value.clone();
         remove(&mut less, &places[index.index(places.len())]);
         let (full, less) = (policy(&value), policy(&less));
-        assert_named(&less, &full)?;
-        assert_named(&full, &less)?;
+        assert_reported(&less, &full)?;
+        assert_reported(&full, &less)?;
     }
 }
 
-/// Every answer that `new` allows and `base` denies is announced.
-fn assert_named(new: &Policy, base: &Policy) -> Result<(), TestCaseError> {
+/// Asserts that every answer that `new` allows and `base` denies is reported.
+fn assert_reported(new: &Policy, base: &Policy) -> Result<(), TestCaseError> {
     let widenings = new.widenings(base);
     for question in Question::all() {
         if !question.ask(new).allows() || question.ask(base).allows() {
@@ -302,7 +303,7 @@ fn assert_named(new: &Policy, base: &Policy) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The places of all things that can be left out of a policy.
+/// The paths of everything that can be removed from a policy.
 fn removable(value: &Value, place: String, places: &mut Vec<String>) {
     let needed =
         ["host", "guest", "name", "from", "hosts", "condition", "action", "mode", "priority"];
@@ -341,7 +342,7 @@ fn remove(value: &mut Value, place: &str) {
     }
 }
 
-/// Parses, and asks a few things of what comes out.
+/// Parses, and asks the resulting policy a few questions.
 fn parse_any(bytes: Vec<u8>) {
     let text = PolicyText { name: NAME.to_owned(), bytes, base: PathBuf::from("/srv/project") };
     match Policy::parse(&text) {

@@ -1,5 +1,5 @@
-//! A second reading of the language: short, slow, over the policy's JSON, sharing no code with
-//! the crate but the lists of built-in places.
+//! A reference implementation of the language: short, slow, over the policy's JSON. It shares no
+//! code with the crate except the lists of built-in places.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use stockade_policy::{Access, DEVICES, SCRATCH, SETTINGS, SYSTEM};
 
 use crate::vocabulary::{Asker, Level, Question};
 
-/// What a policy answers: `allow`, `audit` or `deny`.
+/// A policy's answer: `allow`, `audit` or `deny`.
 pub(crate) fn answer(policy: &Value, question: &Question) -> &'static str {
     let word = |allowed: bool| if allowed { "allow" } else { "deny" };
     match *question {
@@ -56,7 +56,7 @@ fn within(path: &str, place: &str) -> bool {
     path == place || path.starts_with(&format!("{place}/"))
 }
 
-/// The deepest place that is said decides; where nothing is said, the built-in places do.
+/// The deepest named place decides; without one, the built-in places do.
 fn path_allowed(policy: &Value, path: &str, access: Access) -> bool {
     let reading = access == Access::Read;
     let files = &policy["filesystem"];
@@ -65,16 +65,16 @@ fn path_allowed(policy: &Value, path: &str, access: Access) -> bool {
         Some("read") => reading,
         Some(_) => false,
     };
-    let mut said = vec![("/workspace", workspace)];
+    let mut clause = vec![("/workspace", workspace)];
     for mount in list(files.get("read")) {
-        said.push((mount["guest"].as_str().unwrap(), reading));
+        clause.push((mount["guest"].as_str().unwrap(), reading));
     }
     for mount in list(files.get("write")) {
-        said.push((mount["guest"].as_str().unwrap(), true));
+        clause.push((mount["guest"].as_str().unwrap(), true));
     }
-    said.extend(texts(files.get("hide")).into_iter().map(|place| (place, false)));
-    said.retain(|(place, _)| within(path, place));
-    if let Some((_, allowed)) = said.into_iter().max_by_key(|(place, _)| place.len()) {
+    clause.extend(texts(files.get("hide")).into_iter().map(|place| (place, false)));
+    clause.retain(|(place, _)| within(path, place));
+    if let Some((_, allowed)) = clause.into_iter().max_by_key(|(place, _)| place.len()) {
         return allowed;
     }
     let any = |places: &[&str]| places.iter().any(|place| within(path, place));
@@ -83,7 +83,7 @@ fn path_allowed(policy: &Value, path: &str, access: Access) -> bool {
 }
 
 fn same_program(entry: &str, program: &str) -> bool {
-    // Of the directories that are searched for a bare name, the words here use one.
+    // The vocabulary uses one of the search path's directories.
     entry == program || program == format!("/usr/bin/{entry}")
 }
 
@@ -139,7 +139,7 @@ fn ports_of(value: Option<&Value>) -> Option<Vec<u64>> {
     value.map(|ports| list(Some(ports)).iter().filter_map(Value::as_u64).collect())
 }
 
-/// An entry of the allowlist as pattern, ports and the rest.
+/// An allowlist entry as pattern, ports and the rest.
 fn entries(policy: &Value) -> Vec<(String, Vec<u64>, Value)> {
     let common = ports_of(policy.get("network_ports")).unwrap_or(vec![80, 443]);
     let mut found = Vec::new();
@@ -198,7 +198,7 @@ fn address_allowed(policy: &Value, host: &str, port: u16, text: &str) -> bool {
         && (is_public(reached) || spelled_out)
 }
 
-/// Whether a path pattern fits, segment by segment.
+/// Whether a path pattern matches, segment by segment.
 fn fits(pattern: &str, path: &str) -> bool {
     fn segments(pattern: &[&str], path: &[&str]) -> bool {
         match (pattern, path) {
@@ -243,8 +243,8 @@ fn ruled(
             _ => return effect(rule["action"].as_str().unwrap()),
         }
     }
-    let unsaid = if rules.is_empty() { "allow" } else { "deny" };
-    unmatched.unwrap_or(effect(policy["defaults"]["action"].as_str().unwrap_or(unsaid)))
+    let default = if rules.is_empty() { "allow" } else { "deny" };
+    unmatched.unwrap_or(effect(policy["defaults"]["action"].as_str().unwrap_or(default)))
 }
 
 fn effect(action: &str) -> &'static str {
@@ -279,7 +279,7 @@ fn holds(condition: &Value, facts: &[(&str, &str)], asker: Asker) -> Option<bool
         "contains" => found.contains(value.as_str().unwrap()),
         "in" => list(Some(value)).iter().any(|item| item == found),
         "not_in" => !list(Some(value)).iter().any(|item| item == found),
-        // The one expression in use.
+        // The only expression in the vocabulary.
         "matches" => found.starts_with(value.as_str().unwrap().trim_start_matches('^')),
         other => panic!("{other} is not in the vocabulary"),
     })

@@ -1,5 +1,5 @@
-//! Random policies over few words, so that they often speak about the same things, and every
-//! question that can be asked in those words.
+//! Random policies over few words, so that they often concern the same things, and every question
+//! over those words.
 
 use std::net::IpAddr;
 
@@ -91,7 +91,7 @@ const URL_PATTERNS: [&str; 7] =
 const URL_PATHS: [&str; 7] =
     ["/", "/repos", "/repos/", "/repos/a", "/repos/a/issues", "/v1", "/v1/x"];
 const TOOLS: [&str; 3] = ["search", "fetch", "send"];
-/// What tools are asked; `None` is a call whose arguments are not known.
+/// The queries of tool calls; `None` is a call with unknown arguments.
 const QUERIES: [Option<&str>; 3] = [None, Some("cs.CL"), Some("secret plans")];
 const COMMANDS: [&str; 4] = ["ls", "/usr/bin/ls", "cat", "/opt/run"];
 const PROGRAMS: [&str; 6] = ["ls", "/usr/bin/ls", "cat", "/tmp/ls", "/opt/run", "run"];
@@ -100,7 +100,7 @@ const CODES: [&str; 3] = ["print(1)", "import os", "x = 1"];
 /// 2026-03-08 07:30 UTC, a Sunday.
 pub(crate) const SUNDAY: i64 = 1_772_955_000;
 
-/// Something a policy can be asked.
+/// A question to a policy.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Path(&'static str, Access),
@@ -112,7 +112,7 @@ pub(crate) enum Question {
     Code(&'static str, Asker),
 }
 
-/// Who asks; an index into [`Asker::ALL`].
+/// The caller; an index into [`Asker::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Asker {
     pub(crate) agent: Option<&'static str>,
@@ -219,7 +219,7 @@ impl Question {
     }
 }
 
-/// A policy in the shape of the language.
+/// A random policy as JSON.
 pub(crate) fn policies() -> impl Strategy<Value = Value> {
     let parts = (
         option::of(select(vec!["reduced", "process", "container", "user-kernel", "vm"])),
@@ -289,21 +289,21 @@ fn limits() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a policy says about one place.
+/// A policy's clause about one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Said {
+enum PlaceClause {
     Nothing,
     Mounted(&'static str, bool),
     Hidden,
 }
 
 fn filesystem() -> impl Strategy<Value = Value> {
-    let said = prop_oneof![
-        4 => Just(Said::Nothing),
-        2 => Just(Said::Mounted("read", true)),
-        2 => Just(Said::Mounted("write", true)),
-        1 => Just(Said::Mounted("read", false)),
-        2 => Just(Said::Hidden),
+    let clause = prop_oneof![
+        4 => Just(PlaceClause::Nothing),
+        2 => Just(PlaceClause::Mounted("read", true)),
+        2 => Just(PlaceClause::Mounted("write", true)),
+        1 => Just(PlaceClause::Mounted("read", false)),
+        2 => Just(PlaceClause::Hidden),
     ];
     let workspace = prop_oneof![
         3 => Just(Value::Null),
@@ -312,14 +312,14 @@ fn filesystem() -> impl Strategy<Value = Value> {
         2 => (select(vec!["overlay", "read", "write"]), select(vec![".", "/srv/w"]))
             .prop_map(|(mode, host)| json!({ "host": host, "mode": mode })),
     ];
-    (vec(said, PLACES.len()), workspace).prop_map(|(said, workspace)| {
+    (vec(clause, PLACES.len()), workspace).prop_map(|(clause, workspace)| {
         let mut section = json!({ "read": [], "write": [], "hide": [], "workspace": workspace });
-        for (place, said) in PLACES.iter().zip(said) {
+        for (place, clause) in PLACES.iter().zip(clause) {
             let push = |list: &mut Value, item: Value| list.as_array_mut().unwrap().push(item);
-            match said {
-                Said::Nothing => {}
-                Said::Hidden => push(&mut section["hide"], json!(place)),
-                Said::Mounted(list, aligned) => {
+            match clause {
+                PlaceClause::Nothing => {}
+                PlaceClause::Hidden => push(&mut section["hide"], json!(place)),
+                PlaceClause::Mounted(list, aligned) => {
                     let tree = if aligned { "/srv/files" } else { "/srv/others" };
                     let mount = json!({ "host": format!("{tree}{place}"), "guest": place });
                     push(&mut section[list], mount);
@@ -419,7 +419,7 @@ fn rule() -> impl Strategy<Value = Value> {
     (condition, time, action, -1..2_i64).prop_map(|(condition, time, action, priority)| {
         without_nulls(json!({
             "name": "r", "condition": condition, "dynamic_condition": time, "action": action,
-            "priority": priority, "message": "told \"you\" so\u{7}",
+            "priority": priority, "message": "for \"you\"\u{7}",
         }))
     })
 }

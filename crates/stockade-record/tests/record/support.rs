@@ -66,7 +66,7 @@ pub(crate) fn tool_call(tool: &str, outcome: &str) -> ToolCall {
 pub(crate) fn denial(target: &str) -> Denial {
     Denial {
         control: "network_hosts".into(),
-        rule: "built in: everything unsaid is denied".to_owned(),
+        rule: "built in: denied by default".to_owned(),
         target: format!("{target}:443"),
         why: format!("network_allowlist does not name {target}"),
         how_to_allow: format!("add `{target}:443` to network_allowlist"),

@@ -30,7 +30,7 @@ impl Account {
             call: shared.next_number(),
             tool: harmless(tool, ToolCall::MAX_TOOL_BYTES),
             verdict: Effect::Deny,
-            rule: "built in: everything unsaid is denied".to_owned(),
+            rule: "built in: denied by default".to_owned(),
             denial: None,
             outcome: String::new(),
             duration_ms: 0,
