@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escape_sequences_and_direction_marks_are_shown_not_obeyed() {
+    fn escape_sequences_and_direction_marks_are_escaped() {
         let shown = Printable("a\u{1b}[2Jb\u{202e}c\u{e0041}").to_string();
         assert_eq!(shown, "a\\u{1b}[2Jb\\u{202e}c\\u{e0041}");
     }
