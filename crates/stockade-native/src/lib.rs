@@ -24,6 +24,7 @@ mod obstacles;
 mod plan;
 pub mod proc_files;
 mod proc_view;
+mod process_tree;
 mod programs;
 mod provider;
 mod reduced;
@@ -32,7 +33,6 @@ mod start;
 mod tools;
 mod trial;
 mod try_out;
-mod watchdog;
 #[cfg(feature = "weaken")]
 mod weaken;
 

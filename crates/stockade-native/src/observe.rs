@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use stockade_carrier::Link;
+use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::Observation;
+use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
 
+use crate::process_tree::{self, measure};
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
-use crate::watchdog::{Action, Aside, Bounds, Measurement, Ration, measure};
-use stockade_cgroup::Group;
 
 /// How often a sandbox is looked at for what the kernel does not hold by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -34,7 +35,7 @@ pub(crate) struct Watched {
     /// The top of a file system in memory.
     pub(crate) scratch: Option<OwnedFd>,
     /// Looks at what neither kernel nor cgroup counts; not set where these count everything.
-    pub(crate) aside: Option<Aside<Look>>,
+    pub(crate) aside: Option<Aside>,
     /// Whether a directory of the host is in its place.
     pub(crate) has_directory: bool,
     /// Set where the policy lists what may be started.
@@ -52,28 +53,26 @@ pub(crate) struct Watched {
     pub(crate) seen: Mutex<Seen>,
 }
 
-/// One look at what nobody counts.
-pub(crate) struct Look {
-    measured: Option<Measurement>,
-    /// The limit that a directory of the host exceeds.
-    exceeded: Option<Limit>,
+/// Looks at the processes of a sandbox where they have bounds that nothing else holds, and at its
+/// directory.
+pub(crate) struct HostMeter {
+    /// The first process inside.
+    pub(crate) first: Pid,
+    pub(crate) bounds: Option<process_tree::Bounds>,
+    pub(crate) directory: Option<ScratchDirectory>,
+    pub(crate) policy: Arc<Policy>,
+    /// How many looks there were.
+    pub(crate) looks: u32,
 }
 
-/// What looks at a sandbox: at its processes where they have bounds that nothing else holds, and at
-/// its directory. It is called in a thread of its own.
-pub(crate) fn looking(
-    first: Pid,
-    bounds: Option<Bounds>,
-    directory: Option<ScratchDirectory>,
-    policy: Arc<Policy>,
-) -> impl FnMut() -> Look + Send + 'static {
-    let mut looks: u32 = 0;
-    move || {
-        let in_turn = directory.as_ref().filter(|_| looks.is_multiple_of(DIRECTORY_LOOKS));
-        looks = looks.wrapping_add(1);
+impl Meter for HostMeter {
+    fn look(&mut self) -> Look {
+        let is_turn = self.looks.is_multiple_of(DIRECTORY_LOOKS);
+        self.looks = self.looks.wrapping_add(1);
+        let in_turn = self.directory.as_ref().filter(|_| is_turn);
         Look {
-            measured: bounds.and_then(|bounds| measure(first, bounds).ok()),
-            exceeded: in_turn.and_then(|directory| directory.exceeds(&policy)),
+            measured: self.bounds.and_then(|bounds| measure(self.first, bounds).ok()),
+            exceeded: in_turn.and_then(|directory| directory.exceeds(&self.policy)),
         }
     }
 }
@@ -149,9 +148,8 @@ impl Watched {
     /// Resolves when a limit is passed that the kernel does not hold.
     pub(crate) async fn exceeded(&self, link: &Link) -> Limit {
         let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
-        let mut ration = self.ration();
+        let mut watchdog = self.watchdog();
         let mut paused = false;
-        let mut above_before = false;
         let mut pause = INTERVAL;
         if !self.needs_looks() {
             std::future::pending::<()>().await;
@@ -174,25 +172,19 @@ impl Watched {
                 return limit;
             }
             let Some(measured) = measured else { continue };
-            if !self.pids_held && measured.tasks > self.most_tasks() {
-                return Limit::Pids;
-            }
-            // One look above the limit may be wrong, two in a row are not; see `measure`.
-            let above = !self.memory_held
-                && measured.memory_bytes + self.scratch_bytes() > self.memory_bytes();
-            if above && above_before {
-                return Limit::Memory;
-            }
-            above_before = above;
-            if let Some(ration) = &mut ration {
-                let decision = ration.decide(Instant::now(), measured.cpu_time);
-                let wanted = decision.action == Action::Pause;
-                if wanted != paused {
-                    // A link that is closed has nothing left to pause.
-                    let _ = if wanted { link.pause().await } else { link.resume().await };
-                    paused = wanted;
+            let memory_bytes = measured.memory_bytes + self.scratch_bytes();
+            let used = Measurement { memory_bytes, ..measured };
+            match watchdog.decide(Instant::now(), &used) {
+                Order::End(limit) => return limit,
+                Order::Continue(action, look_again) => {
+                    let wanted = action == Action::Pause;
+                    if wanted != paused {
+                        // A link that is closed has nothing left to pause.
+                        let _ = if wanted { link.pause().await } else { link.resume().await };
+                        paused = wanted;
+                    }
+                    pause = look_again;
                 }
-                pause = decision.look_again.min(INTERVAL);
             }
         }
     }
@@ -207,26 +199,20 @@ impl Watched {
             || !self.cpu_held
     }
 
-    /// Shares out the processors where no cgroup does.
-    fn ration(&self) -> Option<Ration> {
-        let millis = self.policy.limits.value(Limit::Cpu).filter(|_| !self.cpu_held)?;
+    /// Holds what neither kernel nor cgroup does.
+    fn watchdog(&self) -> Watchdog {
+        let bounds = Bounds {
+            tasks: (!self.pids_held).then(|| most_tasks(&self.policy)),
+            memory_bytes: (!self.memory_held).then(|| most_memory(&self.policy)),
+            cpus_millis: self.policy.limits.value(Limit::Cpu).filter(|_| !self.cpu_held),
+        };
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        // A sandbox that may use all of them needs no rationing.
-        let all = u64::try_from(processors).unwrap_or(u64::MAX).saturating_mul(1000);
-        (millis < all).then(|| Ration::new(millis, u32::try_from(processors).unwrap_or(u32::MAX)))
-    }
-
-    fn most_tasks(&self) -> u64 {
-        most_tasks(&self.policy)
+        Watchdog::new(bounds, u32::try_from(processors).unwrap_or(u32::MAX))
     }
 
     fn cpu_time(&self, seen: &Seen) -> Option<Duration> {
         let counted = self.group.as_ref().and_then(|group| group.cpu_time().ok());
         counted.or(seen.cpu_time)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        most_memory(&self.policy)
     }
 
     /// What files in memory take.
@@ -238,8 +224,8 @@ impl Watched {
 }
 
 /// What the process tree of a sandbox may use.
-pub(crate) fn bounds(policy: &Policy) -> Bounds {
-    Bounds { tasks: most_tasks(policy), memory_bytes: most_memory(policy) }
+pub(crate) fn bounds(policy: &Policy) -> process_tree::Bounds {
+    process_tree::Bounds { tasks: most_tasks(policy), memory_bytes: most_memory(policy) }
 }
 
 /// The guest is one more.

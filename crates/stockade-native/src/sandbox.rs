@@ -15,20 +15,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
 use stockade_carrier::{Command, Link};
+use stockade_interpreters::Interpreter;
 use stockade_launcher::Ending;
 use stockade_policy::{Limit, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
     ToolDoor,
 };
+use stockade_watchdog::Aside;
 
 use crate::error::StartError;
-use crate::observe::{Watched, bounds, looking};
+use crate::observe::{HostMeter, Watched, bounds};
 use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
 use crate::start::{Control, Launcher, Prepared, User, Wall};
-use crate::watchdog::Aside;
-use stockade_interpreters::Interpreter;
 
 /// Where a program finds what every sandbox has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +88,9 @@ impl NativeSandbox {
         let is_counted = memory_held && cpu_held && pids_held;
         let aside = (has_directory || !is_counted).then(|| {
             let bounds = (!is_counted).then(|| bounds(&policy));
-            let look = looking(wall.process, bounds, prepared.scratch, Arc::clone(&policy));
-            Aside::start(look).map_err(StartError::prepare("watch the sandbox"))
+            let (directory, policy) = (prepared.scratch, Arc::clone(&policy));
+            let meter = HostMeter { first: wall.process, bounds, directory, policy, looks: 0 };
+            Aside::start(meter).map_err(StartError::prepare("watch the sandbox"))
         });
         let watched = Watched {
             scratch: wall.scratch,

@@ -13,6 +13,7 @@ const ROWS: [&[&str]; 7] = [
     &[
         "stockade-provider",
         "stockade-seccomp",
+        "stockade-watchdog",
         "stockade-launcher",
         "stockade-record",
         "stockade-api",

@@ -14,24 +14,26 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// A thread that looks when it is asked. It ends when this is dropped, and nobody waits for it.
-pub(crate) struct Aside<T>(Mutex<Asking<T>>);
+use crate::{Look, Meter};
 
-struct Asking<T> {
+/// A thread that asks a meter when it is asked itself. It ends when this is dropped, and nobody waits for it.
+pub struct Aside(Mutex<Asking>);
+
+struct Asking {
     ask: Sender<()>,
-    answers: Receiver<T>,
+    answers: Receiver<Look>,
     /// Since when an answer is missing.
     asked: Option<Instant>,
 }
 
-impl<T: Send + 'static> Aside<T> {
+impl Aside {
     /// Starts the thread, which does nothing yet.
-    pub(crate) fn start(mut look: impl FnMut() -> T + Send + 'static) -> io::Result<Aside<T>> {
+    pub fn start(mut meter: impl Meter) -> io::Result<Aside> {
         let ((ask, asked), (answer, answers)) = (channel(), channel());
         let work = move || {
             for () in asked {
                 // Nobody wants an answer any more.
-                if answer.send(look()).is_err() {
+                if answer.send(meter.look()).is_err() {
                     return;
                 }
             }
@@ -41,7 +43,7 @@ impl<T: Send + 'static> Aside<T> {
     }
 
     /// What a look says, if it says it in time. While an answer is missing no other is asked for.
-    pub(crate) fn look(&self, patience: Duration) -> Option<T> {
+    pub fn look(&self, patience: Duration) -> Option<Look> {
         let mut asking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if asking.asked.is_none() {
             asking.ask.send(()).ok()?;
@@ -57,7 +59,7 @@ impl<T: Send + 'static> Aside<T> {
     }
 
     /// How long an answer has been missing.
-    pub(crate) fn overdue(&self) -> Duration {
+    pub fn overdue(&self) -> Duration {
         let asking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asking.asked.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -66,11 +68,26 @@ impl<T: Send + 'static> Aside<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Measurement;
+
+    /// A meter that waits for the number of tasks to tell.
+    struct Held(Receiver<u64>);
+
+    impl Meter for Held {
+        fn look(&mut self) -> Look {
+            self.0.recv().map_or(Look { measured: None, exceeded: None }, tasks)
+        }
+    }
+
+    fn tasks(tasks: u64) -> Look {
+        let measured = Measurement { tasks, memory_bytes: 0, cpu_time: Duration::ZERO };
+        Look { measured: Some(measured), exceeded: None }
+    }
 
     #[test]
     fn look_that_is_held_up_holds_up_nobody_else() {
-        let (go, wait) = channel::<u32>();
-        let aside = Aside::start(move || wait.recv().ok()).unwrap();
+        let (go, wait) = channel();
+        let aside = Aside::start(Held(wait)).unwrap();
         let start = Instant::now();
         assert_eq!(aside.look(Duration::from_millis(5)), None);
         assert_eq!(aside.look(Duration::from_millis(5)), None);
@@ -78,9 +95,9 @@ mod tests {
         assert!(aside.overdue() >= Duration::from_millis(10));
         // One look only was asked for: its answer is the next that is heard.
         go.send(1).unwrap();
-        assert_eq!(aside.look(Duration::from_secs(10)), Some(Some(1)));
+        assert_eq!(aside.look(Duration::from_secs(10)), Some(tasks(1)));
         assert_eq!(aside.overdue(), Duration::ZERO);
         go.send(2).unwrap();
-        assert_eq!(aside.look(Duration::from_secs(10)), Some(Some(2)));
+        assert_eq!(aside.look(Duration::from_secs(10)), Some(tasks(2)));
     }
 }

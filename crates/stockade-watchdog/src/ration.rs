@@ -14,7 +14,7 @@ const KEPT: Duration = Duration::from_millis(40);
 
 /// What to do with a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// Let it run.
     Run,
     /// Stop it.
