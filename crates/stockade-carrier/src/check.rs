@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::carried::{CarryError, guest_bytes, guest_file};
 use crate::elf::{check_static, machine_of};
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, LinkSettings, Liveness};
 
 /// What was learned from starting the carried guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,8 +115,9 @@ pub fn check_guest() -> Result<GuestCheck, CarrierError> {
 fn shake_hands(host: UnixStream, limit: Duration) -> Result<HelloReply, CarrierError> {
     let prepare = |source| CarrierError::Prepare { source };
     let converse = async {
-        let mut link =
-            Link::open(host, None).map_err(|source| CarrierError::Handshake { source })?;
+        let settings = LinkSettings { executions: 1, liveness: Liveness::EndOfStream };
+        let link = Link::open_socket(host, None, settings)
+            .map_err(|source| CarrierError::Handshake { source })?;
         match timeout(limit, link.hello()).await {
             Ok(reply) => reply.map_err(|source| CarrierError::Handshake { source }),
             Err(_) => Err(CarrierError::Silent { limit }),

@@ -1,23 +1,25 @@
 //! The host's end of the stream to a guest.
 //!
 //! ```text
-//! open ── hello ──▶ linked ── execute ──▶ running ── Ended or NotStarted ──▶ linked
-//!                      │                     │
-//!                      └── end of stream ────┴──▶ closed: the sandbox has ended
+//! open ── hello ──▶ linked ── execute ──▶ linked, one execution more ── its end ──▶ one less
+//!                      ├── end of stream ──▶ closed: the sandbox has ended
+//!                      ├── silence beyond the heartbeat ──▶ closed: an error
 //!                      └── a breach of the protocol ──▶ closed: an error
 //! ```
-//! Nothing is waited for on the way to `running`: hello, request and streams leave in one go.
-//! Everything that comes from the guest is bounded and checked; dropping the link closes the
-//! stream, and with it the guest ends. Streams that the guest opens are served beside all this, and
-//! nothing waits for them.
+//! The stream is any byte stream; a socket of this machine adds splice pipes, see `socket`. Hello,
+//! request and streams of an execution leave in one go. Everything that comes from the guest is
+//! bounded and checked; dropping the link closes the stream, and with it the guest ends. Streams that
+//! the guest opens are served concurrently, and nothing waits for them.
 
+mod control;
 mod conversation;
 mod gate;
-mod lanes;
+mod heartbeat;
 mod ledger;
 mod opened;
-mod outlet;
+mod settings;
 mod sieve;
+mod socket;
 mod streams;
 
 use std::io;
@@ -25,20 +27,27 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::io::{AsyncReadExt, WriteHalf};
+use futures_util::io::AsyncReadExt;
 use stockade_provider::{Error, ErrorKind, Gateway, ProcessEnd, Running};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role, Text,
-    TextError, greet, write_message,
+    TextError, greet,
 };
-use tokio::sync::{Mutex, oneshot, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{oneshot, watch};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, FuturesAsyncWriteCompatExt};
 use yamux::ConnectionError;
 
+use control::Outbox;
 use conversation::Conversation;
 use ledger::Counted;
-use streams::Streams;
+use sieve::ByteStream;
+use socket::{SocketTransport, SplicePipes};
+use streams::{Driven, Streams};
+
+pub use control::ExecutionControl;
+pub use settings::{LinkSettings, Liveness};
 
 /// A program for the guest to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +124,44 @@ pub enum LinkError {
         #[source]
         source: ConnectionError,
     },
+    /// Too many executions run.
+    #[error("too many executions, at most {most}")]
+    TooManyExecutions {
+        /// As many may run at once.
+        most: usize,
+    },
+    /// Too many streams are open.
+    #[error(
+        "too many streams of executions, at most {most}; read or drop the output of those that have ended"
+    )]
+    TooManyStreams {
+        /// As many may be open at once.
+        most: usize,
+    },
+    /// The execution has ended.
+    #[error("execution {execution} does not run")]
+    NotRunning {
+        /// Which one.
+        execution: u64,
+    },
+    /// The execution has pipes and no terminal.
+    #[error("cannot resize execution {execution}: it has no terminal")]
+    NoTerminal {
+        /// Which one.
+        execution: u64,
+    },
+    /// Not the number of a signal that a program can be sent.
+    #[error("cannot send signal {signal}: signals have the numbers 1 to 31")]
+    Signal {
+        /// The number.
+        signal: i32,
+    },
+    /// Nothing came from the guest for too long.
+    #[error("the guest was silent for {intervals} beats")]
+    Silent {
+        /// For how many intervals.
+        intervals: u32,
+    },
     /// The stream has ended.
     #[error("the stream to the guest has ended")]
     Closed,
@@ -125,7 +172,7 @@ pub enum LinkError {
 pub struct Link {
     streams: Streams,
     conversation: Arc<Conversation>,
-    control: Mutex<WriteHalf<Counted>>,
+    outbox: Outbox,
     hello: watch::Receiver<Option<HelloReply>>,
     executions: AtomicU64,
 }
@@ -135,68 +182,118 @@ impl Link {
     ///
     /// What the guest opens goes to the gateway; without one it may open nothing. Must be called
     /// inside a tokio runtime, on which the connection then runs, and everything the gateway serves.
-    pub fn open(stream: UnixStream, gateway: Option<Arc<dyn Gateway>>) -> Result<Link, LinkError> {
-        let nonce = random_bytes().map_err(|source| LinkError::Prepare { source })?;
-        let mut streams = Streams::open(stream, gateway)?;
+    pub fn open(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        gateway: Option<Arc<dyn Gateway>>,
+        settings: LinkSettings,
+    ) -> Result<Link, LinkError> {
+        Link::open_with(Box::new(stream), None, gateway, settings)
+    }
+
+    /// The same over a socket whose other end the guest itself holds: fast downloads then pass
+    /// through splice pipes. Not for a socket that something between the two ends reads.
+    pub fn open_socket(
+        stream: UnixStream,
+        gateway: Option<Arc<dyn Gateway>>,
+        settings: LinkSettings,
+    ) -> Result<Link, LinkError> {
+        let stream =
+            SocketTransport::new(stream).map_err(|source| LinkError::Prepare { source })?;
+        let pipes = stream.pipes();
+        Link::open_with(Box::new(stream), Some(pipes), gateway, settings)
+    }
+
+    fn open_with(
+        stream: Box<dyn ByteStream>,
+        pipes: Option<SplicePipes>,
+        gateway: Option<Arc<dyn Gateway>>,
+        settings: LinkSettings,
+    ) -> Result<Link, LinkError> {
+        let nonce = Nonce(random_bytes().map_err(|source| LinkError::Prepare { source })?);
+        let mut streams = Streams::open(stream, pipes, gateway, settings.executions);
         let (reader, mut writer) = streams.control()?.split();
-        streams::send_now(&mut writer, &greet(Nonce(nonce)))?;
+        streams::send_now(&mut writer, &greet(nonce))?;
         let (greeted, hello) = watch::channel(None);
-        let conversation = Arc::new(Conversation::default());
-        streams.drive(Arc::clone(&conversation), reader, Nonce(nonce), greeted);
-        Ok(Link {
-            streams,
-            conversation,
-            control: Mutex::new(writer),
-            hello,
-            executions: AtomicU64::new(0),
-        })
+        let conversation = Arc::new(Conversation::new(settings.executions));
+        let (outbox, messages) = Outbox::new();
+        let heartbeat = settings.liveness.heartbeat();
+        if let Some(heartbeat) = heartbeat {
+            outbox.send(&HostMessage::Heartbeat(heartbeat))?;
+        }
+        streams.drive(Driven {
+            conversation: Arc::clone(&conversation),
+            reader,
+            writer,
+            messages,
+            outbox: outbox.clone(),
+            nonce,
+            greeted,
+            heartbeat,
+        });
+        Ok(Link { streams, conversation, outbox, hello, executions: AtomicU64::new(0) })
     }
 
     /// What the guest said of itself, once it has.
-    pub async fn hello(&mut self) -> Result<HelloReply, LinkError> {
-        match self.hello.wait_for(Option::is_some).await {
+    pub async fn hello(&self) -> Result<HelloReply, LinkError> {
+        match self.hello.clone().wait_for(Option::is_some).await {
             Ok(reply) => Ok(reply.clone().expect("it was waited for until it was there")),
-            Err(_) => Err(self.conversation.take_fault().unwrap_or(LinkError::Closed)),
+            Err(_) => Err(self.conversation.fault().unwrap_or(LinkError::Closed)),
         }
     }
 
-    /// Starts a program. While one runs the guest refuses another with `EBUSY`.
+    /// Starts a program, concurrently with those that run.
     ///
-    /// Returns when the request is on its way; whether the program could be started is what the
-    /// end says.
-    pub async fn execute(&self, command: Command) -> Result<Running, Error> {
+    /// Returns when the request is on its way; the end reports whether the program could be
+    /// started. More executions at once than the settings allow are refused by name.
+    pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
         let request = HostMessage::Execute(request(execution, &command)?);
-        let stdin = self.streams.stream(execution, Role::Input)?;
-        let stdout = self.streams.stream(execution, Role::Output)?;
-        let stderr = self.streams.stream(execution, Role::Error)?;
-        if let Some((_, bytes)) = command.code {
-            let stream = self.streams.stream(execution, Role::Code)?;
-            tokio::spawn(streams::upload(stream, bytes));
-        }
-        let end = self.conversation.expect(execution);
-        self.say(&request).await?;
-        Ok(Running {
+        let end = self.conversation.expect(execution)?;
+        let started = self.start(execution, &request, command.code);
+        let (stdin, stdout, stderr) =
+            started.inspect_err(|_| self.conversation.forget(execution))?;
+        let control = ExecutionControl {
+            execution,
+            outbox: self.outbox.clone(),
+            conversation: Arc::clone(&self.conversation),
+        };
+        let running = Running {
             stdin: Box::new(stdin.compat_write()),
             stdout: Box::new(stdout.compat()),
             stderr: Box::new(stderr.compat()),
             end: Box::pin(wait(end, Arc::clone(&self.conversation))),
-        })
+        };
+        Ok((control, running))
+    }
+
+    /// Sends a request and opens the streams of its execution.
+    fn start(
+        &self,
+        execution: u64,
+        request: &HostMessage,
+        code: Option<(String, Vec<u8>)>,
+    ) -> Result<(Counted, Counted, Counted), LinkError> {
+        self.streams.check_room()?;
+        let stdin = self.streams.stream(execution, Role::Input)?;
+        let stdout = self.streams.stream(execution, Role::Output)?;
+        let stderr = self.streams.stream(execution, Role::Error)?;
+        let code = code.map(|(_, bytes)| Ok((self.streams.stream(execution, Role::Code)?, bytes)));
+        let code = code.transpose()?;
+        self.outbox.send(request)?;
+        if let Some((stream, bytes)) = code {
+            tokio::spawn(streams::upload(stream, bytes));
+        }
+        Ok((stdin, stdout, stderr))
     }
 
     /// Stops everything inside until [`Link::resume`].
-    pub async fn pause(&self) -> Result<(), LinkError> {
-        self.say(&HostMessage::Pause).await
+    pub fn pause(&self) -> Result<(), LinkError> {
+        self.outbox.send(&HostMessage::Pause)
     }
 
     /// Lets everything inside go on.
-    pub async fn resume(&self) -> Result<(), LinkError> {
-        self.say(&HostMessage::Resume).await
-    }
-
-    async fn say(&self, message: &HostMessage) -> Result<(), LinkError> {
-        let mut control = self.control.lock().await;
-        write_message(&mut *control, message).await.map_err(|source| LinkError::Say { source })
+    pub fn resume(&self) -> Result<(), LinkError> {
+        self.outbox.send(&HostMessage::Resume)
     }
 }
 
@@ -210,13 +307,21 @@ impl From<LinkError> for Error {
     fn from(error: LinkError) -> Error {
         let kind = match &error {
             LinkError::Prepare { .. } => ErrorKind::Internal,
-            LinkError::Command { .. } | LinkError::VariableName { .. } => ErrorKind::Invalid,
+            LinkError::Command { .. }
+            | LinkError::VariableName { .. }
+            | LinkError::Signal { .. }
+            | LinkError::NotRunning { .. }
+            | LinkError::NoTerminal { .. } => ErrorKind::Invalid,
+            LinkError::TooManyExecutions { .. } | LinkError::TooManyStreams { .. } => {
+                ErrorKind::Busy
+            }
             LinkError::Say { source: FrameError::TooLong { .. } } => ErrorKind::Invalid,
             LinkError::Say { .. }
             | LinkError::Hear { .. }
             | LinkError::Handshake { .. }
             | LinkError::Breach { .. }
             | LinkError::Connection { .. }
+            | LinkError::Silent { .. }
             | LinkError::Closed => ErrorKind::Lost,
         };
         Error::new(kind, error)
@@ -230,7 +335,7 @@ async fn wait(
 ) -> Result<ProcessEnd, Error> {
     match end.await {
         Ok(end) => Ok(end),
-        Err(_) => match conversation.take_fault() {
+        Err(_) => match conversation.fault() {
             Some(fault) => Err(fault.into()),
             None => Ok(ProcessEnd::SandboxEnded { signal: None }),
         },

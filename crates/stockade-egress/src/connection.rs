@@ -1,11 +1,11 @@
-//! One stream of the guest, from its opening on.
+//! One stream of a sandbox, from its destination on.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use stockade_policy::{Control, Denial, Host, Limit, Protocol};
+use stockade_provider::Destination;
 use stockade_record::Via;
-use stockade_wire::Opening;
 
 use crate::account::Account;
 use crate::converse::{converse, refuse_unknown};
@@ -27,19 +27,29 @@ pub(crate) struct Connection {
 }
 
 /// Serves one stream to its end.
-pub(crate) async fn serve(shared: &Arc<Shared>, opening: Opening, inside: Side) {
-    match opening {
-        Opening::Names => names::serve(shared, inside).await,
-        Opening::Connection { address, port } => {
-            let connection = Connection::new(shared, Via::Transparent);
-            match connection.name_at(address, port) {
-                Ok(target) => converse(&connection, inside, &target, None).await,
-                Err(denial) => refuse_unknown(&connection, inside, denial).await,
-            }
+pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside: Side) {
+    let transparent = || Connection::new(shared, Via::Transparent);
+    let (connection, target) = match destination {
+        Destination::Names => return names::serve(shared, inside).await,
+        Destination::Proxy => {
+            return proxy::serve(Connection::new(shared, Via::Http), inside).await;
         }
-        Opening::Proxy => proxy::serve(Connection::new(shared, Via::Http), inside).await,
         // Not for the network: the stream is dropped, and with it the connection.
-        Opening::Tools => {}
+        Destination::Tools => return,
+        Destination::Address { address, port } => {
+            let connection = transparent();
+            let target = connection.name_at(address, port);
+            (connection, target)
+        }
+        Destination::Host { host, port } => {
+            let connection = transparent();
+            let target = connection.target(host, port);
+            (connection, target)
+        }
+    };
+    match target {
+        Ok(target) => converse(&connection, inside, &target, None).await,
+        Err(denial) => refuse_unknown(&connection, inside, denial).await,
     }
 }
 

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{Carried, Duplex, Gateway, OpensLane};
+use stockade_provider::{Carried, Destination, Duplex, Gateway};
 use stockade_record::Sink;
-use stockade_wire::Opening;
 
 use crate::budget::Budget;
 use crate::connection;
@@ -117,17 +116,18 @@ impl fmt::Debug for Gate {
 }
 
 impl Gateway for Gate {
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        self.serve_inside(opening, Side::inside(stream, None))
-    }
-
-    fn serve_with_lane(
-        &self,
-        opening: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Box<dyn OpensLane>,
-    ) -> BoxFuture<'static, ()> {
-        self.serve_inside(opening, Side::inside(stream, Some(lane)))
+    fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.shared);
+        // The name server's streams stay open, and tell what they refuse at once.
+        let served = (destination != Destination::Names).then(|| Served::new(&shared));
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = shared.closed() => {}
+                () = connection::serve(&shared, destination, Side::inside(stream)) => {}
+            }
+            drop(served);
+        })
     }
 
     fn carries(&self) -> Carried {
@@ -138,21 +138,5 @@ impl Gateway for Gate {
         let rules = self.shared.rules();
         let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
         usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX).saturating_add(EXTRA_STREAMS)
-    }
-}
-
-impl Gate {
-    fn serve_inside(&self, opening: Opening, inside: Side) -> BoxFuture<'static, ()> {
-        let shared = Arc::clone(&self.shared);
-        // The name server's streams stay open, and tell what they refuse at once.
-        let served = (opening != Opening::Names).then(|| Served::new(&shared));
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                () = shared.closed() => {}
-                () = connection::serve(&shared, opening, inside) => {}
-            }
-            drop(served);
-        })
     }
 }

@@ -20,7 +20,6 @@ mod denials;
 mod dial;
 mod gate;
 mod http;
-mod lane;
 mod learned;
 mod meter;
 mod names;
@@ -31,6 +30,7 @@ mod rules;
 mod settings;
 mod shared;
 mod side;
+mod splice;
 mod tls;
 mod words;
 

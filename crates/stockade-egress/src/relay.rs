@@ -15,8 +15,8 @@ pub(crate) async fn relay(inside: &mut Side, outside: &mut Side) -> io::Result<(
 async fn pass(from: &mut Incoming, to: &mut Outgoing) -> io::Result<()> {
     loop {
         if from.held().is_empty() {
-            if let Some(lane) = from.open_lane(to).await? {
-                from.pass_by(lane).await?;
+            if let Some(splice) = from.open_splice(to).await? {
+                from.pass_through(splice).await?;
                 return to.finish().await;
             }
             if from.fill_to_pass().await? == 0 {

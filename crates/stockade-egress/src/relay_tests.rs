@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, pipe_with};
-use stockade_provider::{OpenLane, OpensLane};
+use stockade_splice::{SplicePipe, SpliceStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -14,33 +14,22 @@ use super::*;
 use crate::meter::Meter;
 use crate::side::tests::shared;
 
-/// Opens a lane whose other end the test reads, or none.
-#[derive(Debug, Default)]
-struct TestLane {
-    pipe: Mutex<Option<OwnedFd>>,
-    is_told: bool,
-}
-
-impl OpensLane for TestLane {
-    fn open(&self) -> io::Result<OpenLane> {
-        let pipe = self.pipe.lock().unwrap().take().ok_or(io::ErrorKind::Unsupported)?;
-        Ok(OpenLane { pipe, told: Box::pin(std::future::ready(self.is_told)) })
-    }
-}
-
-/// What a test's lane is.
+/// What the stream of a test can do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    None,
-    /// The program's end cannot be told of it.
-    Untold,
-    Open,
+    /// It has no splice pipe.
+    Stream,
+    /// It has one that cannot be sent to the guest.
+    Unsent,
+    /// It has one that cannot be opened.
+    Unopened,
+    Splice,
 }
 
-/// What a program got by its stream and by its lane, how the relay ended, and what was counted.
+/// What a program got by its stream and by its splice pipe, how the relay ended, and what was counted.
 struct Got {
     stream: Vec<u8>,
-    lane: Vec<u8>,
+    pipe: Vec<u8>,
     end: io::Result<()>,
     received: u64,
 }
@@ -66,17 +55,27 @@ where
     let meter = Meter::new(shared(limits));
     let mut outside = Side::outside(dialled, std::sync::Arc::clone(&meter));
     let (program, stream) = duplex(64 << 10);
-    let (lane_out, lane_in) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-    let pipe = (kind != Kind::None).then_some(lane_in);
-    let opener = TestLane { pipe: Mutex::new(pipe), is_told: kind == Kind::Open };
-    let mut inside = Side::inside(Box::new(stream), Some(Box::new(opener)));
-    let (by_stream, by_lane) = (read_stream(program), read_lane(lane_out));
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let can_open = matches!(kind, Kind::Unsent | Kind::Splice);
+    let writer = Mutex::new(can_open.then_some(writer));
+    let mut inside = Side::inside(match kind {
+        Kind::Stream => Box::new(stream),
+        kind => {
+            let open = move || {
+                let pipe = writer.lock().unwrap().take().ok_or(io::ErrorKind::Unsupported)?;
+                let sent = Box::pin(std::future::ready(kind == Kind::Splice));
+                Ok(SplicePipe { pipe, sent })
+            };
+            Box::new(SpliceStream::new(stream, std::sync::Arc::new(open)))
+        }
+    });
+    let (by_stream, by_pipe) = (read_stream(program), read_pipe(reader));
     let end = relay(&mut inside, &mut outside).await;
     drop((inside, outside));
-    let (stream, lane) = (by_stream.await.unwrap(), by_lane.await.unwrap());
+    let (stream, pipe) = (by_stream.await.unwrap(), by_pipe.await.unwrap());
     // It fails where the bytes were used up before.
     let _ = sent.await.unwrap();
-    Got { stream, lane, end, received: meter.counts().1 }
+    Got { stream, pipe, end, received: meter.counts().1 }
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -93,45 +92,47 @@ fn read_stream(mut program: DuplexStream) -> JoinHandle<Vec<u8>> {
     })
 }
 
-fn read_lane(lane: OwnedFd) -> JoinHandle<Vec<u8>> {
+fn read_pipe(pipe: OwnedFd) -> JoinHandle<Vec<u8>> {
     spawn_blocking(move || {
         let mut all = Vec::new();
-        std::fs::File::from(lane).read_to_end(&mut all).unwrap();
+        std::fs::File::from(pipe).read_to_end(&mut all).unwrap();
         all
     })
 }
 
 #[tokio::test]
-async fn much_goes_on_by_a_lane_and_every_byte_is_counted_and_in_order() {
+async fn much_goes_through_a_splice_pipe_and_every_byte_is_counted_and_in_order() {
     let bytes = 8 << 20;
-    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Open).await;
+    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Splice).await;
     got.end.unwrap();
-    assert!(got.lane.len() > bytes / 2, "{}", got.lane.len());
+    assert!(got.pipe.len() > bytes / 2, "{}", got.pipe.len());
     assert_eq!(got.received, bytes as u64);
-    assert!([got.stream, got.lane].concat() == pattern(bytes));
+    assert!([got.stream, got.pipe].concat() == pattern(bytes));
 }
 
 #[tokio::test]
-async fn without_a_lane_everything_goes_by_the_stream() {
+async fn without_a_splice_pipe_everything_goes_by_the_stream() {
     let bytes = 4 << 20;
-    let got = download("max_egress_bytes: 1000000000", bytes, Kind::None).await;
-    got.end.unwrap();
-    assert!(got.stream == pattern(bytes));
-    assert_eq!(got.received, bytes as u64);
+    for kind in [Kind::Stream, Kind::Unopened] {
+        let got = download("max_egress_bytes: 1000000000", bytes, kind).await;
+        got.end.unwrap();
+        assert!(got.stream == pattern(bytes));
+        assert_eq!(got.received, bytes as u64);
+    }
 }
 
 #[tokio::test]
-async fn lane_that_the_program_cannot_be_told_of_costs_no_byte() {
+async fn splice_pipe_that_cannot_be_sent_costs_no_byte() {
     let bytes = 4 << 20;
-    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Untold).await;
+    let got = download("max_egress_bytes: 1000000000", bytes, Kind::Unsent).await;
     got.end.unwrap();
     assert!(got.stream == pattern(bytes));
-    assert_eq!((got.lane.len(), got.received), (0, bytes as u64));
+    assert_eq!((got.pipe.len(), got.received), (0, bytes as u64));
 }
 
 /// splice(2) does not pass the mark of urgent data.
 #[tokio::test]
-async fn urgent_data_ends_no_lane_and_stops_none() {
+async fn urgent_data_ends_no_splice_pipe_and_stops_none() {
     let limits = "max_egress_bytes: 1000000000";
     for ends in [true, false] {
         let serve = move |mut server: TcpStream| async move {
@@ -146,11 +147,11 @@ async fn urgent_data_ends_no_lane_and_stops_none() {
             }
             server.shutdown().await
         };
-        let got = download_from(limits, Kind::Open, serve).await;
+        let got = download_from(limits, Kind::Splice, serve).await;
         got.end.unwrap();
-        assert!(!got.lane.is_empty());
+        assert!(!got.pipe.is_empty());
         let expected = [pattern(4 << 20), vec![1; 1000], vec![2; 500_000]].concat();
-        assert!([got.stream, got.lane].concat() == expected);
+        assert!([got.stream, got.pipe].concat() == expected);
         assert_eq!(got.received, expected.len() as u64);
     }
 }
@@ -158,20 +159,20 @@ async fn urgent_data_ends_no_lane_and_stops_none() {
 #[tokio::test]
 async fn little_and_what_has_a_rate_stays_on_the_stream() {
     for limits in ["max_egress_bytes: 1000000", "max_egress_bytes_per_second: 1000000000"] {
-        let got = download(limits, 900_000, Kind::Open).await;
+        let got = download(limits, 900_000, Kind::Splice).await;
         got.end.unwrap();
-        assert_eq!((got.stream.len(), got.lane.len()), (900_000, 0));
+        assert_eq!((got.stream.len(), got.pipe.len()), (900_000, 0));
     }
 }
 
 #[tokio::test]
-async fn no_byte_passes_a_lane_beyond_the_limit() {
+async fn no_byte_passes_a_splice_pipe_beyond_the_limit() {
     let most = 20_000_000;
-    let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, Kind::Open).await;
+    let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, Kind::Splice).await;
     got.end.unwrap_err();
-    let passed = got.stream.len() + got.lane.len();
-    assert!(!got.lane.is_empty() && passed as u64 == got.received && passed <= most, "{passed}");
+    let passed = got.stream.len() + got.pipe.len();
+    assert!(!got.pipe.is_empty() && passed as u64 == got.received && passed <= most, "{passed}");
     // Pieces are small near the end.
     assert!(most - passed < 64 << 10, "{passed}");
-    assert!([got.stream, got.lane].concat() == pattern(30_000_000)[..passed]);
+    assert!([got.stream, got.pipe].concat() == pattern(30_000_000)[..passed]);
 }

@@ -17,8 +17,8 @@ use crate::settings::Settings;
 
 /// The most connections of one sandbox that are read from in large pieces at once.
 const MAX_WIDE: usize = 8;
-/// The most connections that have a lane, which they keep to their end.
-const MAX_LANES: usize = 16;
+/// The most connections that have a splice pipe, which they keep to their end.
+const MAX_SPLICES: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     sink: Arc<dyn Sink>,
     open: AtomicUsize,
     wide: AtomicUsize,
-    in_lanes: AtomicUsize,
+    splices: AtomicUsize,
     connections: AtomicU64,
     /// How many streams of the guest are being served.
     pub(crate) serving: watch::Sender<usize>,
@@ -54,7 +54,7 @@ impl Shared {
             sink,
             open: AtomicUsize::new(0),
             wide: AtomicUsize::new(0),
-            in_lanes: AtomicUsize::new(0),
+            splices: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             serving: watch::Sender::new(0),
         }
@@ -109,12 +109,12 @@ impl Shared {
         taken.ok().map(|_| Wide { shared: Arc::clone(self) })
     }
 
-    /// Leave to have a lane, unless too many have one.
-    pub(crate) fn enter_lane(self: &Arc<Shared>) -> Option<InLane> {
-        let taken = self.in_lanes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lanes| {
-            (lanes < MAX_LANES).then_some(lanes + 1)
+    /// Leave to have a splice pipe, unless too many connections have one.
+    pub(crate) fn take_splice_slot(self: &Arc<Shared>) -> Option<SpliceSlot> {
+        let taken = self.splices.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |splices| {
+            (splices < MAX_SPLICES).then_some(splices + 1)
         });
-        taken.ok().map(|_| InLane { shared: Arc::clone(self) })
+        taken.ok().map(|_| SpliceSlot { shared: Arc::clone(self) })
     }
 
     /// Keeps an event. Where that fails nothing may pass any more.
@@ -193,15 +193,15 @@ impl Drop for Wide {
     }
 }
 
-/// A connection that has a lane until this is dropped.
+/// A connection that has a splice pipe until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InLane {
+pub(crate) struct SpliceSlot {
     shared: Arc<Shared>,
 }
 
-impl Drop for InLane {
+impl Drop for SpliceSlot {
     fn drop(&mut self) {
-        self.shared.in_lanes.fetch_sub(1, Ordering::Relaxed);
+        self.shared.splices.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,14 +3,15 @@
 use std::io;
 use std::sync::Arc;
 
-use stockade_provider::{Duplex, OpensLane};
+use stockade_provider::Duplex;
+use stockade_splice::{OpenSplice, SpliceStream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 
-use crate::lane::Lane;
 use crate::meter::Meter;
-use crate::shared::{InLane, Wide};
+use crate::shared::{SpliceSlot, Wide};
+use crate::splice::Splice;
 
 /// The most that is read and not passed on.
 pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
@@ -24,12 +25,13 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// The program's end, and what opens a lane to it.
-    pub(crate) fn inside(stream: Box<dyn Duplex>, lane: Option<Box<dyn OpensLane>>) -> Side {
+    /// The program's end.
+    pub(crate) fn inside(stream: Box<dyn Duplex>) -> Side {
+        let splice = SpliceStream::opener(&*stream);
         let (reader, writer) = tokio::io::split(stream);
         Side {
             incoming: Incoming::new(Reader::Any(Box::new(reader)), None),
-            outgoing: Outgoing { writer: Box::new(writer), meter: None, lane },
+            outgoing: Outgoing { writer: Box::new(writer), meter: None, splice },
         }
     }
 
@@ -38,7 +40,7 @@ impl Side {
         let (reader, writer) = stream.into_split();
         Side {
             incoming: Incoming::new(Reader::Server(reader), Some(Arc::clone(&meter))),
-            outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter), lane: None },
+            outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter), splice: None },
         }
     }
 }
@@ -123,39 +125,42 @@ impl Incoming {
         Ok(read)
     }
 
-    /// A lane to the program at the other end, for a server that sends much, unless too many have
-    /// one. Nothing may be held.
-    pub(crate) async fn open_lane(
+    /// The splice pipe to the program at the other end, for a server that sends much, unless too
+    /// many connections have one. Nothing may be held.
+    pub(crate) async fn open_splice(
         &mut self,
         to: &mut Outgoing,
-    ) -> io::Result<Option<(Lane, InLane)>> {
-        let (Some(_), Some(meter), Some(_)) = (&self.wide, &self.meter, &to.lane) else {
+    ) -> io::Result<Option<(Splice, SpliceSlot)>> {
+        let (Some(_), Some(meter), Some(_)) = (&self.wide, &self.meter, &to.splice) else {
             return Ok(None);
         };
-        let Some(in_lane) = meter.shared.enter_lane() else { return Ok(None) };
+        let Some(slot) = meter.shared.take_splice_slot() else { return Ok(None) };
         // What could not be opened once will not be tried again.
-        let Some(opener) = to.lane.take() else { return Ok(None) };
-        let Some((lane, told)) = Lane::open(&*opener)? else { return Ok(None) };
-        // Tells of it: the descriptor goes beside what is written next.
+        let Some(open) = to.splice.take() else { return Ok(None) };
+        let Some((splice, sent)) = Splice::open(&open)? else { return Ok(None) };
+        // Sends the reading end, which travels with the next write.
         let _: usize = to.writer.write(&[]).await?;
         to.writer.flush().await?;
-        Ok(told.await.then_some((lane, in_lane)))
+        Ok(sent.await.then_some((splice, slot)))
     }
 
-    /// Passes everything to the end on by a lane, counted like everything else.
-    pub(crate) async fn pass_by(&mut self, (lane, _in_lane): (Lane, InLane)) -> io::Result<()> {
+    /// Passes everything to the end through a splice pipe, counted like everything else.
+    pub(crate) async fn pass_through(
+        &mut self,
+        (splice, _slot): (Splice, SpliceSlot),
+    ) -> io::Result<()> {
         (self.wide, self.held) = (None, Vec::new());
         let (Reader::Server(server), Some(meter)) = (&self.reader, &self.meter) else {
-            return Err(io::Error::other("only what a server sends goes by a lane"));
+            return Err(io::Error::other("only what a server sends goes through a splice pipe"));
         };
         loop {
             let most = if meter.budget().is_ample() { WIDE_BYTES } else { MAX_HELD_BYTES };
-            let taken = lane.take(server.as_ref(), most).await?;
+            let taken = splice.take(server.as_ref(), most).await?;
             if taken == 0 {
                 return Ok(());
             }
             meter.count(&meter.received, taken as u64).await?;
-            lane.pass(taken).await?;
+            splice.pass(taken).await?;
         }
     }
 
@@ -185,8 +190,8 @@ impl Incoming {
 pub(crate) struct Outgoing {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     meter: Option<Arc<Meter>>,
-    /// Opens a lane, until there is one.
-    lane: Option<Box<dyn OpensLane>>,
+    /// Opens the splice pipe, until it was tried.
+    splice: Option<OpenSplice>,
 }
 
 impl Outgoing {

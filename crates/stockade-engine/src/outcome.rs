@@ -130,6 +130,7 @@ pub(crate) fn of_end(
             ErrorKind::Invalid
             | ErrorKind::Unenforceable
             | ErrorKind::Unavailable
+            | ErrorKind::Busy
             | ErrorKind::Internal => return Err(error.into()),
         },
     })

@@ -7,10 +7,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Carried, Duplex, Gateway, Observation, OpensLane, ToolDoor};
+use stockade_provider::{Carried, Destination, Duplex, Gateway, Observation, ToolDoor};
 use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
 use stockade_tools::{Desk, Tools};
-use stockade_wire::Opening;
 use tokio::time::timeout;
 
 use crate::record::EXECUTION;
@@ -129,28 +128,19 @@ impl WayOut {
 }
 
 impl Gateway for WayOut {
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        match (opening, &self.gate, &self.desk) {
-            (Opening::Tools, _, Some(desk)) => desk.serve(stream),
-            (Opening::Names | Opening::Connection { .. } | Opening::Proxy, Some(gate), _) => {
-                gate.serve(opening, stream)
-            }
+    fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        match (&destination, &self.gate, &self.desk) {
+            (Destination::Tools, _, Some(desk)) => desk.serve(stream),
+            (
+                Destination::Names
+                | Destination::Address { .. }
+                | Destination::Host { .. }
+                | Destination::Proxy,
+                Some(gate),
+                _,
+            ) => gate.serve(destination, stream),
             // Nothing inside listens for it, so only a guest that lies opens it: it is dropped.
             _ => Box::pin(async {}),
-        }
-    }
-
-    fn serve_with_lane(
-        &self,
-        opening: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Box<dyn OpensLane>,
-    ) -> BoxFuture<'static, ()> {
-        match (opening, &self.gate) {
-            (Opening::Connection { .. } | Opening::Proxy, Some(gate)) => {
-                gate.serve_with_lane(opening, stream, lane)
-            }
-            _ => self.serve(opening, stream),
         }
     }
 

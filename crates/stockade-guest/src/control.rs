@@ -1,21 +1,25 @@
 //! The control stream: what the host asks, and what is answered.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::pending;
+use std::pin::{Pin, pin};
 use std::process;
 use std::rc::Rc;
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::io::{AsyncReadExt, AsyncWrite};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use stockade_wire::{
-    Execute, FrameError, GuestExit, GuestMessage, GuestVersion, HostMessage, NotStarted, answer,
-    read_message, write_message,
+    self as wire, Execute, FrameError, GuestExit, GuestMessage, GuestVersion, HostMessage, Kill,
+    NoTerminal, Observe, Observed, Resize, answer, read_message, write_message,
 };
 use yamux::Stream;
 
 use crate::execution::{self, Surroundings};
+use crate::heartbeat;
 
 /// Where answers are left to be sent.
 #[derive(Clone)]
@@ -28,7 +32,7 @@ impl Replies {
     }
 }
 
-/// Answers the handshake, then does what the host asks until the stream ends.
+/// Answers the handshake, then does what the host asks until the stream ends or the host is silent.
 pub(crate) async fn converse(
     stream: Stream,
     around: Surroundings,
@@ -37,7 +41,7 @@ pub(crate) async fn converse(
     let (mut reader, writer) = AsyncReadExt::split(stream);
     let (sender, messages) = unbounded();
     around.reactor.spawn(say(messages, writer));
-    let mut desk = Desk { around, replies: Replies(sender), running: Rc::default() };
+    let desk = Desk { around, replies: Replies(sender), executions: Rc::default() };
     let first = match read_message(&mut reader).await {
         Ok(first) => first,
         Err(error) => return GuestExit::from(&error),
@@ -47,48 +51,112 @@ pub(crate) async fn converse(
         Err(error) => return GuestExit::from(&error),
     }
     greeted.set(true);
+    let mut silence: Pin<Box<dyn Future<Output = GuestExit>>> = Box::pin(pending());
     loop {
-        let message = match read_message(&mut reader).await {
-            Ok(message) => message,
-            Err(FrameError::Closed) => return GuestExit::Done,
-            Err(error) => return GuestExit::from(&error),
+        let message = match select(pin!(read_message(&mut reader)), &mut silence).await {
+            Either::Left((Ok(message), _)) => message,
+            Either::Left((Err(FrameError::Closed), _)) => return GuestExit::Done,
+            Either::Left((Err(error), _)) => return GuestExit::from(&error),
+            Either::Right((exit, _)) => return exit,
         };
         match message {
             HostMessage::Hello(_) => return GuestExit::OutOfPlace,
             HostMessage::Execute(request) => desk.execute(request),
+            HostMessage::Signal(wire::Signal { execution, signal }) => {
+                desk.signal(execution, signal);
+            }
+            HostMessage::Kill(Kill { execution }) => desk.kill(execution),
+            HostMessage::Resize(Resize { execution, .. }) => desk.resize(execution),
+            HostMessage::Observe(Observe { execution }) => desk.observe(execution),
             HostMessage::Pause => desk.around.processes.signal_all(Signal::STOP),
             HostMessage::Resume => desk.around.processes.signal_all(Signal::CONT),
+            HostMessage::Heartbeat(beats) => {
+                silence = Box::pin(heartbeat::beat(
+                    beats,
+                    desk.around.reactor.clone(),
+                    Rc::clone(&desk.around.heard),
+                    desk.replies.clone(),
+                ));
+            }
+            HostMessage::Beat => {}
         }
     }
 }
 
-/// Where requests are taken, one execution at a time.
+/// The executions that have not ended, with the signals that came before they were started.
+type Executions = Rc<RefCell<HashMap<u64, Vec<Signal>>>>;
+
+/// Where the requests of the host are carried out.
 struct Desk {
     around: Surroundings,
     replies: Replies,
-    running: Rc<Cell<bool>>,
+    executions: Executions,
 }
 
 impl Desk {
-    fn execute(&mut self, request: Execute) {
+    fn execute(&self, request: Execute) {
         let execution = request.execution;
-        if self.running.get() {
-            self.around.waiting.refuse(execution);
-            let (errno, program) = (Errno::BUSY.raw_os_error(), request.program);
-            let refusal = NotStarted { execution, errno, program };
-            self.replies.send(GuestMessage::NotStarted(refusal));
-            return;
-        }
-        self.running.set(true);
-        let (around, replies, running) =
-            (self.around.clone(), self.replies.clone(), Rc::clone(&self.running));
+        self.executions.borrow_mut().insert(execution, Vec::new());
+        let (around, replies) = (self.around.clone(), self.replies.clone());
+        let executions = Rc::clone(&self.executions);
         self.around.reactor.spawn(async move {
-            let output = execution::run(request, &around, &replies).await;
-            running.set(false);
+            let started = || {
+                let early = executions.borrow_mut().get_mut(&execution).map(std::mem::take);
+                for signal in early.into_iter().flatten() {
+                    deliver(&around, execution, signal);
+                }
+            };
+            let output = execution::run(request, &around, &replies, &started).await;
+            executions.borrow_mut().remove(&execution);
             if let Some(output) = output {
                 output.await;
             }
         });
+    }
+
+    fn signal(&self, execution: u64, signal: i32) {
+        // The host checks the number.
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            self.deliver_or_keep(execution, signal);
+        }
+    }
+
+    fn kill(&self, execution: u64) {
+        self.deliver_or_keep(execution, Signal::KILL);
+    }
+
+    fn deliver_or_keep(&self, execution: u64, signal: Signal) {
+        match self.around.processes.leader(execution) {
+            Some(_) => deliver(&self.around, execution, signal),
+            None => {
+                if let Some(early) = self.executions.borrow_mut().get_mut(&execution) {
+                    early.push(signal);
+                }
+            }
+        }
+    }
+
+    /// Every program has pipes; terminals come with sessions.
+    fn resize(&self, execution: u64) {
+        if self.executions.borrow().contains_key(&execution) {
+            self.replies.send(GuestMessage::NoTerminal(NoTerminal { execution }));
+        }
+    }
+
+    fn observe(&self, execution: u64) {
+        if self.executions.borrow().contains_key(&execution) {
+            let leader = self.around.processes.leader(execution);
+            let process = leader.map(|leader| leader.as_raw_nonzero().get());
+            self.replies.send(GuestMessage::Observed(Observed { execution, process }));
+        }
+    }
+}
+
+/// A kill is for the process group, every other signal for the program itself.
+fn deliver(around: &Surroundings, execution: u64, signal: Signal) {
+    match signal {
+        Signal::KILL => around.processes.kill(execution),
+        signal => around.processes.signal(execution, signal),
     }
 }
 

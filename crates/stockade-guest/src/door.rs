@@ -9,15 +9,17 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{SocketFlags, accept_with, getsockname, sockopt};
 use rustix::process::{Resource, getrlimit};
 use stockade_wire::Opening;
 
+use crate::listeners::{Answers, SyntheticListeners};
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Direction, Reactor};
 use crate::relay::{Room, relay, reset, room};
@@ -32,7 +34,9 @@ const OTHER_DESCRIPTORS: u64 = 64;
 pub(crate) enum Comes {
     /// What was going elsewhere and was sent here. One too many is reset, as on any network.
     Redirected,
-    /// Whoever calls tools. One too many waits for its turn.
+    /// What goes to the address at which the guest listens. One too many is reset.
+    Direct,
+    /// Calls of tools. One too many waits for its turn.
     ToTools,
 }
 
@@ -42,6 +46,7 @@ impl Comes {
         match self {
             // Where it was going before it was sent here; what was not sent here has no place here.
             Comes::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
+            Comes::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
             Comes::ToTools => Some(Opening::Tools),
         }
     }
@@ -55,6 +60,8 @@ pub(crate) struct Door {
     reactor: Reactor,
     places: Rc<Places>,
     room: Room,
+    /// Listens at the addresses that the name server hands out, where the guest does that.
+    synthetic: Option<Rc<SyntheticListeners>>,
 }
 
 impl Door {
@@ -72,7 +79,14 @@ impl Door {
             reactor: reactor.clone(),
             places,
             room: room(),
+            synthetic: None,
         })
+    }
+
+    /// The same where answers of the name server pass for which listeners are bound.
+    pub(crate) fn with_synthetic(mut self, listeners: &Rc<SyntheticListeners>) -> Door {
+        self.synthetic = Some(Rc::clone(listeners));
+        self
     }
 
     /// Accepts one after another: each has its stream before the next is looked at.
@@ -109,11 +123,14 @@ impl Door {
         let Some(opening) = self.comes.opening(&client) else { return };
         let Some(place) = Places::take(&self.places) else { return reset(&client) };
         let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
-        if self.comes == Comes::Redirected {
+        if self.comes != Comes::ToTools {
             // What comes is passed on as it comes; waiting for more only makes it late.
             let _ = sockopt::set_tcp_nodelay(&client, true);
         }
-        let relay = relay(client, stream, &self.opener, Rc::clone(&self.room), &self.reactor);
+        let synthetic = self.synthetic.as_ref().filter(|_| opening == Opening::Names);
+        let answers = synthetic.map(|listeners| Answers::new(Rc::clone(listeners)));
+        let room = Rc::clone(&self.room);
+        let relay = relay(client, stream, &self.opener, room, &self.reactor, answers);
         self.reactor.spawn(async move {
             relay.await;
             drop(place);
@@ -125,7 +142,7 @@ impl Door {
 pub(crate) struct Places {
     most: usize,
     taken: Cell<usize>,
-    waiting: RefCell<Option<Waker>>,
+    waiting: RefCell<Vec<Waker>>,
 }
 
 /// One of them; dropping it frees it.
@@ -161,7 +178,7 @@ impl Places {
             if before == 0 || self.taken.get() < before {
                 return Poll::Ready(());
             }
-            *self.waiting.borrow_mut() = Some(context.waker().clone());
+            self.waiting.borrow_mut().push(context.waker().clone());
             Poll::Pending
         })
         .await;
@@ -178,9 +195,7 @@ fn share(files: u64, doors: u64) -> usize {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
-        if let Some(waker) = self.0.waiting.borrow_mut().take() {
-            waker.wake();
-        }
+        self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);
     }
 }
 

@@ -1,12 +1,13 @@
 //! One execution, from its request to its end.
 //!
 //! ```text
-//! streams arrived ──▶ code written ──▶ started ──▶ everybody killed and reaped ──▶ pipes drained
+//! streams arrived ──▶ code written ──▶ started ──▶ ended, its processes gone ──▶ pipes drained
 //!                          │              │                     │
 //!                          └─ NotStarted ◀┘                   Ended
 //! ```
-//! The end is told before the pipes are drained: how long that takes is up to whoever reads.
+//! The guest reports the end before the pipes are drained: how long that takes is up to the reader.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
@@ -32,30 +33,34 @@ pub(crate) struct Surroundings {
     pub(crate) reactor: Reactor,
     pub(crate) processes: Rc<Processes>,
     pub(crate) waiting: Waiting,
+    /// Whether a byte came from the host since this was last taken.
+    pub(crate) heard: Rc<Cell<bool>>,
     /// How many descriptors a program may have, where that is fewer than the guest may.
     pub(crate) program_files: Option<u64>,
     /// The guest's own score for the OOM killer, where the launcher has opened it.
     pub(crate) oom_score: Option<Rc<File>>,
 }
 
-/// Runs one execution and reports it. What is returned sends the rest of its output.
+/// Runs one execution and reports it. `started` is called once it runs. What is returned sends the
+/// rest of its output.
 pub(crate) async fn run(
     request: Execute,
     around: &Surroundings,
     replies: &Replies,
+    started: &dyn Fn(),
 ) -> Option<impl Future<Output = ()> + use<>> {
     let execution = request.execution;
     let stdin = around.waiting.take(execution, Role::Input).await;
     let stdout = around.waiting.take(execution, Role::Output).await;
     let stderr = around.waiting.take(execution, Role::Error).await;
-    let started = match write_code(&request, around).await {
-        Ok(()) => Running::start(&request, around),
-        Err(failure) => Err(failure),
-    };
-    match started {
+    let written = write_code(&request, around).await;
+    around.processes.settled().await;
+    match written.and_then(|()| Running::start(&request, around)) {
         Ok(running) => {
+            started();
             replies.send(GuestMessage::Started(Started { execution }));
-            let (status, rest) = running.finish([stdin, stdout, stderr], &around.processes).await;
+            let streams = [stdin, stdout, stderr];
+            let (status, rest) = running.finish(streams, execution, &around.processes).await;
             replies.send(GuestMessage::Ended(Ended { execution, status }));
             rest
         }
@@ -84,7 +89,7 @@ struct Running {
 impl Running {
     fn start(request: &Execute, around: &Surroundings) -> Result<Running, StartFailure> {
         let program = start(request, around.program_files, around.oom_score.as_deref())?;
-        around.processes.lead(program.pid);
+        around.processes.lead(request.execution, program.pid);
         let wrap = |pipe| Descriptor::new(pipe, &around.reactor);
         let wrapped = || -> io::Result<Running> {
             let stdin = wrap(program.stdin.into())?;
@@ -93,16 +98,17 @@ impl Running {
             Ok(Running { stdin, stdout, stderr })
         };
         wrapped().map_err(|error| {
-            around.processes.kill();
+            around.processes.kill(request.execution);
             StartFailure::new(&error, &request.program)
         })
     }
 
-    /// Moves bytes until the program and all others have ended. Returns what moves the rest, if
+    /// Moves bytes until the program and its processes have ended. Returns what moves the rest, if
     /// something may be left.
     async fn finish(
         self,
         streams: [Stream; 3],
+        execution: u64,
         processes: &Processes,
     ) -> (Status, Option<impl Future<Output = ()> + use<>>) {
         let [stdin, stdout, stderr] = streams;
@@ -110,7 +116,7 @@ impl Running {
         let mut input = pin!(pump::input(stdin, self.stdin).fuse());
         let output = join(pump::output(self.stdout, stdout), pump::output(self.stderr, stderr));
         let mut output = Box::pin(output.fuse());
-        let mut end = pin!(processes.end().fuse());
+        let mut end = pin!(processes.end(execution));
         let status = poll_fn(|context| {
             // The end first: it waits for nobody.
             let ended = end.as_mut().poll(context);

@@ -2,8 +2,8 @@
 //! wall around it: one file is both, so that nothing has to be executed inside a finished wall.
 //! Programs inside find it again as the command that calls tools.
 
-use std::ffi::OsStr;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use dlmalloc::GlobalDlmalloc;
 use rustix::fs::{CWD, Mode, OFlags};
-use stockade_guest::{COMMAND, GuestExit, call_tool, serve, serve_confined};
+use stockade_guest::{COMMAND, GuestExit, Own, call_tool, serve, serve_confined, serve_on_pair};
 use stockade_launcher::{Launched, Provisions, launch, refuse};
 
 /// Keeps what was freed for what comes next. The one of musl gives memory back at once, and takes it
@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         // The wall stands already, and its builder has put the stream on standard input.
         None => serve_on(io::stdin().as_fd().try_clone_to_owned(), Provisions::default()),
         Some(word) if word == "launch" => launch_and_serve(),
+        // The same in a wall of others: two descriptors, and the listeners are the guest's to open.
+        Some(word) if word == "stdio" => serve_on_stdio(words),
         Some(_) => GuestExit::Unprepared.into(),
     }
 }
@@ -53,6 +55,25 @@ fn launch_and_serve() -> ExitCode {
             Err(_) => GuestExit::Stream.into(),
         },
     }
+}
+
+/// Serves standard input and output, and opens the listeners that the arguments name.
+fn serve_on_stdio(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let own = words.map(OsString::into_string).collect::<Result<Vec<_>, _>>();
+    let Some(own) = own.ok().and_then(Own::parse) else { return GuestExit::Unprepared.into() };
+    let served = || {
+        let reader = io::stdin().as_fd().try_clone_to_owned()?;
+        let writer = io::stdout().as_fd().try_clone_to_owned()?;
+        serve_on_pair(reader, writer, own)
+    };
+    served().map_or_else(
+        |error| {
+            // The builder of the wall reads why from standard error.
+            let _ = writeln!(io::stderr(), "stockade-guest: {error}");
+            GuestExit::Unprepared.into()
+        },
+        ExitCode::from,
+    )
 }
 
 /// The stream, no longer on standard output.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddrV4;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::io::{AsyncRead, AsyncWrite};
@@ -12,6 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 use stockade_wire::Opening;
 use yamux::Stream;
 
+use crate::listeners::SyntheticListeners;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Direction};
 
@@ -23,12 +25,16 @@ const MAX_OUTSTANDING: usize = 64;
 
 /// Answers questions for as long as the guest lives. A stream that ends takes its questions with it,
 /// and the next question opens another.
-pub(crate) async fn serve(socket: Descriptor, opener: Opener) {
+pub(crate) async fn serve(
+    socket: Descriptor,
+    opener: Opener,
+    synthetic: Option<Rc<SyntheticListeners>>,
+) {
     loop {
         let (asker, question) = poll_fn(|context| poll_question(&socket, context)).await;
         let Some(stream) = opener.open(Opening::Names).await else { continue };
         let id = stream.id().val();
-        let mut names = Names::new(stream);
+        let mut names = Names::new(stream, synthetic.clone());
         names.ask(asker, &question);
         poll_fn(|context| names.poll(&socket, context)).await;
         opener.ends.borrow_mut().let_go(id, false);
@@ -43,12 +49,14 @@ struct Names {
     outgoing: Vec<u8>,
     sent: usize,
     incoming: Vec<u8>,
+    synthetic: Option<Rc<SyntheticListeners>>,
 }
 
 impl Names {
-    fn new(stream: Stream) -> Names {
+    fn new(stream: Stream, synthetic: Option<Rc<SyntheticListeners>>) -> Names {
         Names {
             stream,
+            synthetic,
             askers: VecDeque::new(),
             outgoing: Vec::new(),
             sent: 0,
@@ -108,6 +116,9 @@ impl Names {
                 let Some(answer) = rest.get(..length) else { break };
                 // An answer that nobody asked for is a break of the order, and ends the stream.
                 let Some(asker) = self.askers.pop_front() else { return Poll::Ready(()) };
+                if let Some(synthetic) = &self.synthetic {
+                    synthetic.answered(answer);
+                }
                 // One that cannot be taken is lost, as on any network, and asked for again.
                 let _ = sendto(socket, answer, SendFlags::DONTWAIT, &asker);
                 self.incoming.drain(..2 + length);

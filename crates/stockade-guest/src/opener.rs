@@ -10,7 +10,7 @@ use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Ends, Opening, write_message};
 use yamux::{Connection, Stream};
 
-use crate::lanes::Lanes;
+use crate::splice::SplicePipes;
 
 /// How the streams of connections end, as their frames pass.
 pub(crate) type SharedEnds = Rc<RefCell<Ends>>;
@@ -20,7 +20,7 @@ pub(crate) type SharedEnds = Rc<RefCell<Ends>>;
 pub(crate) struct Opener {
     asked: Rc<RefCell<Asked>>,
     pub(crate) ends: SharedEnds,
-    pub(crate) lanes: Lanes,
+    pub(crate) pipes: SplicePipes,
 }
 
 #[derive(Default)]

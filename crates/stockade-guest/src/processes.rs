@@ -1,12 +1,15 @@
 //! The processes inside: signalling them, and reaping every one that ends.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
+use std::task::{Poll, Waker};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid,
-    kill_process_group, test_kill_process, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    kill_process_group, test_kill_process, test_kill_process_group, wait, waitid,
 };
 use stockade_sys::{child_signals, signal_all_processes};
 use stockade_wire::Status;
@@ -20,7 +23,7 @@ pub(crate) enum Reach {
     WholeNamespace,
     /// Everybody else in the sandbox, because no signal leaves it.
     Sandbox,
-    /// Only the group of the program that was started: the guest runs outside any wall.
+    /// Only the groups of the programs that were started: the guest runs outside any wall.
     OwnChildren,
 }
 
@@ -39,108 +42,217 @@ impl Reach {
         (test_kill_process(launcher) == Err(Errno::PERM)).then_some(Reach::Sandbox)
     }
 
-    /// Signals everybody in reach; `leader` is the program that was started.
-    pub(crate) fn signal(self, leader: Pid, signal: Signal) {
-        // Both fail only when nobody is left to signal.
-        let _ = match self {
-            Reach::WholeNamespace | Reach::Sandbox => signal_all_processes(signal),
-            Reach::OwnChildren => kill_process_group(leader, signal).map_err(io::Error::from),
-        };
+    /// Whether orphans of every execution become children of the guest.
+    fn adopts_orphans(self) -> bool {
+        self != Reach::OwnChildren
     }
 }
 
-/// The program that runs and all it has started.
+/// The programs that run, and all they have started.
+///
+/// ```text
+/// running ── its leader ends: its group is killed ──▶ reaped ── its group is gone ──▶ gone
+///                  └── it was the last: everything is killed ──▶ reaped ── no child is left ──▶ gone
+/// ```
 pub(crate) struct Processes {
     reach: Reach,
     signals: Descriptor,
-    /// The program, until it is reaped: after that its id may be another's.
-    leader: Cell<Option<Pid>>,
+    table: RefCell<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    programs: BTreeMap<u64, Program>,
+    /// Everything inside was killed, and not all of it is reaped. Nothing is started meanwhile.
+    is_sweeping: bool,
+    wakers: Vec<Waker>,
+}
+
+struct Program {
+    /// The process, until it is reaped: after that its id may be another's.
+    leader: Pid,
+    status: Option<Status>,
+    is_killed: bool,
+    is_gone: bool,
 }
 
 impl Processes {
     pub(crate) fn new(reach: Reach, reactor: &Reactor) -> io::Result<Processes> {
         let signals = Descriptor::new(child_signals()?, reactor)?;
-        Ok(Processes { reach, signals, leader: Cell::new(None) })
+        Ok(Processes { reach, signals, table: RefCell::default() })
     }
 
-    /// From now on `leader` is the program that runs.
-    pub(crate) fn lead(&self, leader: Pid) {
-        self.leader.set(Some(leader));
+    /// Returns when a program may be started.
+    pub(crate) async fn settled(&self) {
+        self.wait_until(|table| (!table.is_sweeping).then_some(())).await;
     }
 
-    /// Signals everybody in reach.
+    /// From now on `leader` is the program of an execution.
+    pub(crate) fn lead(&self, execution: u64, leader: Pid) {
+        let program = Program { leader, status: None, is_killed: false, is_gone: false };
+        self.table.borrow_mut().programs.insert(execution, program);
+    }
+
+    /// The process of an execution, while it runs.
+    pub(crate) fn leader(&self, execution: u64) -> Option<Pid> {
+        let table = self.table.borrow();
+        let program = table.programs.get(&execution)?;
+        program.status.is_none().then_some(program.leader)
+    }
+
+    /// Signals the program of an execution alone, if it runs.
+    pub(crate) fn signal(&self, execution: u64, signal: Signal) {
+        if let Some(leader) = self.leader(execution) {
+            // It fails only when the program has ended.
+            let _ = kill_process(leader, signal);
+        }
+    }
+
+    /// Kills the program of an execution and its process group, if it runs.
+    pub(crate) fn kill(&self, execution: u64) {
+        if let Some(leader) = self.leader(execution) {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+
+    /// Signals everything in reach.
     pub(crate) fn signal_all(&self, signal: Signal) {
-        if let Some(leader) = self.leader.get() {
-            self.reach.signal(leader, signal);
+        // Both fail only when nothing is left to signal.
+        if self.reach.adopts_orphans() {
+            let _ = signal_all_processes(signal);
+            return;
         }
-    }
-
-    /// Kills everybody in reach.
-    pub(crate) fn kill(&self) {
-        self.signal_all(Signal::KILL);
-    }
-
-    /// Waits for the program to end, then ends and reaps everybody else.
-    pub(crate) async fn end(&self) -> Status {
-        let Some(leader) = self.leader.get() else { return Status::Signaled(0) };
-        match self.end_of(leader).await {
-            Ok(status) => status,
-            // The kernel refuses to wait only for a child that is not ours, and this one is. Should
-            // it do so, nothing is left running and the end says that we had to end it.
-            Err(_) => {
-                self.kill();
-                self.leader.set(None);
-                Status::Signaled(Signal::KILL.as_raw())
+        for program in self.table.borrow().programs.values() {
+            if program.status.is_none() {
+                let _ = kill_process_group(program.leader, signal);
             }
         }
     }
 
-    async fn end_of(&self, leader: Pid) -> io::Result<Status> {
-        let status = loop {
-            if has_ended(leader)? {
-                // Before it is reaped: until then its id cannot be given to another group.
-                self.kill();
-            }
-            match reap_until(leader)? {
-                Some(status) => break status,
-                None => self.child_ended().await?,
-            }
-        };
-        self.leader.set(None);
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => self.child_ended().await?,
-                Err(Errno::CHILD) => return Ok(status),
-                Err(errno) => return Err(errno.into()),
-            }
+    /// Kills everything in reach, if something was started.
+    pub(crate) fn kill_all(&self) {
+        if !self.table.borrow().programs.is_empty() {
+            self.signal_all(Signal::KILL);
         }
     }
 
-    /// Returns when a child has ended since the last call.
-    async fn child_ended(&self) -> io::Result<()> {
+    /// Waits for the program of an execution to end and its processes to be gone.
+    pub(crate) async fn end(&self, execution: u64) -> Status {
+        self.wait_until(|table| match table.programs.get(&execution) {
+            Some(program) if program.is_gone => {
+                let ended = table.programs.remove(&execution)?;
+                ended.status
+            }
+            Some(_) => None,
+            None => Some(Status::Signaled(0)),
+        })
+        .await
+    }
+
+    /// Reaps every child that ends, for as long as the guest lives.
+    pub(crate) async fn reap(&self) {
         // Several children may hide behind one signal; how many is asked of wait(2).
         const SIGNAL_BYTES: usize = 128;
-        self.signals.read(&mut [0; SIGNAL_BYTES]).await.map(|_| ())
+        while self.signals.read(&mut [0; SIGNAL_BYTES]).await.is_ok() {
+            self.reap_ended();
+        }
+    }
+
+    fn reap_ended(&self) {
+        let mut table = self.table.borrow_mut();
+        let are_left = loop {
+            // Before a leader is reaped: until then its id cannot be given to another group.
+            table.kill_ended(self.reach);
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => table.reaped(pid, status_of(status), self.reach),
+                Err(Errno::INTR) => {}
+                Ok(None) => break true,
+                // The kernel has no other error here than that no child is left.
+                Err(_) => break false,
+            }
+        };
+        if !are_left {
+            table.is_sweeping = false;
+        }
+        table.note_gone(self.reach);
+        table.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    async fn wait_until<T>(&self, mut ready: impl FnMut(&mut Table) -> Option<T>) -> T {
+        poll_fn(|context| {
+            let mut table = self.table.borrow_mut();
+            match ready(&mut table) {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    table.wakers.push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Table {
+    /// Kills what leaders that have ended leave behind.
+    fn kill_ended(&mut self, reach: Reach) {
+        let ended = |program: &Program| {
+            program.status.is_none() && !program.is_killed && has_ended(program.leader)
+        };
+        let ended: Vec<u64> = self
+            .programs
+            .iter()
+            .filter_map(|(execution, program)| ended(program).then_some(*execution))
+            .collect();
+        for execution in ended {
+            self.kill_behind(execution, reach);
+        }
+    }
+
+    /// Kills the group of a program that has ended, and everything where no other program runs.
+    fn kill_behind(&mut self, execution: u64, reach: Reach) {
+        let Some(program) = self.programs.get_mut(&execution) else { return };
+        program.is_killed = true;
+        let _ = kill_process_group(program.leader, Signal::KILL);
+        let runs = |program: &Program| program.status.is_none() && !program.is_killed;
+        if reach.adopts_orphans() && !self.programs.values().any(runs) {
+            self.is_sweeping = true;
+            let _ = signal_all_processes(Signal::KILL);
+        }
+    }
+
+    fn reaped(&mut self, pid: Pid, status: Status, reach: Reach) {
+        let is_it = |program: &Program| program.leader == pid && program.status.is_none();
+        let found = self.programs.iter().find(|(_, program)| is_it(program));
+        let Some(execution) = found.map(|(execution, _)| *execution) else { return };
+        if let Some(program) = self.programs.get_mut(&execution) {
+            let was_killed = program.is_killed;
+            program.status = Some(status);
+            if !was_killed {
+                // It ended after the last look.
+                self.kill_behind(execution, reach);
+            }
+        }
+    }
+
+    /// Marks the programs of which nothing is left.
+    fn note_gone(&mut self, reach: Reach) {
+        for program in self.programs.values_mut() {
+            program.is_gone = program.status.is_some()
+                && match (reach.adopts_orphans(), self.is_sweeping) {
+                    // Orphans are not the guest's to wait for.
+                    (false, _) => true,
+                    (true, true) => false,
+                    (true, false) => test_kill_process_group(program.leader) == Err(Errno::SRCH),
+                };
+        }
     }
 }
 
 /// Whether a child has ended; it stays unreaped.
-fn has_ended(child: Pid) -> io::Result<bool> {
+fn has_ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Ok(waitid(WaitId::Pid(child), options)?.is_some())
-}
-
-/// Reaps whoever has ended, up to and with `leader`, and says how that one ended.
-fn reap_until(leader: Pid) -> io::Result<Option<Status>> {
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == leader => return Ok(Some(status_of(status))),
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    waitid(WaitId::Pid(child), options).is_ok_and(|ended| ended.is_some())
 }
 
 fn status_of(status: WaitStatus) -> Status {

@@ -22,9 +22,10 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use stockade_wire::Heard;
 use yamux::{Packet, Stream};
 
-use crate::lanes::{Come, Draining, Lanes, Stopped};
+use crate::listeners::Answers;
 use crate::opener::{Opener, SharedEnds};
 use crate::reactor::{Descriptor, Reactor};
+use crate::splice::{Arrived, Draining, SplicePipes, Stopped};
 
 /// Where what a program says is read to. One for all connections, because each is done with it
 /// before another is polled.
@@ -44,20 +45,22 @@ pub(crate) fn relay(
     opener: &Opener,
     room: Room,
     reactor: &Reactor,
+    answers: Option<Answers>,
 ) -> impl Future<Output = ()> + use<> {
     // Before anybody else is polled, and so before its pipe can come.
-    opener.lanes.expect(stream.id().val());
+    opener.pipes.expect(stream.id().val());
     let mut relay = Relay {
         client,
         stream,
         ends: SharedEnds::clone(&opener.ends),
-        lanes: opener.lanes.clone(),
+        pipes: opener.pipes.clone(),
         room,
         reactor: reactor.clone(),
         up: Up::Talking { rest: Vec::new(), sent: 0 },
         down: Down::Open { packet: None, written: 0 },
         passed: 0,
-        lane: None,
+        splice: None,
+        answers,
     };
     async move {
         if let Err(Broken::Host) = poll_fn(|context| relay.poll(context)).await {
@@ -99,7 +102,7 @@ struct Relay {
     client: Descriptor,
     stream: Stream,
     ends: SharedEnds,
-    lanes: Lanes,
+    pipes: SplicePipes,
     room: Room,
     reactor: Reactor,
     up: Up,
@@ -107,7 +110,9 @@ struct Relay {
     /// How many bytes of the stream were written to the program.
     passed: u64,
     /// A pipe that comes after so many.
-    lane: Option<Come>,
+    splice: Option<Arrived>,
+    /// Follows the answers of the name server, where listeners are bound for them.
+    answers: Option<Answers>,
 }
 
 impl Relay {
@@ -199,15 +204,20 @@ impl Relay {
                 Down::Open { packet, written } => {
                     (*packet, *written) = (None, 0);
                     let id = self.stream.id().val();
-                    self.lane = self.lane.take().or_else(|| self.lanes.take(context, id));
-                    if self.lane.as_ref().is_some_and(|come| come.lane.after == self.passed) {
+                    self.splice = self.splice.take().or_else(|| self.pipes.take(context, id));
+                    if self.splice.as_ref().is_some_and(|pipe| pipe.header.after == self.passed) {
                         self.drain();
                         continue;
                     }
                     match ready!(self.stream.poll_next_unpin(context)) {
-                        Some(Ok(next)) => *packet = Some(next),
+                        Some(Ok(next)) => {
+                            if let Some(answers) = &mut self.answers {
+                                answers.read(next.as_ref());
+                            }
+                            *packet = Some(next);
+                        }
                         Some(Err(_)) => return Poll::Ready(Err(Broken::Host)),
-                        None if self.heard() == Some(Heard::End) && self.lane.is_none() => {
+                        None if self.heard() == Some(Heard::End) && self.splice.is_none() => {
                             // It fails only when the program is gone, which the other way shows.
                             let _ = shutdown(&self.client, Shutdown::Write);
                             self.down = Down::Ended;
@@ -242,7 +252,7 @@ impl Relay {
     }
 
     fn drain(&mut self) {
-        if let Some(Come { pipe, kept, .. }) = self.lane.take() {
+        if let Some(Arrived { pipe, kept, .. }) = self.splice.take() {
             let pipe = Descriptor::new_nonblocking(pipe, &self.reactor);
             self.down = Down::Draining(Draining::new(pipe, kept));
         }
@@ -257,6 +267,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let closed = matches!(self.up, Up::Closed);
         self.ends.borrow_mut().let_go(self.stream.id().val(), closed);
-        self.lanes.forget(self.stream.id().val());
+        self.pipes.forget(self.stream.id().val());
     }
 }

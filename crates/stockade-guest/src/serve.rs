@@ -1,9 +1,9 @@
 //! The guest's life on its stream.
 //!
 //! ```text
-//! prepared ──▶ connected ── hello ──▶ serving ── end of stream ──▶ everybody killed, done
+//! prepared ──▶ connected ── hello ──▶ serving ── end of stream ──▶ every process killed, done
 //!                  │                     │
-//!                  └── anything else ────┴──▶ everybody killed, the exit says why
+//!                  └── anything else ────┴──▶ every process killed, the exit says why
 //! ```
 
 use std::cell::Cell;
@@ -15,27 +15,27 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use futures_util::io::AsyncWriteExt;
 use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
 use stockade_launcher::Provisions;
 use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
 use stockade_wire::{GuestExit, StreamHeader, read_message};
-use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode, Stream};
+use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode};
 
 use crate::control::converse;
 use crate::execution::Surroundings;
+use crate::listeners::Own;
 use crate::opener::Opener;
 use crate::processes::{Processes, Reach};
 use crate::reactor::{Descriptor, Reactor};
-use crate::socket::Socket;
+use crate::socket::{Ends, Socket};
 use crate::waiting::Waiting;
 use crate::way_out::Doors;
 
-/// The most streams that are open at once; each may hold a window of 256 KiB in memory.
-const MAX_STREAMS: usize = 16;
-/// The same with a way out. The connections themselves are counted elsewhere; those that are
-/// closing come on top, and the connection does not outlive one stream too many.
-const MAX_STREAMS_WITH_WAY_OUT: usize = 1 << 16;
+/// The most streams that are open at once. The connection does not outlive one stream too many, and
+/// so nothing comes near: the host counts those of executions, and the doors those of connections.
+const MAX_STREAMS: usize = 1 << 18;
 const WINDOW_BYTES: usize = 256 << 10;
 /// By how much the windows of all streams together may grow, for those through which much comes.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
@@ -53,8 +53,21 @@ pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
     let Provisions { listeners, tools, program_files, oom_score } = provisions;
     let doors = Doors::of(listeners, tools);
     let reach = Reach::of_this_process();
+    let oom_score = oom_score.or_else(own_oom_score);
     let place = Place { reach, lifeline: None, doors, program_files, oom_score };
-    serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
+    serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
+}
+
+/// The same on one descriptor for each direction, such as a container's standard input and output,
+/// in a wall that has no launcher of ours: the guest opens the listeners itself.
+///
+/// An error says which of them it could not open.
+pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<GuestExit> {
+    let doors = Doors::open(own)?;
+    let reach = Reach::of_this_process();
+    let oom_score = own_oom_score();
+    let place = Place { reach, lifeline: None, doors, program_files: None, oom_score };
+    serve_at(Stream::Pair { reader, writer }, place)
 }
 
 /// The same where no pid namespace holds everybody together. The process is in a domain or has ids
@@ -66,9 +79,33 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
             let lifeline = Some(lifeline);
             let place =
                 Place { reach, lifeline, doors: None, program_files: None, oom_score: None };
-            serve_at(stream, place).unwrap_or(GuestExit::Unprepared)
+            serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
+    }
+}
+
+/// The guest's own score for the OOM killer, where no launcher has opened it. Opened before the
+/// guest stops being dumpable, after which its files in /proc belong to root, proc(5).
+fn own_oom_score() -> Option<File> {
+    File::options().write(true).open("/proc/self/oom_score_adj").ok()
+}
+
+/// The stream to the host.
+enum Stream {
+    Socket(OwnedFd),
+    Pair { reader: OwnedFd, writer: OwnedFd },
+}
+
+impl Stream {
+    fn ends(self, reactor: &Reactor) -> io::Result<Ends> {
+        Ok(match self {
+            Stream::Socket(socket) => Ends::Socket(Descriptor::new(socket, reactor)?),
+            Stream::Pair { reader, writer } => Ends::Pair {
+                reader: Descriptor::new(reader, reactor)?,
+                writer: Descriptor::new(writer, reactor)?,
+            },
+        })
     }
 }
 
@@ -82,17 +119,17 @@ struct Place {
 }
 
 /// An error says that nothing was served.
-fn serve_at(stream: OwnedFd, mut place: Place) -> io::Result<GuestExit> {
-    let (reactor, opener, streams) = match &place.doors {
+fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
+    let (reactor, opener) = match &place.doors {
         Some(_) => {
             // Frames come and go, and each would cost the kernel's pages anew.
             keep_freed_memory(KEPT_BYTES);
-            (Reactor::for_many()?, Some(Opener::default()), MAX_STREAMS_WITH_WAY_OUT)
+            (Reactor::for_many()?, Some(Opener::default()))
         }
-        None => (Reactor::default(), None, MAX_STREAMS),
+        None => (Reactor::default(), None),
     };
     let around = prepare(&mut place, &reactor)?;
-    let socket = Socket::new(Descriptor::new(stream, &reactor)?, opener.as_ref());
+    let socket = Socket::new(stream.ends(&reactor)?, opener.as_ref(), Rc::clone(&around.heard));
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
     if let (Some(doors), Some(opener)) = (place.doors, &opener) {
         doors.serve(opener, &reactor)?;
@@ -102,8 +139,8 @@ fn serve_at(stream: OwnedFd, mut place: Place) -> io::Result<GuestExit> {
     let growth = opener.as_ref().map_or(0, |_| WINDOW_GROWTH_BYTES);
     config
         .set_max_connection_receive_window(None)
-        .set_max_num_streams(streams)
-        .set_max_connection_receive_window(Some(streams * WINDOW_BYTES + growth))
+        .set_max_num_streams(MAX_STREAMS)
+        .set_max_connection_receive_window(Some(MAX_STREAMS * WINDOW_BYTES + growth))
         .set_split_send_size(SEND_BYTES);
     let mut service = Service {
         connection: Connection::new(socket, config, Mode::Server),
@@ -114,7 +151,7 @@ fn serve_at(stream: OwnedFd, mut place: Place) -> io::Result<GuestExit> {
         opener,
     };
     let exit = reactor.run(poll_fn(|context| service.poll(context)));
-    service.around.processes.kill();
+    service.around.processes.kill_all();
     Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
@@ -127,10 +164,13 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
     close_on_exec_from(3)?;
     umask(FileMode::WGRP | FileMode::WOTH);
     let processes = Rc::new(Processes::new(place.reach, reactor)?);
+    let reaper = Rc::clone(&processes);
+    reactor.spawn(async move { reaper.reap().await });
     Ok(Surroundings {
         reactor: reactor.clone(),
         processes,
         waiting: Waiting::default(),
+        heard: Rc::default(),
         program_files: place.program_files,
         oom_score: place.oom_score.take().map(Rc::new),
     })
@@ -173,7 +213,7 @@ impl Service {
     }
 
     /// The first stream is the control stream; every other says itself what it is.
-    fn accept(&mut self, stream: Stream) {
+    fn accept(&mut self, stream: yamux::Stream) {
         if self.control.is_none() {
             let greeted = Rc::clone(&self.greeted);
             self.control = Some(Box::pin(converse(stream, self.around.clone(), greeted)));
@@ -206,7 +246,9 @@ impl Service {
 }
 
 /// Reads what a stream is and leaves it for its execution; one that does not say is closed.
-async fn introduce(mut stream: Stream, waiting: Waiting) {
+async fn introduce(mut stream: yamux::Stream, waiting: Waiting) {
+    // Nothing, which acknowledges the stream: the host opens no more than 256 that are not.
+    let _ = stream.write(&[]).await;
     if let Ok(header) = read_message::<StreamHeader, _>(&mut stream).await {
         waiting.arrived(header, stream);
     }

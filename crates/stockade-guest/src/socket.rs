@@ -1,15 +1,17 @@
-//! The stream to the host, buffered so that one system call carries many small frames.
+//! The stream to the host, one socket or two pipes, buffered so that one system call carries many small frames.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::{Header, Headers};
 
-use crate::lanes::Lanes;
 use crate::opener::{Opener, SharedEnds};
 use crate::reactor::Descriptor;
+use crate::splice::SplicePipes;
 
 /// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
 const AHEAD_BYTES: usize = 8 << 10;
@@ -20,7 +22,9 @@ const LARGE_BYTES: usize = 16 << 10;
 
 /// The stream to the host.
 pub(crate) struct Socket {
-    descriptor: Descriptor,
+    ends: Ends,
+    /// Set whenever bytes come.
+    heard: Rc<Cell<bool>>,
     incoming: Box<[u8]>,
     /// How much of `incoming` was read, and how much of that has been handed out.
     filled: usize,
@@ -34,11 +38,50 @@ pub(crate) struct Socket {
     is_whole: bool,
 }
 
-/// Frames that pass, looked at for how the streams of connections end, and where pipes that come
-/// beside them go.
+/// The descriptors of the stream.
+pub(crate) enum Ends {
+    /// One socket for both directions; splice pipes may come through it.
+    Socket(Descriptor),
+    /// One descriptor for each direction, such as a container's standard input and output.
+    Pair {
+        /// Bytes from the host.
+        reader: Descriptor,
+        /// Bytes to the host.
+        writer: Descriptor,
+    },
+}
+
+impl Ends {
+    fn writer(&self) -> &Descriptor {
+        match self {
+            Ends::Socket(socket) => socket,
+            Ends::Pair { writer, .. } => writer,
+        }
+    }
+
+    /// Reads, and keeps the splice pipes that come where there are connections for them.
+    fn receive(
+        &self,
+        passing: &Option<Passing>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match (self, passing) {
+            (Ends::Socket(socket), Some(Passing { pipes, .. })) => {
+                socket.poll_receive(context, buffer, |pipe| pipes.arrived(pipe))
+            }
+            (Ends::Socket(reader) | Ends::Pair { reader, .. }, _) => {
+                reader.poll_read(context, buffer)
+            }
+        }
+    }
+}
+
+/// Frames that pass, looked at for how the streams of connections end, and where splice pipes that
+/// come with them go.
 struct Passing {
     ends: SharedEnds,
-    lanes: Lanes,
+    pipes: SplicePipes,
     heard: Headers,
     said: Headers,
 }
@@ -62,21 +105,6 @@ impl Passing {
     }
 }
 
-/// Reads, and keeps the pipes that come where there are connections for them.
-fn receive(
-    descriptor: &Descriptor,
-    passing: &Option<Passing>,
-    context: &mut Context<'_>,
-    buffer: &mut [u8],
-) -> Poll<io::Result<usize>> {
-    match passing {
-        Some(Passing { lanes, .. }) => {
-            descriptor.poll_receive(context, buffer, |pipe| lanes.come(pipe))
-        }
-        None => descriptor.poll_read(context, buffer),
-    }
-}
-
 fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
     let Ok(()) = headers.follow(bytes, |header| {
         seen(header);
@@ -86,15 +114,16 @@ fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
 
 impl Socket {
     /// `opener` is there where streams carry connections.
-    pub(crate) fn new(descriptor: Descriptor, opener: Option<&Opener>) -> Socket {
+    pub(crate) fn new(ends: Ends, opener: Option<&Opener>, heard: Rc<Cell<bool>>) -> Socket {
         let passing = |opener: &Opener| Passing {
             ends: SharedEnds::clone(&opener.ends),
-            lanes: opener.lanes.clone(),
+            pipes: opener.pipes.clone(),
             heard: Headers::default(),
             said: Headers::default(),
         };
         Socket {
-            descriptor,
+            ends,
+            heard,
             incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
             filled: 0,
             taken: 0,
@@ -111,8 +140,8 @@ impl Socket {
             return Poll::Ready(Ok(()));
         }
         (self.taken, self.filled) = (0, 0);
-        self.filled =
-            ready!(receive(&self.descriptor, &self.passing, context, &mut self.incoming))?;
+        self.filled = ready!(self.ends.receive(&self.passing, context, &mut self.incoming))?;
+        self.heard.set(true);
         Poll::Ready(Ok(()))
     }
 
@@ -125,7 +154,7 @@ impl Socket {
         loop {
             let before = self.outgoing.len() - self.written;
             let both = [IoSlice::new(&self.outgoing[self.written..]), IoSlice::new(bytes)];
-            match ready!(self.descriptor.poll_write_all_of(context, &both))? {
+            match ready!(self.ends.writer().poll_write_all_of(context, &both))? {
                 written if written <= before && before > 0 => self.written += written,
                 written => {
                     self.outgoing.clear();
@@ -152,7 +181,8 @@ impl AsyncRead for Socket {
             return Poll::Pending;
         }
         if self.taken == self.filled && buffer.len() >= AHEAD_BYTES {
-            let read = receive(&self.descriptor, &self.passing, context, buffer);
+            let read = self.ends.receive(&self.passing, context, buffer);
+            self.heard.set(self.heard.get() || read.is_ready());
             if let (Poll::Ready(Ok(read)), Some(passing)) = (&read, &mut self.passing) {
                 passing.hear(&buffer[..*read]);
                 self.is_whole = *read == buffer.len();
@@ -206,7 +236,7 @@ impl AsyncWrite for Socket {
             passing.add(&mut this.outgoing);
         }
         while self.written < self.outgoing.len() {
-            match self.descriptor.poll_write(context, &self.outgoing[self.written..]) {
+            match self.ends.writer().poll_write(context, &self.outgoing[self.written..]) {
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,

@@ -1,48 +1,93 @@
 //! Connections of programs to the network, and to the tools of their host.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::rc::Rc;
 
 use rustix::net::sockopt;
 use stockade_launcher::Listeners;
 
 use crate::door::{Comes, Door, Places};
+use crate::listeners::{NetworkListeners, Own, SyntheticListeners, open_tool_socket};
 use crate::names;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Reactor};
 
 /// Where connections arrive. One of the two at least is there.
 pub(crate) struct Doors {
-    pub(crate) network: Option<Listeners>,
-    pub(crate) tools: Option<UnixListener>,
+    network: Option<Network>,
+    tools: Option<UnixListener>,
+}
+
+/// Where connections to the network arrive.
+enum Network {
+    /// At one place of the launcher's, to which they are redirected.
+    Redirected(Listeners),
+    /// At listeners of the guest's own.
+    Own(NetworkListeners),
 }
 
 impl Doors {
-    /// Both, or nothing where nothing arrives.
+    /// Those that the launcher opened, or nothing where nothing arrives.
     pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Doors> {
-        (network.is_some() || tools.is_some()).then_some(Doors { network, tools })
+        Doors { network: network.map(Network::Redirected), tools }.if_any()
+    }
+
+    /// Opens those that the guest was asked for itself.
+    pub(crate) fn open(own: Own) -> io::Result<Option<Doors>> {
+        let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
+        let tools = own.tools.then(open_tool_socket).transpose()?;
+        Ok(Doors { network, tools }.if_any())
+    }
+
+    fn if_any(self) -> Option<Doors> {
+        (self.network.is_some() || self.tools.is_some()).then_some(self)
     }
 
     /// Serves them beside everything else. Each has places of its own: a flood at one leaves those
     /// of the other.
     pub(crate) fn serve(self, opener: &Opener, reactor: &Reactor) -> io::Result<()> {
         let count = u64::from(self.network.is_some()) + u64::from(self.tools.is_some());
-        let door = |listener, comes| {
-            Door::new(listener, comes, Places::of_one_door_of(count), opener, reactor)
-        };
-        if let Some(Listeners { connections, datagrams }) = self.network {
-            // Connections from here to programs cross no network. Where the host is careful with
-            // its own by pacing what it sends, that would only be late; every kernel has this one.
-            let _ = sockopt::set_tcp_congestion(&connections, "reno");
-            let datagrams = Descriptor::new(datagrams.into(), reactor)?;
-            let door = door(connections.into(), Comes::Redirected)?;
-            reactor.spawn(names::serve(datagrams, opener.clone()));
-            reactor.spawn(async move { door.serve().await });
+        match self.network {
+            Some(Network::Redirected(Listeners { connections, datagrams })) => {
+                let places = Places::of_one_door_of(count);
+                let datagrams = Descriptor::new(datagrams.into(), reactor)?;
+                let door = tcp_door(connections, Comes::Redirected, &places, opener, reactor)?;
+                reactor.spawn(names::serve(datagrams, opener.clone(), None));
+                reactor.spawn(async move { door.serve().await });
+            }
+            Some(Network::Own(NetworkListeners { connections, datagrams, ports })) => {
+                let places = Places::of_one_door_of(count);
+                let synthetic = SyntheticListeners::new(ports, &places, opener, reactor);
+                let datagrams = Descriptor::new(datagrams.into(), reactor)?;
+                reactor.spawn(names::serve(datagrams, opener.clone(), Some(Rc::clone(&synthetic))));
+                for listener in connections {
+                    let door = tcp_door(listener, Comes::Direct, &places, opener, reactor)?;
+                    let door = door.with_synthetic(&synthetic);
+                    reactor.spawn(async move { door.serve().await });
+                }
+            }
+            None => {}
         }
         if let Some(tools) = self.tools {
-            let door = door(tools.into(), Comes::ToTools)?;
+            let places = Places::of_one_door_of(count);
+            let door = Door::new(tools.into(), Comes::ToTools, places, opener, reactor)?;
             reactor.spawn(async move { door.serve().await });
         }
         Ok(())
     }
+}
+
+/// Connections from the guest to programs cross no network. Where the host paces what it sends, the
+/// bytes would only be late; every kernel has `reno`.
+fn tcp_door(
+    listener: TcpListener,
+    comes: Comes,
+    places: &Rc<Places>,
+    opener: &Opener,
+    reactor: &Reactor,
+) -> io::Result<Door> {
+    let _ = sockopt::set_tcp_congestion(&listener, "reno");
+    Door::new(listener.into(), comes, Rc::clone(places), opener, reactor)
 }

@@ -180,7 +180,7 @@ impl Watched {
                     let wanted = action == Action::Pause;
                     if wanted != paused {
                         // A link that is closed has nothing left to pause.
-                        let _ = if wanted { link.pause().await } else { link.resume().await };
+                        let _ = if wanted { link.pause() } else { link.resume() };
                         paused = wanted;
                     }
                     pause = look_again;

@@ -255,7 +255,7 @@ impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
             let command = self.interior.command(execution)?;
-            let started = self.link.execute(command).await;
+            let started = self.link.execute(command).map(|(_, running)| running);
             self.explained(started).await
         })
     }

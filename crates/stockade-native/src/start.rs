@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use rustix::process::Pid;
-use stockade_carrier::Link;
+use stockade_carrier::{Link, LinkSettings, Liveness};
 use stockade_launcher::{Plan, Report};
 use stockade_policy::Policy;
 use stockade_provider::Gateway;
@@ -70,6 +70,9 @@ pub(crate) struct Wall {
     pub(crate) programs: Option<OwnedFd>,
 }
 
+/// The most executions of one sandbox at once.
+const EXECUTIONS: usize = 64;
+
 /// Starts a sandbox and waits until its wall is finished.
 pub(crate) async fn start(mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
     let wall = build(&prepared).await?;
@@ -91,7 +94,10 @@ async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
     // From here on a failure leaves a launcher, which ends when its control socket does.
     let control = Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
     let control = Arc::new(control);
-    let link = Link::open(stream, prepared.gateway.clone())?;
+    // The kernel closes the socket with either process, so that no beats are needed: a Stockade that
+    // is stopped for a while loses no sandbox.
+    let settings = LinkSettings { executions: EXECUTIONS, liveness: Liveness::EndOfStream };
+    let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?;
     let descriptors: Vec<_> = prepared.descriptors.iter().map(AsFd::as_fd).collect();
     match control.send(&prepared.plan, &descriptors).await {
         // A launcher that has refused receives no more; its report is there to read.

@@ -2,9 +2,8 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_provider::{
-    Carried, Duplex, Entry, Gateway, Root, SandboxRequest, Surroundings, chain,
+    Carried, Destination, Duplex, Entry, Gateway, Root, SandboxRequest, Surroundings, chain,
 };
-use stockade_wire::Opening;
 
 use super::*;
 
@@ -12,7 +11,7 @@ use super::*;
 struct Carries(bool);
 
 impl Gateway for Carries {
-    fn serve(&self, _: Opening, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+    fn serve(&self, _: Destination, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 

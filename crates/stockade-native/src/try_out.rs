@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{Carried, Duplex, Error, Gateway, Obstacle, SandboxRequest, chain};
-use stockade_wire::Opening;
+use stockade_provider::{
+    Carried, Destination, Duplex, Error, Gateway, Obstacle, SandboxRequest, chain,
+};
 
 use crate::error::{StartError, is_of_way_out};
 use crate::plan::WayOut;
@@ -48,7 +49,7 @@ pub(crate) fn try_out() -> Tried {
 struct Nowhere;
 
 impl Gateway for Nowhere {
-    fn serve(&self, _: Opening, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+    fn serve(&self, _: Destination, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Unenforceable,
     /// The host does not let the wall be built.
     Unavailable,
+    /// As much runs already as may run at once; the same request succeeds later.
+    Busy,
     /// The sandbox went away while it was used.
     Lost,
     /// Stockade itself failed.

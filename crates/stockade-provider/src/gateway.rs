@@ -1,35 +1,43 @@
-//! The way out of a sandbox, seen from its wall.
+//! Where connections of programs in a sandbox go, seen from its wall.
 
+use std::any::Any;
 use std::fmt;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::net::Ipv4Addr;
 
 use futures_core::future::BoxFuture;
-use stockade_wire::Opening;
+use stockade_policy::Host;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Bytes both ways.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+/// Bytes in both directions. `Any` lets a transport and a gateway that share a concrete type find
+/// it again; every other gateway reads and writes the bytes.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + Any {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Duplex for T {}
 
-/// Opens a way to a program beside its stream, for much: what comes from a socket can go through a
-/// pipe without being read and written again.
-pub trait OpensLane: Send + Sync + fmt::Debug {
-    /// A pipe whose bytes come to the program after all that were written to the stream. It is told
-    /// of with the next write to the stream, which must be an empty one, and is the last where it
-    /// could be told. Dropping the pipe is the end of its bytes; the stream then ends as ever.
-    ///
-    /// An error says that there is none. Called again only after an error.
-    fn open(&self) -> io::Result<OpenLane>;
-}
-
-/// A way that was opened.
-pub struct OpenLane {
-    /// The end to write to. It does not block.
-    pub pipe: OwnedFd,
-    /// Whether the other end could be told of it. Where it could not, the stream goes on as before.
-    pub told: BoxFuture<'static, bool>,
+/// Where a stream from a sandbox leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The name server inside, as over TCP: a length of two bytes, big endian, then a DNS message.
+    /// Answers return in the same form and in the order of the questions.
+    Names,
+    /// A synthetic address that the name server gave to a name.
+    Address {
+        /// The address that the program dialled.
+        address: Ipv4Addr,
+        /// The port that the program dialled.
+        port: u16,
+    },
+    /// A host that the wall knows by name or address, without a synthetic address for it.
+    Host {
+        /// The name or the address.
+        host: Host,
+        /// The port.
+        port: u16,
+    },
+    /// The proxy inside. The first bytes show whether the program speaks HTTP or SOCKS.
+    Proxy,
+    /// The socket where programs call tools.
+    Tools,
 }
 
 /// What a gateway takes.
@@ -47,19 +55,7 @@ pub trait Gateway: Send + Sync + fmt::Debug {
     /// wall drops what is returned, and with it the connection, when the sandbox ends.
     ///
     /// Everything that comes on the stream is hostile.
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()>;
-
-    /// The same where a lane can be opened beside the stream, once. Called instead of
-    /// [`Gateway::serve`]; a gateway that has no use for it need not know of it.
-    fn serve_with_lane(
-        &self,
-        opening: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Box<dyn OpensLane>,
-    ) -> BoxFuture<'static, ()> {
-        drop(lane);
-        self.serve(opening, stream)
-    }
+    fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()>;
 
     /// What it takes; the wall builds inside what leads to that, and nothing else.
     fn carries(&self) -> Carried;

@@ -17,7 +17,7 @@ mod tool_door;
 pub use error::{Error, ErrorKind, chain};
 pub use execution::{Execution, ProcessEnd, Program, Running};
 pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
-pub use gateway::{Carried, Duplex, Gateway, OpenLane, OpensLane};
+pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
 pub use sandbox::{Entry, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};

@@ -14,7 +14,7 @@ impl ToolDoor {
     /// Where all of it is.
     pub const DIRECTORY: &str = "/run/stockade";
     /// The socket where programs call tools.
-    pub const SOCKET: &str = stockade_wire::TOOL_SOCKET;
+    pub const SOCKET: &str = "/run/stockade/tools.sock";
     /// Where the command `stockade-tool` is. The wall puts this directory last in `PATH`.
     pub const COMMANDS: &str = "/run/stockade/bin";
 }

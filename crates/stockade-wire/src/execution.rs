@@ -54,8 +54,8 @@ pub struct Started {
     pub execution: u64,
 }
 
-/// A program and everything it started are gone. What they wrote may still be on its way; its
-/// streams end after it.
+/// A program and its process group are gone, and where no other execution runs everything else
+/// inside too. What they wrote may still be on its way; the streams end after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ended {
@@ -63,6 +63,62 @@ pub struct Ended {
     pub execution: u64,
     /// How the program itself ended.
     pub status: Status,
+}
+
+/// Send a signal to one program. One that has ended gets nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// Which program.
+    pub execution: u64,
+    /// The signal's number.
+    pub signal: i32,
+}
+
+/// Kill one program and its process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    /// Which program.
+    pub execution: u64,
+}
+
+/// Resize the terminal of one program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// Which program.
+    pub execution: u64,
+    /// How many characters wide.
+    pub columns: u16,
+    /// How many lines high.
+    pub rows: u16,
+}
+
+/// The program that a [`Resize`] named has pipes and no terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoTerminal {
+    /// Which program.
+    pub execution: u64,
+}
+
+/// Report on one program. Of one that has ended there is no report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observe {
+    /// Which program.
+    pub execution: u64,
+}
+
+/// What the guest reports of one program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    /// Which program.
+    pub execution: u64,
+    /// Its process id as the guest sees it, once it was started.
+    pub process: Option<i32>,
 }
 
 /// How a program ended.
@@ -76,7 +132,7 @@ pub enum Status {
 }
 
 /// The first frame on every stream but the control stream; raw bytes follow it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamHeader {
     /// Whose stream it is.
@@ -86,7 +142,7 @@ pub struct StreamHeader {
 }
 
 /// What a stream carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Standard input, from the host.

@@ -23,13 +23,15 @@ pub enum GuestExit {
     OutOfPlace = 74,
     /// The guest could not prepare its own process.
     Unprepared = 75,
+    /// The host's beats stopped.
+    Silent = 76,
 }
 
 impl GuestExit {
     /// The meaning of an exit code of the guest, if it is one of ours.
     pub fn from_code(code: i32) -> Option<GuestExit> {
-        use GuestExit::{Closed, Done, Malformed, OutOfPlace, Stream, Unprepared, Version};
-        [Done, Stream, Closed, Malformed, Version, OutOfPlace, Unprepared]
+        use GuestExit::{Closed, Done, Malformed, OutOfPlace, Silent, Stream, Unprepared, Version};
+        [Done, Stream, Closed, Malformed, Version, OutOfPlace, Unprepared, Silent]
             .into_iter()
             .find(|exit| i32::from(*exit as u8) == code)
     }

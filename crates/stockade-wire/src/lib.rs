@@ -6,34 +6,39 @@
 //!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution
 //!   those of the guest  one Opening frame, then the raw bytes of one connection of a program
 //! ```
-//! Of a connection through which much comes the rest may come through a pipe, see [`Lane`].
+//! The socket transport of a wall on this machine may send the rest of a fast download through a
+//! pipe, see [`SpliceHeader`].
 //! The guest opens streams only where the wall was built with a way out.
 //! A frame is a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and that many bytes of
 //! JSON holding exactly one message. The host may send its hello, an [`Execute`] and the streams of
-//! that execution at once, and streams may arrive before what they belong to. The crate opens no
+//! that execution at once, and streams may arrive before what they belong to. Many executions run at
+//! once; the host bounds their number, and every message about one names it. The crate opens no
 //! socket, and it treats every byte it reads as hostile.
 
 mod execution;
 mod exit;
 mod frame;
 mod handshake;
-mod lane;
 mod message;
 mod multiplex;
 mod opening;
+mod splice;
 mod text;
 
-pub use execution::{CodeFile, Ended, Execute, NotStarted, Role, Started, Status, StreamHeader};
+pub use execution::{
+    CodeFile, Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Role,
+    Signal, Started, Status, StreamHeader,
+};
 pub use exit::GuestExit;
 pub use frame::{
     FrameError, MAX_FRAME_BYTES, encode, read_message, read_message_within, write_message,
 };
 pub use handshake::{HandshakeError, answer, check_reply, greet};
-pub use lane::Lane;
 pub use message::{
-    GuestMessage, GuestVersion, GuestVersionError, Hello, HelloReply, HostMessage, Nonce,
-    PROTOCOL_VERSION,
+    GuestMessage, GuestVersion, GuestVersionError, Heartbeat, Hello, HelloReply, HostMessage,
+    Nonce, PROTOCOL_VERSION,
 };
 pub use multiplex::{Ends, Header, Headers, Heard};
 pub use opening::{NAME_SERVER, NAMED, Opening, PROXY, RELAY, TOOL_SOCKET};
+pub use splice::SpliceHeader;
 pub use text::{Text, TextError};

@@ -4,13 +4,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::execution::{Ended, Execute, NotStarted, Started};
+use crate::execution::{
+    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Signal, Started,
+};
 
 /// The version of the conversation that follows the handshake.
 ///
 /// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
 /// of different age can say so instead of calling each other malformed.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// What the host says on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +22,23 @@ pub enum HostMessage {
     Hello(Hello),
     /// Start a program.
     Execute(Execute),
+    /// Send a signal to one program.
+    Signal(Signal),
+    /// Kill one program and its process group.
+    Kill(Kill),
+    /// Resize the terminal of one program.
+    Resize(Resize),
+    /// Report on one program.
+    Observe(Observe),
     /// Stop everything inside until [`HostMessage::Resume`].
     Pause,
     /// Let everything inside go on.
     Resume,
+    /// From now on both ends send beats. Without it neither does, and the end of the stream alone
+    /// shows that the other end is gone.
+    Heartbeat(Heartbeat),
+    /// The host is alive.
+    Beat,
 }
 
 /// What the guest says on the control stream.
@@ -36,8 +51,14 @@ pub enum GuestMessage {
     NotStarted(NotStarted),
     /// A program runs.
     Started(Started),
-    /// A program and everything it started are gone.
+    /// A program has ended.
     Ended(Ended),
+    /// Answers [`HostMessage::Observe`].
+    Observed(Observed),
+    /// Answers [`HostMessage::Resize`] for a program without a terminal.
+    NoTerminal(NoTerminal),
+    /// The guest is alive.
+    Beat,
 }
 
 /// The host's first message.
@@ -48,6 +69,19 @@ pub struct Hello {
     pub version: u32,
     /// Comes back in the reply, so that an old reply cannot pass for this one.
     pub nonce: Nonce,
+}
+
+/// How often each end sends a beat, and how many intervals without a byte end the link.
+///
+/// Intervals are counted and not time: an end that was itself stopped, and its timers with it, reads
+/// what has arrived meanwhile before it counts the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// The interval.
+    pub every_ms: u64,
+    /// How many intervals in a row may pass in silence; one more ends the sandbox.
+    pub missed: u32,
 }
 
 /// The guest's answer to [`Hello`].

@@ -1,59 +1,97 @@
 //! What the guest may say on the control stream, and when.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::io::AsyncRead;
 use stockade_provider::ProcessEnd;
 use stockade_wire::{
-    FrameError, GuestMessage, HelloReply, Nonce, Status, check_reply, read_message,
+    FrameError, GuestMessage, HelloReply, Nonce, Observed, Status, check_reply, read_message,
 };
 use tokio::sync::{oneshot, watch};
 
 use super::LinkError;
 
 /// The executions that were asked for, and why the link was closed if it was.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conversation {
+    most: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    pending: Vec<Pending>,
+    executions: BTreeMap<u64, Execution>,
     fault: Option<LinkError>,
     closed: bool,
 }
 
+/// An execution that has not ended.
 #[derive(Debug)]
-struct Pending {
-    execution: u64,
+struct Execution {
     started: bool,
     end: oneshot::Sender<ProcessEnd>,
+    /// Questions about it; the guest answers them in order.
+    asked: VecDeque<oneshot::Sender<Answer>>,
+}
+
+/// What the guest answers to a question about an execution.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Observed(Observed),
+    NoTerminal,
 }
 
 impl Conversation {
-    /// From now on the guest may report on `execution`; its end comes through what is returned.
-    pub(super) fn expect(&self, execution: u64) -> oneshot::Receiver<ProcessEnd> {
-        let (end, ended) = oneshot::channel();
-        let mut state = self.lock();
-        if !state.closed {
-            state.pending.push(Pending { execution, started: false, end });
-        }
-        ended
+    /// A conversation about at most so many executions at once.
+    pub(super) fn new(most: usize) -> Conversation {
+        Conversation { most, state: Mutex::default() }
     }
 
-    /// Ends the conversation; whoever waits for an end learns that none will come.
+    /// From now on the guest may report on `execution`; its end comes through what is returned.
+    pub(super) fn expect(
+        &self,
+        execution: u64,
+    ) -> Result<oneshot::Receiver<ProcessEnd>, LinkError> {
+        let (end, ended) = oneshot::channel();
+        let mut state = self.lock();
+        if state.executions.len() >= self.most {
+            return Err(LinkError::TooManyExecutions { most: self.most });
+        }
+        if !state.closed {
+            let asked = VecDeque::new();
+            state.executions.insert(execution, Execution { started: false, end, asked });
+        }
+        Ok(ended)
+    }
+
+    /// Takes back an execution that the guest was never asked for.
+    pub(super) fn forget(&self, execution: u64) {
+        self.lock().executions.remove(&execution);
+    }
+
+    /// Expects one more answer about an execution. Called right before the question is sent.
+    pub(super) fn ask(&self, execution: u64) -> Result<oneshot::Receiver<Answer>, LinkError> {
+        let mut state = self.lock();
+        let found = state.executions.get_mut(&execution);
+        let asked = found.ok_or(LinkError::NotRunning { execution })?;
+        let (sender, answer) = oneshot::channel();
+        asked.asked.push_back(sender);
+        Ok(answer)
+    }
+
+    /// Ends the conversation, and with it every wait for an end or an answer.
     pub(super) fn close(&self, fault: Option<LinkError>) {
         let mut state = self.lock();
         if !state.closed {
             state.closed = true;
             state.fault = fault;
-            state.pending.clear();
+            state.executions.clear();
         }
     }
 
-    /// Why the link was closed, if it was for a reason and nobody has asked before.
-    pub(super) fn take_fault(&self) -> Option<LinkError> {
+    /// Why the link was closed, if it was for a reason.
+    pub(super) fn fault(&self) -> Option<LinkError> {
         self.lock().fault.take()
     }
 
@@ -84,15 +122,13 @@ impl Conversation {
         let mut state = self.lock();
         match message {
             GuestMessage::HelloReply(_) => breach("a second reply to one hello"),
-            GuestMessage::Started(started) => {
-                match state.pending.iter_mut().find(|one| one.execution == started.execution) {
-                    Some(pending) if !pending.started => {
-                        pending.started = true;
-                        Ok(())
-                    }
-                    _ => breach("the start of what was not asked for"),
+            GuestMessage::Started(started) => match state.executions.get_mut(&started.execution) {
+                Some(execution) if !execution.started => {
+                    execution.started = true;
+                    Ok(())
                 }
-            }
+                _ => breach("the start of what was not asked for"),
+            },
             GuestMessage::NotStarted(failed) => {
                 let program = failed.program.into();
                 let end = ProcessEnd::NotStarted { errno: failed.errno, program };
@@ -105,6 +141,12 @@ impl Conversation {
                 };
                 state.finish(ended.execution, true, end)
             }
+            GuestMessage::Observed(observed) => {
+                state.answer(observed.execution, Answer::Observed(observed))
+            }
+            GuestMessage::NoTerminal(about) => state.answer(about.execution, Answer::NoTerminal),
+            // Every byte of the guest counts as a beat; the message is there for a quiet link.
+            GuestMessage::Beat => Ok(()),
         }
     }
 
@@ -117,14 +159,25 @@ impl Conversation {
 impl State {
     /// Reports an end, if the execution was asked for and has come as far.
     fn finish(&mut self, execution: u64, started: bool, end: ProcessEnd) -> Result<(), LinkError> {
-        let due = |one: &Pending| one.execution == execution && one.started == started;
-        match self.pending.iter().position(due) {
-            Some(at) => {
-                // Whoever dropped the other side does not want to know.
-                let _ = self.pending.swap_remove(at).end.send(end);
+        match self.executions.remove(&execution) {
+            Some(found) if found.started == started => {
+                // A caller that dropped the other side does not want to know.
+                let _ = found.end.send(end);
                 Ok(())
             }
-            None => breach("the end of what does not run"),
+            _ => breach("the end of what does not run"),
+        }
+    }
+
+    fn answer(&mut self, execution: u64, answer: Answer) -> Result<(), LinkError> {
+        let asked = self.executions.get_mut(&execution).and_then(|found| found.asked.pop_front());
+        match asked {
+            Some(asked) => {
+                // A caller that gave up does not want to know.
+                let _ = asked.send(answer);
+                Ok(())
+            }
+            None => breach("an answer that was not asked for"),
         }
     }
 }

@@ -6,16 +6,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::io::AsyncWriteExt;
-use stockade_provider::Gateway;
+use stockade_provider::{Destination, Duplex, Gateway};
+use stockade_splice::SpliceStream;
 use stockade_wire::{FrameError, Opening, read_message_within};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use yamux::Stream;
 
 use super::LinkError;
-use super::lanes::LaneOf;
 use super::ledger::{Counted, Ledger};
 use super::opened::Opened;
+use super::socket::SplicePipes;
 
 /// How long a stream may take to say what it is. The guest says so in the frame that opens it.
 const OPENING_WITHIN: Duration = Duration::from_secs(10);
@@ -24,12 +25,14 @@ const OPENING_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Gate {
     gateway: Arc<dyn Gateway>,
+    /// Where the transport can send splice pipes.
+    pipes: Option<SplicePipes>,
     tasks: JoinSet<Result<(), LinkError>>,
 }
 
 impl Gate {
-    pub(super) fn new(gateway: Arc<dyn Gateway>) -> Gate {
-        Gate { gateway, tasks: JoinSet::new() }
+    pub(super) fn new(gateway: Arc<dyn Gateway>, pipes: Option<SplicePipes>) -> Gate {
+        Gate { gateway, pipes, tasks: JoinSet::new() }
     }
 
     /// Serves a stream; one beyond what the gateway takes is reset.
@@ -37,7 +40,7 @@ impl Gate {
         let stream = Ledger::connection(ledger, stream);
         if self.tasks.len() < self.gateway.most_streams() {
             let id = stream.id();
-            let served = serve(Arc::clone(&self.gateway), stream, Arc::clone(ledger));
+            let served = serve(Arc::clone(&self.gateway), stream, self.pipes.clone());
             let served = self.tasks.spawn(served);
             ledger.end_if_too_much(id, served);
         }
@@ -58,7 +61,7 @@ impl Gate {
 async fn serve(
     gateway: Arc<dyn Gateway>,
     mut stream: Counted,
-    ledger: Arc<Ledger>,
+    pipes: Option<SplicePipes>,
 ) -> Result<(), LinkError> {
     // Nothing, which acknowledges the stream: the guest opens no more than 256 that are not.
     let _ = stream.write(&[]).await;
@@ -71,9 +74,32 @@ async fn serve(
         // It has thought better of it, or says nothing; the stream is reset.
         Ok(Err(_)) | Err(_) => return Ok(()),
     };
-    let said = Arc::new(AtomicU64::new(0));
-    let lane = LaneOf { ledger, stream: stream.id(), said: Arc::clone(&said) };
-    let stream = Opened::new(stream, said);
-    gateway.serve_with_lane(opening, Box::new(stream), Box::new(lane)).await;
+    let (id, written) = (stream.id(), Arc::new(AtomicU64::new(0)));
+    let stream = Opened::new(stream, Arc::clone(&written));
+    let stream: Box<dyn Duplex> = match pipes {
+        Some(pipes) => Box::new(SpliceStream::new(stream, pipes.opener(id, written))),
+        None => Box::new(stream),
+    };
+    gateway.serve(destination(opening), stream).await;
     Ok(())
+}
+
+fn destination(opening: Opening) -> Destination {
+    match opening {
+        Opening::Names => Destination::Names,
+        Opening::Connection { address, port } => Destination::Address { address, port },
+        Opening::Proxy => Destination::Proxy,
+        Opening::Tools => Destination::Tools,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stockade_provider::ToolDoor;
+    use stockade_wire::TOOL_SOCKET;
+
+    #[test]
+    fn host_and_guest_mean_the_same_tool_socket() {
+        assert_eq!(ToolDoor::SOCKET, TOOL_SOCKET);
+    }
 }

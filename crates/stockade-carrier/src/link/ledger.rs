@@ -11,12 +11,10 @@ mod counted;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use stockade_wire::{Ends, Header, Heard};
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use yamux::Stream;
 
@@ -45,13 +43,6 @@ pub(super) struct Ledger {
     state: Mutex<State>,
 }
 
-/// A descriptor that goes to the guest, and who is told whether it did.
-#[derive(Debug)]
-pub(super) struct Beside {
-    pub(super) descriptor: OwnedFd,
-    pub(super) told: oneshot::Sender<bool>,
-}
-
 #[derive(Debug, Default)]
 struct State {
     streams: HashMap<u32, Entry>,
@@ -59,8 +50,10 @@ struct State {
     connection_frames: usize,
     connection_bytes: usize,
     ends: Ends,
-    /// What goes to the guest beside the next bytes.
-    beside: VecDeque<Beside>,
+    /// Whether a frame came since [`Ledger::was_alive`] was last asked.
+    is_alive: bool,
+    /// How many streams of the host's own are held.
+    own: usize,
     waiting: Option<Waker>,
     is_closed: bool,
     breach: Option<&'static str>,
@@ -127,13 +120,13 @@ impl Ledger {
 
     /// Counts what the guest sends on a stream for as long as that is held.
     pub(super) fn reading(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        ledger.lock().streams.insert(stream.id().val(), Entry::Reading(Unread::default()));
+        ledger.lock().add_own(&stream, Entry::Reading(Unread::default()));
         Counted::new(stream, ledger)
     }
 
     /// Refuses what the guest sends on a stream for as long as that is held.
     pub(super) fn writing(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        ledger.lock().streams.insert(stream.id().val(), Entry::Writing);
+        ledger.lock().add_own(&stream, Entry::Writing);
         Counted::new(stream, ledger)
     }
 
@@ -153,6 +146,7 @@ impl Ledger {
     /// connection.
     pub(super) fn heard(&self, header: Header) -> io::Result<()> {
         let mut state = self.lock();
+        state.is_alive = true;
         let opens = header.opens_stream() && header.stream.is_multiple_of(2);
         if opens && self.guest_streams == GuestStreams::Allowed {
             let new = || Entry::Connection(Connection::default());
@@ -202,13 +196,16 @@ impl Ledger {
         self.lock().ends.take_resets(|frame| outgoing.extend(frame));
     }
 
-    /// Has a descriptor go to the guest beside whatever is written next.
-    pub(super) fn send_beside(&self, beside: Beside) {
-        self.lock().beside.push_back(beside);
+    /// How many streams of the host's own are held.
+    pub(super) fn own_streams(&self) -> usize {
+        self.lock().own
     }
 
-    pub(super) fn take_beside(&self) -> Option<Beside> {
-        self.lock().beside.pop_front()
+    /// Whether the guest has sent a frame since the last call. Where nothing is taken from the
+    /// stream because too much is unread, the silence is not the guest's.
+    pub(super) fn was_alive(&self) -> bool {
+        let mut state = self.lock();
+        std::mem::take(&mut state.is_alive) || state.frames >= MAX_FRAMES
     }
 
     /// What the guest did wrong, if anything.
@@ -276,13 +273,17 @@ impl Ledger {
     fn dropped(&self, stream: u32, closed: bool) {
         let mut state = self.lock();
         match state.streams.remove(&stream) {
-            Some(Entry::Reading(unread)) => state.freed(unread.frames.len()),
+            Some(Entry::Reading(unread)) => {
+                state.own -= 1;
+                state.freed(unread.frames.len());
+            }
             Some(Entry::Connection(Connection { unread, .. })) => {
                 state.connection_frames -= unread.frames.len();
                 state.connection_bytes -= unread.bytes;
                 state.ends.let_go(stream, closed);
             }
-            Some(Entry::Writing) | None => {}
+            Some(Entry::Writing) => state.own -= 1,
+            None => {}
         }
     }
 
@@ -292,6 +293,11 @@ impl Ledger {
 }
 
 impl State {
+    fn add_own(&mut self, stream: &Stream, entry: Entry) {
+        self.streams.insert(stream.id().val(), entry);
+        self.own += 1;
+    }
+
     fn received(&mut self, stream: u32, bytes: u32) -> io::Result<()> {
         match self.streams.get_mut(&stream) {
             Some(Entry::Reading(unread)) => {

@@ -20,13 +20,13 @@ pub(super) struct Opened {
     /// The frame that is read, and how much of it was.
     packet: Option<Packet>,
     taken: usize,
-    /// How many bytes were said on it.
-    said: Arc<AtomicU64>,
+    /// How many bytes were written to it.
+    written: Arc<AtomicU64>,
 }
 
 impl Opened {
-    pub(super) fn new(stream: Counted, said: Arc<AtomicU64>) -> Opened {
-        Opened { stream, packet: None, taken: 0, said }
+    pub(super) fn new(stream: Counted, written: Arc<AtomicU64>) -> Opened {
+        Opened { stream, packet: None, taken: 0, written }
     }
 }
 
@@ -65,7 +65,7 @@ impl AsyncWrite for Opened {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.said.fetch_add(written as u64, Ordering::Relaxed);
+        self.written.fetch_add(written as u64, Ordering::Relaxed);
         Poll::Ready(Ok(written))
     }
 

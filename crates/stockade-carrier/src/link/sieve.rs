@@ -1,4 +1,4 @@
-//! The socket under the connection: buffered, and watched for what the connection lets pass.
+//! The byte stream under the connection: buffered, and watched for what the connection lets pass.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,10 +8,8 @@ use std::task::{Context, Poll, ready};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use stockade_wire::Headers;
 use tokio::io::ReadBuf;
-use tokio::net::UnixStream;
 
 use super::ledger::Ledger;
-use super::outlet::Outlet;
 
 /// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
 const AHEAD_BYTES: usize = 8 << 10;
@@ -20,10 +18,17 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// From here on bytes are written from where they are, with what was said before.
 const LARGE_BYTES: usize = 16 << 10;
 
-/// The socket to the guest.
-#[derive(Debug)]
+/// Any byte stream to a guest.
+pub(super) trait ByteStream:
+    tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin
+{
+}
+
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> ByteStream for T {}
+
+/// The byte stream to the guest.
 pub(super) struct Sieve {
-    socket: Outlet,
+    stream: Box<dyn ByteStream>,
     ledger: Arc<Ledger>,
     incoming: Box<[u8]>,
     /// How much of `incoming` was read, and how much of that has been handed out.
@@ -37,9 +42,9 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    pub(super) fn new(socket: UnixStream, ledger: Arc<Ledger>) -> Sieve {
+    pub(super) fn new(stream: Box<dyn ByteStream>, ledger: Arc<Ledger>) -> Sieve {
         Sieve {
-            socket: Outlet::new(socket, Arc::clone(&ledger)),
+            stream,
             ledger,
             incoming: vec![0; AHEAD_BYTES].into_boxed_slice(),
             filled: 0,
@@ -57,7 +62,7 @@ impl Sieve {
             return Poll::Ready(Ok(()));
         }
         let mut buffer = ReadBuf::new(&mut self.incoming);
-        let read = self.socket.poll_read(context, &mut buffer);
+        let read = Pin::new(&mut *self.stream).poll_read(context, &mut buffer);
         (self.taken, self.filled) = (0, buffer.filled().len());
         read
     }
@@ -71,7 +76,10 @@ impl Sieve {
         loop {
             let before = self.outgoing.len() - self.written;
             let both = [IoSlice::new(&self.outgoing[self.written..]), IoSlice::new(bytes)];
-            match ready!(self.socket.poll_write(context, &both))? {
+            match ready!(Pin::new(&mut *self.stream).poll_write_vectored(context, &both))? {
+                0 if before + bytes.len() > 0 => {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
                 written if written <= before && before > 0 => self.written += written,
                 written => {
                     self.outgoing.clear();
@@ -102,7 +110,7 @@ impl AsyncRead for Sieve {
         ready!(this.ledger.poll_room(context));
         let read = if this.taken == this.filled && buffer.len() >= AHEAD_BYTES {
             let mut directly = ReadBuf::new(buffer);
-            ready!(this.socket.poll_read(context, &mut directly))?;
+            ready!(Pin::new(&mut *this.stream).poll_read(context, &mut directly))?;
             directly.filled().len()
         } else {
             ready!(this.poll_fill(context))?;
@@ -141,11 +149,14 @@ impl AsyncWrite for Sieve {
         this.add_resets();
         while this.written < this.outgoing.len() {
             let rest = &this.outgoing[this.written..];
-            this.written += ready!(this.socket.poll_write(context, &[IoSlice::new(rest)]))?;
+            match ready!(Pin::new(&mut *this.stream).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => this.written += written,
+            }
         }
         this.outgoing.clear();
         this.written = 0;
-        Poll::Ready(Ok(()))
+        Pin::new(&mut *this.stream).poll_flush(context)
     }
 
     fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,43 +2,44 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use futures_util::FutureExt;
+use futures_util::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use futures_util::task::AtomicWaker;
-use rustix::net::sockopt::set_socket_send_buffer_size;
 use serde::Serialize;
 use stockade_provider::Gateway;
-use stockade_wire::{FrameError, HelloReply, Nonce, Role, StreamHeader, encode};
+use stockade_wire::{FrameError, Heartbeat, HelloReply, Nonce, Role, StreamHeader, encode};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use yamux::{Config, Connection, Mode, Stream};
 
 use super::LinkError;
+use super::control::{Outbox, write_messages};
 use super::conversation::Conversation;
 use super::gate::Gate;
+use super::heartbeat::beat;
 use super::ledger::{Counted, GuestStreams, Ledger};
-use super::sieve::Sieve;
+use super::sieve::{ByteStream, Sieve};
+use super::socket::SplicePipes;
 
-/// The most streams of the host's own at once: the control stream and those of an execution or two.
-const MAX_STREAMS: usize = 16;
+/// The most streams of one execution: input, output, errors and code.
+const STREAMS_OF_EXECUTION: usize = 4;
 /// The most streams of the guest's beside those that the gateway takes: they were opened and are
 /// not yet reset, or have ended and are not yet let go. One more closes the link.
 const MAX_PASSING: usize = 4096;
-/// The most streams of the guest's in any case.
+/// The most streams of the guest's, and of the host's, in any case.
 const MOST_OF_GUEST: usize = 1 << 16;
+const MOST_OF_HOST: usize = 1 << 16;
 /// What a guest may send on one stream before any of it is read.
 const WINDOW_BYTES: usize = 256 << 10;
 /// By how much the windows of all streams together may grow, for those through which much comes.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
 /// The most bytes of one frame.
 const SEND_BYTES: usize = 512 << 10;
-/// What the kernel holds on the way to the guest, if its administrator allows as much: each side
-/// then moves several frames before the other has to.
-const SOCKET_BYTES: usize = 1 << 20;
 /// How much memory is kept for the next frames, where there is a gateway.
 const KEPT_BYTES: usize = 2 << 20;
 
@@ -47,6 +48,8 @@ pub(super) struct Streams {
     shared: Arc<Shared>,
     gate: Option<Gate>,
     driver: Option<AbortHandle>,
+    /// The most streams of the host's own.
+    most: usize,
 }
 
 struct Shared {
@@ -56,25 +59,40 @@ struct Shared {
     ledger: Arc<Ledger>,
 }
 
+/// What the task that drives the connection does besides.
+pub(super) struct Driven {
+    pub(super) conversation: Arc<Conversation>,
+    pub(super) reader: ReadHalf<Counted>,
+    pub(super) writer: WriteHalf<Counted>,
+    pub(super) messages: UnboundedReceiver<Vec<u8>>,
+    pub(super) outbox: Outbox,
+    pub(super) nonce: Nonce,
+    pub(super) greeted: watch::Sender<Option<HelloReply>>,
+    pub(super) heartbeat: Option<Heartbeat>,
+}
+
 impl Streams {
+    /// Connects to a guest over any byte stream, on which at most so many executions run at once.
+    /// `pipes` are the splice pipes that the stream can send, if it can.
     pub(super) fn open(
-        stream: UnixStream,
+        stream: Box<dyn ByteStream>,
+        pipes: Option<SplicePipes>,
         gateway: Option<Arc<dyn Gateway>>,
-    ) -> Result<Streams, LinkError> {
-        let prepare = |source| LinkError::Prepare { source };
-        stream.set_nonblocking(true).map_err(prepare)?;
-        // It may refuse, and then what was there before is what there is.
-        let _ = set_socket_send_buffer_size(&stream, SOCKET_BYTES);
-        let stream = tokio::net::UnixStream::from_std(stream).map_err(prepare)?;
+        executions: usize,
+    ) -> Streams {
+        // The control stream, and room for executions that have ended and whose output is unread.
+        let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST) + 1;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
                 // Frames come and go, and each would cost the kernel's pages anew.
                 stockade_sys::keep_freed_memory(KEPT_BYTES);
                 let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
-                (GuestStreams::Allowed, MAX_STREAMS + guests)
+                (GuestStreams::Allowed, own + guests)
             }
-            None => (GuestStreams::Refused, MAX_STREAMS),
+            None => (GuestStreams::Refused, own),
         };
+        // A stream that was dropped counts until the connection is polled again.
+        let most = most + own;
         let ledger = Arc::new(Ledger::new(guest_streams));
         let mut config = Config::default();
         // Every stream has its first window, and beside that windows grow only with a gateway.
@@ -87,7 +105,16 @@ impl Streams {
         let sieve = Sieve::new(stream, Arc::clone(&ledger));
         let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));
         let shared = Arc::new(Shared { connection, driver: AtomicWaker::new(), ledger });
-        Ok(Streams { shared, gate: gateway.map(Gate::new), driver: None })
+        let gate = gateway.map(|gateway| Gate::new(gateway, pipes));
+        Streams { shared, gate, driver: None, most: own }
+    }
+
+    /// Refuses by name where the streams of one more execution would be too many.
+    pub(super) fn check_room(&self) -> Result<(), LinkError> {
+        match self.shared.ledger.own_streams() + STREAMS_OF_EXECUTION > self.most {
+            true => Err(LinkError::TooManyStreams { most: self.most }),
+            false => Ok(()),
+        }
     }
 
     /// The first stream.
@@ -108,20 +135,23 @@ impl Streams {
     }
 
     /// Starts the task that drives the connection and listens to the guest.
-    pub(super) fn drive(
-        &mut self,
-        conversation: Arc<Conversation>,
-        control: impl AsyncRead + Unpin + Send + 'static,
-        nonce: Nonce,
-        greeted: watch::Sender<Option<HelloReply>>,
-    ) {
+    pub(super) fn drive(&mut self, driven: Driven) {
+        let Driven { conversation, reader, writer, messages, outbox, nonce, greeted, heartbeat } =
+            driven;
         let shared = Arc::clone(&self.shared);
         let mut gate = self.gate.take();
         let driver = tokio::spawn(async move {
             let ended = {
-                let mut listen = pin!(conversation.listen(control, nonce, greeted));
+                let mut write = pin!(write_messages(messages, writer).fuse());
+                let mut listen = pin!(conversation.listen(reader, nonce, greeted));
+                let mut beat = pin!(beat(heartbeat, &shared.ledger, outbox));
                 poll_fn(|context| {
-                    // The connection first: it brings what is listened to.
+                    if let Poll::Ready(fault) = beat.as_mut().poll(context) {
+                        return Poll::Ready(Err(fault));
+                    }
+                    // A control stream that takes no more has ended, which is heard below.
+                    let _ = write.as_mut().poll(context);
+                    // The connection before what is listened to, which it brings.
                     match shared.poll(context, gate.as_mut()) {
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
@@ -148,8 +178,8 @@ impl Streams {
         let Some(connection) = connection.as_mut() else { return Err(LinkError::Closed) };
         let stream = match connection.poll_new_outbound(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(stream) => stream.map_err(|source| LinkError::Connection { source })?,
-            // It waits only for more unanswered streams than may be open.
-            Poll::Pending => return Err(LinkError::Closed),
+            // The guest has not acknowledged earlier streams, as it does at once.
+            Poll::Pending => return Err(LinkError::TooManyStreams { most: self.most }),
         };
         self.shared.driver.wake();
         Ok(stream)

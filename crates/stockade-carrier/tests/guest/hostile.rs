@@ -1,7 +1,6 @@
 //! A guest that is not ours: raw bytes from the other end of the socket.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::thread;
 
 use stockade_carrier::Link;
@@ -11,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::frames::{ACK, DATA, SYN, WINDOW, data, frame};
 use crate::memory::{alone, resident_bytes};
-use crate::support::{LIMIT, command};
+use crate::support::{LIMIT, Transport, command};
 
 const PING: u8 = 2;
 const CONTROL: u32 = 1;
@@ -25,10 +24,9 @@ fn message(json: &str) -> Vec<u8> {
 }
 
 /// A program asked of a guest that says `bytes` once it was asked, and then stays and listens.
-async fn asked_of_guest_saying(bytes: Vec<u8>) -> (Link, Running) {
-    let (host, mut guest) = UnixStream::pair().unwrap();
-    let mut link = Link::open(host, None).unwrap();
-    let running = link.execute(command(&["true"])).await.unwrap();
+async fn asked_of_guest_saying(transport: Transport, bytes: Vec<u8>) -> (Link, Running) {
+    let (link, mut guest) = transport.raw(None);
+    let running = link.execute(command(&["true"])).unwrap().1;
     thread::spawn(move || {
         // The link may close before all of it is written.
         let _ = guest.write_all(&bytes);
@@ -38,16 +36,23 @@ async fn asked_of_guest_saying(bytes: Vec<u8>) -> (Link, Running) {
 }
 
 /// How the link fares with such a guest.
-async fn end_with(bytes: Vec<u8>) -> Result<ProcessEnd, Error> {
-    let (_link, running) = asked_of_guest_saying(bytes).await;
+async fn end_with(transport: Transport, bytes: Vec<u8>) -> Result<ProcessEnd, Error> {
+    let (_link, running) = asked_of_guest_saying(transport, bytes).await;
     timeout(LIMIT, running.end).await.expect("the link went on with a hostile guest")
 }
 
+/// Why the link was closed, the same over both transports.
 async fn refusal(bytes: Vec<u8>) -> String {
-    let error = end_with(bytes).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost);
-    let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-    format!("{error}{}", source.unwrap_or_default())
+    let mut refusals = Vec::new();
+    for transport in Transport::BOTH {
+        let error = end_with(transport, bytes.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost);
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        refusals.push(format!("{error}{}", source.unwrap_or_default()));
+    }
+    refusals.dedup();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    refusals.remove(0)
 }
 
 #[tokio::test]
@@ -95,12 +100,13 @@ async fn answers_nobody_asked_for_close_the_link() {
 
 #[tokio::test]
 async fn early_end_of_the_stream_is_the_end_of_the_sandbox() {
-    let (host, guest) = UnixStream::pair().unwrap();
-    let mut link = Link::open(host, None).unwrap();
-    let running = link.execute(command(&["true"])).await.unwrap();
-    drop(guest);
-    let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
-    assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
+    for transport in Transport::BOTH {
+        let (link, guest) = transport.raw(None);
+        let running = link.execute(command(&["true"])).unwrap().1;
+        drop(guest);
+        let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
+        assert_eq!(end, ProcessEnd::SandboxEnded { signal: None });
+    }
 }
 
 #[tokio::test]
@@ -110,7 +116,8 @@ async fn flood_of_tiny_frames_is_held_back_and_all_of_it_can_still_be_read() {
         return;
     }
     let before = resident_bytes();
-    let (_link, mut running) = asked_of_guest_saying(data(OUTPUT, b"x").repeat(FRAMES)).await;
+    let (_link, mut running) =
+        asked_of_guest_saying(Transport::Socket, data(OUTPUT, b"x").repeat(FRAMES)).await;
     // Time for the link to take all that it would ever take.
     let stuck = timeout(std::time::Duration::from_millis(300), &mut running.end).await;
     assert!(stuck.is_err());

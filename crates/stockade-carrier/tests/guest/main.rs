@@ -2,12 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "what the tests share fails by panicking, as they do")]
 
 mod ends;
+mod executions;
 mod frames;
+mod heartbeat;
 mod hostile;
-mod lanes;
 mod memory;
 mod opened;
 mod overhead;
+mod own;
+mod pump;
+mod splice;
 mod starts;
 mod streams;
 mod support;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use stockade_carrier::Link;
-use stockade_provider::{Carried, Duplex, ErrorKind, Gateway, Running};
+use stockade_provider::{Carried, Destination, Duplex, ErrorKind, Gateway, Running};
 use stockade_wire::{Opening, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::frames::{DATA, FIN, PING, RST, SYN, WINDOW, data, frame};
 use crate::memory::{alone, resident_bytes};
-use crate::support::{LIMIT, command};
+use crate::support::{LIMIT, Transport, command};
 
 /// The first streams of the guest's own, and one that is the host's.
 pub(crate) const ONE: u32 = 2;
@@ -28,8 +28,8 @@ const OUTPUT: u32 = 5;
 
 /// What the gateway was given, or that it has lost it.
 enum Given {
-    Stream(Opening, Box<dyn Duplex>),
-    Lost(Opening),
+    Stream(Destination, Box<dyn Duplex>),
+    Lost(Destination),
 }
 
 /// A gateway that hands streams to the test, or keeps them and never touches them.
@@ -42,24 +42,24 @@ struct TestGateway {
 
 /// Says so when it is dropped.
 struct Kept {
-    opening: Opening,
+    destination: Destination,
     given: UnboundedSender<Given>,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let _ = self.given.send(Given::Lost(self.opening));
+        let _ = self.given.send(Given::Lost(self.destination.clone()));
     }
 }
 
 impl Gateway for TestGateway {
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+    fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         let given = self.given.clone();
         if !self.keeps {
-            let _ = given.send(Given::Stream(opening, stream));
+            let _ = given.send(Given::Stream(destination, stream));
             return Box::pin(std::future::ready(()));
         }
-        let kept = Kept { opening, given };
+        let kept = Kept { destination, given };
         Box::pin(async move {
             let _kept = (kept, stream);
             std::future::pending().await
@@ -84,13 +84,12 @@ struct Hostile {
 }
 
 impl Hostile {
-    async fn new(most: usize, keeps: bool) -> Hostile {
-        let (host, guest) = UnixStream::pair().unwrap();
-        guest.set_read_timeout(Some(LIMIT)).unwrap();
+    async fn new(transport: Transport, most: usize, keeps: bool) -> Hostile {
         let (sender, given) = unbounded_channel();
         let gateway = TestGateway { most, keeps, given: sender };
-        let mut link = Link::open(host, Some(Arc::new(gateway))).unwrap();
-        let running = link.execute(command(&["true"])).await.unwrap();
+        let (link, guest) = transport.raw(Some(Arc::new(gateway)));
+        guest.set_read_timeout(Some(LIMIT)).unwrap();
+        let running = link.execute(command(&["true"])).unwrap().1;
         Hostile { link, running, guest, given }
     }
 
@@ -131,14 +130,14 @@ impl Hostile {
         }
     }
 
-    async fn stream(&mut self) -> (Opening, Box<dyn Duplex>) {
+    async fn stream(&mut self) -> (Destination, Box<dyn Duplex>) {
         match timeout(LIMIT, self.given.recv()).await.unwrap().unwrap() {
             Given::Stream(opening, stream) => (opening, stream),
             Given::Lost(opening) => panic!("{opening:?} was lost"),
         }
     }
 
-    async fn lost(&mut self) -> Opening {
+    async fn lost(&mut self) -> Destination {
         match timeout(LIMIT, self.given.recv()).await.unwrap().unwrap() {
             Given::Lost(opening) => opening,
             Given::Stream(opening, _) => panic!("{opening:?} was handed out"),
@@ -185,6 +184,10 @@ pub(crate) fn opening(port: u16) -> Opening {
     Opening::Connection { address: [127, 64, 0, 1].into(), port }
 }
 
+pub(crate) fn destination(port: u16) -> Destination {
+    Destination::Address { address: [127, 64, 0, 1].into(), port }
+}
+
 /// The frame that opens a stream, with what follows the opening in it.
 pub(crate) fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
     let body = [encode(opening).unwrap().as_slice(), more].concat();
@@ -193,111 +196,126 @@ pub(crate) fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn stream_reaches_the_gateway_and_each_side_ends_its_direction() {
-    let mut hostile = Hostile::new(4, false).await;
-    hostile.say(opens(ONE, &opening(443), b"ping")).await;
-    let (seen, mut stream) = hostile.stream().await;
-    assert_eq!(seen, opening(443));
-    let mut said = [0; 4];
-    stream.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"ping");
-    hostile.say(frame(DATA, FIN, ONE, 0, b"")).await;
-    assert_eq!(stream.read(&mut said).await.unwrap(), 0);
-    stream.write_all(b"pong!").await.unwrap();
-    stream.shutdown().await.unwrap();
-    drop(stream);
-    assert_eq!(hostile.hears(ONE).await, (2, 0), "it is acknowledged before anything is said");
-    assert_eq!(hostile.hears(ONE).await, (0, 5));
-    assert_eq!(hostile.hears_end(ONE).await, FIN);
-    hostile.output_flows().await;
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, false).await;
+        hostile.say(opens(ONE, &opening(443), b"ping")).await;
+        let (seen, mut stream) = hostile.stream().await;
+        assert_eq!(seen, destination(443));
+        let mut said = [0; 4];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"ping");
+        hostile.say(frame(DATA, FIN, ONE, 0, b"")).await;
+        assert_eq!(stream.read(&mut said).await.unwrap(), 0);
+        stream.write_all(b"pong!").await.unwrap();
+        stream.shutdown().await.unwrap();
+        drop(stream);
+        assert_eq!(hostile.hears(ONE).await, (2, 0), "it is acknowledged before anything is said");
+        assert_eq!(hostile.hears(ONE).await, (0, 5));
+        assert_eq!(hostile.hears_end(ONE).await, FIN);
+        hostile.output_flows().await;
+    }
 }
 
 #[tokio::test]
 async fn reset_is_told_from_an_end_on_both_sides() {
-    let mut hostile = Hostile::new(4, false).await;
-    hostile.say(opens(ONE, &opening(1), b"")).await;
-    hostile.say(opens(TWO, &opening(2), b"")).await;
-    let ((_, mut one), (_, two)) = (hostile.stream().await, hostile.stream().await);
-    hostile.say(frame(DATA, RST, ONE, 0, b"")).await;
-    let broken = one.read(&mut [0]).await.unwrap_err();
-    assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
-    hostile.say(frame(DATA, FIN, TWO, 0, b"")).await;
-    hostile.output_flows().await;
-    // Its other direction has ended, and it is a reset all the same.
-    drop(two);
-    assert_eq!(hostile.hears_end(TWO).await, RST);
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, false).await;
+        hostile.say(opens(ONE, &opening(1), b"")).await;
+        hostile.say(opens(TWO, &opening(2), b"")).await;
+        let ((_, mut one), (_, two)) = (hostile.stream().await, hostile.stream().await);
+        hostile.say(frame(DATA, RST, ONE, 0, b"")).await;
+        let broken = one.read(&mut [0]).await.unwrap_err();
+        assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
+        hostile.say(frame(DATA, FIN, TWO, 0, b"")).await;
+        hostile.output_flows().await;
+        // Its other direction has ended, and it is a reset all the same.
+        drop(two);
+        assert_eq!(hostile.hears_end(TWO).await, RST);
+    }
 }
 
 #[tokio::test]
 async fn guest_that_goes_on_talking_after_the_hosts_end_is_told_to_stop() {
-    let mut hostile = Hostile::new(4, false).await;
-    hostile.say(opens(ONE, &opening(1), b"much to say")).await;
-    let (_, mut stream) = hostile.stream().await;
-    stream.write_all(b"denied").await.unwrap();
-    stream.shutdown().await.unwrap();
-    drop(stream);
-    assert_eq!(hostile.hears_end(ONE).await, FIN, "what was said comes before");
-    assert_eq!(hostile.hears_end(ONE).await, RST);
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, false).await;
+        hostile.say(opens(ONE, &opening(1), b"much to say")).await;
+        let (_, mut stream) = hostile.stream().await;
+        stream.write_all(b"denied").await.unwrap();
+        stream.shutdown().await.unwrap();
+        drop(stream);
+        assert_eq!(hostile.hears_end(ONE).await, FIN, "what was said comes before");
+        assert_eq!(hostile.hears_end(ONE).await, RST);
+    }
 }
 
 #[tokio::test]
 async fn garbage_instead_of_an_opening_closes_the_link() {
-    let long = encode(&"x".repeat(Opening::MAX_BYTES)).unwrap();
-    let wrong = encode(&serde_json::json!({"connection": {"address": "::1", "port": 1}})).unwrap();
-    let unknown = encode(&serde_json::json!("tunnel")).unwrap();
-    for garbage in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 64], long, wrong, unknown] {
-        let hostile = Hostile::new(4, false).await;
-        hostile.say_what_is_taken(frame(DATA, SYN, ONE, garbage.len() as u32, &garbage));
-        assert!(hostile.refusal().await.contains("nothing that is known"));
+    for transport in Transport::BOTH {
+        let long = encode(&"x".repeat(Opening::MAX_BYTES)).unwrap();
+        let wrong =
+            encode(&serde_json::json!({"connection": {"address": "::1", "port": 1}})).unwrap();
+        let unknown = encode(&serde_json::json!("tunnel")).unwrap();
+        for garbage in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 64], long, wrong, unknown] {
+            let hostile = Hostile::new(transport, 4, false).await;
+            hostile.say_what_is_taken(frame(DATA, SYN, ONE, garbage.len() as u32, &garbage));
+            assert!(hostile.refusal().await.contains("nothing that is known"));
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn stream_that_does_not_say_what_it_is_is_reset_and_the_link_goes_on() {
-    let mut hostile = Hostile::new(4, false).await;
-    hostile.say(frame(DATA, SYN, ONE, 0, b"")).await;
-    hostile.say(frame(WINDOW, SYN, TWO, 0, b"")).await;
-    // Half of an opening is none.
-    hostile.say(frame(DATA, SYN, THREE, 2, &[9, 0])).await;
-    assert_eq!(hostile.hears(THREE).await, (2, 0), "all are waited for");
-    tokio::time::advance(Duration::from_secs(11)).await;
-    let mut reset = Vec::new();
-    for _ in [ONE, TWO, THREE] {
-        let (stream, flags, _) = hostile.hears_any().await;
-        reset.push((stream, flags));
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, false).await;
+        hostile.say(frame(DATA, SYN, ONE, 0, b"")).await;
+        hostile.say(frame(WINDOW, SYN, TWO, 0, b"")).await;
+        // Half of an opening is none.
+        hostile.say(frame(DATA, SYN, THREE, 2, &[9, 0])).await;
+        assert_eq!(hostile.hears(THREE).await, (2, 0), "all are waited for");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let mut reset = Vec::new();
+        for _ in [ONE, TWO, THREE] {
+            let (stream, flags, _) = hostile.hears_any().await;
+            reset.push((stream, flags));
+        }
+        reset.sort_unstable();
+        assert_eq!(reset, [(ONE, RST), (TWO, RST), (THREE, RST)]);
+        hostile.say(opens(THREE + 2, &opening(443), b"")).await;
+        assert_eq!(hostile.stream().await.0, destination(443));
     }
-    reset.sort_unstable();
-    assert_eq!(reset, [(ONE, RST), (TWO, RST), (THREE, RST)]);
-    hostile.say(opens(THREE + 2, &opening(443), b"")).await;
-    assert_eq!(hostile.stream().await.0, opening(443));
 }
 
 #[tokio::test]
 async fn stream_that_falls_silent_after_its_opening_holds_nothing_up() {
-    let mut hostile = Hostile::new(4, true).await;
-    hostile.say(opens(ONE, &Opening::Proxy, b"")).await;
-    hostile.output_flows().await;
-    // Dropping the link takes what is served with it.
-    let Hostile { link, mut given, guest, .. } = hostile;
-    drop(link);
-    let lost = timeout(LIMIT, given.recv()).await.unwrap();
-    assert!(matches!(lost, Some(Given::Lost(Opening::Proxy))));
-    drop(guest);
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, true).await;
+        hostile.say(opens(ONE, &Opening::Proxy, b"")).await;
+        hostile.output_flows().await;
+        // Dropping the link takes what is served with it.
+        let Hostile { link, mut given, guest, .. } = hostile;
+        drop(link);
+        let lost = timeout(LIMIT, given.recv()).await.unwrap();
+        assert!(matches!(lost, Some(Given::Lost(Destination::Proxy))));
+        drop(guest);
+    }
 }
 
 #[tokio::test]
 async fn streams_beyond_what_the_gateway_takes_are_reset_until_one_has_ended() {
-    let mut hostile = Hostile::new(2, true).await;
-    for (number, stream) in (1..).zip([ONE, TWO, THREE]) {
-        hostile.say(opens(stream, &opening(number), b"")).await;
-    }
-    assert_eq!(hostile.hears_end(THREE).await, RST);
-    hostile.output_flows().await;
-    let mut hostile = Hostile::new(1, false).await;
-    for round in 0..100 {
-        // One that the gateway has let go leaves its place to the next.
-        hostile.say(opens(ONE + 2 * round, &opening(7), b"")).await;
-        drop(hostile.stream().await);
-        assert_eq!(hostile.hears_end(ONE + 2 * round).await, RST);
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 2, true).await;
+        for (number, stream) in (1..).zip([ONE, TWO, THREE]) {
+            hostile.say(opens(stream, &opening(number), b"")).await;
+        }
+        assert_eq!(hostile.hears_end(THREE).await, RST);
+        hostile.output_flows().await;
+        let mut hostile = Hostile::new(transport, 1, false).await;
+        for round in 0..100 {
+            // One that the gateway has let go leaves its place to the next.
+            hostile.say(opens(ONE + 2 * round, &opening(7), b"")).await;
+            drop(hostile.stream().await);
+            assert_eq!(hostile.hears_end(ONE + 2 * round).await, RST);
+        }
     }
 }
 
@@ -327,7 +345,7 @@ async fn say_until_it_waits(stream: &mut Box<dyn Duplex>) -> usize {
 
 #[tokio::test]
 async fn frames_for_a_guest_that_does_not_listen_are_few() {
-    let mut hostile = Hostile::new(4, false).await;
+    let mut hostile = Hostile::new(Transport::Socket, 4, false).await;
     hostile.say(opens(ONE, &opening(443), b"")).await;
     hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
     let (_, mut stream) = hostile.stream().await;
@@ -346,7 +364,7 @@ async fn frames_for_a_guest_that_does_not_listen_are_few() {
 
 #[tokio::test]
 async fn whoever_waits_to_speak_learns_that_the_link_has_ended() {
-    let mut hostile = Hostile::new(4, false).await;
+    let mut hostile = Hostile::new(Transport::Socket, 4, false).await;
     hostile.say(opens(ONE, &opening(443), b"")).await;
     hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
     let (_, mut stream) = hostile.stream().await;
@@ -365,20 +383,22 @@ fn flood(streams: u32) -> Vec<u8> {
 
 #[tokio::test]
 async fn streams_without_number_are_reset_and_the_output_flows() {
-    const STREAMS: u32 = 30_000;
-    let mut hostile = Hostile::new(2, true).await;
-    hostile.say_what_is_taken(flood(STREAMS));
-    let mut guest = hostile.guest.try_clone().unwrap();
-    let reset = spawn_blocking(move || {
-        let mut reset = 0;
-        while reset < STREAMS - 2 {
-            let (_, flags, _) = hear(&mut guest);
-            reset += u32::from(flags & RST != 0);
-        }
-        reset
-    });
-    assert_eq!(timeout(LIMIT, reset).await.unwrap().unwrap(), STREAMS - 2);
-    hostile.output_flows().await;
+    for transport in Transport::BOTH {
+        const STREAMS: u32 = 30_000;
+        let mut hostile = Hostile::new(transport, 2, true).await;
+        hostile.say_what_is_taken(flood(STREAMS));
+        let mut guest = hostile.guest.try_clone().unwrap();
+        let reset = spawn_blocking(move || {
+            let mut reset = 0;
+            while reset < STREAMS - 2 {
+                let (_, flags, _) = hear(&mut guest);
+                reset += u32::from(flags & RST != 0);
+            }
+            reset
+        });
+        assert_eq!(timeout(LIMIT, reset).await.unwrap().unwrap(), STREAMS - 2);
+        hostile.output_flows().await;
+    }
 }
 
 #[tokio::test]
@@ -388,7 +408,7 @@ async fn streams_without_number_of_a_guest_that_hears_nothing_cost_little() {
     }
     let bytes = flood(200_000);
     let before = resident_bytes();
-    let mut hostile = Hostile::new(2, true).await;
+    let mut hostile = Hostile::new(Transport::Socket, 2, true).await;
     hostile.say_what_is_taken(bytes);
     // Time for the link to take all that it would ever take.
     let _ = timeout(Duration::from_millis(500), &mut hostile.running.end).await;
@@ -406,7 +426,7 @@ async fn streams_that_never_begin_cost_nothing() {
     for (kind, flags) in [(DATA, SYN | RST), (WINDOW, SYN | RST), (PING, SYN)] {
         let bytes: Vec<u8> =
             (1..=STREAMS).flat_map(|number| frame(kind, flags, number * 2, 0, b"")).collect();
-        let mut hostile = Hostile::new(2, true).await;
+        let mut hostile = Hostile::new(Transport::Socket, 2, true).await;
         let before = resident_bytes();
         hostile.say(bytes).await;
         hostile.output_flows().await;
@@ -417,13 +437,15 @@ async fn streams_that_never_begin_cost_nothing() {
 
 #[tokio::test]
 async fn tiny_frames_that_nobody_reads_end_their_stream_and_nothing_else() {
-    let mut hostile = Hostile::new(4, true).await;
-    hostile.say(opens(ONE, &opening(1), b"")).await;
-    hostile.say(opens(TWO, &opening(2), b"")).await;
-    assert_eq!(hostile.hears(TWO).await, (2, 0), "both are served");
-    hostile.say(data(ONE, b"x").repeat(20_000)).await;
-    assert_eq!(hostile.lost().await, opening(1));
-    hostile.output_flows().await;
+    for transport in Transport::BOTH {
+        let mut hostile = Hostile::new(transport, 4, true).await;
+        hostile.say(opens(ONE, &opening(1), b"")).await;
+        hostile.say(opens(TWO, &opening(2), b"")).await;
+        assert_eq!(hostile.hears(TWO).await, (2, 0), "both are served");
+        hostile.say(data(ONE, b"x").repeat(20_000)).await;
+        assert_eq!(hostile.lost().await, destination(1));
+        hostile.output_flows().await;
+    }
 }
 
 #[tokio::test]
@@ -434,7 +456,7 @@ async fn bytes_that_nobody_reads_are_bounded_over_all_streams() {
         return;
     }
     let before = resident_bytes();
-    let mut hostile = Hostile::new(2 * STREAMS as usize, true).await;
+    let mut hostile = Hostile::new(Transport::Socket, 2 * STREAMS as usize, true).await;
     for number in 0..STREAMS {
         let stream = ONE + 2 * number;
         let opened = opens(stream, &opening(1), b"");
@@ -445,5 +467,5 @@ async fn bytes_that_nobody_reads_are_bounded_over_all_streams() {
     hostile.output_flows().await;
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 100 << 20, "the link holds {grown} bytes of {}", 150 << 20);
-    assert_eq!(hostile.lost().await, opening(1));
+    assert_eq!(hostile.lost().await, destination(1));
 }

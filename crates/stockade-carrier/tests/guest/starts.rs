@@ -4,13 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use stockade_provider::{ErrorKind, ProcessEnd};
-use tokio::time::timeout;
 
-use crate::support::{Guest, LIMIT, Outcome, command, finish, run, run_alone, shell};
+use crate::support::{Guest, Outcome, Transport, command, run, run_alone, shell};
 
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
-const EBUSY: i32 = 16;
 
 fn not_started(errno: i32, program: &str) -> ProcessEnd {
     ProcessEnd::NotStarted { errno, program: program.to_owned() }
@@ -18,16 +16,18 @@ fn not_started(errno: i32, program: &str) -> ProcessEnd {
 
 #[tokio::test]
 async fn missing_and_forbidden_programs_are_reported_with_the_kernels_reason() {
-    let (_guest, mut link) = Guest::linked();
-    let missing = run(&mut link, &command(&["no-such-program"]), b"").await;
-    assert_eq!(missing.end, not_started(ENOENT, "no-such-program"));
-    let forbidden = run(&mut link, &command(&["/etc/passwd"]), b"").await;
-    assert_eq!(forbidden.end, not_started(EACCES, "/etc/passwd"));
-    let mut elsewhere = command(&["true"]);
-    elsewhere.working_directory = "/no/such/folder".to_owned();
-    assert_eq!(run(&mut link, &elsewhere, b"").await.end, not_started(ENOENT, "/no/such/folder"));
-    let after = run(&mut link, &shell("echo still here"), b"").await;
-    assert_eq!(after, Outcome::exited(0, "still here\n", ""));
+    for transport in Transport::BOTH {
+        let (_guest, link) = Guest::linked(transport);
+        let missing = run(&link, &command(&["no-such-program"]), b"").await;
+        assert_eq!(missing.end, not_started(ENOENT, "no-such-program"));
+        let forbidden = run(&link, &command(&["/etc/passwd"]), b"").await;
+        assert_eq!(forbidden.end, not_started(EACCES, "/etc/passwd"));
+        let mut elsewhere = command(&["true"]);
+        elsewhere.working_directory = "/no/such/folder".to_owned();
+        assert_eq!(run(&link, &elsewhere, b"").await.end, not_started(ENOENT, "/no/such/folder"));
+        let after = run(&link, &shell("echo still here"), b"").await;
+        assert_eq!(after, Outcome::exited(0, "still here\n", ""));
+    }
 }
 
 #[tokio::test]
@@ -51,16 +51,6 @@ async fn program_is_preferred_to_the_guest_when_memory_runs_out() {
 }
 
 #[tokio::test]
-async fn second_program_while_one_runs_is_refused() {
-    let (_guest, mut link) = Guest::linked();
-    let first = link.execute(command(&["cat"])).await.unwrap();
-    let refused = link.execute(command(&["true"])).await;
-    let second = finish(refused.unwrap(), b"").await;
-    assert_eq!(second.end, not_started(EBUSY, "true"));
-    assert_eq!(finish(first, b"one").await, Outcome::exited(0, "one", ""));
-}
-
-#[tokio::test]
 async fn code_of_ten_megabytes_is_written_for_its_owner_only_before_the_program_starts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run/code.py");
@@ -76,21 +66,25 @@ async fn code_of_ten_megabytes_is_written_for_its_owner_only_before_the_program_
 
 #[tokio::test]
 async fn code_that_cannot_be_written_keeps_the_program_from_starting() {
-    let (_guest, mut link) = Guest::linked();
-    let mut asked = command(&["true"]);
-    asked.code = Some(("/proc/no/such/code".to_owned(), vec![0; 1 << 20]));
-    assert_eq!(run(&mut link, &asked, b"").await.end, not_started(ENOENT, "/proc/no/such/code"));
-    assert_eq!(run(&mut link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+    for transport in Transport::BOTH {
+        let (_guest, link) = Guest::linked(transport);
+        let mut asked = command(&["true"]);
+        asked.code = Some(("/proc/no/such/code".to_owned(), vec![0; 1 << 20]));
+        assert_eq!(run(&link, &asked, b"").await.end, not_started(ENOENT, "/proc/no/such/code"));
+        assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+    }
 }
 
 #[tokio::test]
 async fn what_no_program_can_be_given_is_refused_before_anything_is_sent() {
-    let (_guest, mut link) = Guest::linked();
-    let mut variable = command(&["true"]);
-    variable.environment.push(("A=B".to_owned(), String::new()));
-    for wrong in [command(&["tr\0ue"]), variable] {
-        let refused = timeout(LIMIT, link.execute(wrong)).await.unwrap().map(|_| ());
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    for transport in Transport::BOTH {
+        let (_guest, link) = Guest::linked(transport);
+        let mut variable = command(&["true"]);
+        variable.environment.push(("A=B".to_owned(), String::new()));
+        for wrong in [command(&["tr\0ue"]), variable] {
+            let refused = link.execute(wrong).map(|_| ());
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+        }
+        assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
     }
-    assert_eq!(run(&mut link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
 }

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::support::{Guest, LIMIT, Outcome, command, run_alone, shell};
+use crate::support::{Guest, LIMIT, Outcome, Transport, command, run_alone, shell};
 
 #[tokio::test]
 async fn input_comes_back_as_output() {
@@ -26,14 +26,16 @@ async fn program_that_does_not_read_its_input_ends_all_the_same() {
 
 #[tokio::test]
 async fn output_that_nobody_wants_ends_its_writer() {
-    let (_guest, mut link) = Guest::linked();
-    let mut running = link.execute(command(&["yes"])).await.unwrap();
-    let mut first = [0; 2];
-    running.stdout.read_exact(&mut first).await.unwrap();
-    drop(running.stdout);
-    let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
-    const SIGPIPE: i32 = 13;
-    assert_eq!(end, stockade_provider::ProcessEnd::Signaled { signal: SIGPIPE });
+    for transport in Transport::BOTH {
+        let (_guest, link) = Guest::linked(transport);
+        let mut running = link.execute(command(&["yes"])).unwrap().1;
+        let mut first = [0; 2];
+        running.stdout.read_exact(&mut first).await.unwrap();
+        drop(running.stdout);
+        let end = timeout(LIMIT, running.end).await.unwrap().unwrap();
+        const SIGPIPE: i32 = 13;
+        assert_eq!(end, stockade_provider::ProcessEnd::Signaled { signal: SIGPIPE });
+    }
 }
 
 /// Byte `index` of a stream in which a lost, doubled or moved piece shows.
@@ -43,37 +45,44 @@ fn byte(index: usize) -> u8 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_megabytes_pass_through_intact_and_the_guest_stays_small() {
-    const BYTES: usize = 64 << 20;
-    let (guest, mut link) = Guest::linked();
-    let running = link.execute(command(&["cat"])).await.unwrap();
-    let stockade_provider::Running { mut stdin, mut stdout, end, .. } = running;
-    let feed = async {
-        let mut piece = Vec::new();
-        for start in (0..BYTES).step_by(100_000) {
-            piece.clear();
-            piece.extend((start..BYTES.min(start + 100_000)).map(byte));
-            stdin.write_all(&piece).await.unwrap();
-        }
-        stdin.shutdown().await.unwrap();
-    };
-    let check = async {
-        let mut buffer = vec![0; 64 << 10];
-        let mut at = 0;
-        loop {
-            let read = stdout.read(&mut buffer).await.unwrap();
-            if read == 0 {
-                return at;
+    for transport in Transport::BOTH {
+        const BYTES: usize = 64 << 20;
+        let (guest, link) = Guest::linked(transport);
+        let running = link.execute(command(&["cat"])).unwrap().1;
+        let stockade_provider::Running { mut stdin, mut stdout, end, .. } = running;
+        let feed = async {
+            let mut piece = Vec::new();
+            for start in (0..BYTES).step_by(100_000) {
+                piece.clear();
+                piece.extend((start..BYTES.min(start + 100_000)).map(byte));
+                stdin.write_all(&piece).await.unwrap();
             }
-            for (offset, value) in buffer[..read].iter().enumerate() {
-                assert_eq!(*value, byte(at + offset), "at {}", at + offset);
+            stdin.shutdown().await.unwrap();
+        };
+        let check = async {
+            let mut buffer = vec![0; 64 << 10];
+            let mut at = 0;
+            loop {
+                let read = stdout.read(&mut buffer).await.unwrap();
+                if read == 0 {
+                    return at;
+                }
+                for (offset, value) in buffer[..read].iter().enumerate() {
+                    assert_eq!(*value, byte(at + offset), "at {}", at + offset);
+                }
+                at += read;
             }
-            at += read;
-        }
-    };
-    let (_, read, end) = timeout(LIMIT, async { tokio::join!(feed, check, end) }).await.unwrap();
-    assert_eq!((read, end.unwrap()), (BYTES, stockade_provider::ProcessEnd::Exited { code: 0 }));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", guest.process.id())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(peak_kib < 8 << 10, "the guest used {peak_kib} KiB");
+        };
+        let (_, read, end) =
+            timeout(LIMIT, async { tokio::join!(feed, check, end) }).await.unwrap();
+        assert_eq!(
+            (read, end.unwrap()),
+            (BYTES, stockade_provider::ProcessEnd::Exited { code: 0 })
+        );
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", guest.process.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(peak_kib < 8 << 10, "the guest used {peak_kib} KiB");
+    }
 }

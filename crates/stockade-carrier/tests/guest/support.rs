@@ -4,15 +4,50 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command as Process, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use stockade_carrier::{Command, Link, guest_file};
-use stockade_provider::{ProcessEnd, Running};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use stockade_carrier::{Command, Link, LinkSettings, Liveness, guest_file};
+use stockade_provider::{Gateway, ProcessEnd, Running};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
+
+use crate::pump::{Pump, pumped, reader, writer};
 
 /// How long anything may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// What these links allow.
+pub(crate) const SETTINGS: LinkSettings =
+    LinkSettings { executions: 9, liveness: Liveness::EndOfStream };
+
+/// How the bytes of a link travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// A socket whose other end the guest has.
+    Socket,
+    /// Pipes and a task that copies between them and the link, as the engine of containers does.
+    Pumped,
+}
+
+impl Transport {
+    pub(crate) const BOTH: [Transport; 2] = [Transport::Socket, Transport::Pumped];
+
+    /// A link to a guest that the test plays itself.
+    pub(crate) fn raw(self, gateway: Option<Arc<dyn Gateway>>) -> (Link, UnixStream) {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let link = match self {
+            Transport::Socket => Link::open_socket(host, gateway, SETTINGS).unwrap(),
+            Transport::Pumped => {
+                host.set_nonblocking(true).unwrap();
+                let (reader, writer) = tokio::net::UnixStream::from_std(host).unwrap().into_split();
+                let (stream, _) = pumped(reader, writer);
+                Link::open(stream, gateway, SETTINGS).unwrap()
+            }
+        };
+        (link, guest)
+    }
+}
 
 /// A guest; dropping it kills it.
 pub(crate) struct Guest {
@@ -21,17 +56,31 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Starts a guest and links it.
-    pub(crate) fn linked() -> (Guest, Link) {
-        let (host, inside) = UnixStream::pair().unwrap();
+    pub(crate) fn linked(transport: Transport) -> (Guest, Link) {
         let file = guest_file().unwrap();
-        let process = Process::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
-            .env_clear()
-            .stdin(OwnedFd::from(inside))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        (Guest { process }, Link::open(host, None).unwrap())
+        let mut guest = Process::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        guest.env_clear().stderr(Stdio::null());
+        match transport {
+            Transport::Socket => {
+                let (host, inside) = UnixStream::pair().unwrap();
+                let process =
+                    guest.stdin(OwnedFd::from(inside)).stdout(Stdio::null()).spawn().unwrap();
+                (Guest { process }, Link::open_socket(host, None, SETTINGS).unwrap())
+            }
+            Transport::Pumped => {
+                let (guest, stream, _) = Guest::piped(guest.arg("stdio"));
+                (guest, Link::open(stream, None, SETTINGS).unwrap())
+            }
+        }
+    }
+
+    /// Starts a guest whose standard input and output are pumped.
+    pub(crate) fn piped(command: &mut Process) -> (Guest, DuplexStream, Pump) {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = process.stdout.take().unwrap();
+        let input = process.stdin.take().unwrap();
+        let (stream, pump) = pumped(reader(output.into()), writer(input.into()));
+        (Guest { process }, stream, pump)
     }
 
     /// Starts a guest as the first process of a pid namespace and links it, or says why this host
@@ -59,13 +108,18 @@ impl Guest {
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let process = unshare(&[&path]).stdin(OwnedFd::from(inside)).spawn().unwrap();
-        Some((Guest { process }, Link::open(host, None).unwrap()))
+        Some((Guest { process }, Link::open_socket(host, None, SETTINGS).unwrap()))
     }
 
     /// Waits for the guest to end and returns its exit code.
     pub(crate) async fn exit(&mut self, limit: Duration) -> Option<i32> {
-        let ended = stockade_sys::ends_within(&self.process, limit).unwrap();
-        assert!(ended, "the guest stayed for {limit:?}");
+        const LOOK: Duration = Duration::from_millis(5);
+        let deadline = Instant::now() + limit;
+        while !stockade_sys::ends_within(&self.process, LOOK).unwrap() {
+            assert!(Instant::now() < deadline, "the guest stayed for {limit:?}");
+            // A pump goes on meanwhile.
+            tokio::time::sleep(LOOK).await;
+        }
         self.process.wait().unwrap().code()
     }
 }
@@ -109,8 +163,8 @@ pub(crate) fn shell(script: &str) -> Command {
 }
 
 /// Runs a program to its end with `input` as all of its input.
-pub(crate) async fn run(link: &mut Link, command: &Command, input: &[u8]) -> Outcome {
-    let running = timeout(LIMIT, link.execute(command.clone())).await.unwrap().unwrap();
+pub(crate) async fn run(link: &Link, command: &Command, input: &[u8]) -> Outcome {
+    let (_, running) = link.execute(command.clone()).unwrap();
     finish(running, input).await
 }
 
@@ -132,8 +186,13 @@ pub(crate) async fn finish(running: Running, input: &[u8]) -> Outcome {
     Outcome { stdout: out, stderr: err, end: end.unwrap() }
 }
 
-/// Runs a program in a guest of its own.
+/// Runs a program in a guest of its own, once over each transport, with the same outcome.
 pub(crate) async fn run_alone(command: &Command, input: &[u8]) -> Outcome {
-    let (_guest, mut link) = Guest::linked();
-    run(&mut link, command, input).await
+    let [socket, pumped] = Transport::BOTH.map(|transport| async move {
+        let (_guest, link) = Guest::linked(transport);
+        run(&link, command, input).await
+    });
+    let outcome = socket.await;
+    assert_eq!(pumped.await, outcome);
+    outcome
 }

@@ -184,7 +184,7 @@ async fn an_address_that_stands_for_no_name_is_refused_in_every_protocol() {
     assert_eq!(known.answer().await.status, 200);
     let unknown = || {
         let address = [127, 64, 0, 200].into();
-        world.open(stockade_wire::Opening::Connection { address, port: server.port })
+        world.open(stockade_provider::Destination::Address { address, port: server.port })
     };
     let mut program = unknown();
     program.send(&request).await;

@@ -57,9 +57,9 @@ async fn closed_gate_ends_everything_and_stays_closed() {
     world.gate.close();
     assert!(program.rest().await.is_empty());
     world.gate.replace_policy(policy(&tcp(port, &NAMES)));
-    let opening = stockade_wire::Opening::Connection { address, port };
+    let opening = stockade_provider::Destination::Address { address, port };
     assert!(world.open(opening).rest().await.is_empty());
-    assert!(world.open(stockade_wire::Opening::Names).rest().await.is_empty());
+    assert!(world.open(stockade_provider::Destination::Names).rest().await.is_empty());
     assert_eq!(server.seen().connections, 1);
 }
 
@@ -71,7 +71,7 @@ async fn nothing_passes_once_the_record_cannot_be_written() {
     let mut program = world.dial("a.example.org", port).await;
     assert_eq!(program.exactly(2).await, b"hi");
     world.break_record();
-    let mut denied = world.open(stockade_wire::Opening::Proxy);
+    let mut denied = world.open(stockade_provider::Destination::Proxy);
     denied.send(format!("CONNECT b.example.org:{port} HTTP/1.1\r\n\r\n")).await;
     assert!(program.rest().await.is_empty());
     assert!(world.proxy().rest().await.is_empty());
@@ -84,7 +84,7 @@ async fn what_was_open_is_told_when_its_sandbox_ends() {
     let world = World::new(&tcp(port, &NAMES), here(&NAMES));
     let address = world.address("a.example.org").await;
     let (mut inside, outside) = tokio::io::duplex(1024);
-    let opening = stockade_wire::Opening::Connection { address, port };
+    let opening = stockade_provider::Destination::Address { address, port };
     let served = tokio::spawn(world.gate.serve(opening, Box::new(outside)));
     let mut bytes = [0; 2];
     tokio::io::AsyncReadExt::read_exact(&mut inside, &mut bytes).await.unwrap();

@@ -1,6 +1,7 @@
 //! Plain HTTP, transparent and through the proxy.
 
-use stockade_policy::Effect;
+use stockade_policy::{Effect, Host};
+use stockade_provider::Destination;
 use stockade_record::{Inspection, Via};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -41,6 +42,26 @@ async fn each_request_of_a_kept_connection_is_judged_and_told() {
     assert!(events[0].sent_bytes > 20 && events[0].received_bytes > 20);
     assert_eq!(server.seen().connections, 1);
     assert!(!server.text().contains("three"));
+}
+
+#[tokio::test]
+async fn host_that_the_wall_knows_by_name_needs_no_synthetic_address() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let world = world(port);
+    let status = async |name: &str| {
+        let host = Host::parse(name).unwrap();
+        let mut program = world.open(Destination::Host { host, port });
+        program.send(format!("GET / HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n")).await;
+        program.answer().await.status
+    };
+    assert_eq!(status("a.example.org").await, 200);
+    assert_eq!(status("b.example.org").await, 403);
+    // A synthetic address stands for a name here too, and this one for none.
+    assert_eq!(status("127.64.0.200").await, 403);
+    let events = world.events(3).await;
+    assert!(events.iter().all(|event| event.via == Via::Transparent));
+    assert_eq!(server.seen().connections, 1);
 }
 
 #[tokio::test]

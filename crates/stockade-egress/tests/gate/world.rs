@@ -12,9 +12,8 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::Value;
 use stockade_egress::{Dial, FixedNames, Gate, Settings, SystemDial, Times};
 use stockade_policy::Policy;
-use stockade_provider::Gateway;
+use stockade_provider::{Destination, Gateway};
 use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
-use stockade_wire::Opening;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -142,20 +141,20 @@ impl World {
     }
 
     /// A stream as the guest opens it.
-    pub(crate) fn open(&self, opening: Opening) -> Program {
+    pub(crate) fn open(&self, destination: Destination) -> Program {
         let (inside, outside) = tokio::io::duplex(64 * 1024);
-        tokio::spawn(self.gate.serve(opening, Box::new(outside)));
+        tokio::spawn(self.gate.serve(destination, Box::new(outside)));
         Program { stream: inside }
     }
 
     pub(crate) fn proxy(&self) -> Program {
-        self.open(Opening::Proxy)
+        self.open(Destination::Proxy)
     }
 
     /// A connection to a name, found as programs do.
     pub(crate) async fn dial(&self, name: &str, port: u16) -> Program {
         let address = self.address(name).await;
-        self.open(Opening::Connection { address, port })
+        self.open(Destination::Address { address, port })
     }
 
     /// The address inside that stands for a name.
@@ -181,7 +180,7 @@ impl World {
     }
 
     pub(crate) async fn ask_bytes(&self, question: &[u8]) -> Vec<u8> {
-        let mut program = self.open(Opening::Names);
+        let mut program = self.open(Destination::Names);
         let length = u16::try_from(question.len()).unwrap().to_be_bytes();
         program.send(&[&length, question].concat()).await;
         let length = within(program.stream.read_u16()).await.unwrap();

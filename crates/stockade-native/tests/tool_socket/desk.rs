@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
 use serde_json::{Value, json};
-use stockade_provider::{Carried, Duplex, Gateway};
-use stockade_wire::Opening;
+use stockade_provider::{Carried, Destination, Duplex, Gateway};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, split};
 use tokio::sync::Notify;
 
@@ -19,7 +18,7 @@ pub(crate) struct TestDesk {
 
 #[derive(Debug, Default)]
 struct Seen {
-    opened: Mutex<Vec<Opening>>,
+    opened: Mutex<Vec<Destination>>,
     /// How many connections have ended, and whoever waits for one to.
     ended: Mutex<usize>,
     one_ended: Notify,
@@ -38,7 +37,7 @@ impl TestDesk {
     }
 
     /// What was opened so far.
-    pub(crate) fn opened(&self) -> Vec<Opening> {
+    pub(crate) fn opened(&self) -> Vec<Destination> {
         self.seen.opened.lock().unwrap().clone()
     }
 
@@ -65,14 +64,14 @@ impl Drop for Ends {
 }
 
 impl Gateway for TestDesk {
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        self.seen.opened.lock().unwrap().push(opening);
+    fn serve(&self, opening: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        self.seen.opened.lock().unwrap().push(opening.clone());
         let ends = Ends(Arc::clone(&self.seen));
         Box::pin(async move {
             let _ends = ends;
             // A program that goes away before its answer is no failure of the test's.
             let _ = match opening {
-                Opening::Tools => answer_all(stream).await,
+                Destination::Tools => answer_all(stream).await,
                 _ => echo(stream).await,
             };
         })

@@ -1,9 +1,8 @@
 //! Many connections at once, and what they leave for everything else.
 
-use stockade_wire::Opening;
-
 use crate::desk::TestDesk;
 use crate::support::{python, request, run, run_in, walls_can_be_built};
+use stockade_provider::Destination;
 
 const MANY: &str = "\
 connections = [dial() for _ in range(1000)]
@@ -22,7 +21,7 @@ fn thousand_connections_at_once_get_their_own_answers() {
     }
     let (said, desk) = run(python(MANY));
     assert_eq!(said, "1000\n");
-    assert_eq!(desk.opened(), vec![Opening::Tools; 1000]);
+    assert_eq!(desk.opened(), vec![Destination::Tools; 1000]);
 }
 
 #[test]

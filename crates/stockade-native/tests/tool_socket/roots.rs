@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_provider::{Entry, Program, Root, Running, SandboxRequest};
-use stockade_wire::Opening;
+use stockade_provider::{Destination, Entry, Program, Root, Running, SandboxRequest};
 use tokio::io::AsyncReadExt;
 
 use crate::desk::TestDesk;
@@ -76,7 +75,7 @@ fn directory_as_root_has_tools_too() {
         out
     });
     assert_eq!(said, "{\"b\":[]}\n");
-    assert_eq!(desk.opened(), [Opening::Tools]);
+    assert_eq!(desk.opened(), [Destination::Tools]);
 }
 
 /// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.

@@ -1,7 +1,7 @@
 //! What a program finds that calls tools.
 
+use stockade_provider::Destination;
 use stockade_provider::SandboxRequest;
-use stockade_wire::Opening;
 use tokio::time::timeout;
 
 use crate::desk::TestDesk;
@@ -25,7 +25,7 @@ print(connection.getpeername())
 ",
     ));
     assert_eq!(said, "{'result': {'query': 'x'}, 'id': 7}\n[0, 1, 2]\n/run/stockade/tools.sock\n");
-    assert_eq!(desk.opened(), [Opening::Tools, Opening::Tools]);
+    assert_eq!(desk.opened(), [Destination::Tools, Destination::Tools]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ print(call('echo')['result'])
 ";
     let (said, desk) = run(python(script));
     assert_eq!(said, "[]\nECONNREFUSED ECONNREFUSED\n{}\n");
-    assert_eq!(desk.opened(), [Opening::Tools]);
+    assert_eq!(desk.opened(), [Destination::Tools]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ print(connection.recv(4))
     let said = run_in(&request("{}", &desk), python(script));
     assert_eq!(said, "b'ping' True\n{'a': 1}\nb'pong'\n");
     let address = [127, 64, 0, 1].into();
-    assert_eq!(desk.opened(), [Opening::Connection { address, port: 443 }, Opening::Tools]);
+    assert_eq!(desk.opened(), [Destination::Address { address, port: 443 }, Destination::Tools]);
 }
 
 #[test]

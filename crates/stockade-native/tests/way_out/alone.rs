@@ -1,8 +1,7 @@
 //! What leads nowhere, and what a sandbox has to itself.
 
 use std::sync::Arc;
-
-use stockade_wire::Opening;
+use stockade_provider::Destination;
 
 use crate::gateway::{ADDRESS, ECHO, TestGateway};
 use crate::support::{finish, run, runtime, sandbox, start, way_out_can_be_made};
@@ -41,7 +40,7 @@ print(len(open('/proc/net/route').read().splitlines()))
     );
     assert!(lines[6..8].iter().all(|errno| *errno != "done"), "{said}");
     assert_eq!(lines[8..], ["1 False", "1"], "one interface and no route");
-    assert_eq!(gateway.opened(), [Opening::Connection { address: ADDRESS, port: ECHO }]);
+    assert_eq!(gateway.opened(), [Destination::Address { address: ADDRESS, port: ECHO }]);
 }
 
 #[test]
@@ -95,7 +94,10 @@ print(exactly(proxy, 7).decode())
     ));
     assert_eq!(said, "ping 127.64.0.1\nown\nown\nown\nproxy x\n");
     let opened = gateway.opened();
-    assert!(opened.contains(&Opening::Proxy) && opened.contains(&Opening::Names), "{opened:?}");
+    assert!(
+        opened.contains(&Destination::Proxy) && opened.contains(&Destination::Names),
+        "{opened:?}"
+    );
     assert_eq!(opened.len(), 3);
 }
 

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{Carried, Duplex, Gateway, OpensLane};
-use stockade_wire::Opening;
+use stockade_provider::{Carried, Destination, Duplex, Gateway};
+use stockade_splice::SpliceStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
@@ -29,18 +29,19 @@ pub(crate) const BREAKS: u16 = 1007;
 pub(crate) const DENIES: u16 = 1004;
 /// Sends as many bytes as it is told to.
 pub(crate) const SENDS: u16 = 1005;
-/// The same by a lane, after [`FIRST_BYTES`] on the stream; breaks off in the end if that is odd.
-pub(crate) const SENDS_BY_LANE: u16 = 1008;
+/// The same by a splice pipe, after [`FIRST_BYTES`] on the stream; breaks off in the end if that is
+/// odd.
+pub(crate) const SENDS_BY_SPLICE: u16 = 1008;
 /// Listens to nothing and says nothing.
 pub(crate) const DEAF: u16 = 1006;
 
-/// How many bytes come on a stream before those of its lane.
+/// How many bytes come on a stream before those of its splice pipe.
 pub(crate) const FIRST_BYTES: usize = 256 << 10;
 
 /// What was opened, in the order it came.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    opened: Mutex<Vec<Opening>>,
+    opened: Mutex<Vec<Destination>>,
     ended: Mutex<Vec<Option<ErrorKind>>>,
     one_ended: Notify,
 }
@@ -51,7 +52,7 @@ pub(crate) struct TestGateway {
 }
 
 impl TestGateway {
-    pub(crate) fn opened(&self) -> Vec<Opening> {
+    pub(crate) fn opened(&self) -> Vec<Destination> {
         self.seen.opened.lock().unwrap().clone()
     }
 
@@ -69,17 +70,20 @@ impl TestGateway {
 }
 
 impl Gateway for TestGateway {
-    fn serve(&self, opening: Opening, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        self.serve_any(opening, stream, None)
-    }
-
-    fn serve_with_lane(
-        &self,
-        opening: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Box<dyn OpensLane>,
-    ) -> BoxFuture<'static, ()> {
-        self.serve_any(opening, stream, Some(lane))
+    fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        self.seen.opened.lock().unwrap().push(destination.clone());
+        let seen = Arc::clone(&self.seen);
+        Box::pin(async move {
+            let served = match destination {
+                Destination::Address { port: SENDS_BY_SPLICE, .. } => by_splice(stream).await,
+                Destination::Names => answer(stream).await,
+                Destination::Proxy => echo(stream, b"proxy ").await,
+                Destination::Address { port, .. } => connection(port, stream).await,
+                other => unreachable!("these sandboxes have nothing that leads to {other:?}"),
+            };
+            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
+            seen.one_ended.notify_one();
+        })
     }
 
     fn carries(&self) -> Carried {
@@ -91,38 +95,12 @@ impl Gateway for TestGateway {
     }
 }
 
-impl TestGateway {
-    fn serve_any(
-        &self,
-        opening: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Option<Box<dyn OpensLane>>,
-    ) -> BoxFuture<'static, ()> {
-        self.seen.opened.lock().unwrap().push(opening);
-        let seen = Arc::clone(&self.seen);
-        Box::pin(async move {
-            let served = match (opening, lane) {
-                (Opening::Connection { port: SENDS_BY_LANE, .. }, Some(lane)) => {
-                    by_lane(stream, lane).await
-                }
-                (opening, _) => match opening {
-                    Opening::Names => answer(stream).await,
-                    Opening::Proxy => echo(stream, b"proxy ").await,
-                    Opening::Connection { port, .. } => connection(port, stream).await,
-                    Opening::Tools => unreachable!("there is no tool socket in these sandboxes"),
-                },
-            };
-            seen.ended.lock().unwrap().push(served.err().map(|error| error.kind()));
-            seen.one_ended.notify_one();
-        })
-    }
-}
-
-async fn by_lane(mut stream: Box<dyn Duplex>, lane: Box<dyn OpensLane>) -> std::io::Result<()> {
+async fn by_splice(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
+    let open = SpliceStream::opener(&*stream).expect("this wall has splice pipes");
     let bytes = stream.read_u64().await?;
     // As much as the guest's window takes, so that nothing more fits until it is given back.
     stream.write_all(&[b'f'; FIRST_BYTES]).await?;
-    let mut pipe = Sender::from_owned_fd(lane.open()?.pipe)?;
+    let mut pipe = Sender::from_owned_fd(open()?.pipe)?;
     let _: usize = stream.write(&[]).await?;
     let piece: Vec<u8> = (0..100_003).map(|at| (at % 251) as u8).collect();
     let mut left = bytes as usize;

@@ -4,8 +4,8 @@
 
 mod alone;
 mod gateway;
-mod lanes;
 mod many;
 mod speed;
+mod splice;
 mod support;
 mod works;

@@ -2,15 +2,15 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use stockade_provider::Destination;
 
-use stockade_wire::Opening;
 use tokio::time::timeout;
 
 use crate::gateway::{ADDRESS, BREAKS, COUNTS, DENIES, ECHO, GREETS, RESETS, SENDS, TestGateway};
 use crate::support::{LIMIT, finish, run, runtime, sandbox, start, way_out_can_be_made};
 
-fn connection(port: u16) -> Opening {
-    Opening::Connection { address: ADDRESS, port }
+fn connection(port: u16) -> Destination {
+    Destination::Address { address: ADDRESS, port }
 }
 
 #[test]
@@ -41,7 +41,7 @@ for address in ['127.63.255.255', '127.128.0.0', '127.0.0.1', '127.0.0.53', '127
     print(refused(lambda: dial(address, 443)))
 ");
     assert_eq!(said, format!("{}{}", "ping\n".repeat(3), "ECONNREFUSED\n".repeat(5)));
-    let at = |address: [u8; 4], port| Opening::Connection { address: address.into(), port };
+    let at = |address: [u8; 4], port| Destination::Address { address: address.into(), port };
     let expected =
         [at([127, 64, 0, 0], 1), at([127, 127, 255, 255], 65535), at([127, 100, 7, 9], 22)];
     assert_eq!(gateway.opened(), expected);
@@ -88,7 +88,7 @@ except socket.gaierror as error:
     let address = "[('127.64.0.1', 443)]\n";
     assert_eq!(said, format!("{address}{address}127.64.0.1\nping\nTrue\n"));
     let opened = gateway.opened();
-    assert_eq!(opened.iter().filter(|one| **one == Opening::Names).count(), 1, "{opened:?}");
+    assert_eq!(opened.iter().filter(|one| **one == Destination::Names).count(), 1, "{opened:?}");
     assert_eq!(opened.last(), Some(&connection(ECHO)));
 }
 
@@ -119,7 +119,7 @@ for _ in range(2):
     ));
     let answer = "('1234', '127.64.0.1')";
     assert_eq!(said, format!("{answer} ('127.0.0.53', 53)\n{answer}\n{answer}\n"));
-    assert_eq!(gateway.opened(), [Opening::Names, Opening::Names]);
+    assert_eq!(gateway.opened(), [Destination::Names, Destination::Names]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ print(address(askers[0].recv(4096)))
 "
     ));
     assert_eq!(said, "200\n('1234', '127.64.0.1')\n", "one that is too long is dropped");
-    assert_eq!(gateway.opened(), [Opening::Names]);
+    assert_eq!(gateway.opened(), [Destination::Names]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ print(everything(connection).decode())
     let names = "['ALL_PROXY', 'HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY', 'all_proxy', \
                  'http_proxy', 'https_proxy', 'no_proxy']";
     assert_eq!(said, format!("{names}\nproxy CONNECT\n"));
-    assert_eq!(gateway.opened(), [Opening::Proxy]);
+    assert_eq!(gateway.opened(), [Destination::Proxy]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::tree::Tree;
 /// The crates by row, lowest first, including planned ones.
 const ROWS: [&[&str]; 7] = [
     &["stockade-text"],
-    &["stockade-policy", "stockade-wire", "stockade-sys"],
+    &["stockade-policy", "stockade-wire", "stockade-sys", "stockade-splice"],
     &[
         "stockade-provider",
         "stockade-seccomp",

@@ -1,51 +1,41 @@
 //! Bytes of a server on their way past this process: from its socket through pipes to the program.
 //!
 //! ```text
-//! server ── take ──▶ stage ── counted, or refused ── pass ──▶ lane ──▶ program
+//! server ── take ──▶ stage ── counted, or refused ── pass ──▶ splice pipe ──▶ program
 //! ```
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use futures_core::future::BoxFuture;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
-use stockade_provider::{OpenLane, OpensLane};
+use rustix::pipe::{SpliceFlags, splice};
+use stockade_splice::{OpenSplice, SplicePipe, pipe};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe::Sender;
 
-/// The size of the stage in memory of programs. What comes from a socket takes one of its pages for
-/// each piece, however large.
-const STAGE_BYTES: usize = 256 << 10;
-
 /// How much is read where bytes cannot be moved.
 const PAST_THE_MARK: usize = 4 << 10;
 
-/// Resolves to whether the program's end was told.
-pub(crate) type Told = BoxFuture<'static, bool>;
+/// Resolves to whether the reading end reached the guest.
+pub(crate) type Sent = BoxFuture<'static, bool>;
 
-/// A pipe to a program, and one before it that nobody else has.
+/// The splice pipe of a connection, and a pipe before it that no other process has.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    lane: Sender,
+pub(crate) struct Splice {
+    pipe: Sender,
     stage_in: OwnedFd,
     stage_out: OwnedFd,
 }
 
-impl Lane {
-    /// Opens a lane where there can be one, with whether the program's end could be told of it. An
-    /// error comes after it was opened, and is the end of the connection.
-    pub(crate) fn open(opener: &dyn OpensLane) -> io::Result<Option<(Lane, Told)>> {
-        let Ok((stage_out, stage_in)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else {
-            return Ok(None);
-        };
-        // Refused to a user with too many pipes, pipe(7).
-        if fcntl_setpipe_size(&stage_in, STAGE_BYTES).is_err() {
-            return Ok(None);
-        }
-        let Ok(OpenLane { pipe, told }) = opener.open() else { return Ok(None) };
-        let lane = Sender::from_owned_fd(pipe)?;
-        Ok(Some((Lane { lane, stage_in, stage_out }, told)))
+impl Splice {
+    /// Opens the splice pipe where there can be one. An error comes after it was opened, and ends
+    /// the connection.
+    pub(crate) fn open(open: &OpenSplice) -> io::Result<Option<(Splice, Sent)>> {
+        let Ok((stage_out, stage_in)) = pipe() else { return Ok(None) };
+        let Ok(SplicePipe { pipe, sent }) = open() else { return Ok(None) };
+        let pipe = Sender::from_owned_fd(pipe)?;
+        Ok(Some((Splice { pipe, stage_in, stage_out }, sent)))
     }
 
     /// Takes some bytes of a server; nothing is its end. All that was taken must have been passed.
@@ -73,8 +63,8 @@ impl Lane {
     /// Passes on so many bytes that were taken.
     pub(crate) async fn pass(&self, mut bytes: usize) -> io::Result<()> {
         while bytes > 0 {
-            self.lane.writable().await?;
-            match self.lane.try_io(|| move_bytes(&self.stage_out, &self.lane, bytes)) {
+            self.pipe.writable().await?;
+            match self.pipe.try_io(|| move_bytes(&self.stage_out, &self.pipe, bytes)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(passed) => bytes -= passed,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -1,4 +1,4 @@
-//! Pipes beside streams, as they come to a guest.
+//! Splice pipes, as they come to a guest through the socket, and never through a pump.
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -9,36 +9,25 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use stockade_carrier::Link;
-use stockade_provider::{Carried, Duplex, Gateway, OpensLane};
-use stockade_wire::{Lane, Opening};
+use stockade_provider::{Carried, Destination, Duplex, Gateway};
+use stockade_splice::SpliceStream;
+use stockade_wire::SpliceHeader;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::frames::{FIN, RST};
+use crate::frames::{FIN, RST, WINDOW, frame};
 use crate::opened::{ONE, hear, opening, opens};
-use crate::support::LIMIT;
+use crate::support::{LIMIT, Transport};
 
-/// What a gateway is given of a connection.
-type Given = (Box<dyn Duplex>, Box<dyn OpensLane>);
-
-/// Hands streams and what opens their lanes to the test.
+/// Hands streams to the test.
 #[derive(Debug)]
-struct TestGateway(UnboundedSender<Given>);
+struct TestGateway(UnboundedSender<Box<dyn Duplex>>);
 
 impl Gateway for TestGateway {
-    fn serve(&self, _: Opening, _: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        unreachable!("every stream of this link can have a lane")
-    }
-
-    fn serve_with_lane(
-        &self,
-        _: Opening,
-        stream: Box<dyn Duplex>,
-        lane: Box<dyn OpensLane>,
-    ) -> BoxFuture<'static, ()> {
-        let _ = self.0.send((stream, lane));
+    fn serve(&self, _: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        let _ = self.0.send(stream);
         Box::pin(std::future::ready(()))
     }
 
@@ -72,11 +61,10 @@ impl Read for Guest {
     }
 }
 
-async fn linked() -> (Link, Guest, UnboundedReceiver<Given>) {
-    let (host, mut socket) = UnixStream::pair().unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+async fn linked(transport: Transport) -> (Link, Guest, UnboundedReceiver<Box<dyn Duplex>>) {
     let (sender, given) = unbounded_channel();
-    let link = Link::open(host, Some(Arc::new(TestGateway(sender)))).unwrap();
+    let (link, mut socket) = transport.raw(Some(Arc::new(TestGateway(sender))));
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket.write_all(&opens(ONE, &opening(443), b"")).unwrap();
     (link, Guest { socket, beside: Vec::new() }, given)
 }
@@ -93,11 +81,12 @@ async fn hear_to_the_end(mut guest: Guest) -> (u8, Guest) {
 }
 
 #[tokio::test]
-async fn lane_comes_before_its_stream_ends_and_says_what_it_is_for() {
-    let (_link, guest, mut given) = linked().await;
-    let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
+async fn splice_pipe_comes_before_its_stream_ends_and_names_its_stream() {
+    let (_link, guest, mut given) = linked(Transport::Socket).await;
+    let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
+    let open = SpliceStream::opener(&*stream).unwrap();
     stream.write_all(b"first").await.unwrap();
-    let pipe = lane.open().unwrap().pipe;
+    let pipe = open().unwrap().pipe;
     assert_eq!(stream.write(&[]).await.unwrap(), 0);
     rustix::io::write(&pipe, b"second").unwrap();
     drop(pipe);
@@ -108,15 +97,16 @@ async fn lane_comes_before_its_stream_ends_and_says_what_it_is_for() {
     for pipe in guest.beside {
         std::fs::File::from(pipe).read_to_end(&mut said).unwrap();
     }
-    let expected = Lane { stream: ONE, after: 5 }.to_bytes();
+    let expected = SpliceHeader { stream: ONE, after: 5 }.to_bytes();
     assert_eq!(said, [&expected[..], b"second"].concat());
 }
 
 #[tokio::test]
-async fn guest_that_lets_go_of_a_lane_breaks_that_connection_alone() {
-    let (_link, guest, mut given) = linked().await;
-    let (mut stream, lane) = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
-    let pipe = lane.open().unwrap().pipe;
+async fn guest_that_closes_a_splice_pipe_breaks_that_connection_alone() {
+    let (_link, guest, mut given) = linked(Transport::Socket).await;
+    let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
+    let open = SpliceStream::opener(&*stream).unwrap();
+    let pipe = open().unwrap().pipe;
     assert_eq!(stream.write(&[]).await.unwrap(), 0);
     drop(stream);
     let (end, guest) = hear_to_the_end(guest).await;
@@ -126,4 +116,30 @@ async fn guest_that_lets_go_of_a_lane_breaks_that_connection_alone() {
     let mut socket = guest.socket;
     socket.write_all(&opens(ONE + 2, &opening(443), b"")).unwrap();
     assert!(timeout(LIMIT, given.recv()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn pumped_link_offers_no_splice_pipe_and_carries_every_byte_itself() {
+    const BYTES: usize = 8 << 20;
+    let (_link, mut guest, mut given) = linked(Transport::Pumped).await;
+    let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
+    assert!(SpliceStream::opener(&*stream).is_none());
+    guest.socket.write_all(&frame(WINDOW, 0, ONE, BYTES as u32, b"")).unwrap();
+    let sent = tokio::spawn(async move {
+        stream.write_all(&vec![7; BYTES]).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    let heard = spawn_blocking(move || {
+        let mut bytes = 0;
+        loop {
+            let (stream, flags, length) = hear(&mut guest);
+            assert_eq!(stream, ONE);
+            bytes += length;
+            if flags & (FIN | RST) != 0 {
+                return (flags, bytes, guest.beside.len());
+            }
+        }
+    });
+    assert_eq!(timeout(LIMIT, heard).await.unwrap().unwrap(), (FIN, BYTES, 0));
+    sent.await.unwrap();
 }

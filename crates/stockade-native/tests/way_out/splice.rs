@@ -1,13 +1,13 @@
-//! What goes to a program by a pipe beside its stream.
+//! What goes to a program through a splice pipe.
 
-use crate::gateway::{FIRST_BYTES, SENDS_BY_LANE};
+use crate::gateway::{FIRST_BYTES, SENDS_BY_SPLICE};
 use crate::support::{run, way_out_can_be_made};
 
 /// Asks for so many bytes, ends its own direction, and listens.
 fn download(bytes: usize) -> String {
     format!(
         "
-connection = dial('127.64.0.1', {SENDS_BY_LANE})
+connection = dial('127.64.0.1', {SENDS_BY_SPLICE})
 connection.sendall(({bytes}).to_bytes(8, 'big'))
 said = bytearray()
 try:
@@ -44,7 +44,7 @@ print(end, len(said), bytes(said) == b'f' * {FIRST_BYTES} + whole)
 }
 
 #[test]
-fn connection_that_breaks_off_after_its_lane_is_reset() {
+fn connection_that_breaks_off_after_its_splice_pipe_is_reset() {
     if !way_out_can_be_made() {
         return;
     }
@@ -53,13 +53,13 @@ fn connection_that_breaks_off_after_its_lane_is_reset() {
 }
 
 #[test]
-fn program_that_goes_away_ends_its_lane() {
+fn program_that_goes_away_ends_its_splice_pipe() {
     if !way_out_can_be_made() {
         return;
     }
     let (said, gateway) = run(&format!(
         "
-connection = dial('127.64.0.1', {SENDS_BY_LANE})
+connection = dial('127.64.0.1', {SENDS_BY_SPLICE})
 connection.sendall((1 << 40).to_bytes(8, 'big'))
 print(exactly(connection, 1 << 20)[:6])
 connection.close()
@@ -72,18 +72,18 @@ print(exactly(connection, 1))
     assert_eq!(gateway.opened().len(), 2);
 }
 
-/// A program that reads none of them to the end has a bounded number of lanes, and its next ones
-/// break off; when it lets go, there are lanes again.
+/// A program that reads none of them to the end has a bounded number of pipes, and its next ones
+/// break off; when it lets go, there are pipes again.
 #[test]
-fn lanes_that_are_not_read_are_bounded() {
+fn splice_pipes_that_are_not_read_are_bounded() {
     if !way_out_can_be_made() {
         return;
     }
     let (said, _) = run(&format!(
         "
 def begin():
-    connection = dial('127.64.0.1', {SENDS_BY_LANE})
-    # More than the sockets hold, so that it stays in the lane.
+    connection = dial('127.64.0.1', {SENDS_BY_SPLICE})
+    # More than the sockets hold, so that it stays in the pipe.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
     connection.sendall((16 << 20).to_bytes(8, 'big'))
     try:

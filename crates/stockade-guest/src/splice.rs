@@ -1,7 +1,7 @@
-//! Pipes through which the host sends the rest of a connection.
+//! Splice pipes, through which the host sends the rest of a connection.
 //!
 //! ```text
-//! expected ── its pipe comes ──▶ come ── the connection takes it ──▶ taken
+//! expected ── its pipe arrives ──▶ arrived ── the connection takes it ──▶ taken
 //! ```
 //! A pipe of a connection that is gone is closed, and so is one too many, which the host then sees.
 
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use stockade_wire::Lane;
+use stockade_wire::SpliceHeader;
 
 use crate::reactor::Descriptor;
 
@@ -24,20 +24,20 @@ const MOST: usize = 32;
 
 /// The connections that may get a pipe, by their streams.
 #[derive(Clone, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct SplicePipes {
     expected: Rc<RefCell<HashMap<u32, Expected>>>,
     kept: Rc<Cell<usize>>,
 }
 
 #[derive(Default)]
 struct Expected {
-    come: Option<Come>,
+    arrived: Option<Arrived>,
     waker: Option<Waker>,
 }
 
-/// A pipe that has come, one of those that are kept.
-pub(crate) struct Come {
-    pub(crate) lane: Lane,
+/// A pipe that has arrived, one of those that are kept.
+pub(crate) struct Arrived {
+    pub(crate) header: SpliceHeader,
     pub(crate) pipe: OwnedFd,
     pub(crate) kept: Kept,
 }
@@ -51,7 +51,7 @@ impl Drop for Kept {
     }
 }
 
-impl Lanes {
+impl SplicePipes {
     /// From now on the pipe of a stream is kept for it.
     pub(crate) fn expect(&self, stream: u32) {
         self.expected.borrow_mut().insert(stream, Expected::default());
@@ -61,31 +61,31 @@ impl Lanes {
         self.expected.borrow_mut().remove(&stream);
     }
 
-    /// A descriptor has come; it begins with what it is.
-    pub(crate) fn come(&self, pipe: OwnedFd) {
-        let mut bytes = [0; Lane::BYTES];
+    /// A descriptor has arrived; its first bytes name its stream.
+    pub(crate) fn arrived(&self, pipe: OwnedFd) {
+        let mut bytes = [0; SpliceHeader::BYTES];
         if rustix::io::read(&pipe, &mut bytes) != Ok(bytes.len()) {
             return;
         }
         if self.kept.get() >= MOST {
             return;
         }
-        let lane = Lane::from_bytes(bytes);
-        if let Some(expected) = self.expected.borrow_mut().get_mut(&lane.stream) {
+        let header = SpliceHeader::from_bytes(bytes);
+        if let Some(expected) = self.expected.borrow_mut().get_mut(&header.stream) {
             self.kept.set(self.kept.get() + 1);
-            expected.come = Some(Come { lane, pipe, kept: Kept(Rc::clone(&self.kept)) });
+            expected.arrived = Some(Arrived { header, pipe, kept: Kept(Rc::clone(&self.kept)) });
             if let Some(waker) = expected.waker.take() {
                 waker.wake();
             }
         }
     }
 
-    /// The pipe of a stream if it has come; who asks is woken when it does.
-    pub(crate) fn take(&self, context: &Context<'_>, stream: u32) -> Option<Come> {
+    /// The pipe of a stream if it has arrived; the caller is woken when it does.
+    pub(crate) fn take(&self, context: &Context<'_>, stream: u32) -> Option<Arrived> {
         let mut all = self.expected.borrow_mut();
         let expected = all.get_mut(&stream)?;
         expected.waker = Some(context.waker().clone());
-        expected.come.take()
+        expected.arrived.take()
     }
 }
 

@@ -1,0 +1,87 @@
+//! Beats over a link whose stream stays open when an end of it is gone.
+
+use std::os::fd::AsRawFd;
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use stockade_carrier::{Link, LinkSettings, Liveness, guest_file};
+use stockade_provider::ErrorKind;
+use tokio::io::AsyncReadExt;
+use tokio::time::{sleep, timeout};
+
+use crate::pump::Pump;
+use crate::support::{Guest, LIMIT, Outcome, command, run, shell};
+
+const EVERY: Duration = Duration::from_millis(50);
+/// What the guest exits with when the host is silent.
+const SILENT: i32 = 76;
+
+fn linked(missed: u32) -> (Guest, Link, Pump) {
+    let file = guest_file().unwrap();
+    let mut guest = Process::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    guest.arg("stdio").env_clear().stderr(Stdio::null());
+    let (guest, stream, pump) = Guest::piped(&mut guest);
+    let liveness = Liveness::Beats { every: EVERY, missed };
+    let settings = LinkSettings { executions: 4, liveness };
+    (guest, Link::open(stream, None, settings).unwrap(), pump)
+}
+
+#[tokio::test]
+async fn quiet_link_with_beats_stays_open() {
+    let (_guest, link, _pump) = linked(4);
+    sleep(EVERY * 20).await;
+    assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+}
+
+#[tokio::test]
+async fn stopped_pump_ends_the_guest_and_is_a_lost_sandbox_for_the_host() {
+    let (mut guest, link, pump) = linked(4);
+    let (_, mut running) = link.execute(shell("echo ready; exec sleep 1000")).unwrap();
+    running.stdout.read_exact(&mut [0; 6]).await.unwrap();
+    pump.stop();
+    let lost = timeout(LIMIT, running.end).await.unwrap().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Lost);
+    assert_eq!(lost.to_string(), "the guest was silent for 5 beats");
+    assert_eq!(guest.exit(LIMIT).await, Some(SILENT));
+}
+
+/// The guest is stopped for longer than its host may be silent, and so is the pump: what either end
+/// finds when it goes on counts, and not how late it is.
+#[tokio::test]
+async fn guest_that_was_stopped_does_not_take_its_own_stop_for_silence() {
+    let (guest, link, _pump) = linked(40);
+    let (_, mut running) = link.execute(shell("echo ready; exec cat")).unwrap();
+    running.stdout.read_exact(&mut [0; 6]).await.unwrap();
+    let process = Pid::from_child(&guest.process);
+    for _ in 0..3 {
+        kill_process(process, Signal::STOP).unwrap();
+        sleep(EVERY * 15).await;
+        kill_process(process, Signal::CONT).unwrap();
+    }
+    assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+}
+
+/// The thread of the host is busy for longer than the guest may be silent.
+#[tokio::test]
+async fn host_that_was_stopped_does_not_take_its_own_stop_for_silence() {
+    let (_guest, link, _pump) = linked(4);
+    link.hello().await.unwrap();
+    std::thread::sleep(EVERY * 3);
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    std::thread::sleep(EVERY * 3);
+    assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+}
+
+#[tokio::test]
+async fn pump_that_is_slow_for_less_than_the_limit_loses_nothing() {
+    let (_guest, link, pump) = linked(40);
+    for _ in 0..3 {
+        pump.stop();
+        sleep(EVERY * 10).await;
+        pump.resume();
+        assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
+    }
+}

@@ -1,0 +1,265 @@
+//! Listeners that the guest opens itself, in a wall whose launcher opens none.
+//!
+//! Nothing redirects connections there, so each synthetic address has listeners of its own, bound
+//! before the answer that names the address reaches the program.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::rc::Rc;
+
+use stockade_wire::{NAME_SERVER, Opening, PROXY, TOOL_SOCKET};
+
+use crate::door::{Comes, Door, Places};
+use crate::opener::Opener;
+use crate::reactor::Reactor;
+
+/// What the guest listens for by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Connections to the network: the ports at which names can be reached without the proxy. None
+    /// is a wall without a network.
+    pub ports: Option<Vec<u16>>,
+    /// Calls of tools.
+    pub tools: bool,
+}
+
+impl Own {
+    /// What was asked for on the command line: `network=80,443` and `tools`, each once at most.
+    pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Own> {
+        let mut own = Own::default();
+        for word in words {
+            match word.strip_prefix("network=") {
+                Some(list) if own.ports.is_none() => own.ports = Some(ports(list)?),
+                None if word == "tools" && !own.tools => own.tools = true,
+                _ => return None,
+            }
+        }
+        Some(own)
+    }
+}
+
+/// At most [`MOST_PORTS`] ports. An empty list leaves the proxy alone.
+fn ports(list: &str) -> Option<Vec<u16>> {
+    let words = list.split(',').filter(|word| !word.is_empty());
+    let ports: Vec<u16> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    (ports.len() <= MOST_PORTS && !ports.contains(&0)).then_some(ports)
+}
+
+const MOST_PORTS: usize = 16;
+/// The most listeners for synthetic addresses. Each costs a descriptor; the proxy needs none.
+const MOST_LISTENERS: usize = 512;
+
+/// The listeners of the name server and the proxy.
+pub(crate) struct NetworkListeners {
+    pub(crate) connections: [TcpListener; 2],
+    pub(crate) datagrams: UdpSocket,
+    pub(crate) ports: Vec<u16>,
+}
+
+impl NetworkListeners {
+    pub(crate) fn open(ports: Vec<u16>) -> io::Result<NetworkListeners> {
+        let listen = |place| TcpListener::bind(place).map_err(about(place));
+        let connections = [listen(NAME_SERVER)?, listen(PROXY)?];
+        let datagrams = UdpSocket::bind(NAME_SERVER).map_err(about(NAME_SERVER))?;
+        Ok(NetworkListeners { connections, datagrams, ports })
+    }
+}
+
+/// Listens where programs call tools. Any program inside may connect.
+pub(crate) fn open_tool_socket() -> io::Result<UnixListener> {
+    let path = Path::new(TOOL_SOCKET);
+    let open = || {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        Ok(listener)
+    };
+    open().map_err(about(TOOL_SOCKET))
+}
+
+fn about(place: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
+}
+
+/// Listens at synthetic addresses as the name server hands them out.
+pub(crate) struct SyntheticListeners {
+    ports: Vec<u16>,
+    bound: RefCell<HashSet<SocketAddrV4>>,
+    places: Rc<Places>,
+    opener: Opener,
+    reactor: Reactor,
+}
+
+impl SyntheticListeners {
+    pub(crate) fn new(
+        ports: Vec<u16>,
+        places: &Rc<Places>,
+        opener: &Opener,
+        reactor: &Reactor,
+    ) -> Rc<SyntheticListeners> {
+        Rc::new(SyntheticListeners {
+            ports,
+            bound: RefCell::default(),
+            places: Rc::clone(places),
+            opener: opener.clone(),
+            reactor: reactor.clone(),
+        })
+    }
+
+    /// Listens at the addresses of an answer. Where a program has the place already, or too many
+    /// are taken, a connection to the address is refused, and the proxy is left.
+    pub(crate) fn answered(&self, answer: &[u8]) {
+        for address in synthetic_addresses(answer) {
+            for port in &self.ports {
+                let place = SocketAddrV4::new(address, *port);
+                let mut bound = self.bound.borrow_mut();
+                if bound.len() < MOST_LISTENERS
+                    && !bound.contains(&place)
+                    && self.listen(place).is_ok()
+                {
+                    bound.insert(place);
+                }
+            }
+        }
+    }
+
+    fn listen(&self, place: SocketAddrV4) -> io::Result<()> {
+        let listener = TcpListener::bind(place)?;
+        let places = Rc::clone(&self.places);
+        let door = Door::new(listener.into(), Comes::Direct, places, &self.opener, &self.reactor)?;
+        self.reactor.spawn(async move { door.serve().await });
+        Ok(())
+    }
+}
+
+/// Follows the answers of the name server on one stream.
+pub(crate) struct Answers {
+    listeners: Rc<SyntheticListeners>,
+    bytes: Vec<u8>,
+}
+
+impl Answers {
+    pub(crate) fn new(listeners: Rc<SyntheticListeners>) -> Answers {
+        Answers { listeners, bytes: Vec::new() }
+    }
+
+    /// Reads bytes that pass: a length of two bytes, then an answer.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        while let Some((length, rest)) = self.bytes.split_first_chunk() {
+            let length = usize::from(u16::from_be_bytes(*length));
+            let Some(answer) = rest.get(..length) else { break };
+            self.listeners.answered(answer);
+            self.bytes.drain(..2 + length);
+        }
+    }
+}
+
+/// The synthetic addresses of an answer; of what is not one, none.
+fn synthetic_addresses(answer: &[u8]) -> Vec<Ipv4Addr> {
+    let is_synthetic = |address: &Ipv4Addr| {
+        matches!(Opening::of(SocketAddrV4::new(*address, 0)), Some(Opening::Connection { .. }))
+    };
+    addresses(answer).unwrap_or_default().into_iter().filter(is_synthetic).collect()
+}
+
+/// The A records of a DNS message, RFC 1035 section 4.
+fn addresses(message: &[u8]) -> Option<Vec<Ipv4Addr>> {
+    const HEADER: usize = 12;
+    const QUESTION: usize = 4;
+    const RECORD: usize = 10;
+    let number = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
+    let (questions, answers) = (number(4)?, number(6)?);
+    let mut at = HEADER;
+    for _ in 0..questions {
+        at = after_name(message, at)? + QUESTION;
+    }
+    let mut found = Vec::new();
+    for _ in 0..answers {
+        let record = after_name(message, at)?;
+        let (kind, length) = (number(record)?, usize::from(number(record + 8)?));
+        at = record + RECORD + length;
+        let content = message.get(record + RECORD..at)?;
+        if let (1, Ok(address)) = (kind, <[u8; 4]>::try_from(content)) {
+            found.push(Ipv4Addr::from(address));
+        }
+    }
+    Some(found)
+}
+
+/// Where a name ends that begins at a place.
+fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match *message.get(at)? {
+            0 => return Some(at + 1),
+            length @ 1..=63 => at += 1 + usize::from(length),
+            // A pointer to the rest, RFC 1035 section 4.1.4.
+            192.. => return Some(at + 2),
+            64..=191 => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(words: &[&str]) -> Option<Own> {
+        Own::parse(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn listeners_are_asked_for_by_name_and_nothing_else_is_understood() {
+        assert_eq!(own(&[]), Some(Own::default()));
+        let both = Own { ports: Some(vec![80, 443]), tools: true };
+        assert_eq!(own(&["network=80,443", "tools"]), Some(both));
+        assert_eq!(own(&["network="]), Some(Own { ports: Some(vec![]), tools: false }));
+        for wrong in ["network", "network=x", "network=0", "network=65536", "tool", ""] {
+            assert_eq!(own(&[wrong]), None, "{wrong}");
+        }
+        assert_eq!(own(&["tools", "tools"]), None);
+        assert_eq!(own(&["network=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"]), None);
+    }
+
+    /// An answer to one question with these records: kind and content.
+    fn answer(records: &[(u8, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0, 1, 0x81, 0x80, 0, 1, 0, records.len() as u8, 0, 0, 0, 0];
+        message.extend(b"\x04name\x04test\x00\x00\x01\x00\x01");
+        for (kind, content) in records {
+            message.extend([0xc0, 12, 0, *kind, 0, 1, 0, 0, 0, 60, 0, content.len() as u8]);
+            message.extend(*content);
+        }
+        message
+    }
+
+    #[test]
+    fn only_synthetic_addresses_of_an_answer_are_listened_at() {
+        let records: [(u8, &[u8]); 4] = [
+            (1, &[127, 64, 0, 1]),
+            (1, &[10, 0, 0, 1]),
+            (28, &[127, 64, 0, 3]),
+            (1, &[127, 64, 0, 2]),
+        ];
+        let found = synthetic_addresses(&answer(&records));
+        assert_eq!(found, [Ipv4Addr::new(127, 64, 0, 1), Ipv4Addr::new(127, 64, 0, 2)]);
+    }
+
+    #[test]
+    fn answer_that_is_cut_or_broken_names_no_address() {
+        let whole = answer(&[(1, &[127, 64, 0, 1])]);
+        for end in 0..whole.len() {
+            assert_eq!(synthetic_addresses(&whole[..end]), [] as [Ipv4Addr; 0], "{end}");
+        }
+        let mut broken = whole;
+        broken[12] = 0x80;
+        assert_eq!(synthetic_addresses(&broken), [] as [Ipv4Addr; 0]);
+    }
+}
