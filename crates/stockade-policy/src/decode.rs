@@ -1,7 +1,7 @@
-//! From a tree of YAML nodes to a checked policy.
+//! Converts a tree of YAML nodes to a checked policy.
 //!
-//! Every mistake is noted, so that one run shows them all; a policy comes out only when there
-//! is none.
+//! Collects every mistake, so that one run shows them all; returns a policy only if there are no
+//! mistakes.
 
 mod files;
 mod gates;
@@ -29,7 +29,7 @@ const DIALECT: Dialect = Dialect {
     name: "policy",
     language: "the policy language",
     when_empty: "write at least `{}` for the defaults, or start from `stockade policy init`",
-    // The deepest policy that makes sense has seven levels.
+    // The deepest sensible policy has seven levels.
     max_depth: 24,
     when_too_deep: "a policy needs no more than seven levels",
     max_nodes: 50_000,
@@ -38,7 +38,7 @@ const DIALECT: Dialect = Dialect {
     other_words: keys::OTHER_WORDS,
 };
 
-/// Versions of the language that mean the same here.
+/// Versions of the language with the same meaning here.
 const VERSIONS: [&str; 4] = ["2", "2.0", "1", "1.0"];
 
 impl Policy {
@@ -51,7 +51,7 @@ impl Policy {
         })
     }
 
-    /// Checks a policy text that has no file, such as a preset.
+    /// Checks a policy text without a file, such as a preset.
     pub fn parse_str(name: &str, text: &str, base: &Path) -> Result<Policy, PolicyErrors> {
         let base = PathBuf::from(base);
         Policy::parse(&PolicyText { name: name.to_owned(), bytes: text.as_bytes().to_vec(), base })
@@ -87,12 +87,12 @@ impl Decoder<'_, '_> {
             name,
         };
         self.foreign(&table);
-        self.apart(&table, &policy);
+        self.check_separation(&table, &policy);
         Some(policy)
     }
 
-    /// What Stockade reads itself must lie apart from what is visible or writable inside.
-    fn apart(&mut self, table: &Table<'_>, policy: &Policy) {
+    /// Refuses files that Stockade itself reads if code inside can see or change them.
+    fn check_separation(&mut self, table: &Table<'_>, policy: &Policy) {
         for secret in &policy.secrets {
             let twice = policy.environment.iter().any(|variable| variable.name == secret.name);
             if twice {
@@ -120,34 +120,34 @@ impl Decoder<'_, '_> {
         let Some(node) = table.get("version") else { return };
         let Some(text) = self.scalar(node, "version") else { return };
         if !VERSIONS.contains(&text) {
-            let message = format!("version `{text}` of the policy language is not known here");
+            let message = format!("version `{text}` of the policy language is not supported");
             self.mistake(node.place, message, "write `version: \"2\"`; `1` and `1.0` load too");
         }
     }
 
     fn name_of(&mut self, table: &Table<'_>) -> String {
-        let said = table.get("name").and_then(|node| {
+        let name = table.get("name").and_then(|node| {
             let text = self.text(node, "name")?;
             if text.is_empty() || text.chars().count() > MAX_NAME_CHARS {
                 self.mistake(node.place, "a name has 1 to 200 characters", "choose another name");
             }
             Some(text)
         });
-        said.unwrap_or_else(|| "unnamed".to_owned())
+        name.unwrap_or_else(|| "unnamed".to_owned())
     }
 
     fn isolation(&mut self, table: &Table<'_>) -> Sourced<Isolation> {
-        let unsaid = Sourced::built_in(Isolation::Process, "the floor when unsaid");
-        let Some(node) = table.get("isolation") else { return unsaid };
+        let otherwise = Sourced::built_in(Isolation::Process, "the default floor");
+        let Some(node) = table.get("isolation") else { return otherwise };
         let words = Isolation::ALL.map(|floor| (floor.as_str(), floor));
         match self.word(node, "isolation", &words) {
             Some(floor) => self.sourced(floor, node),
-            None => unsaid,
+            None => otherwise,
         }
     }
 
-    /// Fields of a governance document that are not about a sandbox: accepted at their defaults,
-    /// refused otherwise, because nothing here would honour them.
+    /// Fields of a governance document that do not concern a sandbox: accepted at their default
+    /// values, otherwise refused, because nothing here enforces them.
     fn foreign(&mut self, table: &Table<'_>) {
         if let Some(node) = table.get("inherit")
             && self.boolean(node, "inherit") == Some(false)
@@ -159,7 +159,7 @@ impl Decoder<'_, '_> {
                 "remove it: a policy here never inherits from folders",
             );
         }
-        if let Some(node) = table.get_said("scope") {
+        if let Some(node) = table.get_non_null("scope") {
             let message = "`scope` is not enforced by a sandbox";
             self.mistake(
                 node.place,

@@ -198,7 +198,7 @@ pub struct Limits {
 
 impl Limits {
     /// Fills in the defaults for the limits that a text does not set.
-    pub(crate) fn from_said(
+    pub(crate) fn with_defaults(
         explicit: impl Fn(Limit) -> Option<Sourced<u64>>,
         exact: Sourced<bool>,
     ) -> Limits {

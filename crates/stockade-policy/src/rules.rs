@@ -219,7 +219,7 @@ impl ConditionError {
         match self {
             ConditionError::WrongValue { .. } => "change the value, or use another operator",
             ConditionError::BadRegex { reason } if !reason.contains("not supported") => {
-                r"correct it; a sign with a meaning, such as `(`, stands for itself as `\(`"
+                r"correct it; write a special character such as `(` literally as `\(`"
             }
             ConditionError::BadRegex { .. } => {
                 "write it without look-around and back-references: matching takes linear time here"

@@ -79,12 +79,12 @@ pub struct Place {
     pub line: usize,
     /// Column in characters, counted from one.
     pub column: usize,
-    /// How many characters are meant.
+    /// How many characters it covers.
     pub width: usize,
 }
 
 impl Place {
-    /// The beginning of the text.
+    /// The start of the text.
     pub const START: Place = Place { line: 1, column: 1, width: 1 };
 }
 
@@ -131,7 +131,7 @@ impl<'t> Report<'t> {
         !self.found.is_empty()
     }
 
-    /// A place with the line it is on.
+    /// A place with its source line.
     pub fn origin(&self, place: Place) -> Origin {
         let index = place.line.saturating_sub(1);
         let line = self.trimmed.get(index).copied().unwrap_or("");

@@ -1,32 +1,32 @@
-//! What differs between the languages whose texts are read here.
+//! The differences between the YAML languages that this crate reads.
 
 /// One language that is written in YAML.
 #[derive(Debug)]
 pub struct Dialect {
-    /// What one text is called, such as `policy`.
+    /// The name of a text, such as `policy`.
     pub name: &'static str,
-    /// What the language is called, such as `the policy language`.
+    /// The name of the language, such as `the policy language`.
     pub language: &'static str,
-    /// What to write instead of nothing.
+    /// The remedy for an empty text.
     pub when_empty: &'static str,
     /// Deepest nesting.
     pub max_depth: usize,
-    /// What to do about deeper nesting.
+    /// The remedy for deeper nesting.
     pub when_too_deep: &'static str,
-    /// Most values, counted after aliases are expanded, so that an alias bomb ends there.
+    /// The most values, counted after expanding aliases, which stops an alias bomb.
     pub max_nodes: usize,
-    /// Whether a value may stand for another.
+    /// Whether aliases are accepted.
     pub aliases: Aliases,
-    /// The mappings a key can stand in, with the name messages give them.
+    /// The mappings of the language, with their names in messages.
     pub sections: &'static [(&'static str, &'static [&'static str])],
-    /// Words people write for keys that are called otherwise.
+    /// Common words for keys that have another name here.
     pub other_words: &'static [(&'static str, &'static str)],
 }
 
-/// What becomes of anchors and aliases.
+/// How anchors and aliases are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aliases {
-    /// An alias stands for its value.
+    /// An alias is replaced by its value.
     Expanded,
     /// They are refused.
     Refused,

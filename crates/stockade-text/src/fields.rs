@@ -1,4 +1,4 @@
-//! Reading typed values from nodes, with messages for everything that does not fit.
+//! Reads typed values from nodes, with a message for every mismatch.
 
 use serde_json::Value;
 
@@ -7,23 +7,23 @@ use crate::{Dialect, Entry, Kind, Node, Place, Report};
 /// The most items a list may have.
 const MAX_ITEMS: usize = 4096;
 
-/// The longest word that is compared with the known ones; comparing is quadratic.
+/// The longest word that is compared with the known ones; the comparison is quadratic.
 const MAX_WORD_BYTES: usize = 80;
 
 /// A mapping whose keys are all known.
 pub struct Table<'n> {
     entries: &'n [Entry],
-    /// Where it begins.
+    /// Where it starts.
     pub place: Place,
 }
 
 impl<'n> Table<'n> {
-    /// One without keys.
+    /// A mapping without keys.
     pub fn empty(place: Place) -> Table<'n> {
         Table { entries: &[], place }
     }
 
-    /// One of these keys, whatever they are.
+    /// A mapping with these keys, which are not checked.
     pub fn of(entries: &'n [Entry], place: Place) -> Table<'n> {
         Table { entries, place }
     }
@@ -33,12 +33,12 @@ impl<'n> Table<'n> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The value, unless it is absent or null. Only for fields where both mean unsaid.
-    pub fn get_said(&self, key: &str) -> Option<&'n Node> {
+    /// The value, unless it is absent or null. Only for fields where both mean the default.
+    pub fn get_non_null(&self, key: &str) -> Option<&'n Node> {
         self.get(key).filter(|node| !node.is_null())
     }
 
-    /// Where a key stands, or else the mapping.
+    /// The place of a key, or else of the mapping.
     pub fn key_place(&self, key: &str) -> Place {
         let found = self.entries.iter().find(|entry| entry.key == key);
         found.map_or(self.place, |entry| entry.key_place)
@@ -46,7 +46,7 @@ impl<'n> Table<'n> {
 }
 
 impl Report<'_> {
-    /// A mapping with known keys only. Unknown ones are mistakes, but the known ones are read on.
+    /// A mapping with known keys only. Unknown keys are mistakes; the known ones are still read.
     pub fn table<'n>(&mut self, node: &'n Node, what: &str, known: &[&str]) -> Option<Table<'n>> {
         let entries = self.map(node, what)?;
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
@@ -103,7 +103,7 @@ impl Report<'_> {
         }
     }
 
-    /// A single value of any type, as it is written.
+    /// A single value of any type, as written.
     pub fn scalar<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.kind {
             Kind::Scalar { text, .. } if !node.is_null() => Some(text),
@@ -164,7 +164,7 @@ impl Report<'_> {
         None
     }
 
-    /// A key that must be there.
+    /// A required key.
     pub fn required<'n>(&mut self, table: &Table<'n>, key: &str, what: &str) -> Option<&'n Node> {
         let found = table.get(key);
         if found.is_none() {
@@ -175,7 +175,7 @@ impl Report<'_> {
     }
 }
 
-/// What stands there, for a message.
+/// A description of a node, for a message.
 pub fn describe(node: &Node) -> String {
     match &node.kind {
         Kind::List(_) => "a list".to_owned(),
@@ -188,7 +188,7 @@ pub fn describe(node: &Node) -> String {
     }
 }
 
-/// What to write for a key that is not known.
+/// The remedy for an unknown key.
 fn remedy_for_key(dialect: &Dialect, key: &str, known: &[&str]) -> String {
     let synonym = |words: &[&str]| {
         let found = dialect.other_words.iter().find(|(word, _)| *word == key);
@@ -208,9 +208,9 @@ fn remedy_for_key(dialect: &Dialect, key: &str, known: &[&str]) -> String {
     }
 }
 
-/// Whether a word is another but for case, separators and one slip.
+/// Whether two words differ only in case, separators and one typo.
 pub fn is_nearly(known: &str, written: &str) -> bool {
-    // A much longer word is another word, and comparing it would take its time.
+    // A much longer word is a different word, and comparing it would take long.
     let close = written.len() <= known.len() + 16;
     close && strsim::damerau_levenshtein(&plain(known), &plain(written)) <= 1
 }
@@ -227,6 +227,6 @@ pub fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let wanted = plain(written);
     let distance = |word: &str| strsim::damerau_levenshtein(&wanted, &plain(word));
     let best = known.iter().min_by_key(|word| distance(word))?;
-    // A third of the letters may be wrong; more is a guess nobody would thank us for.
+    // A third of the letters may be wrong; beyond that a guess does not help.
     (distance(best) * 3 <= plain(best).len().min(wanted.len().max(1))).then_some(*best)
 }

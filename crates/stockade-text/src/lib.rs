@@ -1,4 +1,4 @@
-//! YAML texts that people write: policies and files of tools.
+//! Parses the YAML texts that people write: policies and tool files.
 //!
 //! ```text
 //! bytes ── readable ──▶ text ── tree ──▶ nodes with places ── fields ──▶ typed values

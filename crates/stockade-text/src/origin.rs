@@ -1,11 +1,11 @@
-//! Places in a text, and text that is safe to show.
+//! Places in a text, and escaping text for display.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Where in a text something was said.
+/// The position of a clause in a text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Origin {
     /// The name of the text.
@@ -24,8 +24,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Text from a file, shown with control and direction characters escaped, so that a text
-/// cannot rewrite the terminal of the person who checks it.
+/// Text from a file, displayed with control and direction characters escaped, so that a text cannot
+/// manipulate the terminal of the person who checks it.
 pub struct Printable<'a>(pub &'a str);
 
 impl fmt::Display for Printable<'_> {
@@ -41,7 +41,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether a character can be shown on a terminal without moving, hiding or reordering text.
+/// Whether a terminal can show a character without moving, hiding or reordering text.
 pub fn is_harmless(character: char) -> bool {
     let invisible = matches!(character,
         '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

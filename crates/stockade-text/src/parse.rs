@@ -1,12 +1,12 @@
-//! From bytes to a value, or to every mistake.
+//! Parses bytes to a value, or to a list of all mistakes.
 
 use crate::{Dialect, Node, Place, Report, TextErrors, tree};
 
 /// The longest text that is read at all, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Reads a text and decodes its tree. `name` is what messages call the text; a value comes out only
-/// when no mistake was noted.
+/// Parses a text and decodes its tree. `name` is the text's name in messages; returns a value only
+/// if there are no mistakes.
 pub fn parse<T>(
     name: &str,
     bytes: &[u8],
@@ -27,7 +27,7 @@ pub fn parse<T>(
     report.finish(value)
 }
 
-/// The bytes as text, unless they are too many or not text.
+/// The bytes as text, if they are valid and not too many.
 fn readable<'b>(
     bytes: &'b [u8],
     dialect: &Dialect,
@@ -45,22 +45,24 @@ fn readable<'b>(
         }
     };
     let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
-    // Some readers end a line, and with it a comment, where others do not; and marks of direction
-    // show a person another text than is read.
+    // Some parsers end a line, and with it a comment, where others do not; and direction marks make
+    // a person see another text than the parser reads.
     let strange = valid.char_indices().find(|(_, character)| is_misread(*character));
     if let Some((at, character)) = strange {
         let line = 1 + valid[..at].matches('\n').count();
         let column = 1 + valid[..at].chars().rev().take_while(|before| *before != '\n').count();
         let place = Place { line, column, width: 1 };
-        let message =
-            format!("the character U+{:04X} is read differently by others", u32::from(character));
+        let message = format!(
+            "the character U+{:04X} is read differently by other parsers",
+            u32::from(character)
+        );
         return Err((
             place,
             message,
             "remove it, or write it as an escape in quotes, such as \"\\u2028\"",
         ));
     }
-    // A lone carriage return ends a line for YAML and for nobody's editor.
+    // A lone carriage return ends a line in YAML, but not in editors.
     let bare = valid.match_indices('\r').find(|(at, _)| !valid[at + 1..].starts_with('\n'));
     if let Some((at, _)) = bare {
         let message = "a carriage return without a line feed".to_owned();
@@ -70,14 +72,14 @@ fn readable<'b>(
     Ok(valid)
 }
 
-/// The place of the character that follows a text.
+/// The place of the character after a text.
 fn place_after(text: &str) -> Place {
     let last = text.rsplit('\n').next().unwrap_or("");
     let line = 1 + text.matches('\n').count();
     Place { line, column: 1 + last.chars().count(), width: 1 }
 }
 
-/// Line ends of YAML 1.1 only, and marks of direction.
+/// Line ends of YAML 1.1 only, and direction marks.
 fn is_misread(character: char) -> bool {
     matches!(character,
         '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'

@@ -1,8 +1,8 @@
-//! YAML text to a tree of nodes, each with its place, within fixed budgets.
+//! Parses YAML text to a tree of nodes, each with its place, within fixed budgets.
 //!
-//! One parser reads the text, once. Everything YAML offers that no text here needs (tags,
-//! directives, merge keys, several documents) is refused here, so later code sees only
-//! scalars, lists and maps with text keys.
+//! One parser reads the text, once. This module refuses YAML features that no text here needs
+//! (tags, directives, merge keys, several documents), so later code sees only scalars, lists and
+//! maps with text keys.
 
 use std::collections::HashMap;
 
@@ -12,26 +12,27 @@ use serde_json::{Number, Value};
 use crate::dialect::Aliases;
 use crate::{Dialect, Place, Report};
 
-/// Most bytes of text, counted like nodes: a few aliases of one long text make a bomb too.
+/// The most bytes of text, counted after expanding aliases: a few aliases of one long text are a
+/// bomb too.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A value of the text.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Its kind and content.
     pub kind: Kind,
-    /// Where it begins.
+    /// Where it starts.
     pub place: Place,
 }
 
-/// What kind of value.
+/// The kind of a value.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// A single value; `quoted` tells `"1"` from `1`.
+    /// A single value; `quoted` distinguishes `"1"` from `1`.
     Scalar {
-        /// What is written, without quotes.
+        /// The text, without quotes.
         text: String,
-        /// Whether quotes stand around it, or a block.
+        /// Whether it is quoted or a block scalar.
         quoted: bool,
     },
     /// A sequence.
@@ -45,13 +46,13 @@ pub enum Kind {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key begins.
+    /// Where the key starts.
     pub key_place: Place,
-    /// What stands under it.
+    /// Its value.
     pub value: Node,
 }
 
-/// Reads the text; `None` when the report has mistakes.
+/// Parses the text; `None` if the report has mistakes.
 pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
     let dialect = report.dialect;
     let options = granit_parser::options! {
@@ -85,10 +86,10 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
     if report.has_mistakes() { None } else { root }
 }
 
-/// A mistake was noted and reading must stop.
+/// A mistake was reported and parsing must stop.
 struct Stop;
 
-/// A collection whose end has not been seen.
+/// A collection that is not closed yet.
 struct Open {
     node: Node,
     anchor: usize,
@@ -96,7 +97,7 @@ struct Open {
     seen: HashMap<String, Place>,
 }
 
-/// What a value takes.
+/// The size of a value.
 #[derive(Clone, Copy, Default)]
 struct Size {
     nodes: usize,
@@ -104,7 +105,7 @@ struct Size {
     depth: usize,
 }
 
-/// A value that aliases can name.
+/// A value that an alias can name.
 struct Anchored {
     node: Node,
     size: Size,
@@ -162,7 +163,7 @@ impl Builder<'_, '_> {
     fn expand(&mut self, anchor: usize, place: Place) -> Result<(), Stop> {
         self.refuse_alias(place)?;
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
-            let message = "an alias stands inside the value it names";
+            let message = "an alias is inside the value it names";
             return self.stop(place, message, "write the value out instead of using `*`");
         };
         let size = *size;
@@ -171,7 +172,7 @@ impl Builder<'_, '_> {
         self.place(node)
     }
 
-    /// Keeps a copy of an anchored value. The copy counts too: nested anchors must not hold more
+    /// Keeps a copy of an anchored value. The copy counts too: nested anchors must not use more
     /// memory than the budget allows.
     fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), Stop> {
         if anchor != 0 {
@@ -183,7 +184,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// Adds to what is held, and stops where that is too much.
+    /// Adds to the total size, and stops if it is too large.
     fn count(&mut self, size: Size, place: Place) -> Result<(), Stop> {
         self.held.nodes += size.nodes;
         self.held.bytes += size.bytes;
@@ -221,7 +222,7 @@ impl Builder<'_, '_> {
         self.stop(place, message, "remove the tag; write text in quotes and numbers without")
     }
 
-    /// Puts a finished value where it belongs: into the open collection, or at the root.
+    /// Adds a finished value to the open collection, or makes it the root.
     fn place(&mut self, node: Node) -> Result<(), Stop> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -255,7 +256,7 @@ impl Builder<'_, '_> {
         open.seen.entry(text.clone()).or_insert(place);
         open.pending_key = Some((text.clone(), place));
         if let Some(first) = first {
-            let message = format!("the key `{text}` is said twice; first on line {}", first.line);
+            let message = format!("the key `{text}` occurs twice; first on line {}", first.line);
             self.report.mistake(place, message, "keep one of the two");
         }
         Ok(())
@@ -273,13 +274,14 @@ impl Builder<'_, '_> {
 }
 
 impl Node {
-    /// Whether it is unquoted and says nothing, by the core schema of YAML 1.2.
+    /// Whether it is an unquoted null or empty value, by the core schema of YAML 1.2.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar { text, quoted: false }
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// The value by the core schema of YAML 1.2; a number that JSON lacks is given back.
+    /// The value by the core schema of YAML 1.2; returns the node of a number that JSON lacks as
+    /// the error.
     pub fn json(&self) -> Result<Value, &Node> {
         match &self.kind {
             Kind::List(items) => {
@@ -296,7 +298,7 @@ impl Node {
         }
     }
 
-    /// The same of a single value; `None` for collections too.
+    /// The same for a single value; `None` for collections too.
     pub(crate) fn scalar_json(&self) -> Option<Value> {
         let Kind::Scalar { text, quoted } = &self.kind else { return None };
         if *quoted {
@@ -364,7 +366,7 @@ fn place_of(span: &Span) -> Place {
 fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
     let marker = error.marker();
     let mut place = Place { line: marker.line(), column: marker.col() + 1, width: 1 };
-    // The parser notices some mistakes only where the text ends, past the last line.
+    // The parser detects some mistakes only at the end of the text, after the last line.
     while place.line > 1 && report.line(place.line).trim().is_empty() {
         place.line -= 1;
         place.column = report.line(place.line).chars().count().max(1);
@@ -373,7 +375,7 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
     let indentation = |line: usize| -> String {
         report.line(line).chars().take_while(|c| c.is_whitespace()).collect()
     };
-    // A tab below a plain text is noticed where that text ends, one line too early.
+    // The parser detects a tab below a plain text at that text's end, one line too early.
     if info.contains("tab") && indentation(place.line + 1).contains('\t') {
         place.line += 1;
     }
@@ -385,7 +387,7 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
         (too_deep(report.dialect), report.dialect.when_too_deep)
     } else if matches!(error.kind(), ErrorKind::UnknownAnchor) {
         (
-            "a value that begins with `*` is an alias to YAML, and no value has that name"
+            "YAML reads a value that starts with `*` as an alias, and no anchor has that name"
                 .to_owned(),
             "put quotes around it, as in \"*.example.com\"",
         )

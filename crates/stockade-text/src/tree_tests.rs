@@ -6,7 +6,7 @@ use crate::dialect::PLAIN;
 const MAX_DEPTH: usize = PLAIN.max_depth;
 const MAX_NODES: usize = PLAIN.max_nodes;
 
-/// What stands in a text, in a short notation: lists in `[]`, maps in `{}`, quoted text in `''`.
+/// The shape of a text in a short notation: lists in `[]`, maps in `{}`, quoted text in `''`.
 fn shape(node: &Node) -> String {
     match &node.kind {
         Kind::Scalar { text, quoted: true } => format!("'{text}'"),
@@ -63,7 +63,7 @@ fn block_scalars_are_text() {
 #[test]
 fn windows_line_ends_are_ordinary_line_ends() {
     assert_eq!(parsed("a: 1\r\nb:\r\n  - x\r\n"), "{a=1 b=[x]}");
-    refused_at("a: 1\r\na: 2\r\n", 2, 1, "said twice");
+    refused_at("a: 1\r\na: 2\r\n", 2, 1, "occurs twice");
 }
 
 #[test]
@@ -82,16 +82,16 @@ fn places_count_characters_from_one() {
 
 #[test]
 fn duplicate_keys_are_refused_at_the_second_one() {
-    refused_at("a: 1\nb: 2\na: 3\n", 3, 1, "`a` is said twice; first on line 1");
+    refused_at("a: 1\nb: 2\na: 3\n", 3, 1, "`a` occurs twice; first on line 1");
     refused_at("x:\n  y:\n    a: 1\n    a: 2\n", 4, 5, "first on line 3");
-    refused_at("x: {a: 1, b: 2, a: 3}\n", 1, 17, "said twice");
-    refused_at("x: [{a: 1, \"a\": 3}]\n", 1, 12, "said twice");
-    refused_at("a: 1\n? a\n: 2\n", 2, 3, "said twice");
+    refused_at("x: {a: 1, b: 2, a: 3}\n", 1, 17, "occurs twice");
+    refused_at("x: [{a: 1, \"a\": 3}]\n", 1, 12, "occurs twice");
+    refused_at("a: 1\n? a\n: 2\n", 2, 3, "occurs twice");
     assert_eq!(parsed("x: {a: 1}\ny: {a: 2}\n"), "{x={a=1} y={a=2}}");
 }
 
 #[test]
-fn every_duplicate_key_is_named_not_only_the_first() {
+fn every_duplicate_key_is_reported() {
     let text = "a: 1\na: 2\nb: 1\nb: 2\n";
     let mut report = Report::new("p", text, &PLAIN);
     let node = read(text, &mut report);
@@ -107,7 +107,7 @@ fn keys_are_words() {
 }
 
 #[test]
-fn what_a_policy_does_not_need_is_refused() {
+fn unneeded_yaml_features_are_refused() {
     refused_at("a: &x {b: 1}\nc:\n  <<: *x\n", 3, 3, "merge keys");
     refused_at("a: !!int 1\n", 1, 4, "tags");
     refused_at("a: !python/object/apply:os.system [id]\n", 1, 4, "tags");
@@ -145,7 +145,7 @@ fn control_characters_are_refused() {
 }
 
 #[test]
-fn unclosed_things_are_refused_near_where_they_stand() {
+fn unclosed_brackets_and_quotes_are_refused_near_their_place() {
     for text in
         ["a: 1\nb: [1, 2", "a: 1\nb: {c: 1", "a: 1\nb: \"x", "a: 1\nb: 'x", "a: 1\nb: [1, 2\n\n\n"]
     {
@@ -163,7 +163,7 @@ fn unclosed_things_are_refused_near_where_they_stand() {
 }
 
 #[test]
-fn an_alias_stands_for_its_value() {
+fn an_alias_is_replaced_by_its_value() {
     assert_eq!(parsed("a: &x [1, 2]\nb: *x\n"), "{a=[1 2] b=[1 2]}");
     assert_eq!(parsed("a: &x 1\nb: &x 2\nc: *x\n"), "{a=1 b=2 c=2}");
     refused_at("a: *x\n", 1, 4, "");
@@ -172,12 +172,12 @@ fn an_alias_stands_for_its_value() {
 }
 
 #[test]
-fn the_same_key_through_an_alias_is_still_said_twice() {
-    refused_at("&k a: 1\n*k : 2\n", 2, 1, "said twice");
+fn the_same_key_through_an_alias_is_still_a_duplicate() {
+    refused_at("&k a: 1\n*k : 2\n", 2, 1, "occurs twice");
 }
 
 #[test]
-fn depth_is_bounded_and_says_where() {
+fn error_for_too_deep_nesting_has_its_place() {
     let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     assert_eq!(parsed(&nested(MAX_DEPTH)), nested(MAX_DEPTH));
     let (line, column, message) = refused(&nested(MAX_DEPTH + 1));
@@ -218,7 +218,7 @@ fn nodes_are_counted_after_aliases() {
 }
 
 #[test]
-fn copies_that_anchors_keep_are_counted() {
+fn copies_of_anchored_values_are_counted() {
     let opened: String = (0..20).map(|level| format!("&a{level} [")).collect();
     let text = format!("{opened}{}{}", vec!["1"; 3000].join(","), "]".repeat(20));
     let (_, _, message) = refused(&text);
@@ -257,7 +257,7 @@ fn aliases_of_a_long_text_are_counted_in_bytes() {
 }
 
 #[test]
-fn numbers_are_read_exactly_or_not_at_all() {
+fn numbers_are_parsed_exactly_or_refused() {
     let value = |text: &str| {
         let node = read(text, &mut Report::new("p", text, &PLAIN)).unwrap();
         node.json().map_err(|_| ())

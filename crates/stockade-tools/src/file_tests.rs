@@ -153,7 +153,7 @@ fn a_name_is_used_once_in_the_whole_file() {
 fn hostile_yaml_is_refused() {
     assert!(mistake("tools: &a []\n").contains("anchors"));
     assert!(mistake("tools: !x []\n").contains("tags"));
-    assert!(mistake("a: 1\na: 2\n").contains("said twice"));
+    assert!(mistake("a: 1\na: 2\n").contains("occurs twice"));
     assert!(mistake("").contains("empty"));
     assert!(mistake("tools: []\n---\ntools: []\n").contains("one document"));
     let deep = mistake(&"[".repeat(100_000));

@@ -9,13 +9,13 @@ use crate::source::{Basis, Sourced};
 use super::keys;
 use super::values::Decoder;
 
-/// Most mounts of one kind, and most hidden places.
+/// The most mounts of one kind, and the most hidden paths.
 const MAX_MOUNTS: usize = 200;
 
-/// Mounts, hidden places, the workspace, and whether all of it must be exact.
+/// Mounts, hidden paths, the workspace, and whether all of them must be exact.
 type Files = (Vec<Mount>, Vec<Sourced<GuestPath>>, Sourced<Workspace>, Sourced<bool>);
 
-/// What a workspace can be, as a policy writes it.
+/// The workspace modes of a policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Host(WorkspaceMode),
@@ -40,15 +40,15 @@ impl Decoder<'_, '_> {
             }
         }
         self.sandbox_mounts(table, &mut mounts);
-        // What is mounted where does not depend on the order in which it was said.
+        // The order in the text does not affect the mounts.
         mounts.sort_by(|a, b| a.guest.cmp(&b.guest));
         let hide = self.hide(&section, &mounts);
         let workspace = self.workspace(&section);
-        let unsaid = Sourced::built_in(false, "files may be held approximately when unsaid");
+        let otherwise = Sourced::built_in(false, "files may be enforced approximately by default");
         let exact = section.get("exact").and_then(|node| {
             self.boolean(node, "filesystem.exact").map(|value| self.sourced(value, node))
         });
-        (mounts, hide, workspace, exact.unwrap_or(unsaid))
+        (mounts, hide, workspace, exact.unwrap_or(otherwise))
     }
 
     fn hide(&mut self, section: &Table<'_>, mounts: &[Mount]) -> Vec<Sourced<GuestPath>> {
@@ -60,7 +60,8 @@ impl Decoder<'_, '_> {
             let Some(text) = self.text(item, "filesystem.hide") else { continue };
             let Some(path) = self.path(GuestPath::parse_mount(&text), item) else { continue };
             if path.as_str() == WORKSPACE {
-                let message = format!("`{WORKSPACE}` is the workspace and is not hidden by name");
+                let message =
+                    format!("`{WORKSPACE}` is the workspace and cannot be hidden by name");
                 self.mistake(item.place, message, "write `workspace: { mode: nothing }` instead");
             } else if mounts.iter().any(|mount| mount.guest == path) {
                 let message = format!("`{path}` is both mounted and hidden");
@@ -86,7 +87,7 @@ impl Decoder<'_, '_> {
         let host_text = self.text(host, what)?;
         let guest_text = self.text(guest, what)?;
         if std::ptr::eq(host, guest) && !host_text.starts_with(['/', '~', '$']) {
-            let message = format!("`{host_text}` does not say where it stands inside");
+            let message = format!("`{host_text}` does not define its path inside");
             let name = host_text.trim_start_matches("./").trim_end_matches('/');
             let remedy = format!("write {{ host: {host_text}, guest: /{name} }}");
             self.mistake(node.place, message, remedy);
@@ -106,7 +107,7 @@ impl Decoder<'_, '_> {
             ("output_dir", "sandbox_mounts.output_dir", "/output", Access::Write),
         ];
         for (key, clause, guest, access) in places {
-            let Some(node) = section.get_said(key) else { continue };
+            let Some(node) = section.get_non_null(key) else { continue };
             let Some(text) = self.text(node, clause) else { continue };
             let read = host_path(&text, self.base, access);
             let Some(host) = self.path(read, node) else { continue };
@@ -135,16 +136,15 @@ impl Decoder<'_, '_> {
     }
 
     fn workspace(&mut self, section: &Table<'_>) -> Sourced<Workspace> {
-        let unsaid =
-            Sourced::built_in(Workspace::Scratch, "an empty directory of its own when unsaid");
-        let Some(node) = section.get("workspace") else { return unsaid };
-        match self.said_workspace(node) {
+        let otherwise = Sourced::built_in(Workspace::Scratch, "an empty directory by default");
+        let Some(node) = section.get("workspace") else { return otherwise };
+        match self.explicit_workspace(node) {
             Some(workspace) => self.sourced(workspace, node),
-            None => unsaid,
+            None => otherwise,
         }
     }
 
-    fn said_workspace(&mut self, node: &Node) -> Option<Workspace> {
+    fn explicit_workspace(&mut self, node: &Node) -> Option<Workspace> {
         if let Kind::Scalar { text, .. } = &node.kind {
             let message = format!("filesystem.workspace must be a mapping, not `{text}`");
             self.mistake(node.place, message, "write `{ host: ., mode: overlay }`");

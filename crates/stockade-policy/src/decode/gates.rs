@@ -9,7 +9,7 @@ use crate::source::Sourced;
 use super::keys;
 use super::values::Decoder;
 
-/// Where the parts of a gate stand in its mapping.
+/// The mappings that contain the parts of a gate.
 struct Parts<'n> {
     action: Option<&'n Node>,
     network_default: Option<&'n Node>,
@@ -41,7 +41,7 @@ impl Decoder<'_, '_> {
         gates
     }
 
-    /// A section whose mistakes were noted when it was read first.
+    /// A section whose mistakes are already reported.
     fn silent_section<'n>(&self, table: &Table<'n>, key: &str) -> Table<'n> {
         match table.get(key).map(|node| (&node.kind, node.place)) {
             Some((Kind::Map(entries), place)) => Table::of(entries, place),
@@ -51,33 +51,33 @@ impl Decoder<'_, '_> {
 
     fn gate(&mut self, table: &Table<'_>, parts: &Parts<'_>, name: String) -> Gate {
         let rules = self.rules(table);
-        let unsaid = if rules.is_empty() {
+        let otherwise = if rules.is_empty() {
             Sourced::built_in(Action::Allow, "code runs when a policy has no rules")
         } else {
-            Sourced::built_in(Action::Deny, "what no rule matches is denied once there are rules")
+            Sourced::built_in(Action::Deny, "with rules, what no rule matches is denied")
         };
         let actions = Action::ALL.map(|action| (action.as_str(), action));
-        let said = parts.action.and_then(|node| {
+        let explicit = parts.action.and_then(|node| {
             self.word(node, "the default action", &actions).map(|action| self.sourced(action, node))
         });
-        let code = CodeGate { default: said.unwrap_or(unsaid), rules };
+        let code = CodeGate { default: explicit.unwrap_or(otherwise), rules };
         Gate { name, code, network: self.network(table, parts.network_default) }
     }
 
     fn network(&mut self, table: &Table<'_>, default: Option<&Node>) -> NetworkGate {
         let words = [NetworkDefault::Deny, NetworkDefault::Allow].map(|word| (word.as_str(), word));
-        let said = default.and_then(|node| {
+        let explicit = default.and_then(|node| {
             self.word(node, "network_default", &words).map(|word| self.sourced(word, node))
         });
-        let unsaid = Sourced::built_in(NetworkDefault::Deny, "denied by default");
+        let otherwise = Sourced::built_in(NetworkDefault::Deny, "denied by default");
         let ports = match table.get("network_ports") {
             Some(node) => {
                 let ports = self.ports(node, "network_ports").unwrap_or_default();
                 self.sourced(ports, node)
             }
-            None => Sourced::built_in(vec![80, 443], "ports 80 and 443 when unsaid"),
+            None => Sourced::built_in(vec![80, 443], "ports 80 and 443 by default"),
         };
         let entries = self.allowlist(table, &ports.value);
-        NetworkGate { default: said.unwrap_or(unsaid), ports, entries }
+        NetworkGate { default: explicit.unwrap_or(otherwise), ports, entries }
     }
 }

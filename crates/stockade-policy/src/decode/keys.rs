@@ -1,4 +1,4 @@
-//! Every key of the language, by the mapping it stands in.
+//! Every key of the language, by its mapping.
 
 pub(super) const POLICY: &[&str] = &[
     "version",
@@ -67,7 +67,7 @@ pub(super) const DYNAMIC_CONDITION: &[&str] =
 pub(super) const ALSO: &[&str] =
     &["name", "action", "rules", "network_default", "network_allowlist", "network_ports"];
 
-/// The mappings a key can stand in, with the name messages give them.
+/// The mappings of the language, with their names in messages.
 pub(crate) const SECTIONS: &[(&str, &[&str])] = &[
     ("the policy", POLICY),
     ("defaults", DEFAULTS),
@@ -84,7 +84,7 @@ pub(crate) const SECTIONS: &[(&str, &[&str])] = &[
     ("also[]", ALSO),
 ];
 
-/// Words people write for keys that are called otherwise here.
+/// Common words for keys that have another name here.
 pub(super) const OTHER_WORDS: &[(&str, &str)] = &[
     ("env", "environment"),
     ("env_vars", "environment"),

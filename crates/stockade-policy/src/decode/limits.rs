@@ -28,11 +28,11 @@ impl Decoder<'_, '_> {
     pub(super) fn limits(&mut self, table: &Table<'_>) -> Limits {
         let defaults = self.section(table, "defaults", keys::DEFAULTS);
         let limits = self.section(table, "limits", keys::LIMITS);
-        let mut said = BTreeMap::new();
+        let mut explicit = BTreeMap::new();
         let mut places = BTreeMap::new();
         for spec in &LIMITS {
             let section = if spec.section == "defaults" { &defaults } else { &limits };
-            let Some(node) = section.get_said(spec.key) else { continue };
+            let Some(node) = section.get_non_null(spec.key) else { continue };
             let path = spec.path();
             let Some(held) = self.number(node, &path, spec.unit.scale()) else { continue };
             if held < spec.min || held > spec.max {
@@ -41,19 +41,22 @@ impl Decoder<'_, '_> {
                 continue;
             }
             places.insert(spec.limit, node.place);
-            said.insert(spec.limit, self.sourced(held, node));
+            explicit.insert(spec.limit, self.sourced(held, node));
         }
         self.foreign_budgets(&defaults);
-        let unsaid = Sourced::built_in(false, "limits may be approximate when unsaid");
+        let otherwise = Sourced::built_in(false, "limits may be approximate by default");
         let exact = limits.get("exact").and_then(|node| {
             self.boolean(node, "limits.exact").map(|value| self.sourced(value, node))
         });
-        let checked = Limits::from_said(|limit| said.get(&limit).cloned(), exact.unwrap_or(unsaid));
+        let checked = Limits::with_defaults(
+            |limit| explicit.get(&limit).cloned(),
+            exact.unwrap_or(otherwise),
+        );
         self.consistent(&checked, &places);
         checked
     }
 
-    /// Limits that contradict each other are refused rather than resolved in silence.
+    /// Refuses contradicting limits instead of resolving them silently.
     fn consistent(&mut self, limits: &Limits, places: &BTreeMap<Limit, Place>) {
         let value = |limit| limits.value(limit).unwrap_or(u64::MAX);
         if let Some(place) = places.get(&Limit::Disk)
@@ -77,7 +80,7 @@ impl Decoder<'_, '_> {
         }
     }
 
-    /// Budgets of a governance document that nothing in a sandbox can hold.
+    /// Budgets of a governance document that a sandbox cannot enforce.
     fn foreign_budgets(&mut self, defaults: &Table<'_>) {
         let fixed = [("max_tokens", 4096 * 1000), ("confidence_threshold", 800)];
         for (key, accepted) in fixed {
@@ -89,7 +92,7 @@ impl Decoder<'_, '_> {
                 self.mistake(
                     node.place,
                     message,
-                    "remove it, and hold it where the model is called",
+                    "remove it, and enforce it where the model is called",
                 );
             }
         }

@@ -14,10 +14,10 @@ use crate::variables::{check_name, check_secret_name, check_variable};
 use super::keys;
 use super::values::Decoder;
 
-/// Most secrets, and most hosts of one.
+/// The most secrets, and the most hosts of one.
 const MAX_SECRETS: usize = 100;
 
-/// Most seccomp profiles that are stacked.
+/// The most seccomp profiles.
 const MAX_PROFILES: usize = 16;
 
 /// The longest value of an environment variable, in bytes.
@@ -43,7 +43,7 @@ impl Decoder<'_, '_> {
         for item in items.unwrap_or_default() {
             let Some(secret) = self.secret(item) else { continue };
             if secrets.iter().any(|other| other.name == secret.name) {
-                let message = format!("the secret `{}` is said twice", secret.name);
+                let message = format!("the secret `{}` is defined twice", secret.name);
                 self.mistake(item.place, message, "keep one of the two, or rename one");
                 continue;
             }
@@ -96,7 +96,7 @@ impl Decoder<'_, '_> {
                 self.path(read, node).map(SecretSource::File)
             }
             _ => {
-                let message = format!("`{text}` does not say where the secret is kept");
+                let message = format!("`{text}` does not name the source of the secret");
                 self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
                 None
             }
@@ -126,8 +126,7 @@ impl Decoder<'_, '_> {
         let plain =
             text.len() <= 256 && text.chars().all(|c| c.is_ascii() && !c.is_ascii_control());
         if !plain || text.matches("{}").count() != 1 {
-            let message =
-                "a format has exactly one `{}`, where the secret goes, and plain text around it";
+            let message = "a format has exactly one `{}`, which the secret replaces, and plain text around it";
             self.mistake(node.place, message, "write a format such as \"Bearer {}\"");
             return None;
         }
@@ -157,12 +156,12 @@ impl Decoder<'_, '_> {
     }
 
     pub(super) fn tool_arguments(&mut self, table: &Table<'_>) -> Sourced<ToolArguments> {
-        let unsaid = Sourced::built_in(ToolArguments::Omit, "left out when unsaid");
-        let Some(node) = table.get("tool_arguments") else { return unsaid };
+        let otherwise = Sourced::built_in(ToolArguments::Omit, "left out by default");
+        let Some(node) = table.get("tool_arguments") else { return otherwise };
         let words = ToolArguments::ALL.map(|word| (word.as_str(), word));
         match self.word(node, "tool_arguments", &words) {
             Some(word) => self.sourced(word, node),
-            None => unsaid,
+            None => otherwise,
         }
     }
 

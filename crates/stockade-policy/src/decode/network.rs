@@ -11,7 +11,7 @@ use crate::source::{Basis, Sourced};
 use super::keys;
 use super::values::Decoder;
 
-/// Most ports in one list.
+/// The most ports in one list.
 const MAX_PORTS: usize = 64;
 
 impl Decoder<'_, '_> {
@@ -34,12 +34,12 @@ impl Decoder<'_, '_> {
         let host_node = self.required(&table, "host", "network_allowlist[]")?;
         let (host, port) = self.host_and_port(host_node)?;
         let own_ports = match table.get("ports") {
-            Some(node) => Some(self.filled(node, "network_allowlist[].ports", Self::ports)?),
+            Some(node) => Some(self.non_empty(node, "network_allowlist[].ports", Self::ports)?),
             None => None,
         };
         let ports = match (port, own_ports) {
             (Some(_), Some(_)) => {
-                let message = "the port is said twice: after the host and in `ports`";
+                let message = "the port is given twice: after the host and in `ports`";
                 self.mistake(host_node.place, message, "keep one of the two");
                 return None;
             }
@@ -48,11 +48,15 @@ impl Decoder<'_, '_> {
             (None, None) => ports.to_vec(),
         };
         let methods = match table.get("methods") {
-            Some(node) => Some(self.filled(node, "network_allowlist[].methods", Self::methods)?),
+            Some(node) => {
+                Some(self.non_empty(node, "network_allowlist[].methods", Self::methods)?)
+            }
             None => None,
         };
         let paths = match table.get("paths") {
-            Some(node) => Some(self.filled(node, "network_allowlist[].paths", Self::url_paths)?),
+            Some(node) => {
+                Some(self.non_empty(node, "network_allowlist[].paths", Self::url_paths)?)
+            }
             None => None,
         };
         let protocol = match table.get("protocol") {
@@ -68,7 +72,7 @@ impl Decoder<'_, '_> {
             None => Protocol::Web,
         };
         if protocol == Protocol::Tcp && (methods.is_some() || paths.is_some()) {
-            let message = "`protocol: tcp` carries any bytes; there are no methods or paths to see";
+            let message = "`protocol: tcp` carries any bytes; the gate sees no methods or paths";
             self.mistake(node.place, message, "remove `protocol: tcp`, or `methods` and `paths`");
             return None;
         }
@@ -77,7 +81,7 @@ impl Decoder<'_, '_> {
 
     fn host_and_port(&mut self, node: &Node) -> Option<(HostPattern, Option<u16>)> {
         let text = self.text(node, "an allowed host")?;
-        // A URL goes to the host's own check, which names the mistake.
+        // A URL goes to the host parser, which names the mistake.
         let split = if text.contains('/') { Ok((text.as_str(), None)) } else { split_port(&text) };
         let (host, port) = match split {
             Ok(split) => split,
@@ -100,8 +104,8 @@ impl Decoder<'_, '_> {
         }
     }
 
-    /// A list that must say something: an empty one would make its entry match nothing.
-    fn filled<T>(
+    /// A list that must not be empty: its entry would match nothing.
+    fn non_empty<T>(
         &mut self,
         node: &Node,
         what: &str,

@@ -13,10 +13,10 @@ use crate::source::Basis;
 use super::keys;
 use super::values::Decoder;
 
-/// Most rules in one policy.
+/// The most rules in one policy.
 const MAX_RULES: usize = 1000;
 
-/// The kinds of dynamic condition, the ones nothing here can hold included.
+/// The kinds of dynamic condition, including those that cannot be enforced here.
 #[derive(Clone, Copy)]
 enum Dynamic {
     Window,
@@ -25,7 +25,7 @@ enum Dynamic {
 }
 
 impl Decoder<'_, '_> {
-    /// The rules in the order they are tried.
+    /// The rules in evaluation order.
     pub(super) fn rules(&mut self, table: &Table<'_>) -> Vec<Rule> {
         let Some(node) = table.get("rules") else { return Vec::new() };
         let items = self.list(node, "rules").unwrap_or_default();
@@ -63,7 +63,7 @@ impl Decoder<'_, '_> {
             None => 0,
         };
         let message = table.get("message").and_then(|node| self.text(node, "rules[].message"));
-        let time = match table.get_said("dynamic_condition") {
+        let time = match table.get_non_null("dynamic_condition") {
             Some(node) => Some(self.time(node)?),
             None => None,
         };
@@ -74,7 +74,7 @@ impl Decoder<'_, '_> {
             self.mistake(
                 node.place,
                 message,
-                "remove it: policies combine to the stricter, none replaces another",
+                "remove it: combining takes the stricter clause, and no policy replaces another",
             );
         }
         let basis = Basis::Line(self.report.origin(node.place));
@@ -98,7 +98,7 @@ impl Decoder<'_, '_> {
             return None;
         }
         if let Some(own) = meant(&field_text) {
-            let message = format!("`{field_text}` is no field of Stockade's, but nearly one");
+            let message = format!("`{field_text}` is not a field of Stockade, but similar to one");
             let remedy = format!("did you mean `{own}`? A field of your own needs another name");
             self.mistake(field.place, message, remedy);
             return None;
@@ -132,7 +132,7 @@ impl Decoder<'_, '_> {
                 Some(condition)
             }
             Err(error) => {
-                // It was tried up to the largest bound, and that took its time.
+                // Compiling up to the largest bound has taken that much time already.
                 self.regex_bytes += 4 << 20;
                 self.mistake(value_node.place, error.to_string(), error.remedy());
                 None
@@ -146,7 +146,7 @@ impl Decoder<'_, '_> {
             _ => {
                 let message =
                     format!("rules[].priority must be a whole number, not {}", describe(node));
-                self.mistake(node.place, message, "write digits; higher is tried first");
+                self.mistake(node.place, message, "write digits; a higher priority comes first");
                 None
             }
         }
@@ -163,7 +163,7 @@ impl Decoder<'_, '_> {
         ];
         let kind_node = self.required(&table, "type", what)?;
         let kind = self.word(kind_node, "dynamic_condition.type", &words)?;
-        let days = match table.get_said("days_of_week") {
+        let days = match table.get_non_null("days_of_week") {
             Some(node) => {
                 let days = self.days(node)?;
                 if days.is_empty() {
@@ -175,7 +175,7 @@ impl Decoder<'_, '_> {
             }
             None => Vec::new(),
         };
-        let zone = match table.get_said("timezone") {
+        let zone = match table.get_non_null("timezone") {
             Some(node) => self.zone(node)?,
             None => Zone::utc(),
         };
@@ -185,7 +185,7 @@ impl Decoder<'_, '_> {
                 self.mistake(
                     kind_node.place,
                     message,
-                    "remove it, and hold it where the model is called",
+                    "remove it, and enforce it where the model is called",
                 );
                 return None;
             }
@@ -215,7 +215,7 @@ impl Decoder<'_, '_> {
             Dynamic::Window | Dynamic::Budget => &["window", "limit"],
         };
         for key in foreign {
-            if let Some(node) = table.get_said(key) {
+            if let Some(node) = table.get_non_null(key) {
                 let message = format!("`{key}` has no meaning for {}", describe(kind_node));
                 self.mistake(node.place, message, "remove it");
             }
@@ -274,7 +274,7 @@ impl Decoder<'_, '_> {
     }
 }
 
-/// The field of Stockade's own that a name is nearly.
+/// The field of Stockade that a name is similar to.
 fn meant(field: &str) -> Option<String> {
     if let Some((first, rest)) = field.split_once('.')
         && is_nearly("arguments", first)

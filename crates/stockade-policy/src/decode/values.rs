@@ -1,4 +1,4 @@
-//! Numbers and values of rules, with messages for everything that does not fit.
+//! Parses numbers and values of rules, with a message for every invalid one.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -8,22 +8,22 @@ use stockade_text::{Kind, Node, Report, describe};
 
 use crate::source::Sourced;
 
-/// Deepest lists in a value of a rule. A policy that is shown or combined nests its rules deeper,
-/// and must still be read.
+/// The deepest lists in a rule's value. A printed or combined policy nests its rules deeper, and
+/// must still parse.
 const MAX_VALUE_DEPTH: usize = 8;
 
 pub(super) struct Decoder<'r, 't> {
     pub(super) report: &'r mut Report<'t>,
     pub(super) base: &'r Path,
-    /// How many regular expressions were read.
+    /// The number of regular expressions so far.
     pub(super) regexes: usize,
-    /// What they take together, in bytes.
+    /// Their compiled size, in bytes.
     pub(super) regex_bytes: usize,
-    /// How long they are as written, in bytes.
+    /// Their source length, in bytes.
     pub(super) regex_text: usize,
 }
 
-/// A decoder reads fields and notes mistakes as its report does.
+/// A decoder reads fields and collects mistakes through its report.
 impl<'t> Deref for Decoder<'_, 't> {
     type Target = Report<'t>;
 
@@ -43,8 +43,8 @@ impl Decoder<'_, '_> {
         Sourced::at(value, self.report.origin(node.place))
     }
 
-    /// A non-negative number, held as so many thousandths or ones. Digits past the held
-    /// precision are cut off, which makes a limit smaller, never larger.
+    /// A non-negative number, stored in thousandths or ones. Further digits are dropped, which
+    /// makes a limit smaller, never larger.
     pub(super) fn number(&mut self, node: &Node, what: &str, scale: u64) -> Option<u64> {
         let wrong = |decoder: &mut Self, message: String, remedy: String| {
             decoder.mistake(node.place, message, remedy);
@@ -68,7 +68,7 @@ impl Decoder<'_, '_> {
         }
         let lower = text.to_ascii_lowercase();
         if matches!(lower.as_str(), ".nan" | ".inf" | "+.inf" | "nan" | "inf" | "infinity") {
-            let message = format!("{what} cannot be `{text}`: that is no limit");
+            let message = format!("{what} cannot be `{text}`: that is not a limit");
             return wrong(self, message, "write a number".to_owned());
         }
         match parse_scaled(text, scale) {
@@ -85,7 +85,7 @@ impl Decoder<'_, '_> {
         }
     }
 
-    /// Any value, as a rule compares it.
+    /// Any value that a rule can compare with.
     pub(super) fn value(&mut self, node: &Node) -> Option<Value> {
         self.value_within(node, MAX_VALUE_DEPTH)
     }
@@ -105,7 +105,7 @@ impl Decoder<'_, '_> {
             }
             Kind::Scalar { text, quoted: false } if is_disputed(text) => {
                 let message =
-                    format!("`{text}` is a truth value to some YAML readers and text to others");
+                    format!("`{text}` is a boolean for some YAML parsers and text for others");
                 self.mistake(
                     node.place,
                     message,
@@ -114,7 +114,7 @@ impl Decoder<'_, '_> {
                 None
             }
             Kind::Scalar { text, quoted: false } if is_disputed_number(text) => {
-                let message = format!("`{text}` is another number to some YAML readers");
+                let message = format!("`{text}` is a different number for some YAML parsers");
                 let remedy = "write a plain decimal number, or put quotes around it";
                 self.mistake(node.place, message, remedy);
                 None
@@ -145,12 +145,12 @@ impl Decoder<'_, '_> {
     }
 }
 
-/// Words that YAML 1.1 reads as truth values and YAML 1.2 as text.
+/// Words that YAML 1.1 reads as booleans and YAML 1.2 as text.
 fn is_disputed(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
 }
 
-/// Whole numbers that do not fit and would be rounded.
+/// Whole numbers that are too large and would be rounded.
 fn is_beyond_whole(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -158,7 +158,7 @@ fn is_beyond_whole(text: &str) -> bool {
 }
 
 /// Numbers that YAML 1.1 reads as octal, hexadecimal, binary, grouped or base sixty, and YAML 1.2
-/// otherwise.
+/// reads differently.
 fn is_disputed_number(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let octal = unsigned
@@ -184,7 +184,7 @@ fn parse_scaled(text: &str, scale: u64) -> Option<u64> {
     if whole.is_empty() || leading_zero || !digits(whole) || !digits(fraction) {
         return None;
     }
-    // A number too large to hold is out of every bound; the largest one says so.
+    // A number too large to store exceeds every bound; the largest value reports that.
     let whole: u64 = whole.parse().unwrap_or(u64::MAX);
     let mut held = whole.saturating_mul(scale);
     let mut step = scale;

@@ -44,7 +44,7 @@ impl Decoder<'_, '_> {
                 if headers.iter().any(|(other, _)| *other == name) {
                     self.mistake(
                         entry.key_place,
-                        format!("the header `{name}` is said twice"),
+                        format!("the header `{name}` occurs twice"),
                         "keep one of the two",
                     );
                 }
