@@ -25,9 +25,9 @@ pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 #[cfg(feature = "weaken")]
 pub use plan::SharedNamespace;
 pub use plan::{
-    AfterStep, Attributes, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED, Memory,
-    OutsideStep, Plan, Reach, Redirected, Resource, SocketUse, Step, ToolFile, ToolSocket,
-    Transport, TreeKind,
+    AfterStep, Attributes, Birth, Family, FileMode, IdMap, LandlockRule, MOST_COPIED, Mapper,
+    Memory, NEWGIDMAP, NEWUIDMAP, OutsideStep, Plan, Reach, Redirected, Resource, SocketUse, Step,
+    ToolFile, ToolSocket, Transport, TreeKind,
 };
 pub use remove::remove_tree;
 pub use report::{Ending, Phase, Refusal, Report};

@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
@@ -16,7 +17,7 @@ use crate::descendants;
 use crate::inside::{self, Inherited};
 use crate::message;
 use crate::owners::Owners;
-use crate::plan::{Birth, Family, IdMap, OutsideStep, Plan, Step};
+use crate::plan::{Birth, Family, IdMap, Mapper, NEWGIDMAP, NEWUIDMAP, OutsideStep, Plan, Step};
 use crate::report::{Phase, Refusal, Report};
 use crate::supervise::{self, Sandbox, supervise};
 
@@ -225,7 +226,13 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
         Cloned::Original { child, handle } => {
             drop(ours);
             let mapped = match birth.family {
-                Family::Namespaces { users, groups } => write_maps(child, users, groups),
+                Family::Namespaces { users, groups, mapper: Mapper::Launcher } => {
+                    write_maps(child, users, groups)
+                }
+                Family::Namespaces { users, groups, mapper: Mapper::Helpers } => {
+                    map_by_helper(NEWGIDMAP, child, groups)
+                        .and_then(|()| map_by_helper(NEWUIDMAP, child, users))
+                }
                 Family::Descendants(_) => Ok(()),
             };
             match mapped {
@@ -266,6 +273,26 @@ fn write_maps_of(process: &Path, users: IdMap, groups: IdMap) -> io::Result<()> 
     }
     write_to_proc(&process.join("gid_map"), &line(groups))?;
     write_to_proc(&process.join("uid_map"), &line(users))
+}
+
+/// Maps ids by a program that has the right to, newuidmap(1).
+fn map_by_helper(program: &str, child: Pid, map: IdMap) -> io::Result<()> {
+    let numbers = [map.inside, map.outside, map.count].map(|number| number.to_string());
+    // It gets none of our descriptors: standard input is the guest's stream.
+    let output = Command::new(program)
+        .arg(child.as_raw_nonzero().to_string())
+        .args(numbers)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(io::Error::other(format!("{program}: {}", said.trim())))
+        }
+    }
 }
 
 fn line(map: IdMap) -> String {

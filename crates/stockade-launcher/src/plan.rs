@@ -98,10 +98,27 @@ pub enum Family {
         users: IdMap,
         /// Group ids inside and outside.
         groups: IdMap,
+        /// What writes these maps.
+        mapper: Mapper,
     },
     /// They descend from the launcher, which reaches all of them at once.
     Descendants(Reach),
 }
+
+/// What writes the maps of ids of a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mapper {
+    /// The launcher: as root any ids, otherwise the caller's own alone.
+    Launcher,
+    /// [`NEWUIDMAP`] and [`NEWGIDMAP`], which give an ordinary user the ids that the host grants it.
+    Helpers,
+}
+
+/// The program that maps user ids for ordinary users, newuidmap(1).
+pub const NEWUIDMAP: &str = "/usr/bin/newuidmap";
+
+/// The program that maps group ids for ordinary users, newgidmap(1).
+pub const NEWGIDMAP: &str = "/usr/bin/newgidmap";
 
 /// By what the launcher reaches everybody below it and nobody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

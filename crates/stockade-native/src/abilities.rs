@@ -36,9 +36,12 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
                 0 => "seccomp",
                 _ => "Landlock and seccomp",
             };
-            let ids = match machine.is_root() {
-                true => "user ids of its own",
-                false => "the caller's user id alone",
+            let ids = match (machine.is_root(), machine.sub_ids) {
+                (true, _) => "user ids of its own",
+                (false, Some(_)) => {
+                    "user ids of /etc/subuid, or the caller's alone where its files are shown"
+                }
+                (false, None) => "the caller's user id alone",
             };
             exact(format!(
                 "user, mount, pid, network, ipc, uts and cgroup namespaces, {layers}, {ids}"

@@ -10,6 +10,7 @@ use stockade_provider::{Language, Obstacle, Surroundings};
 
 use crate::knobs::Knobs;
 use crate::machine::Landlock;
+use crate::sub_ids::SubIds;
 
 /// A host, found by looking. Nothing is changed and nothing is started.
 #[derive(Clone, Debug, Serialize)]
@@ -26,8 +27,11 @@ pub struct HostLook {
     pub cgroups: Vec<CgroupLook>,
     /// Why a controller cannot be used, for each that cannot.
     pub missing_controllers: BTreeMap<String, Obstacle>,
-    /// The helper that gives ordinary users more user ids, where it is installed. Not needed.
-    pub newuidmap: Option<PathBuf>,
+    /// The ids that the host gives to this user, which sandboxes then have; none for root, who
+    /// needs none.
+    pub sub_ids: Option<SubIds>,
+    /// Why there are none, if so.
+    pub no_sub_ids: Option<Obstacle>,
     /// The interpreter of each language.
     pub interpreters: Vec<InterpreterLook>,
 }
@@ -62,14 +66,17 @@ impl HostLook {
     /// Looks at the host as a person in these surroundings finds it.
     pub fn look(surroundings: &Surroundings) -> HostLook {
         let layout = Layout::foresee();
+        let user = rustix::process::geteuid();
+        let sub_ids = SubIds::look(user.as_raw());
         HostLook {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            user: rustix::process::geteuid().as_raw(),
+            user: user.as_raw(),
             knobs: Knobs::look(),
             landlock: Landlock::look(),
             cgroups: cgroups(&layout),
             missing_controllers: missing_controllers(&layout),
-            newuidmap: newuidmap(surroundings),
+            sub_ids: sub_ids.as_ref().ok().copied().filter(|_| !user.is_root()),
+            no_sub_ids: sub_ids.err().filter(|_| !user.is_root()),
             interpreters: [Language::Python, Language::JavaScript, Language::Bash]
                 .map(|language| interpreter(language, surroundings))
                 .into(),
@@ -94,12 +101,6 @@ fn cgroups(layout: &Layout) -> Vec<CgroupLook> {
 fn missing_controllers(layout: &Layout) -> BTreeMap<String, Obstacle> {
     let missing = layout.obstacles().iter().filter(|(it, _)| **it != Controller::Devices);
     missing.map(|(controller, obstacle)| (controller.to_string(), obstacle.clone())).collect()
-}
-
-fn newuidmap(surroundings: &Surroundings) -> Option<PathBuf> {
-    let path = surroundings.path.as_ref()?;
-    let candidates = std::env::split_paths(path).map(|directory| directory.join("newuidmap"));
-    candidates.into_iter().find(|candidate| candidate.is_absolute() && candidate.is_file())
 }
 
 fn interpreter(language: Language, surroundings: &Surroundings) -> InterpreterLook {

@@ -12,6 +12,7 @@ use stockade_policy::SETTINGS;
 use stockade_sys::{HardLimit, kernel_version};
 
 use crate::mounts::Mounts;
+use crate::sub_ids::SubIds;
 
 /// The first version of Landlock that refuses truncating a file: without it a read-only file could
 /// be emptied.
@@ -28,6 +29,8 @@ const LANDLOCK_KNOWN: u32 = LANDLOCK_HOLDS_SOCKETS;
 pub(crate) struct Machine {
     pub(crate) user: u32,
     pub(crate) group: u32,
+    /// Ids that the host gives to a caller who is not root.
+    pub(crate) sub_ids: Option<SubIds>,
     /// The version of Landlock that is used; 0 where there is none worth using.
     pub(crate) landlock: u32,
     /// What the kernel says of Landlock.
@@ -100,9 +103,14 @@ impl Machine {
     pub(crate) fn look() -> Machine {
         let (system, links) = system();
         let landlock_found = Landlock::look();
+        let user = rustix::process::geteuid();
         Machine {
-            user: rustix::process::geteuid().as_raw(),
+            user: user.as_raw(),
             group: rustix::process::getegid().as_raw(),
+            sub_ids: match user.is_root() {
+                true => None,
+                false => SubIds::look(user.as_raw()).ok(),
+            },
             landlock: landlock_found.used(),
             landlock_found,
             kernel: kernel_version(),

@@ -11,12 +11,14 @@ mod way_out;
 use std::path::PathBuf;
 
 use stockade_cgroup::Removal;
-use stockade_launcher::{Birth, Family, IdMap, Plan, Step, ToolFile};
+use stockade_launcher::{Birth, Family, IdMap, Mapper, Plan, Step, ToolFile};
 use stockade_policy::{Limit, Policy};
 
 use crate::filters::RawFilter;
 use crate::host_files::HostFiles;
+use crate::id_range::IdRange;
 use crate::machine::Machine;
+use crate::sub_ids::SubIds;
 
 pub(crate) use files::{CODE_DIRECTORY, Visible};
 pub(crate) use rest::{after, kept_small};
@@ -35,6 +37,8 @@ pub(crate) struct Inputs<'a> {
     /// The first of the host's ids that the sandbox has to itself; none where it has only the
     /// caller's own.
     pub(crate) first_id: Option<u32>,
+    /// Ids that the host gives to a caller who is not root, where the sandbox can have them.
+    pub(crate) sub_ids: Option<SubIds>,
     /// Whether connections can leave.
     pub(crate) way_out: WayOut,
     pub(crate) cgroup: CgroupInputs,
@@ -65,15 +69,17 @@ pub(crate) struct CgroupInputs {
 /// The whole wall.
 pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     let visible = Visible::of(inputs);
-    let map = |own: u32| match inputs.first_id {
-        Some(first) => IdMap { inside: 0, outside: first, count: 1 << 16 },
-        None => IdMap { inside: USER, outside: own, count: 1 },
+    let range = |first: u32| IdMap { inside: 0, outside: first, count: IdRange::COUNT };
+    let own = |id: u32| IdMap { inside: USER, outside: id, count: 1 };
+    let (users, groups, mapper) = match (inputs.first_id, inputs.sub_ids) {
+        (Some(first), _) => (range(first), range(first), Mapper::Launcher),
+        (None, Some(ids)) => (range(ids.first_user), range(ids.first_group), Mapper::Helpers),
+        (None, None) => (own(inputs.machine.user), own(inputs.machine.group), Mapper::Launcher),
     };
-    let (users, groups) = (map(inputs.machine.user), map(inputs.machine.group));
     Plan {
         outside: visible.taken_outside(),
         birth: Birth {
-            family: Family::Namespaces { users, groups },
+            family: Family::Namespaces { users, groups, mapper },
             cgroup: inputs.cgroup.seat.clone(),
             #[cfg(feature = "weaken")]
             shared: Vec::new(),

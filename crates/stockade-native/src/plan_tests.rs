@@ -8,11 +8,13 @@ use crate::commands::Commands;
 use crate::host_files::{Base, Mode, Shown};
 use crate::machine::Landlock;
 use crate::mounts::Mounts;
+use crate::sub_ids::suit;
 
 fn machine(user: u32) -> Machine {
     Machine {
         user,
         group: user,
+        sub_ids: None,
         landlock: 6,
         landlock_found: Landlock::Version(6),
         kernel: (6, 1),
@@ -79,6 +81,7 @@ fn planned_for(
         machine,
         files,
         first_id,
+        sub_ids: machine.sub_ids,
         way_out,
         cgroup: CgroupInputs {
             tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
@@ -99,6 +102,30 @@ fn index(plan: &Plan, name: &str) -> usize {
 
 fn last(plan: &Plan, name: &str) -> usize {
     plan.inside.iter().rposition(|step| step.name() == name).expect("the step is there")
+}
+
+#[test]
+fn caller_with_sub_ids_gets_their_ranges_from_the_helpers() {
+    let sub_ids = Some(SubIds { first_user: 200_000, first_group: 300_000 });
+    let plan = planned("{}", &Machine { sub_ids, ..machine(1000) }, &files(Vec::new()), false);
+    let range = |outside| IdMap { inside: 0, outside, count: 65_536 };
+    let (users, groups) = (range(200_000), range(300_000));
+    let expected = Family::Namespaces { users, groups, mapper: Mapper::Helpers };
+    assert_eq!(plan.birth.family, expected);
+    let own = IdMap { inside: USER, outside: 1000, count: 1 };
+    let plan = planned("{}", &machine(1000), &files(Vec::new()), false);
+    let expected = Family::Namespaces { users: own, groups: own, mapper: Mapper::Launcher };
+    assert_eq!(plan.birth.family, expected);
+}
+
+#[test]
+fn sub_ids_are_not_used_where_files_of_the_caller_are_shown() {
+    assert!(suit(&files(Vec::new())));
+    for mode in [Mode::Read, Mode::Write, Mode::Overlay] {
+        assert!(!suit(&files(vec![show("/data", mode)])));
+    }
+    let image = HostFiles { base: Base::Directory("/usr".into()), ..files(Vec::new()) };
+    assert!(!suit(&image));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{Interior, Places};
 use crate::start::{Prepared, User, make_group, start};
+use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
@@ -73,6 +74,7 @@ impl NativeProvider {
             machine,
             files: &files,
             first_id: range.as_ref().map(|range| range.first),
+            sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
             way_out,
             cgroup,
             filters: filters(policy, machine.kernel, carries(request))?,

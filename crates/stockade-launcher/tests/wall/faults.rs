@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use stockade_launcher::{
-    Family, IdMap, LandlockRule, Phase, Plan, Redirected, Refusal, Report, Resource, SocketUse,
-    Step, ToolSocket, Transport, TreeKind,
+    Family, IdMap, LandlockRule, Mapper, Phase, Plan, Redirected, Refusal, Report, Resource,
+    SocketUse, Step, ToolSocket, Transport, TreeKind,
 };
 
 use crate::support::{
@@ -198,7 +198,7 @@ fn ids_that_cannot_be_mapped_are_refused() {
     }
     let mut plan = plan("echo ran");
     let none = IdMap { inside: 0, outside: 0, count: 0 };
-    plan.birth.family = Family::Namespaces { users: none, groups: none };
+    plan.birth.family = Family::Namespaces { users: none, groups: none, mapper: Mapper::Launcher };
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Birth, "maps"));
 }

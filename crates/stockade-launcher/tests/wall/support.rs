@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use stockade_launcher::{
-    Attributes, Birth, Family, FileMode, IdMap, LandlockRule, Memory, Plan, Refusal, Report,
-    Resource, SocketUse, Step, TreeKind,
+    Attributes, Birth, Family, FileMode, IdMap, LandlockRule, Mapper, Memory, Plan, Refusal,
+    Report, Resource, SocketUse, Step, TreeKind,
 };
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: true, devices: false };
@@ -61,7 +61,8 @@ pub(crate) fn plan(script: &str) -> Plan {
         true => IdMap { inside: 0, outside: 1 << 20, count: 65_536 },
         false => IdMap { inside: USER, outside: own, count: 1 },
     };
-    let family = Family::Namespaces { users: map(user), groups: map(group) };
+    let family =
+        Family::Namespaces { users: map(user), groups: map(group), mapper: Mapper::Launcher };
     let birth = Birth { family, cgroup: None };
     let mut inside = vec![Step::OwnCgroups, Step::PrivateMounts];
     inside.extend(system().into_iter().map(|(name, path, attributes, kind)| Step::TakeTree {

@@ -53,13 +53,17 @@ pub(super) fn lines(
             None => "no sign of one".to_owned(),
         },
     );
-    line(
-        "newuidmap",
-        match &host.newuidmap {
-            Some(path) => format!("{}; not needed", path.display()),
-            None => "not installed; not needed".to_owned(),
-        },
-    );
+    match (&host.sub_ids, &host.no_sub_ids) {
+        (_, Some(obstacle)) => {
+            line("newuidmap", format!("sandboxes have this user's id: {}", obstacle.reason));
+            line("", format!("= {}", obstacle.remedy));
+        }
+        (Some(ids), None) => {
+            let first = ids.first_user;
+            line("newuidmap", format!("sandboxes have ids of /etc/subuid, from {first} on"));
+        }
+        (None, None) => line("newuidmap", "not needed by root".to_owned()),
+    }
     match account {
         Ok(Account { name, user, .. }) => {
             line("account for --as-user", format!("{name}, user {user}"));

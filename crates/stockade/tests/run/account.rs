@@ -4,7 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::scratch::{Scratch, set_mode};
-use crate::support::{Conversation, command, not_run, report, stockade, walls_can_be_built};
+use crate::support::{
+    Conversation, Run, binary, command, not_run, outside, report, skipped, stockade,
+    walls_can_be_built,
+};
 
 /// An account that every host has, without a login shell.
 const NOBODY: &str = "nobody";
@@ -148,4 +151,88 @@ fn record_of_an_account_is_kept_in_a_directory_of_its_own() {
     let directory = std::fs::metadata("/var/lib/stockade/nobody").expect("it was made");
     assert_eq!((directory.uid(), directory.mode() & 0o777), (ID, 0o700));
     std::fs::remove_file(record).expect("root may remove it");
+}
+
+/// Runs `stockade run` as nobody with one more group, where the host gives it further ids or not.
+fn as_nobody(sub_ids: bool, words: &[&str]) -> Run {
+    let scratch = Scratch::new();
+    let users = scratch.file("subuid", "nobody:200000:65536\n");
+    let groups = scratch.file("subgid", "nobody:300000:65536\n");
+    let bind = match sub_ids {
+        true => "mount --bind $1 /etc/subuid && mount --bind $2 /etc/subgid && ",
+        false => "",
+    };
+    let script = format!(
+        "{bind}shift 2 && exec setpriv --reuid 65534 --regid 65534 --groups 65534,100 \
+         --inh-caps=-all -- \"$@\""
+    );
+    let stockade = binary();
+    let stockade = stockade.to_str().expect("paths are text");
+    let start = ["unshare", "--mount", "sh", "-c", &script, "sh", &users, &groups, stockade];
+    outside(&[&start[..], &["run", "--no-record"], words].concat())
+}
+
+/// Whether the helpers are here, and this is root, who can pose as a user whom they serve.
+fn can_give_sub_ids() -> bool {
+    if !Path::new("/usr/bin/newuidmap").exists() {
+        skipped("uidmap", "newuidmap is not installed (apt install uidmap)");
+        return false;
+    }
+    only_root()
+}
+
+const IDS: &str =
+    "cat /proc/self/uid_map /proc/self/gid_map; grep Groups: /proc/self/status; id -u";
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn code_of_a_user_with_sub_ids_has_other_ids_than_the_user() {
+    if !can_give_sub_ids() {
+        return;
+    }
+    let run = as_nobody(false, &["--", "sh", "-c", IDS]);
+    let own = ["1000", "65534", "1", "1000", "65534", "1", "Groups:", "65534", "1000", "1000"];
+    assert_eq!(words(run.text()), own, "without them");
+    let run = as_nobody(true, &["--", "sh", "-c", IDS]);
+    let other = ["0", "200000", "65536", "0", "300000", "65536", "Groups:", "1000"];
+    assert_eq!(words(run.text()), other);
+    let report = as_nobody(true, &["--json", "--", "true"]).json();
+    let controls = report["isolation"]["controls"].as_array().expect("controls are listed");
+    assert!(
+        controls.iter().any(|it| it["mechanism"].to_string().contains("/etc/subuid")),
+        "{report}"
+    );
+}
+
+#[test]
+fn user_with_sub_ids_still_owns_what_is_written_to_its_files() {
+    if !can_give_sub_ids() {
+        return;
+    }
+    let scratch = Scratch::new();
+    set_mode(scratch.path(), 0o755);
+    let directory = scratch.path().join("out");
+    std::fs::create_dir(&directory).expect("a directory can be made");
+    std::os::unix::fs::chown(&directory, Some(ID), Some(ID)).expect("root may");
+    let workspace = format!("{}:write", directory.display());
+    let script = format!("{IDS}; echo x > written");
+    let run = as_nobody(true, &["--workspace", &workspace, "--", "sh", "-c", &script]);
+    assert_eq!(words(run.text())[..3], ["1000", "65534", "1"]);
+    let written = std::fs::metadata(directory.join("written")).expect("it was written");
+    assert_eq!((written.uid(), written.gid()), (ID, ID));
+}
+
+#[test]
+fn code_with_sub_ids_is_ended_like_any_other() {
+    if !can_give_sub_ids() {
+        return;
+    }
+    let run = as_nobody(true, &["--timeout", "1s", "--", "sh", "-c", "sleep 3133 & sleep 3133"]);
+    assert_eq!(run.code, 124, "{}", run.stderr);
+    let is_there = || crate::support::processes().iter().any(|line| line.contains("sleep 3133"));
+    assert!(crate::support::within(std::time::Duration::from_secs(5), || !is_there()));
+    assert_eq!(as_nobody(true, &["--", "python3", "-c", "print(1)"]).text(), "1\n");
 }
