@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::{Isolation, Limit, Policy};
@@ -22,7 +23,7 @@ use crate::plan::{Inputs, WayOut, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{Interior, Places};
-use crate::start::{Prepared, User, make_group, start};
+use crate::start::{EXECUTIONS, Prepared, User, make_group, start};
 use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
@@ -34,6 +35,7 @@ use stockade_seccomp::Carries;
 #[derive(Default)]
 pub struct NativeProvider {
     user: User,
+    executions: Option<usize>,
     machine: OnceLock<Machine>,
     layout: OnceLock<Layout>,
 }
@@ -45,6 +47,13 @@ impl NativeProvider {
     /// Looks at nothing yet.
     pub fn new(user: User) -> NativeProvider {
         NativeProvider { user, ..NativeProvider::default() }
+    }
+
+    /// The same with another number of executions that may run at once in one sandbox.
+    #[must_use]
+    pub fn with_executions(mut self, most: usize) -> NativeProvider {
+        self.executions = Some(most);
+        self
     }
 
     fn machine(&self) -> &Machine {
@@ -90,11 +99,13 @@ impl NativeProvider {
             places: Places::of_root(),
             way_out,
             tools: request.tools.as_ref().map(|door| door.environment.clone()),
+            codes: AtomicU64::default(),
         };
         Ok(Prepared {
             plan,
             descriptors,
             gateway: request.gateway.clone(),
+            executions: self.executions.unwrap_or(EXECUTIONS),
             listed: listed(request, files),
             group,
             policy: request.policy.clone(),

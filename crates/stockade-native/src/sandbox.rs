@@ -10,6 +10,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_core::future::BoxFuture;
@@ -59,6 +60,8 @@ pub(crate) struct Interior {
     pub(crate) way_out: WayOut,
     /// Variables that tell programs of tools, if they can call any.
     pub(crate) tools: Option<Vec<(String, String)>>,
+    /// How many code files were named: executions at once must not replace each other's code.
+    pub(crate) codes: AtomicU64,
 }
 
 /// One running sandbox.
@@ -153,7 +156,11 @@ impl Interior {
         let environment = self.environment(&execution.environment);
         let (program, arguments, code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
-                let path = format!("{}/{}", self.places.code, plain(&name)?);
+                let name = plain(&name)?;
+                let path = match self.codes.fetch_add(1, Ordering::Relaxed) {
+                    0 => format!("{}/{name}", self.places.code),
+                    number => format!("{}/{number}/{name}", self.places.code),
+                };
                 let program = self.interpreter_of(language);
                 let words = [program.clone(), path.clone()];
                 (program, words.into_iter().chain(arguments).collect(), Some((path, code)))

@@ -39,6 +39,8 @@ pub(crate) struct Prepared {
     /// What the launcher gets with the plan.
     pub(crate) descriptors: Vec<OwnedFd>,
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
+    /// The most executions at once.
+    pub(crate) executions: usize,
     /// Set where the policy lists what may be started.
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
@@ -70,8 +72,8 @@ pub(crate) struct Wall {
     pub(crate) programs: Option<OwnedFd>,
 }
 
-/// The most executions of one sandbox at once.
-const EXECUTIONS: usize = 64;
+/// The most executions of one sandbox at once, unless the caller says otherwise.
+pub(crate) const EXECUTIONS: usize = 64;
 
 /// Starts a sandbox and waits until its wall is finished.
 pub(crate) async fn start(mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
@@ -96,7 +98,8 @@ async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
     let control = Arc::new(control);
     // The kernel closes the socket with either process, so that no beats are needed: a Stockade that
     // is stopped for a while loses no sandbox.
-    let settings = LinkSettings { executions: EXECUTIONS, liveness: Liveness::EndOfStream };
+    let settings =
+        LinkSettings { executions: prepared.executions, liveness: Liveness::EndOfStream };
     let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?;
     let descriptors: Vec<_> = prepared.descriptors.iter().map(AsFd::as_fd).collect();
     match control.send(&prepared.plan, &descriptors).await {

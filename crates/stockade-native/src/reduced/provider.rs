@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
 use stockade_policy::Isolation;
@@ -16,7 +17,7 @@ use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
 use crate::provider::{check_open_files, interpreter};
 use crate::sandbox::{Interior, Places};
-use crate::start::{Prepared, User, make_group, start};
+use crate::start::{EXECUTIONS, Prepared, User, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_seccomp::{Ids, MemoryHolder};
@@ -123,10 +124,17 @@ impl ReducedProvider {
             plan,
             descriptors,
             gateway: None,
+            executions: EXECUTIONS,
             listed: None,
             group,
             policy: request.policy.clone(),
-            interior: Interior { interpreter, places, way_out: WayOut::None, tools: None },
+            interior: Interior {
+                interpreter,
+                places,
+                way_out: WayOut::None,
+                tools: None,
+                codes: AtomicU64::default(),
+            },
             scratch: Some(scratch),
             memory_held,
             cpu_held: layout.has(Controller::Cpu),

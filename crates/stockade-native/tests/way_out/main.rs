@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod alone;
+mod executions;
 mod gateway;
 mod many;
 mod speed;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use stockade_native::{NativeProvider, User};
 use stockade_policy::Policy;
 use stockade_provider::{
-    Entry, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running, Sandbox,
-    SandboxRequest, Surroundings, chain,
+    Entry, Error, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running,
+    Sandbox, SandboxRequest, Surroundings, chain,
 };
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
@@ -56,8 +56,15 @@ pub(crate) async fn sandbox(
     gateway: Option<Arc<dyn Gateway>>,
 ) -> Result<Box<dyn Sandbox>, String> {
     let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
-    let request = SandboxRequest {
-        policy: Arc::new(policy),
+    let provider = NativeProvider::new(User::Stays);
+    let request = request(Arc::new(policy), gateway);
+    provider.create(&request).await.map_err(|error| chain(&error))
+}
+
+/// A request for such a sandbox.
+pub(crate) fn request(policy: Arc<Policy>, gateway: Option<Arc<dyn Gateway>>) -> SandboxRequest {
+    SandboxRequest {
+        policy,
         root: Root::Standard,
         entry: Entry::Interpreter(Language::Python),
         surroundings: Surroundings {
@@ -67,13 +74,16 @@ pub(crate) async fn sandbox(
         protected: Vec::new(),
         gateway,
         tools: None,
-    };
-    let provider = NativeProvider::new(User::Stays);
-    provider.create(&request).await.map_err(|error| chain(&error))
+    }
 }
 
 /// Starts a script.
 pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, script: &str) -> Running {
+    try_start(&**sandbox, script).await.unwrap()
+}
+
+/// Starts a script, unless the sandbox refuses it.
+pub(crate) async fn try_start(sandbox: &dyn Sandbox, script: &str) -> Result<Running, Error> {
     let code = format!("{PRELUDE}{script}").into_bytes();
     let program = Program::Code {
         language: Language::Python,
@@ -81,7 +91,7 @@ pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, script: &str) -> Runni
         code,
         arguments: Vec::new(),
     };
-    sandbox.start(Execution { program, environment: Vec::new() }).await.unwrap()
+    sandbox.start(Execution { program, environment: Vec::new() }).await
 }
 
 /// All that a script said until it ended well.
