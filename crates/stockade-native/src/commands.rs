@@ -12,12 +12,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use stockade_hostfiles::Shown;
 use stockade_interpreters::{Bind, Interpreter, Link, loader_of};
 use stockade_launcher::TreeKind;
 use stockade_policy::SEARCH_PATH;
 
 use crate::error::StartError;
-use crate::host_files::Shown;
 
 /// Directories whose programs are not shown, but for those listed.
 const PROGRAM_DIRECTORIES: [&str; 10] = [

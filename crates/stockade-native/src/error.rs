@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
 use stockade_cgroup::CgroupError;
+use stockade_hostfiles::HostFileError;
 use stockade_interpreters::InterpreterError;
 use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind, Obstacle};
@@ -166,6 +167,19 @@ struct Explained {
 impl StartError {
     pub(crate) fn prepare(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
         move |source| StartError::Prepare { what, source }
+    }
+}
+
+impl From<HostFileError> for StartError {
+    fn from(error: HostFileError) -> StartError {
+        match error {
+            HostFileError::Path { path, reason, remedy } => {
+                StartError::HostPath { path, reason, remedy }
+            }
+            HostFileError::Mounts { source } => {
+                StartError::Prepare { what: "read what is mounted where", source }
+            }
+        }
     }
 }
 

@@ -1,14 +1,12 @@
-//! What of the host a sandbox shows, resolved: every path looked at once, before the plan.
+//! Everything of the host that a sandbox sees.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use stockade_hostfiles::Shown;
 use stockade_interpreters::{Bind, Link};
 use stockade_launcher::TreeKind;
-use stockade_policy::{Access, Policy, WORKSPACE, Workspace, WorkspaceMode};
 
 use crate::commands::Commands;
-use crate::error::StartError;
 
 /// What stands at the top of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,24 +22,6 @@ pub(crate) enum Base {
     Directory(PathBuf),
 }
 
-/// A host path that the policy shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    pub(crate) host: PathBuf,
-    pub(crate) guest: PathBuf,
-    pub(crate) kind: TreeKind,
-    pub(crate) mode: Mode,
-}
-
-/// What may be done to a shown path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Read,
-    Write,
-    /// Changes stay in the sandbox.
-    Overlay,
-}
-
 /// Everything of the host that a sandbox sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostFiles {
@@ -52,83 +32,4 @@ pub(crate) struct HostFiles {
     pub(crate) commands: Option<Commands>,
     /// Directories inside that nothing may rename or remove.
     pub(crate) pinned: Vec<PathBuf>,
-}
-
-/// Refuses files that nothing inside may change, such as the policy, where they lie in what can be
-/// written. Making them read-only there does not hold: the cover of a file goes when a host process
-/// replaces it, and a second name of it has none.
-pub(crate) fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), StartError> {
-    for file in files {
-        let real = fs::canonicalize(file);
-        let paths = || std::iter::once(file).chain(real.as_ref().ok());
-        let below = |place: &&Shown| paths().any(|path| path.starts_with(&place.host));
-        if let Some(place) = shown.iter().filter(|it| it.mode == Mode::Write).find(below) {
-            let reason = format!(
-                "it decides what the next run may do, and {} can be written from inside",
-                place.host.display()
-            );
-            let remedy = "keep it outside of what can be written, or show that directory read-only \
-                          or with the mode overlay";
-            return Err(wrong(file, &reason, remedy));
-        }
-    }
-    Ok(())
-}
-
-/// Looks at each host path of a policy.
-pub(crate) fn shown(policy: &Policy) -> Result<Vec<Shown>, StartError> {
-    let mut shown = Vec::new();
-    for mount in &policy.mounts {
-        let mode = match mount.access {
-            Access::Read => Mode::Read,
-            Access::Write => Mode::Write,
-        };
-        let guest = PathBuf::from(mount.guest.as_str());
-        let kind = look(&mount.host)?;
-        shown.push(Shown { host: mount.host.clone(), guest, kind, mode });
-    }
-    if let Workspace::Host { host, mode } = &policy.workspace.value {
-        let mode = match mode {
-            WorkspaceMode::Read => Mode::Read,
-            WorkspaceMode::Overlay => Mode::Overlay,
-            WorkspaceMode::Write => Mode::Write,
-        };
-        let kind = look(host)?;
-        if kind != TreeKind::Directory {
-            return Err(wrong(host, "it is not a directory", "name a directory as the workspace"));
-        }
-        shown.push(Shown { host: host.clone(), guest: PathBuf::from(WORKSPACE), kind, mode });
-    }
-    shown.sort_by(|a, b| a.guest.cmp(&b.guest));
-    Ok(shown)
-}
-
-/// What a host path is. It must be there, and no part of it a link: what the policy names is what
-/// is shown.
-pub(crate) fn look(path: &Path) -> Result<TreeKind, StartError> {
-    let real = fs::canonicalize(path).map_err(|error| {
-        wrong(path, &error.to_string(), "create it, or correct the path and its permissions")
-    })?;
-    if real != path {
-        let remedy = format!("write its real path, {}", real.display());
-        return Err(wrong(path, "a part of the path is a symbolic link", &remedy));
-    }
-    let found = fs::symlink_metadata(path)
-        .map_err(|error| wrong(path, &error.to_string(), "see that it stays in place"))?;
-    if found.is_dir() {
-        Ok(TreeKind::Directory)
-    } else if found.is_file() {
-        Ok(TreeKind::File)
-    } else {
-        let reason = "it is neither a file nor a directory";
-        Err(wrong(path, reason, "name a file or a directory; sockets and devices stay outside"))
-    }
-}
-
-pub(crate) fn wrong(path: &Path, reason: &str, remedy: &str) -> StartError {
-    StartError::HostPath {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-        remedy: remedy.to_owned(),
-    }
 }

@@ -9,16 +9,13 @@
 
 mod abilities;
 mod commands;
-mod covered;
 mod error;
 mod filters;
 mod host;
 mod host_files;
-mod host_sockets;
 mod id_range;
 mod knobs;
 mod machine;
-mod mounts;
 mod observe;
 mod obstacles;
 mod plan;

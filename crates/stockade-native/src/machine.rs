@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::Serialize;
+use stockade_hostfiles::{Mounts, SocketSearch};
 use stockade_interpreters::{Bind, Link, system};
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
 use stockade_sys::{HardLimit, kernel_version};
 
-use crate::mounts::Mounts;
 use crate::sub_ids::SubIds;
 
 /// The first version of Landlock that refuses truncating a file: without it a read-only file could
@@ -129,6 +129,18 @@ impl Machine {
         self.user == 0
     }
 
+    /// Whether Landlock keeps programs from Unix sockets of the host, or only their absence does.
+    pub(crate) fn socket_search(&self) -> SocketSearch {
+        #[cfg(feature = "weaken")]
+        if !crate::weaken::searches_for_sockets() {
+            return SocketSearch::NotNeeded;
+        }
+        match self.landlock < LANDLOCK_HOLDS_SOCKETS {
+            true => SocketSearch::Needed,
+            false => SocketSearch::NotNeeded,
+        }
+    }
+
     /// Whether a directory can be shown through a file system of the sandbox's own. Overlays take
     /// layers whose owners are mapped from Linux 5.19 on, and root's are.
     pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
@@ -180,6 +192,13 @@ fn setting(path: &str) -> Option<Setting> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_are_searched_for_only_where_landlock_does_not_hold_them() {
+        let search = |landlock| Machine { landlock, ..Machine::look() }.socket_search();
+        let (needed, not) = (SocketSearch::Needed, SocketSearch::NotNeeded);
+        assert_eq!([0, 8, 9].map(search), [needed, needed, not]);
+    }
 
     #[test]
     fn newest_version_of_landlock_that_is_known_is_used() {

@@ -1,13 +1,13 @@
 use std::path::{Path, PathBuf};
 
+use stockade_hostfiles::{Mode, Mounts, Shown};
 use stockade_interpreters::Bind;
 use stockade_launcher::{OutsideStep, Resource, SocketUse, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
-use crate::host_files::{Base, Mode, Shown};
+use crate::host_files::Base;
 use crate::machine::Landlock;
-use crate::mounts::Mounts;
 use crate::sub_ids::suit;
 
 fn machine(user: u32) -> Machine {

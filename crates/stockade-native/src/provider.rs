@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
+use stockade_hostfiles::{look, pinned_directories, refuse_changeable, refuse_uncoverable, shown};
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
     Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
@@ -12,11 +13,9 @@ use stockade_provider::{
 
 use crate::abilities::abilities;
 use crate::commands::Commands;
-use crate::covered;
 use crate::error::StartError;
 use crate::filters::{filters, program_watch};
-use crate::host_files::{Base, HostFiles, look, refuse_changeable, shown};
-use crate::host_sockets;
+use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 use crate::machine::Machine;
 use crate::plan::{Inputs, WayOut, plan, tool_command};
@@ -221,8 +220,9 @@ fn host_files(
     let policy = &*request.policy;
     let shown = shown(policy)?;
     refuse_changeable(&request.protected, &shown)?;
-    let pinned = covered::check(policy, &shown, machine)?;
-    host_sockets::check(policy, &shown, machine)?;
+    let stands_apart = |directory: &Path| machine.can_stand_apart(directory);
+    let pinned = pinned_directories(policy, &shown, &stands_apart)?;
+    refuse_uncoverable(policy, &shown, machine.socket_search(), &stands_apart)?;
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;

@@ -1,7 +1,8 @@
 use std::os::unix::fs::symlink;
 
+use stockade_hostfiles::Mode;
+
 use super::*;
-use crate::host_files::Mode;
 
 fn show(host: &str, guest: &str, mode: Mode) -> Shown {
     let (host, guest) = (PathBuf::from(host), PathBuf::from(guest));

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use stockade_hostfiles::{Mode, Shown};
 use stockade_policy::{SCRATCH, WORKSPACE};
 
 use crate::error::StartError;
-use crate::host_files::{Mode, Shown};
 
 /// Places that the wall fills itself.
 const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];

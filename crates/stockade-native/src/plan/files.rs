@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use stockade_hostfiles::{Mode, Shown};
 use stockade_interpreters::Link;
 use stockade_launcher::{Attributes, FileMode, IdMap, Memory, OutsideStep, Step, TreeKind};
 use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
 
-use crate::host_files::{Base, Mode, Shown};
+use crate::host_files::Base;
 use crate::machine::Setting;
 use crate::proc_files;
 

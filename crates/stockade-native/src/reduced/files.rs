@@ -4,15 +4,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use stockade_hostfiles::{
+    HostFileError, Mode, Shown, refuse_changeable, refuse_read_below_writable, shown,
+};
 use stockade_interpreters::Interpreter;
 use stockade_launcher::{LandlockRule, SocketUse, TreeKind};
 use stockade_policy::{Policy, Workspace};
 use stockade_provider::{Root, SandboxRequest};
 use stockade_seccomp::Ids;
 
-use crate::covered::refuse_read_below_writable;
 use crate::error::StartError;
-use crate::host_files::{Mode, Shown, refuse_changeable, shown, wrong};
 use crate::machine::{Machine, Setting};
 
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};
@@ -101,24 +102,24 @@ fn check_others<'p>(
         if let Some(above) = closed(path) {
             let remedy = "use one that everybody may read, such as --python /usr/bin/python3, or \
                           run Stockade as the ordinary user who owns it";
-            return Err(wrong(path, &reason(above), remedy));
+            return Err(HostFileError::path(path, reason(above), remedy).into());
         }
     }
     if let Some(above) = closed(scratch) {
         let remedy = "set TMPDIR to a directory that everybody may enter, such as /tmp";
-        return Err(wrong(scratch, &reason(above), remedy));
+        return Err(HostFileError::path(scratch, reason(above), remedy).into());
     }
     for Shown { host, kind, mode, .. } in shown {
         let remedy = "give others that right, or run Stockade as the ordinary user who owns it";
         if let Some(above) = closed(host) {
-            return Err(wrong(host, &reason(above), remedy));
+            return Err(HostFileError::path(host, reason(above), remedy).into());
         }
         let enter = if *kind == TreeKind::Directory { ENTER } else { 0 };
         if lacks(host, READ | enter) {
-            return Err(wrong(host, "others may not read it", remedy));
+            return Err(HostFileError::path(host, "others may not read it", remedy).into());
         }
         if *mode == Mode::Write && lacks(host, CHANGE) {
-            return Err(wrong(host, "others may not change it", remedy));
+            return Err(HostFileError::path(host, "others may not change it", remedy).into());
         }
     }
     Ok(())

@@ -26,6 +26,7 @@ const ROWS: [&[&str]; 7] = [
         "stockade-guest",
         "stockade-tools",
         "stockade-cgroup",
+        "stockade-hostfiles",
         "stockade-interpreters",
     ],
     &[

@@ -13,9 +13,7 @@ use stockade_launcher::TreeKind;
 use stockade_policy::Policy;
 
 use crate::covered::{is_direct, shown_at};
-use crate::error::StartError;
-use crate::host_files::{Mode, Shown, wrong};
-use crate::machine::{LANDLOCK_HOLDS_SOCKETS, Machine};
+use crate::{HostFileError, Mode, Shown};
 
 /// How much is looked at before a start; what has more is refused.
 #[derive(Clone, Copy)]
@@ -26,13 +24,25 @@ struct Bounds {
 
 const BOUNDS: Bounds = Bounds { entries: 2_000_000, time: Duration::from_secs(10) };
 
+/// Whether a Unix socket must not be in a directory that is shown directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketSearch {
+    /// The wall itself keeps programs from connecting to one.
+    NotNeeded,
+    /// Only its absence does.
+    Needed,
+}
+
 /// Searches each directory that is shown directly.
-pub(crate) fn check(policy: &Policy, shown: &[Shown], machine: &Machine) -> Result<(), StartError> {
+pub fn refuse_uncoverable(
+    policy: &Policy,
+    shown: &[Shown],
+    search: SocketSearch,
+    stands_apart: &dyn Fn(&Path) -> bool,
+) -> Result<(), HostFileError> {
     let covered = covered(policy, shown);
-    let sockets = machine.landlock < LANDLOCK_HOLDS_SOCKETS;
-    #[cfg(feature = "weaken")]
-    let sockets = sockets && crate::weaken::searches_for_sockets();
-    let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, machine);
+    let sockets = search == SocketSearch::Needed;
+    let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, stands_apart);
     for tree in shown.iter().filter(direct) {
         if sockets && tree.mode == Mode::Read && policy.files_exact.value {
             return Err(inexact(tree));
@@ -76,7 +86,7 @@ impl<'t> Search<'t> {
         Search { tree, sockets, linked: HashSet::new(), left: bounds.entries, end }
     }
 
-    fn note_second_names(&mut self, covered: &Path) -> Result<(), StartError> {
+    fn note_second_names(&mut self, covered: &Path) -> Result<(), HostFileError> {
         let mut found = HashSet::new();
         self.walk(covered, &[], |entry| {
             if let Ok(data) = entry.metadata()
@@ -92,7 +102,7 @@ impl<'t> Search<'t> {
     }
 
     /// Refuses the tree for what is found outside of what is covered.
-    fn refuse(mut self, covered: &[&Path]) -> Result<(), StartError> {
+    fn refuse(mut self, covered: &[&Path]) -> Result<(), HostFileError> {
         let (sockets, linked) = (self.sockets, std::mem::take(&mut self.linked));
         if !sockets && linked.is_empty() {
             return Ok(());
@@ -118,8 +128,8 @@ impl<'t> Search<'t> {
         &mut self,
         top: &Path,
         covered: &[&Path],
-        mut look: impl FnMut(&DirEntry) -> Result<(), StartError>,
-    ) -> Result<(), StartError> {
+        mut look: impl FnMut(&DirEntry) -> Result<(), HostFileError>,
+    ) -> Result<(), HostFileError> {
         let mut ahead = vec![top.to_owned()];
         while let Some(directory) = ahead.pop() {
             if covered.contains(&&*directory) {
@@ -153,40 +163,40 @@ fn is_out_of_reach(directory: &Path, error: &io::Error) -> bool {
             && access(directory, Access::EXEC_OK).is_err())
 }
 
-fn socket(path: &Path) -> StartError {
+fn socket(path: &Path) -> HostFileError {
     let reason = "it is a Unix socket, and a program inside could connect to whatever serves it; \
                   only Landlock 9 (Linux 7.1) refuses that";
     let remedy = "move or remove the socket, hide the directory that it is in, or show the directory \
                   with the mode overlay";
-    wrong(path, reason, remedy)
+    HostFileError::path(path, reason, remedy)
 }
 
-fn second_name(path: &Path) -> StartError {
+fn second_name(path: &Path) -> HostFileError {
     let reason = "it is a second name, a hard link, of a file that the policy hides or protects";
-    wrong(path, reason, "remove it, or replace it by a copy")
+    HostFileError::path(path, reason, "remove it, or replace it by a copy")
 }
 
-fn inexact(tree: &Shown) -> StartError {
+fn inexact(tree: &Shown) -> HostFileError {
     let reason = "something is mounted below it, or it is on a file system that cannot be layered, so \
                   a socket that a host process makes there could be connected to";
     let remedy = "remove filesystem.exact, show a directory below which nothing is mounted, or use \
                   Linux 7.1 or later";
-    wrong(&tree.host, reason, remedy)
+    HostFileError::path(&tree.host, reason, remedy)
 }
 
-fn unknown(directory: &Path, error: &str) -> StartError {
+fn unknown(directory: &Path, error: &str) -> HostFileError {
     let reason = format!("it cannot be searched for Unix sockets: {error}");
-    wrong(directory, &reason, "correct its permissions, or show another directory")
+    HostFileError::path(directory, reason, "correct its permissions, or show another directory")
 }
 
-fn too_much(tree: &Path) -> StartError {
+fn too_much(tree: &Path) -> HostFileError {
     let reason = format!(
         "it holds too much to be searched for Unix sockets: more than {} entries or {} seconds",
         BOUNDS.entries,
         BOUNDS.time.as_secs()
     );
     let remedy = "show a smaller directory or the mode overlay, or use Linux 7.1 or later";
-    wrong(tree, &reason, remedy)
+    HostFileError::path(tree, reason, remedy)
 }
 
 #[cfg(test)]
@@ -200,7 +210,7 @@ mod tests {
         let noted = covered.iter().try_for_each(|place| search.note_second_names(place));
         match noted.and_then(|()| search.refuse(covered)) {
             Ok(()) => None,
-            Err(StartError::HostPath { path, reason, .. }) => Some((path, reason)),
+            Err(HostFileError::Path { path, reason, .. }) => Some((path, reason)),
             Err(other) => panic!("{other}"),
         }
     }
@@ -225,9 +235,9 @@ mod tests {
         let policy = Policy::parse_str("p", "{}", &host).unwrap();
         let (guest, kind) = (PathBuf::from("/data"), TreeKind::Directory);
         let shown = [Shown { host, guest, kind, mode: Mode::Write }];
-        let is_refused =
-            |landlock| check(&policy, &shown, &Machine { landlock, ..Machine::look() }).is_err();
-        assert_eq!([0, 8, 9].map(is_refused), [true, true, false]);
+        let is_refused = |search| refuse_uncoverable(&policy, &shown, search, &|_| false).is_err();
+        let searches = [SocketSearch::Needed, SocketSearch::NotNeeded];
+        assert_eq!(searches.map(is_refused), [true, false]);
     }
 
     #[test]

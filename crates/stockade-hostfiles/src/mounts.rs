@@ -14,17 +14,17 @@ const LAYERED: [&str; 11] = [
 
 /// Mount points and the kinds of what is mounted there, in the order they were mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mounts(Vec<(PathBuf, String)>);
+pub struct Mounts(Vec<(PathBuf, String)>);
 
 impl Mounts {
     /// Those of this process. Where they cannot be read, none: everything is then shown plainly.
-    pub(crate) fn look() -> Mounts {
+    pub fn look() -> Mounts {
         kernel_text("/proc/self/mountinfo")
             .map_or_else(|_| Mounts::default(), |text| Mounts::of(&text))
     }
 
     /// Reads the lines of proc_pid_mountinfo(5).
-    pub(crate) fn of(mountinfo: &str) -> Mounts {
+    pub fn of(mountinfo: &str) -> Mounts {
         let mount = |line: &str| {
             let (before, after) = line.split_once(" - ")?;
             let (point, kind) = (before.split(' ').nth(4)?, after.split(' ').next()?);
@@ -35,7 +35,7 @@ impl Mounts {
 
     /// Whether a directory can be shown through a file system of the sandbox's own. Not where
     /// something is mounted below it: the kernel does not let anybody look under that.
-    pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
+    pub fn can_stand_apart(&self, directory: &Path) -> bool {
         let above = |(point, _): &&(PathBuf, String)| directory.starts_with(point);
         // Of several at one place the last is seen.
         let nearest =

@@ -17,25 +17,25 @@ use stockade_launcher::TreeKind;
 use stockade_policy::Policy;
 use stockade_sys::MountTable;
 
-use crate::error::StartError;
-use crate::host_files::{Mode, Shown, wrong};
-use crate::machine::Machine;
+use crate::{HostFileError, Mode, Shown};
 
 const OUTSIDE: &str =
     "keep it outside of what can be written, or show that read-only or with the mode overlay";
 
 /// Refuses what cannot be held, and lists the directories that must be pinned: without that a
 /// program could move them away, with what they hide or protect, and find it there in its next run.
-pub(crate) fn check(
+///
+/// `stands_apart` says whether a directory can be shown through a file system of the sandbox's own.
+pub fn pinned_directories(
     policy: &Policy,
     shown: &[Shown],
-    machine: &Machine,
-) -> Result<Vec<PathBuf>, StartError> {
+    stands_apart: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, HostFileError> {
     let hidden: Vec<&Path> =
         policy.hide.iter().map(|hide| Path::new(hide.value.as_str())).collect();
     for place in &hidden {
         if let Some((mount, host)) = shown_at(place, shown) {
-            check_hidden(&host, mount, is_direct(mount, machine))?;
+            check_hidden(&host, mount, is_direct(mount, stands_apart))?;
         }
     }
     refuse_read_below_writable(shown, |guest, host| is_covered(shown, guest, host))?;
@@ -46,10 +46,10 @@ pub(crate) fn check(
 
 /// Refuses host paths that shall not be changed and that another place inside shows writable,
 /// unless `is_covered` says that the host path is read-only at that place too.
-pub(crate) fn refuse_read_below_writable(
+pub fn refuse_read_below_writable(
     shown: &[Shown],
     is_covered: impl Fn(&Path, &Path) -> bool,
-) -> Result<(), StartError> {
+) -> Result<(), HostFileError> {
     for_each_below(shown, |read, write, guest| match is_covered(&guest, &read.host) {
         true => Ok(()),
         false => {
@@ -58,7 +58,7 @@ pub(crate) fn refuse_read_below_writable(
                 write.host.display(),
                 guest.display()
             );
-            Err(wrong(&read.host, &reason, OUTSIDE))
+            Err(HostFileError::path(&read.host, reason, OUTSIDE))
         }
     })
 }
@@ -69,7 +69,7 @@ fn is_covered(shown: &[Shown], guest: &Path, host: &Path) -> bool {
 }
 
 /// A single file below what can be written cannot be kept read-only.
-fn check_read_below_writable(shown: &[Shown]) -> Result<(), StartError> {
+fn check_read_below_writable(shown: &[Shown]) -> Result<(), HostFileError> {
     for_each_below(shown, |read, write, _| match read.kind {
         TreeKind::Directory => Ok(()),
         TreeKind::File => {
@@ -78,7 +78,7 @@ fn check_read_below_writable(shown: &[Shown]) -> Result<(), StartError> {
                  {} can be written from inside",
                 write.host.display()
             );
-            Err(wrong(&read.host, &reason, OUTSIDE))
+            Err(HostFileError::path(&read.host, reason, OUTSIDE))
         }
     })
 }
@@ -87,15 +87,14 @@ fn check_read_below_writable(shown: &[Shown]) -> Result<(), StartError> {
 /// and where that shows it inside.
 fn for_each_below(
     shown: &[Shown],
-    check: impl Fn(&Shown, &Shown, PathBuf) -> Result<(), StartError>,
-) -> Result<(), StartError> {
+    check: impl Fn(&Shown, &Shown, PathBuf) -> Result<(), HostFileError>,
+) -> Result<(), HostFileError> {
     let (writable, others): (Vec<&Shown>, Vec<&Shown>) =
         shown.iter().partition(|it| it.mode == Mode::Write);
     if writable.is_empty() || others.is_empty() {
         return Ok(());
     }
-    let mounts = MountTable::look()
-        .map_err(|source| StartError::Prepare { what: "read what is mounted where", source })?;
+    let mounts = MountTable::look().map_err(|source| HostFileError::Mounts { source })?;
     for read in others {
         for alias in mounts.aliases(&read.host) {
             for write in &writable {
@@ -110,7 +109,7 @@ fn for_each_below(
 }
 
 /// Whether the host's own directory is shown, and not a file system of the sandbox's own over it.
-pub(crate) fn is_direct(shown: &Shown, machine: &Machine) -> bool {
+pub(crate) fn is_direct(shown: &Shown, stands_apart: &dyn Fn(&Path) -> bool) -> bool {
     let directory = match shown.kind {
         TreeKind::Directory => Some(shown.host.as_path()),
         TreeKind::File => shown.host.parent(),
@@ -118,7 +117,7 @@ pub(crate) fn is_direct(shown: &Shown, machine: &Machine) -> bool {
     match shown.mode {
         Mode::Write => true,
         Mode::Overlay => false,
-        Mode::Read => !directory.is_some_and(|directory| machine.can_stand_apart(directory)),
+        Mode::Read => !directory.is_some_and(stands_apart),
     }
 }
 
@@ -129,7 +128,7 @@ pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Show
     Some((mount, mount.host.join(place.strip_prefix(&mount.guest).ok()?)))
 }
 
-fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), StartError> {
+fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), HostFileError> {
     // A name that is not there needs no cover.
     let Ok(found) = fs::symlink_metadata(host) else { return Ok(()) };
     let real = fs::canonicalize(host);
@@ -139,14 +138,18 @@ fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), StartErr
             Err(_) => "remove the link".to_owned(),
         };
         let reason = "it cannot be hidden: a part of the path is a symbolic link";
-        return Err(wrong(host, reason, &remedy));
+        return Err(HostFileError::path(host, reason, remedy));
     }
     if found.is_dir() {
         return Ok(());
     }
     if found.is_file() && found.nlink() > 1 {
         let reason = "it cannot be hidden: the file has a second name, a hard link";
-        return Err(wrong(host, reason, "remove the other name, or replace the file by a copy"));
+        return Err(HostFileError::path(
+            host,
+            reason,
+            "remove the other name, or replace the file by a copy",
+        ));
     }
     if direct {
         let reason = match mount.mode {
@@ -162,7 +165,7 @@ fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), StartErr
         );
         let remedy = "hide the directory that it is in, show that directory with the mode overlay, \
                       or keep the file elsewhere";
-        return Err(wrong(host, &reason, remedy));
+        return Err(HostFileError::path(host, reason, remedy));
     }
     Ok(())
 }

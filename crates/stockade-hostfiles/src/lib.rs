@@ -1,0 +1,14 @@
+//! What of the host a sandbox shows: every path of a policy looked at once, before a wall is built,
+//! and everything refused that a mount could not keep hidden or read-only.
+
+mod covered;
+mod error;
+mod mounts;
+mod shown;
+mod sockets;
+
+pub use covered::{pinned_directories, refuse_read_below_writable};
+pub use error::HostFileError;
+pub use mounts::Mounts;
+pub use shown::{Mode, Shown, look, refuse_changeable, shown};
+pub use sockets::{SocketSearch, refuse_uncoverable};
