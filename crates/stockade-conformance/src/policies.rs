@@ -21,7 +21,6 @@ pub(crate) fn write(
     names.insert("writable", text(&writable));
     let workspace = folder(&own.join("workspace"), user)?;
     let guarded = folder(&workspace.join("guarded"), user)?;
-    let kept = folder(&guarded.join("kept"), user)?;
     names.insert("workspace", text(&workspace));
     let probe = bench.probe.display();
     let shows = format!("{{host: {probe}, guest: {INSIDE}}}");
@@ -50,10 +49,9 @@ pub(crate) fn write(
             "guarded",
             own,
             format!(
-                "filesystem: {{read: [{shows}, {{host: {}, guest: /workspace/guarded/kept}}], \
-                 workspace: {{host: {}, mode: write}}}}\n",
-                kept.display(),
-                workspace.display()
+                "filesystem: {{read: [{shows}, {{host: {0}/guarded/kept, guest: \
+                 /workspace/guarded/kept}}], workspace: {{host: {0}, mode: write}}}}\n",
+                own.join("pinned").display()
             ),
         ),
         (

@@ -12,9 +12,11 @@ pub(crate) mod tools;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::bench::folder;
 
 /// A process of the harness; dropping it kills it.
 pub(crate) struct Running(pub(crate) Child);
@@ -88,5 +90,13 @@ pub(crate) fn end_all(word: &str) {
             // It may have ended in the meantime.
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
         }
+    }
+}
+
+/// A folder of a wall's user, made where it is missing.
+pub(crate) fn existing(path: &Path, user: Option<u32>) -> Result<PathBuf, String> {
+    match path.is_dir() {
+        true => Ok(path.to_owned()),
+        false => folder(path, user).map_err(error_text),
     }
 }

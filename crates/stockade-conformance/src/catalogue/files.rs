@@ -218,12 +218,12 @@ pub(super) const WRITING: &[Probe] = &[
         scenes::files::hooks_control,
         scenes::files::hooks,
     ),
-    blocked(
+    scene(
         "B07",
-        "a symbolic link in place of a protected folder",
-        &[refused(&["replace-by-link", "/workspace/guarded"], &["EBUSY", "EPERM", "EACCES"])
-            .without(&["replace-by-link", "{tree}/directory"])
-            .flags(&["--policy", "{guarded}"])],
+        "a link in place of a folder that holds something read-only",
+        Class::Blocked,
+        scenes::files::link_control,
+        scenes::files::link,
     ),
     blocked(
         "B10",

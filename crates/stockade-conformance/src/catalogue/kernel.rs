@@ -130,7 +130,8 @@ pub(super) const PLACES: &[Probe] = &[
     blocked(
         "D16",
         "writing the id map again",
-        &[refused(&["rewrite-map"], &["EPERM", "EACCES"]).without(&["rewrite-map", "fresh"])],
+        &[refused(&["rewrite-map"], &["EPERM", "EACCES", "EROFS"])
+            .without(&["rewrite-map", "fresh"])],
     ),
     blocked(
         "D17",

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::faults::REFUSED;
-use super::{error_text, must};
+use super::{error_text, existing, must};
 use crate::bench::Bench;
 use crate::seen::{Output, finish};
 use crate::wall::Wall;
@@ -85,4 +85,30 @@ pub(crate) fn fakes(bench: &Bench, wall: &Wall) -> Result<(), String> {
 pub(crate) fn changeable_policy(bench: &Bench, wall: &Wall) -> Result<(), String> {
     let seen = wall.act(bench, &["--policy", "{changeable}"], &["effective-user"])?;
     must(seen.code == Some(REFUSED) && seen.answer.is_none(), seen.summary())
+}
+
+/// Without the wall a folder is moved away and a link takes its place.
+pub(crate) fn link_control(bench: &Bench, _: &Wall) -> Result<String, String> {
+    bench.renew_tree().map_err(error_text)?;
+    let seen = bench.on_host(&["replace-by-link", "{tree}/directory"])?;
+    must(seen.ret() == Some(1), seen.summary())?;
+    Ok("the folder is replaced on the host".to_owned())
+}
+
+/// A folder above something read-only stays where it is.
+pub(crate) fn link(bench: &Bench, wall: &Wall) -> Result<(), String> {
+    let top = Path::new(&wall.names["own"]).join("pinned");
+    let guarded = top.join("guarded");
+    if guarded.is_symlink() {
+        // An earlier trial without the layer left it.
+        fs::remove_file(&guarded).map_err(error_text)?;
+        fs::remove_dir_all(top.join("guarded-away")).map_err(error_text)?;
+    }
+    for path in [&top, &guarded, &guarded.join("kept")] {
+        existing(path, wall.user)?;
+    }
+    let words = ["replace-by-link", "/workspace/guarded"];
+    let seen = wall.act(bench, &["--policy", "{guarded}"], &words)?;
+    must(seen.ret().is_some_and(|ret| ret < 0), seen.summary())?;
+    must(!guarded.is_symlink(), "the folder was replaced")
 }

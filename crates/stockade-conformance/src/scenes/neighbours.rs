@@ -3,12 +3,15 @@
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use super::faults::REFUSED;
-use super::{Running, error_text, must};
-use crate::bench::{Bench, folder};
+use super::{Running, error_text, existing, must};
+use crate::bench::Bench;
 use crate::wall::Wall;
 
 /// A sandbox with a canary in each of its writable places and queues, until it is dropped.
@@ -53,27 +56,50 @@ pub(crate) fn queues(bench: &Bench, wall: &Wall) -> Result<(), String> {
     must(seen.ret().is_some_and(|ret| ret < 0), seen.summary())
 }
 
-/// A directory of the wall's user with a socket behind which a thread answers.
-fn served(wall: &Wall) -> Result<PathBuf, String> {
-    let directory =
-        folder(&Path::new(&wall.names["own"]).join("served"), wall.user).map_err(error_text)?;
-    let path = directory.join("socket");
-    // One of an earlier trial may be there.
-    let _ = fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).map_err(error_text)?;
-    fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(error_text)?;
-    std::thread::spawn(move || {
-        for peer in listener.incoming() {
-            // A peer may be gone already.
-            let _ = peer.and_then(|mut peer| peer.write_all(b"reached"));
+/// A directory of the wall's user with a socket behind which a thread answers until it is dropped.
+struct Served {
+    directory: PathBuf,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn start(wall: &Wall) -> Result<Served, String> {
+        let directory = existing(&Path::new(&wall.names["own"]).join("served"), wall.user)?;
+        let path = directory.join("socket");
+        let listener = UnixListener::bind(&path).map_err(error_text)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(error_text)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            for peer in listener.incoming().take_while(|_| !ends.load(Ordering::Acquire)) {
+                // A peer may be gone already.
+                let _ = peer.and_then(|mut peer| peer.write_all(b"reached"));
+            }
+        });
+        Ok(Served { directory, is_over, thread: Some(thread) })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // One more peer wakes the thread, which then ends.
+        if UnixStream::connect(self.socket()).is_ok() {
+            let _ = self.thread.take().map(JoinHandle::join);
         }
-    });
-    Ok(directory)
+        let _ = fs::remove_file(self.socket());
+    }
 }
 
 /// On the host the socket answers.
 pub(crate) fn socket_control(bench: &Bench, wall: &Wall) -> Result<String, String> {
-    let path = served(wall)?.join("socket").display().to_string();
+    let served = Served::start(wall)?;
+    let path = served.socket().display().to_string();
     let seen = bench.on_host(&["socket-files", &path])?;
     must(seen.text.contains("reached"), seen.summary())?;
     Ok("the socket answers on the host".to_owned())
@@ -81,7 +107,8 @@ pub(crate) fn socket_control(bench: &Bench, wall: &Wall) -> Result<String, Strin
 
 /// Behind the wall it is refused, or the directory is.
 pub(crate) fn socket(bench: &Bench, wall: &Wall) -> Result<(), String> {
-    let mount = format!("{}:/out:rw", served(wall)?.display());
+    let served = Served::start(wall)?;
+    let mount = format!("{}:/out:rw", served.directory.display());
     let seen = wall.act(bench, &["--mount", &mount], &["socket-files", "/out/socket"])?;
     let is_refused = seen.code == Some(REFUSED) && seen.answer.is_none();
     must(is_refused || seen.ret().is_some_and(|ret| ret < 0), seen.summary())?;
