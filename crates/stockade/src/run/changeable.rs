@@ -47,11 +47,13 @@ impl Writable {
         let place = |holds: &dyn Fn(&Path) -> bool| {
             self.places.iter().map(PathBuf::as_path).find(|place| holds(place))
         };
-        let by_name =
-            files.names.iter().flat_map(|name| self.mounts.aliases(name)).find_map(|name| {
-                let place = place(&|place| name.starts_with(place))?;
-                Some((name, place))
-            });
+        let names = files.names.iter().flat_map(|name| self.mounts.aliases(name));
+        let by_name = names.filter_map(|name| {
+            let place = place(&|place| name.starts_with(place))?;
+            Some((name, place))
+        });
+        // The file itself, where directories on the way to it can be changed too.
+        let by_name = by_name.max_by_key(|(name, _)| name.components().count());
         let by_tree = || {
             files.trees.iter().find_map(|tree| {
                 let place = place(&|place| place.starts_with(tree))?;

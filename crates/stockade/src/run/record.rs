@@ -124,7 +124,8 @@ pub(super) fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
 pub(super) fn real(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
-            return real.join(rest);
+            // Without the slash that joining nothing leaves.
+            return real.join(rest).components().collect();
         }
     }
     path.to_owned()
