@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(custom) = CustomProfile::parse(text) else { return };
     for architecture in Architecture::ALL {
         let Ok(profile) = custom.resolve(Host { architecture, kernel: (6, 1) }) else { continue };
-        let _ = forbids_start(&profile);
+        let _ = forbids_start(&profile, architecture);
         match compile(&profile, architecture) {
             Ok(_) | Err(CompileError::TooLong { .. }) => {}
             Err(error) => panic!("{error}"),

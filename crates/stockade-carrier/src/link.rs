@@ -31,8 +31,8 @@ use futures_util::io::AsyncReadExt;
 use stockade_provider::{Error, ErrorKind, Gateway, ProcessEnd, Running};
 use stockade_sys::random_bytes;
 use stockade_wire::{
-    CodeFile, Execute, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role, Text,
-    TextError, greet,
+    CodeFile, Execute, Filter, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role,
+    Text, TextError, greet,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
@@ -62,6 +62,8 @@ pub struct Command {
     pub working_directory: String,
     /// A file to write first: its path inside and its bytes.
     pub code: Option<(String, Vec<u8>)>,
+    /// Filters of system calls that it runs under, in addition to those of the guest.
+    pub filters: Vec<Filter>,
 }
 
 /// Why a link could not be opened or used, or why it was closed.
@@ -366,5 +368,6 @@ fn request(execution: u64, command: &Command) -> Result<Execute, LinkError> {
         environment: command.environment.iter().map(variable).collect::<Result<_, _>>()?,
         working_directory: text("working directory", &command.working_directory)?,
         code: command.code.as_ref().map(code).transpose()?,
+        filters: command.filters.clone(),
     })
 }

@@ -41,6 +41,8 @@ pub enum Outcome {
         errno: i32,
         /// What was tried.
         program: String,
+        /// The system call that the policy's seccomp profile refuses, where that is why.
+        refused_call: Option<String>,
     },
     /// The caller stopped it.
     Cancelled,
@@ -122,7 +124,9 @@ pub(crate) fn of_end(
             Outcome::Cancelled
         }
         Ok(ProcessEnd::Signaled { signal }) => Outcome::Signaled { signal },
-        Ok(ProcessEnd::NotStarted { errno, program }) => Outcome::NotStarted { errno, program },
+        Ok(ProcessEnd::NotStarted { errno, program, refused_call }) => {
+            Outcome::NotStarted { errno, program, refused_call }
+        }
         Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) }) if starved => Outcome::OutOfMemory,
         Ok(ProcessEnd::SandboxEnded { .. }) => Outcome::EngineLost,
         Err(error) => match error.kind() {
@@ -199,7 +203,7 @@ mod tests {
             (Outcome::TimedOut, 124),
             (Outcome::OutOfMemory, 137),
             (Outcome::LimitExceeded { limit }, 122),
-            (Outcome::NotStarted { errno: 2, program }, 127),
+            (Outcome::NotStarted { errno: 2, program, refused_call: None }, 127),
             (Outcome::Cancelled, 130),
             (Outcome::EngineLost, 125),
         ];

@@ -132,6 +132,8 @@ struct NotStartedView<'r> {
     program: &'r str,
     errno: i32,
     error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_call: Option<&'r str>,
 }
 
 #[derive(Serialize)]
@@ -189,9 +191,10 @@ impl RunView<'_> {
             },
             limit: outcome.limit().map(|limit| limit.spec().key),
             not_started: match outcome {
-                Outcome::NotStarted { errno, program } => {
+                Outcome::NotStarted { errno, program, refused_call } => {
                     let error = std::io::Error::from_raw_os_error(*errno).to_string();
-                    Some(NotStartedView { program, errno: *errno, error })
+                    let refused_call = refused_call.as_deref();
+                    Some(NotStartedView { program, errno: *errno, error, refused_call })
                 }
                 _ => None,
             },
@@ -296,7 +299,7 @@ mod tests {
         let outcomes = [
             Outcome::TimedOut,
             Outcome::Signaled { signal: 9 },
-            Outcome::NotStarted { errno: 2, program },
+            Outcome::NotStarted { errno: 2, program, refused_call: None },
         ];
         let views = outcomes.map(|outcome| view(&RunReport::unstarted(outcome, None)));
         assert!(views.iter().all(|view| view["exit_code"].is_null()));

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, chdir};
-use stockade_sys::{Spawn, spawn};
-use stockade_wire::{Execute, Text};
+use stockade_sys::{Instruction, Spawn, spawn};
+use stockade_wire::{Execute, Filter, Text};
 
 /// Where a bare name is looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -57,6 +57,7 @@ pub(crate) fn start(
         environment: &environment(request).map_err(failed)?,
         streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
         open_files,
+        filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
     let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
     Ok(Program { pid, stdin, stdout, stderr })
@@ -98,6 +99,11 @@ fn search_path(request: &Execute) -> &str {
 
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn instructions(filter: &Filter) -> Vec<Instruction> {
+    let instructions = filter.instructions.iter();
+    instructions.map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k }).collect()
 }
 
 fn environment(request: &Execute) -> io::Result<Vec<CString>> {

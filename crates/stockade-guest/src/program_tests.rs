@@ -19,6 +19,7 @@ fn request(program: &str, path: &str) -> Execute {
         environment: vec![(text("PATH"), text(path))],
         working_directory: text("/"),
         code: None,
+        filters: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use stockade_hostfiles::HostFileError;
 use stockade_interpreters::InterpreterError;
 use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind, Obstacle};
-use stockade_seccomp::{CompileError, ProfileError, ResolveError, TightenError};
+use stockade_seccomp::{CompileError, ProfileError, ResolveError};
 use stockade_sys::SealedFileError;
 
 use crate::id_range::IdRangeError;
@@ -90,14 +90,6 @@ pub enum StartError {
         path: PathBuf,
         /// Why.
         source: ResolveError,
-    },
-    /// Nothing could start under a seccomp profile.
-    #[error("cannot use the seccomp profile {}", path.display())]
-    StrictProfile {
-        /// The file.
-        path: PathBuf,
-        /// The system call.
-        source: TightenError,
     },
     /// No filter is known for this processor.
     #[error("no system-call filter is known for this processor")]
@@ -211,9 +203,6 @@ impl From<StartError> for Error {
             StartError::Profile { source, .. } => (ErrorKind::Invalid, Some(source.remedy.clone())),
             StartError::ForeignProfile { .. } => {
                 (ErrorKind::Invalid, Some("add this machine's architecture to it".to_owned()))
-            }
-            StartError::StrictProfile { .. } => {
-                (ErrorKind::Invalid, Some("allow that system call in it".to_owned()))
             }
             StartError::ForeignMachine => {
                 (ErrorKind::Unavailable, Some("use x86_64 or aarch64".to_owned()))

@@ -1,14 +1,15 @@
-//! The system-call filters of one sandbox: the built-in one, and those of the policy on top.
+//! The system-call filters of one sandbox: those of the wall, and those of the policy for programs.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use stockade_carrier::Filter;
 use stockade_policy::Policy;
 use stockade_seccomp::{
-    Architecture, Carries, CustomProfile, ExecutableMemfd, Filters, Host, Ids, MemoryHolder,
-    Options, Profile, Program, Syscall, Tracing, built_in, compile, leaves_guest, ready, reduced,
-    tighten,
+    Architecture, CompileError, CustomProfile, ExecutableMemfd, Host, Ids, MemoryHolder, Options,
+    Profile, Program, Syscall, Tracing, built_in, compile, forbids_start, is_forbidden, ready,
+    reduced, unseen_memory,
 };
 
 use crate::error::StartError;
@@ -16,12 +17,16 @@ use crate::error::StartError;
 /// A filter as the launcher takes it.
 pub(crate) type RawFilter = Vec<(u16, u8, u8, u32)>;
 
-/// Compiles the filters for a policy, the built-in one first.
-pub(crate) fn filters(
-    policy: &Policy,
-    kernel: (u32, u32),
-    carries: Carries,
-) -> Result<Vec<RawFilter>, StartError> {
+/// What counts the memory of a sandbox.
+pub(crate) fn memory_holder(is_held_by_cgroup: bool) -> MemoryHolder {
+    match is_held_by_cgroup {
+        true => MemoryHolder::Cgroup,
+        false => MemoryHolder::Watchdog,
+    }
+}
+
+/// Compiles the filters of the wall for a policy, which guest and programs run under.
+pub(crate) fn filters(policy: &Policy, memory: MemoryHolder) -> Result<Vec<RawFilter>, StartError> {
     let memfd = match policy.commands {
         Some(_) => ExecutableMemfd::Refused,
         None => ExecutableMemfd::Allowed,
@@ -30,16 +35,10 @@ pub(crate) fn filters(
     let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
     let mut programs = match ready(options, architecture) {
         Some(program) => vec![program],
-        None => Filters::built_in(built_in(options)).compile(architecture)?,
+        None => vec![compile(&built_in(options), architecture)?],
     };
-    for profile in &policy.seccomp {
-        let host = Host { architecture, kernel };
-        let custom = custom(&profile.value, host)?;
-        let tightened = leaves_guest(&custom, carries)
-            .and_then(|()| tighten(built_in(options), custom))
-            .map_err(|source| StartError::StrictProfile { path: profile.value.clone(), source })?;
-        // The kernel keeps the strictest answer of all that are installed.
-        programs.extend(tightened.compile(architecture)?.pop());
+    if memory == MemoryHolder::Watchdog {
+        programs.push(compile(&unseen_memory(), architecture)?);
     }
     Ok(programs.iter().map(raw).collect())
 }
@@ -47,15 +46,48 @@ pub(crate) fn filters(
 /// The same and a further filter, which holds what namespaces hold elsewhere.
 pub(crate) fn reduced_filters(
     policy: &Policy,
-    kernel: (u32, u32),
     ids: Ids,
     memory: MemoryHolder,
 ) -> Result<Vec<RawFilter>, StartError> {
     let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
-    // First: a profile of the policy may refuse to install another.
-    let mut programs = vec![raw(&compile(&reduced(ids, memory), architecture)?)];
-    programs.extend(filters(policy, kernel, Carries::default())?);
+    let mut programs = vec![raw(&compile(&reduced(ids), architecture)?)];
+    programs.extend(filters(policy, memory)?);
     Ok(programs)
+}
+
+/// What the profiles of a policy are for a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgramFilters {
+    /// Compiled, in the order in which they are installed.
+    pub(crate) filters: Vec<Filter>,
+    /// A call that every start needs and a profile refuses: nothing can be started.
+    pub(crate) refused_call: Option<String>,
+}
+
+/// Compiles the profiles of a policy. They bind what is executed, and not the guest.
+pub(crate) fn program_filters(
+    policy: &Policy,
+    kernel: (u32, u32),
+) -> Result<ProgramFilters, StartError> {
+    let architecture = Architecture::native().ok_or(StartError::ForeignMachine)?;
+    let host = Host { architecture, kernel };
+    let profiles = policy.seccomp.iter().map(|profile| custom(&profile.value, host));
+    let mut profiles = profiles.collect::<Result<Vec<_>, _>>()?;
+    // Each is installed under those before it: one that refuses to install another comes last.
+    let install = Syscall::named("seccomp");
+    let refuses = |profile: &Profile| install.is_some_and(|call| is_forbidden(profile, call));
+    profiles.sort_by_key(refuses);
+    let forbidden = profiles.iter().find_map(|profile| forbids_start(profile, architecture));
+    let refused = forbidden.or(match profiles.iter().filter(|one| refuses(one)).count() {
+        0 | 1 => None,
+        _ => install,
+    });
+    let compiled = profiles.iter().map(|profile| compile(profile, architecture));
+    let filters = compiled.map(|program| Ok(Filter { instructions: raw(&program?) }));
+    Ok(ProgramFilters {
+        filters: filters.collect::<Result<_, CompileError>>()?,
+        refused_call: refused.map(|call| call.name().to_owned()),
+    })
 }
 
 /// A filter that asks before a program is started, and lets everything else pass. Calls in another

@@ -14,7 +14,7 @@ use stockade_provider::{
 use crate::abilities::abilities;
 use crate::commands::Commands;
 use crate::error::StartError;
-use crate::filters::{filters, program_watch};
+use crate::filters::{filters, memory_holder, program_filters, program_watch};
 use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 use crate::machine::Machine;
@@ -28,7 +28,6 @@ use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_interpreters::{Interpreter, find};
-use stockade_seccomp::Carries;
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Default)]
@@ -85,7 +84,7 @@ impl NativeProvider {
             sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
             way_out,
             cgroup,
-            filters: filters(policy, machine.kernel, carries(request))?,
+            filters: filters(policy, memory_holder(memory_held))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             tools,
             proc_files: proc_files(policy)?,
@@ -99,6 +98,7 @@ impl NativeProvider {
             way_out,
             tools: request.tools.as_ref().map(|door| door.environment.clone()),
             codes: AtomicU64::default(),
+            filters: program_filters(policy, machine.kernel)?,
         };
         Ok(Prepared {
             plan,
@@ -164,12 +164,6 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
         return Err(StartError::TooMuch { key, asked, most });
     }
     Ok(())
-}
-
-/// What the guest carries beside input and output.
-fn carries(request: &SandboxRequest) -> Carries {
-    let network = way_out(request) == WayOut::Gateway;
-    Carries { network, tools: request.tools.is_some() }
 }
 
 /// Whether connections to the network can leave.

@@ -26,6 +26,7 @@ use stockade_provider::{
 use stockade_watchdog::Aside;
 
 use crate::error::StartError;
+use crate::filters::ProgramFilters;
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
@@ -62,6 +63,8 @@ pub(crate) struct Interior {
     pub(crate) tools: Option<Vec<(String, String)>>,
     /// How many code files were named: executions at once must not replace each other's code.
     pub(crate) codes: AtomicU64,
+    /// What the profiles of the policy are for it.
+    pub(crate) filters: ProgramFilters,
 }
 
 /// One running sandbox.
@@ -171,7 +174,8 @@ impl Interior {
             }
         };
         let working_directory = self.places.working_directory.clone();
-        Ok(Command { program, arguments, environment, working_directory, code })
+        let filters = self.filters.filters.clone();
+        Ok(Command { program, arguments, environment, working_directory, code, filters })
     }
 
     /// The name to start an interpreter by: the one that was found on the host, or in a root of
@@ -240,7 +244,7 @@ async fn explain(end: Result<ProcessEnd, Error>, control: &Control) -> Result<Pr
     }
 }
 
-/// What is left of a program in a sandbox that has ended before it.
+/// A program that does not run: the sandbox ended before it, or it cannot be started.
 fn gone(end: ProcessEnd) -> Running {
     Running {
         stdin: Box::new(tokio::io::empty()),
@@ -262,6 +266,11 @@ impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
             let command = self.interior.command(execution)?;
+            if let Some(call) = &self.interior.filters.refused_call {
+                let (program, refused_call) = (command.program, Some(call.clone()));
+                let errno = rustix::io::Errno::PERM.raw_os_error();
+                return Ok(gone(ProcessEnd::NotStarted { errno, program, refused_call }));
+            }
             let started = self.link.execute(command).map(|(_, running)| running);
             self.explained(started).await
         })

@@ -86,6 +86,9 @@ pub enum ProcessEnd {
         errno: i32,
         /// What was tried.
         program: String,
+        /// The system call that a start needs and a seccomp profile of the policy refuses, where
+        /// that is why.
+        refused_call: Option<String>,
     },
     /// The sandbox ended with it: its first process is gone, killed from outside or by the kernel.
     SandboxEnded {

@@ -146,16 +146,32 @@ fn unknown_name_is_an_error_where_only_it_would_be_denied_and_else_a_note() {
 }
 
 #[test]
+fn comments_of_both_kinds_mean_nothing() {
+    let plain = r#"{"defaultAction": "SCMP_ACT_ERRNO",
+        "syscalls": [{"name": "read", "action": "SCMP_ACT_ALLOW", "comment": "// not one"}]}"#;
+    let commented = r#"// A profile.
+        {"defaultAction": "SCMP_ACT_ERRNO", /* "defaultAction": "SCMP_ACT_ALLOW", */
+        "syscalls": [ // {"name": "write", "action": "SCMP_ACT_ALLOW"},
+            {"name": "read", /**/ "action": "SCMP_ACT_ALLOW", "comment": "// not one"}]} // end"#;
+    assert_eq!(CustomProfile::parse(commented), CustomProfile::parse(plain));
+    assert!(CustomProfile::parse(plain).is_ok());
+}
+
+#[test]
 fn mistakes_of_json_have_their_place_and_a_remedy() {
-    let comment = "this is a comment; JSON has no comments: remove it";
     for (text, expected) in [
-        ("{\n  // all\n}", format!("line 2, column 3: {comment}")),
-        ("{\n/* all */}", format!("line 2, column 1: {comment}")),
-        ("{}\n/* all", format!("line 2, column 1: {comment}")),
-        ("{\"syscalls\": [],\n}", "line 1, column 16: this comma has nothing after it; remove it".into()),
-        ("[]", "line 1, column 1: this is a list; write an object here".into()),
-        ("", "line 1, column 1: the profile is empty; write an object with `defaultAction` and `syscalls`".into()),
-        ("{\"defaultAction\": 1}", "line 1, column 19: this is a number; write a text here".into()),
+        ("{}\n/* all", "line 2, column 1: this comment has no end; end it with */"),
+        ("{\"syscalls\": [],\n}", "line 1, column 16: this comma has nothing after it; remove it"),
+        ("[]", "line 1, column 1: this is a list; write an object here"),
+        (
+            "",
+            "line 1, column 1: the profile is empty; write an object with `defaultAction` and `syscalls`",
+        ),
+        (
+            "// nothing",
+            "line 1, column 1: the profile is empty; write an object with `defaultAction` and `syscalls`",
+        ),
+        ("{\"defaultAction\": 1}", "line 1, column 19: this is a number; write a text here"),
     ] {
         assert_eq!(refused(text), expected, "{text}");
     }

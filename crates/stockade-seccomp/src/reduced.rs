@@ -6,7 +6,6 @@
 use super::{Action, Comparison, Condition, Profile, Rule, Syscall, Width};
 
 const EPERM: Action = Action::Errno(1);
-const ENOSYS: Action = Action::Errno(38);
 const EOPNOTSUPP: Action = Action::Errno(95);
 
 /// Whose user id the sandbox has.
@@ -66,17 +65,8 @@ const SOCKET_TYPE: u64 = 0xf;
 /// `SOCK_STREAM` and `SOCK_SEQPACKET`. A pair of the datagram kind could still send to an address.
 const BOUND_TO_THEIR_PEER: [u64; 2] = [1, 5];
 
-/// Who holds the memory of the sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryHolder {
-    /// A cgroup, which counts every page.
-    Cgroup,
-    /// A watchdog, which sees what processes map, and no file in memory that nobody does.
-    Watchdog,
-}
-
 /// The profile that is put on top of the built-in one.
-pub fn reduced(ids: Ids, memory: MemoryHolder) -> Profile {
+pub fn reduced(ids: Ids) -> Profile {
     let mut profile = Profile { default: Action::Allow, rules: Default::default() };
     let mut add = |name: &str, rules: Vec<Rule>| {
         profile.rules.extend(Syscall::named(name).map(|syscall| (syscall, rules)));
@@ -86,9 +76,6 @@ pub fn reduced(ids: Ids, memory: MemoryHolder) -> Profile {
     }
     for name in ATTRIBUTES.split_whitespace() {
         add(name, vec![Rule::always(EOPNOTSUPP)]);
-    }
-    if memory == MemoryHolder::Watchdog {
-        add("memfd_create", vec![Rule::always(ENOSYS)]);
     }
     let pair = |kind| {
         when(
@@ -139,7 +126,7 @@ mod tests {
         let [first, second, third] = arguments;
         let arguments = [first, second, third, 0, 0, 0];
         let call = Call { audit: architecture.audit(), number, arguments };
-        let further = reduced(ids, MemoryHolder::Watchdog);
+        let further = reduced(ids);
         let built_in = built_in(Options::default());
         let answers = [&built_in, &further].map(|it| it.evaluate(architecture, &call));
         answers.into_iter().min_by_key(|answer| answer.rank()).unwrap()
@@ -148,14 +135,14 @@ mod tests {
     #[test]
     fn every_listed_name_is_a_call_that_the_built_in_profile_knows() {
         let built_in = built_in(Options::default());
-        let lists = [SHARED_BY_ALL, ATTRIBUTES, OWNERS, "memfd_create"];
+        let lists = [SHARED_BY_ALL, ATTRIBUTES, OWNERS];
         for name in lists.into_iter().flat_map(str::split_whitespace) {
             let known = Syscall::named(name).is_some_and(|it| built_in.rules.contains_key(&it));
             assert!(known, "{name}");
         }
         for architecture in Architecture::ALL {
             for ids in [Ids::Own, Ids::Callers] {
-                compile(&reduced(ids, MemoryHolder::Watchdog), architecture).unwrap();
+                compile(&reduced(ids), architecture).unwrap();
             }
         }
     }
@@ -172,14 +159,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn files_in_memory_that_only_a_cgroup_counts_are_made_only_there() {
-        let call = Syscall::named("memfd_create").unwrap();
-        let rules = |memory| reduced(Ids::Own, memory).rules.get(&call).cloned();
-        assert_eq!(rules(MemoryHolder::Watchdog), Some(vec![Rule::always(ENOSYS)]));
-        assert_eq!(rules(MemoryHolder::Cgroup), None);
     }
 
     #[test]

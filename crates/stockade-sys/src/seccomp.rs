@@ -58,10 +58,15 @@ pub fn install_notifying_filter(program: &[Instruction]) -> io::Result<OwnedFd> 
     }
 }
 
-fn install(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+/// A filter as the kernel takes it. It points to the instructions, which it only reads.
+pub(crate) fn to_kernel(program: &[Instruction]) -> io::Result<libc::sock_fprog> {
     let len = u16::try_from(program.len())
         .map_err(|_| io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error()))?;
-    let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+    Ok(libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() })
+}
+
+fn install(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let filter = to_kernel(program)?;
     // SAFETY: `filter` points to `len` instructions that outlive the call, in the layout asserted
     // above; the kernel copies them before it returns and writes none of our memory.
     Ok(unsafe {

@@ -11,6 +11,8 @@ use std::ptr;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::seccomp::{Instruction, to_kernel};
+
 /// A program to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Spawn<'a> {
@@ -24,6 +26,9 @@ pub struct Spawn<'a> {
     pub streams: [BorrowedFd<'a>; 3],
     /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
+    /// Filters of system calls that it alone runs under, installed last before execve(2). With any,
+    /// execve(2) grants it no rights either.
+    pub filters: &'a [Vec<Instruction>],
 }
 
 /// The size of the child's stack until it executes.
@@ -43,6 +48,8 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         }
         *number = slot.as_ref().map_or(stream, AsFd::as_fd).as_raw_fd();
     }
+    let filters = program.filters.iter().map(|filter| to_kernel(filter));
+    let filters = filters.collect::<io::Result<Vec<_>>>()?;
     let arguments = pointers(program.arguments);
     let environment = pointers(program.environment);
     let mut start = Start {
@@ -51,6 +58,8 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         environment: environment.as_ptr(),
         streams,
         open_files: program.open_files,
+        filters: filters.as_ptr(),
+        filter_count: filters.len(),
         failed: 0,
     };
     let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK_BYTES);
@@ -92,6 +101,8 @@ struct Start {
     environment: *const *const libc::c_char,
     streams: [libc::c_int; 3],
     open_files: Option<u64>,
+    filters: *const libc::sock_fprog,
+    filter_count: usize,
     failed: libc::c_int,
 }
 
@@ -103,7 +114,7 @@ extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
     // it. The calls take numbers and pointers that are valid as long as it is, and keep none of
     // them.
     unsafe {
-        if !prepare(&*start) {
+        if !prepare(&*start) || !install_filters(&*start) {
             (*start).failed = errno();
             return 127;
         }
@@ -151,6 +162,28 @@ fn prepare(start: &Start) -> bool {
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) == 0
     }
+}
+
+/// Installs the filters. Nothing but execve(2) and the end follow, which is all a filter must allow.
+fn install_filters(start: &Start) -> bool {
+    const MODE: libc::c_uint = libc::SECCOMP_SET_MODE_FILTER;
+    const NO_FLAGS: libc::c_uint = 0;
+    if start.filter_count > 0 {
+        // SAFETY: the call takes plain numbers.
+        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+            return false;
+        }
+    }
+    for index in 0..start.filter_count {
+        // SAFETY: `filters` points to `filter_count` programs of the waiting caller, each with its
+        // instructions behind it; the kernel copies them and writes nothing.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_seccomp, MODE, NO_FLAGS, start.filters.add(index)) };
+        if answer != 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Lowers both limits and reads them back: a seccomp filter may return success without setting
@@ -209,6 +242,7 @@ mod tests {
             environment: &[c"ONLY=this".to_owned()],
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
             open_files,
+            filters: &[],
         });
         drop(writer);
         let mut text = String::new();
@@ -244,8 +278,14 @@ mod tests {
         let nothing = File::open("/dev/null").unwrap();
         let try_path = |path| {
             let streams = [nothing.as_fd(); 3];
-            let program =
-                Spawn { path, arguments: &[], environment: &[], streams, open_files: None };
+            let program = Spawn {
+                path,
+                arguments: &[],
+                environment: &[],
+                streams,
+                open_files: None,
+                filters: &[],
+            };
             spawn(program).unwrap_err().kind()
         };
         assert_eq!(try_path(c"/nowhere"), io::ErrorKind::NotFound);
@@ -273,7 +313,37 @@ mod tests {
         let path = c"/bin/true";
         let streams = [nothing.as_fd(); 3];
         let open_files = Some(u64::MAX - 1);
-        let refused = spawn(Spawn { path, arguments, environment, streams, open_files });
+        let refused =
+            spawn(Spawn { path, arguments, environment, streams, open_files, filters: &[] });
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn filter_is_over_the_program_and_not_over_its_starter() {
+        let instruction = |code, jt, jf, k| Instruction { code, jt, jf, k };
+        let refuse = |call: libc::c_long| {
+            vec![
+                instruction(0x20, 0, 0, 0),
+                instruction(0x15, 0, 1, u32::try_from(call).unwrap()),
+                instruction(0x06, 0, 0, 0x0005_0000 | libc::ENOTNAM.unsigned_abs()),
+                instruction(0x06, 0, 0, 0x7fff_0000),
+            ]
+        };
+        let nothing = File::open("/dev/null").unwrap();
+        let arguments = ["sh", "-c", "umask 7"].map(|word| CString::new(word).unwrap());
+        let start = |filters: &[Vec<Instruction>]| {
+            let streams = [nothing.as_fd(); 3];
+            let (path, environment, open_files) = (c"/bin/sh", &[], None);
+            let program =
+                Spawn { path, arguments: &arguments, environment, streams, open_files, filters };
+            let child = spawn(program)?;
+            let status = waitpid(Some(child), WaitOptions::empty())?;
+            io::Result::Ok(status.and_then(|(_, status)| status.exit_status()))
+        };
+        assert_eq!(start(&[]).unwrap(), Some(0));
+        let error = start(&[refuse(libc::SYS_execve)]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTNAM));
+        assert_ne!(start(&[refuse(libc::SYS_getrandom), refuse(libc::SYS_mmap)]).unwrap(), Some(0));
+        assert_eq!(start(&[]).unwrap(), Some(0));
     }
 }

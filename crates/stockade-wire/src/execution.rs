@@ -22,6 +22,19 @@ pub struct Execute {
     pub working_directory: Text,
     /// A file to write first, whose bytes come on the stream [`Role::Code`].
     pub code: Option<CodeFile>,
+    /// Filters that the program and everything it starts run under, in addition to those of the
+    /// guest. They are installed last before it is executed.
+    #[serde(deserialize_with = "bounded_list")]
+    pub filters: Vec<Filter>,
+}
+
+/// One filter of system calls: a classic BPF program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Each instruction as its `code`, `jt`, `jf` and `k`, see seccomp(2).
+    #[serde(deserialize_with = "bounded_list")]
+    pub instructions: Vec<(u16, u8, u8, u32)>,
 }
 
 /// A file that the guest writes before it starts a program.

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CodeFile, Ended, Execute, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage, Nonce,
-    NotStarted, Role, Started, Status, StreamHeader, Text,
+    CodeFile, Ended, Execute, Filter, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage,
+    Nonce, NotStarted, Role, Started, Status, StreamHeader, Text,
 };
 
 fn frame(body: &[u8]) -> Vec<u8> {
@@ -140,7 +140,7 @@ fn stream_that_refuses_bytes_is_a_write_error() {
 
 #[test]
 fn unknown_fields_of_an_execution_are_refused_and_its_code_may_be_null() {
-    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null}}"#;
+    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null,"filters":[]}}"#;
     assert!(read(&frame(body.as_bytes())).is_ok());
     let body = body.replace("\"code\":null", "\"code\":{\"path\":\"/x\",\"bytes\":1,\"mode\":511}");
     assert!(malformed_reason(&body).contains("unknown field `mode`"));
@@ -159,6 +159,8 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
     let hello = (any::<u32>(), any::<[u8; 16]>())
         .prop_map(|(version, nonce)| HostMessage::Hello(Hello { version, nonce: Nonce(nonce) }));
     let code = (any_text(), any::<u64>()).prop_map(|(path, bytes)| CodeFile { path, bytes });
+    let instructions = prop::collection::vec(any::<(u16, u8, u8, u32)>(), 0..4);
+    let filter = instructions.prop_map(|instructions| Filter { instructions });
     let execute = (
         any::<u64>(),
         any_text(),
@@ -166,12 +168,19 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         prop::collection::vec((any_text(), any_text()), 0..4),
         any_text(),
         prop::option::of(code),
+        prop::collection::vec(filter, 0..3),
     );
     let execute = execute.prop_map(|fields| {
-        let (execution, program, arguments, environment, working_directory, code) = fields;
-        let execute =
-            Execute { execution, program, arguments, environment, working_directory, code };
-        HostMessage::Execute(execute)
+        let (execution, program, arguments, environment, working_directory, code, filters) = fields;
+        HostMessage::Execute(Execute {
+            execution,
+            program,
+            arguments,
+            environment,
+            working_directory,
+            code,
+            filters,
+        })
     });
     prop_oneof![hello, execute, Just(HostMessage::Pause), Just(HostMessage::Resume)]
 }

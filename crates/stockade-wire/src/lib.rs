@@ -26,7 +26,7 @@ mod splice;
 mod text;
 
 pub use execution::{
-    CodeFile, Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Role,
+    CodeFile, Ended, Execute, Filter, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Role,
     Signal, Started, Status, StreamHeader,
 };
 pub use exit::GuestExit;

@@ -131,7 +131,8 @@ impl Conversation {
             },
             GuestMessage::NotStarted(failed) => {
                 let program = failed.program.into();
-                let end = ProcessEnd::NotStarted { errno: failed.errno, program };
+                let errno = failed.errno;
+                let end = ProcessEnd::NotStarted { errno, program, refused_call: None };
                 state.finish(failed.execution, false, end)
             }
             GuestMessage::Ended(ended) => {

@@ -11,7 +11,7 @@ const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
 fn not_started(errno: i32, program: &str) -> ProcessEnd {
-    ProcessEnd::NotStarted { errno, program: program.to_owned() }
+    ProcessEnd::NotStarted { errno, program: program.to_owned(), refused_call: None }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use stockade_provider::{
 };
 
 use crate::error::StartError;
-use crate::filters::reduced_filters;
+use crate::filters::{memory_holder, program_filters, reduced_filters};
 use crate::id_range::IdRange;
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
@@ -20,7 +20,7 @@ use crate::sandbox::{Interior, Places};
 use crate::start::{EXECUTIONS, Prepared, User, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
-use stockade_seccomp::{Ids, MemoryHolder};
+use stockade_seccomp::Ids;
 
 use super::abilities::{abilities, unusable};
 use super::files::files;
@@ -95,13 +95,9 @@ impl ReducedProvider {
         let name = GroupName::new()?;
         let scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
         let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
-        let memory = match layout.has(Controller::Memory) {
-            true => MemoryHolder::Cgroup,
-            false => MemoryHolder::Watchdog,
-        };
-        let filters = reduced_filters(policy, machine.kernel, ids, memory)?;
         let (group, cgroup, mut descriptors) = make_group(policy, layout, &name)?;
         let (memory_held, pids_held) = (cgroup.memory_held, cgroup.pids_held);
+        let filters = reduced_filters(policy, ids, memory_holder(memory_held))?;
         let plan = plan(&Inputs {
             policy,
             machine,
@@ -134,6 +130,7 @@ impl ReducedProvider {
                 way_out: WayOut::None,
                 tools: None,
                 codes: AtomicU64::default(),
+                filters: program_filters(policy, machine.kernel)?,
             },
             scratch: Some(scratch),
             memory_held,

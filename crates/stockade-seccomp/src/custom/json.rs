@@ -7,9 +7,9 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{CustomProfile, ProfileError};
 
-/// Strict JSON: every extension the parser knows is off.
+/// Strict JSON with comments, as tutorials write profiles: every other extension is off.
 const STRICT: ParseOptions = ParseOptions {
-    allow_comments: false,
+    allow_comments: true,
     allow_loose_object_property_names: false,
     allow_trailing_commas: false,
     allow_missing_commas: false,
@@ -190,8 +190,8 @@ pub(super) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
 
 fn explain(kind: &ParseErrorKind) -> (String, &'static str) {
     match kind {
-        ParseErrorKind::CommentsNotAllowed | ParseErrorKind::UnterminatedCommentBlock => {
-            ("this is a comment".to_owned(), "JSON has no comments: remove it")
+        ParseErrorKind::UnterminatedCommentBlock => {
+            ("this comment has no end".to_owned(), "end it with */")
         }
         ParseErrorKind::NestingDepthExceeded => {
             ("this is nested too deeply".to_owned(), "a profile needs no more than five levels")

@@ -222,7 +222,7 @@ fn nothing_is_said_of_relative_words_that_name_no_file_or_one_above() {
 
 fn unstarted(errno: i32, argv: &[&str]) -> Vec<String> {
     let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-    let outcome = Outcome::NotStarted { errno, program: String::new() };
+    let outcome = Outcome::NotStarted { errno, program: String::new(), refused_call: None };
     hints(&outcome, b"", &Asked { argv, ..asked("{}") })
 }
 
@@ -241,7 +241,7 @@ fn command_that_is_not_inside_names_what_would_run_it() {
 
 #[test]
 fn code_that_does_not_fit_names_the_limit_of_files() {
-    let outcome = Outcome::NotStarted { errno: 28, program: String::new() };
+    let outcome = Outcome::NotStarted { errno: 28, program: String::new(), refused_call: None };
     let code = of_script("a.py", Language::Python);
     let expected = "the code does not fit into the 256 MiB that files may take; raise --disk, and \
                     --memory where it is less";

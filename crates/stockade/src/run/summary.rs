@@ -43,7 +43,10 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
             format!("ended by Stockade ({})", limit_of(*limit, policy))
         }
         Outcome::Denied { denial } => format!("denied {}", refusal(denial)),
-        Outcome::NotStarted { errno, program } => {
+        Outcome::NotStarted { program, refused_call: Some(call), .. } => {
+            format!("cannot start {program}: the policy's seccomp profile refuses {call}")
+        }
+        Outcome::NotStarted { errno, program, refused_call: None } => {
             let error = std::io::Error::from_raw_os_error(*errno);
             format!("cannot start {}: {error}", on_one_line(program))
         }

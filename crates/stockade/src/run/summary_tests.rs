@@ -71,7 +71,7 @@ fn every_other_outcome_is_one_line_that_names_what_did_it() {
             "ended by Stockade (limit limits.max_cpu_seconds: 2 seconds)",
         ),
         (
-            Outcome::NotStarted { errno: 2, program },
+            Outcome::NotStarted { errno: 2, program, refused_call: None },
             "cannot start nowhere: No such file or directory (os error 2)",
         ),
         (Outcome::Cancelled, "cancelled"),

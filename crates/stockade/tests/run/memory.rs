@@ -1,8 +1,10 @@
 //! Memory of a sandbox.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::support::{hits, outside, report, walls_can_be_built};
+use crate::support::{command, finish, hits, is_root, outside, report, walls_can_be_built};
 
 /// What the wall said of how precisely it holds a control.
 fn precision<'r>(report: &'r Value, control: &str) -> &'r str {
@@ -74,4 +76,60 @@ print('child', child.returncode)";
         assert!([0, 122].contains(&code), "{report}");
         assert_ne!(report["stdout"], "child 0\n");
     }
+}
+
+/// Makes memory that no process need map, fills it, and prints which kinds could be made.
+const UNMAPPED: &str = r#"
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+size, made = int(sys.argv[1]), []
+try:
+    file = os.memfd_create('hoard')
+    chunk = b'x' * (1 << 20)
+    for _ in range(size >> 20): os.write(file, chunk)
+    made.append('memfd')
+except OSError: pass
+for key in (0, 4711):
+    segment = libc.shmget(key, ctypes.c_size_t(size), 0o1600)
+    if segment >= 0:
+        address = libc.shmat(segment, None, 0)
+        ctypes.memset(address, 1, size)
+        libc.shmdt(ctypes.c_void_p(address))
+        libc.shmctl(segment, 0, None)
+        made.append('shm')
+print(made)
+"#;
+
+#[test]
+fn memory_that_no_process_maps_is_held_or_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let words = ["python3", "-c", UNMAPPED];
+    assert_eq!(outside(&[&words[..], &["1048576"]].concat()).text(), "['memfd', 'shm', 'shm']\n");
+    let limits = ["--memory", "64m", "--timeout", "20s", "--"];
+    let hoard = [&limits[..], &words, &["268435456"]].concat();
+    let (code, report) = report(&hoard);
+    if precision(&report, "max_memory_mb") == "exact" {
+        assert_eq!((code, &report["limit"]), (137, &json!("max_memory_mb")), "{report}");
+    } else {
+        assert_eq!((code, &report["stdout"]), (0, &json!("[]\n")), "{report}");
+    }
+    // As root the same host without cgroups is a mount away.
+    if is_root() {
+        let report = without_cgroups(&hoard);
+        assert_eq!(precision(&report, "max_memory_mb"), "approximate");
+        assert_eq!((&report["outcome"], &report["stdout"]), (&json!("exited"), &json!("[]\n")));
+    }
+}
+
+/// The report of a run on this host without cgroups.
+fn without_cgroups(words: &[&str]) -> Value {
+    let run = command(&[&["--json"], words].concat());
+    let mut without = Command::new("unshare");
+    let script = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
+    without.args(["--mount", "sh", "-c", script, "sh"]).arg(run.get_program());
+    without.args(run.get_args());
+    finish(without, b"").json()
 }

@@ -1,7 +1,10 @@
 //! Seccomp profiles of one's own, from the policy to the kernel.
 
+use serde_json::json;
+
+use crate::reduced;
 use crate::scratch::Scratch;
-use crate::support::{Run, stockade, walls_can_be_built};
+use crate::support::{Run, command, examples, finish, stockade, walls_can_be_built};
 
 /// Runs a shell line under a policy that names a profile.
 fn under(scratch: &Scratch, profile: &str, line: &str) -> Run {
@@ -54,7 +57,7 @@ for seconds in 7, 8, 0: print(libc.syscall(37, seconds))'";
 }
 
 #[test]
-fn profile_that_forbids_the_start_or_is_no_json_is_refused_by_name() {
+fn profile_that_is_no_profile_is_refused_by_name_and_place() {
     if !walls_can_be_built() {
         return;
     }
@@ -66,51 +69,152 @@ fn profile_that_forbids_the_start_or_is_no_json_is_refused_by_name() {
         assert!(first.starts_with("error: ") && first.contains("profile.json"), "{}", run.stderr);
         assert!(first.contains(message) && rest.contains(remedy), "{}", run.stderr);
     };
-    let execve = r#"{"defaultAction": "SCMP_ACT_ALLOW",
-  "syscalls": [{"names": ["execve"], "action": "SCMP_ACT_ERRNO"}]}"#;
-    refused(execve, "refuses execve", "allow that system call");
-    let comment = "{\n  // nothing\n  \"defaultAction\": \"SCMP_ACT_ALLOW\"\n}\n";
-    refused(comment, "line 2, column 3: this is a comment", "remove it");
+    let comment = "{\n  /* nothing\n  \"defaultAction\": \"SCMP_ACT_ALLOW\"\n}\n";
+    refused(comment, "line 2, column 3: this comment has no end", "*/");
     let unknown = r#"{"defaultAction": "SCMP_ACT_PERMIT", "syscalls": []}"#;
     refused(unknown, "SCMP_ACT_PERMIT", "SCMP_ACT_");
 }
 
-/// What `true` and whoever starts it need, by either C library.
-const LEAST: &str = "
+#[test]
+fn profile_under_which_nothing_starts_ends_as_not_started_with_the_call() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let refuse = |call: &str, action: &str| {
+        format!(
+            r#"{{"defaultAction": "SCMP_ACT_ALLOW",
+                 "syscalls": [{{"names": ["{call}"], "action": "SCMP_ACT_{action}"}}]}}"#
+        )
+    };
+    let nothing = r#"{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}"#.to_owned();
+    for wall in walls() {
+        let scratch = Scratch::new();
+        let policy = scratch.file("policy.yaml", &format!("{ANY_WALL}seccomp: ./profile.json\n"));
+        for (profile, call) in [
+            (refuse("execve", "ERRNO"), "execve"),
+            (refuse("execve", "KILL_PROCESS"), "execve"),
+            (refuse("mmap", "ERRNO"), "mmap"),
+            (nothing.clone(), "execve"),
+        ] {
+            scratch.file("profile.json", &profile);
+            let run = behind(wall, &["--json", "--policy", &policy, "--", "echo", "ran"], b"");
+            let report = run.json();
+            assert_eq!((run.code, &report["outcome"]), (127, &json!("not_started")), "{report}");
+            assert_eq!(report["not_started"]["refused_call"], call, "{report}");
+            assert_eq!(report["stdout"], "");
+        }
+        let run = behind(wall, &["--policy", &policy, "--", "echo", "ran"], b"");
+        assert!(run.stderr.contains("seccomp profile refuses execve"), "{}", run.stderr);
+    }
+}
+
+/// What a policy says that every wall is strong enough for.
+const ANY_WALL: &str = "isolation: reduced\n";
+
+/// The walls that can be built here, each as the flags that choose it.
+fn walls() -> Vec<&'static [&'static str]> {
+    const REDUCED: &[&str] = &["--provider", "reduced", "--isolation", "reduced"];
+    let reduced = reduced::can_be_built().then_some(REDUCED);
+    [&[][..]].into_iter().chain(reduced).collect()
+}
+
+/// Runs a program behind a wall, with programs of the system alone.
+fn behind(wall: &[&str], words: &[&str], input: &[u8]) -> Run {
+    let mut command = command(&[wall, words].concat());
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    finish(command, input)
+}
+
+/// What `cat`, `tee` and the loader call, by either C library. Nothing of what the guest needs to
+/// start them and to carry what they print.
+const OF_PROGRAM: &str = "
     execve exit_group exit brk mmap munmap mprotect madvise arch_prctl set_tid_address
-    set_robust_list rseq futex open openat access read pread64 close fstat newfstatat write
-    prlimit64 getrandom rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack dup2 dup3
-    vfork clone3
+    set_robust_list rseq futex open access read pread64 close fstat newfstatat write writev
+    prlimit64 getrandom rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack
+    fadvise64 lseek copy_file_range splice sendfile ioctl
 ";
 
-/// What the guest needs.
-const OF_GUEST: &str = "
-    signalfd4 pipe2 fcntl sendmsg close_range prctl umask chdir clone setsid wait4 waitid kill
-    getpid
-    ppoll
-";
+/// A profile as tutorials write it: few calls, files to be read only, and comments.
+fn tutorial() -> String {
+    let names: Vec<String> =
+        OF_PROGRAM.split_whitespace().map(|name| format!("\"{name}\"")).collect();
+    format!(
+        r#"{{
+  // Everything that is not listed is refused.
+  "defaultAction": "SCMP_ACT_ERRNO",
+  "architectures": ["SCMP_ARCH_NATIVE"],
+  "syscalls": [
+    {{ "names": [{}], "action": "SCMP_ACT_ALLOW" }}, // a program that reads and prints
+    /* Files may be opened to read: O_ACCMODE is 3 and O_RDONLY is 0. */
+    {{ "names": ["openat"], "action": "SCMP_ACT_ALLOW",
+       "args": [{{ "index": 2, "value": 3, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ" }}] }}
+  ]
+}}"#,
+        names.join(", ")
+    )
+}
 
 #[test]
-fn profile_that_refuses_what_the_guest_needs_is_refused_with_the_call() {
+fn profile_with_few_calls_binds_the_program_and_not_the_guest() {
+    if !walls_can_be_built() {
+        return;
+    }
+    for wall in walls() {
+        let scratch = Scratch::new();
+        scratch.file("profile.json", &tutorial());
+        let policy = scratch.file("policy.yaml", &format!("{ANY_WALL}seccomp: ./profile.json\n"));
+        let read = behind(wall, &["--policy", &policy, "--", "cat", "/usr/bin/true"], b"");
+        assert_eq!(read.code, 0, "{}", read.stderr);
+        assert_eq!(read.bytes, std::fs::read("/usr/bin/true").unwrap());
+        let works = behind(wall, &["--", "tee", "made"], b"through");
+        assert_eq!((works.code, works.stdout.as_str()), (0, "through"), "{}", works.stderr);
+        let write = behind(wall, &["--policy", &policy, "--", "tee", "made"], b"through");
+        assert_eq!((write.code, write.stdout.as_str()), (1, "through"), "{}", write.stderr);
+        assert!(write.stderr.contains("made"), "{}", write.stderr);
+    }
+}
+
+#[test]
+fn example_that_refuses_to_open_for_writing_lets_everything_else_pass() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let profile = examples().join("seccomp/no-write-open.json");
+    let script = "import os
+def tried(flags):
+    try: os.close(os.open('made', flags, 0o600))
+    except OSError as error: return error.errno
+print([tried(flags) for flags in (os.O_WRONLY | os.O_CREAT, os.O_RDONLY, os.O_RDWR, os.O_WRONLY,
+    os.O_RDONLY | os.O_CREAT, os.O_RDONLY | os.O_TRUNC)])
+print(len(open('/usr/bin/true', 'rb').read()) > 0)";
+    for wall in walls() {
+        let run = behind(wall, &["--", "python3", "-c", script], b"");
+        assert_eq!(run.text(), "[None, None, None, None, None, None]\nTrue\n");
+        let scratch = Scratch::new();
+        let policy = format!("{ANY_WALL}seccomp: {}\n", profile.display());
+        let policy = scratch.file("policy.yaml", &policy);
+        let run = behind(wall, &["--policy", &policy, "--", "python3", "-c", script], b"");
+        assert_eq!(run.text(), "[13, 2, 13, 13, 13, 13]\nTrue\n");
+    }
+}
+
+#[test]
+fn two_profiles_bind_together_whichever_refuses_to_install_another() {
     if !walls_can_be_built() {
         return;
     }
     let scratch = Scratch::new();
-    let policy = scratch.file("policy.yaml", "seccomp: ./profile.json\n");
-    let without = |missing: &str| {
-        let names = LEAST.split_whitespace().chain(OF_GUEST.split_whitespace());
-        let names: Vec<String> =
-            names.filter(|name| *name != missing).map(|name| format!("\"{name}\"")).collect();
-        let allowed = format!(r#"{{"names": [{}], "action": "SCMP_ACT_ALLOW"}}"#, names.join(","));
-        let profile = format!(r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{allowed}]}}"#);
-        scratch.file("profile.json", &profile);
-        stockade(&["--policy", &policy, "--", "true"])
+    let refuse = |calls: &str| {
+        format!(
+            r#"{{"defaultAction": "SCMP_ACT_ALLOW",
+                 "syscalls": [{{"names": [{calls}], "action": "SCMP_ACT_ERRNO"}}]}}"#
+        )
     };
-    let least = without("");
-    assert_eq!(least.code, 0, "{}", least.stderr);
-    for name in OF_GUEST.split_whitespace() {
-        let run = without(name);
-        assert_eq!(run.code, 125, "{name}: {}", run.stderr);
-        assert!(run.stderr.contains(&format!("refuses {name}, which the guest")), "{}", run.stderr);
+    scratch.file("first.json", &refuse(r#""seccomp", "mkdir", "mkdirat""#));
+    scratch.file("second.json", &refuse(r#""link", "linkat""#));
+    let line = "mkdir /tmp/made || echo no; : > /tmp/a; ln /tmp/a /tmp/b || echo no";
+    for order in ["[./first.json, ./second.json]", "[./second.json, ./first.json]"] {
+        let policy = scratch.file("policy.yaml", &format!("seccomp: {order}\n"));
+        assert_eq!(stockade(&["--policy", &policy, "--", "sh", "-c", line]).text(), "no\nno\n");
     }
 }

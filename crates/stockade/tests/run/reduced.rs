@@ -71,7 +71,7 @@ fn inside(options: &[&str], program: &str, arguments: &[&str]) -> Run {
 
 /// Whether this host has what the wall is made of. Where it has not, the tests say why they do not
 /// run, or fail where `STOCKADE_REQUIRE` asks for them.
-fn can_be_built() -> bool {
+pub(crate) fn can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
         let run = reduced(&["--", "true"]);
