@@ -11,9 +11,9 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use stockade_policy::Limit;
-use stockade_provider::{Error, ProcessEnd, Running, Sandbox};
+use stockade_provider::{Error, ErrorKind, ProcessEnd, Running, Sandbox};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::OutputStream;
 use crate::output::Output;
@@ -55,9 +55,9 @@ pub(crate) struct Waited {
 }
 
 /// What can end a program from outside.
-pub(crate) struct Deadlines<'d, C, L, E> {
+pub(crate) struct Deadlines<'d, C, E> {
     pub(crate) cancel: Pin<&'d mut C>,
-    pub(crate) lifetime: Pin<&'d mut L>,
+    pub(crate) lifetime: Pin<&'d mut Sleep>,
     pub(crate) exceeded: E,
     pub(crate) timeout: Duration,
 }
@@ -73,12 +73,7 @@ pub(crate) async fn wait(
     output: &Output,
     mut passing: Pin<&mut impl Future<Output = Result<(), Unwritable>>>,
     input: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    deadlines: Deadlines<
-        '_,
-        impl Future<Output = ()>,
-        impl Future<Output = ()>,
-        impl Future<Output = Limit>,
-    >,
+    deadlines: Deadlines<'_, impl Future<Output = ()>, impl Future<Output = Limit>>,
 ) -> Waited {
     let Running { stdin, stdout, stderr, mut end } = running;
     let Deadlines { mut cancel, mut lifetime, exceeded, timeout: limit } = deadlines;
@@ -101,7 +96,14 @@ pub(crate) async fn wait(
     let stop = loop {
         tokio::select! {
             biased;
+            // A wall keeps the deadlines too, where this process was stopped meanwhile.
             result = &mut end, if ended.is_none() => {
+                if is_lost(&result) && is_over(&deadline) {
+                    break Stop::TimedOut;
+                }
+                if is_lost(&result) && is_over(&lifetime) {
+                    break Stop::Exceeded(Limit::Lifetime);
+                }
                 (ended, at) = (Some(result), Instant::now());
                 output.end();
             }
@@ -149,6 +151,17 @@ pub(crate) async fn wait(
     }
     output.close();
     Waited { end: ended, stop: Some(stop), at, is_reader_left, is_passed }
+}
+
+fn is_lost(end: &Result<ProcessEnd, Error>) -> bool {
+    match end {
+        Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),
+        Err(error) => error.kind() == ErrorKind::Lost,
+    }
+}
+
+fn is_over(clock: &Sleep) -> bool {
+    clock.deadline() <= tokio::time::Instant::now()
 }
 
 /// Passes the caller's input on. Whatever goes wrong, the program sees the end of its input.

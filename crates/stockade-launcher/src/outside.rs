@@ -106,7 +106,8 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     }
     let is_entered = |step: &&Step| matches!(step, Step::EnterCgroup { .. });
     let entered = plan.inside.iter().filter(is_entered).count().min(descriptors.len());
-    let kept = descriptors.split_off(entered);
+    let mut kept = descriptors.split_off(entered);
+    let timer = plan.has_timer.then(|| kept.pop()).flatten();
     let trees = match take_trees(&plan.outside) {
         Ok(trees) => trees,
         Err(refusal) => return Err((control, refusal)),
@@ -129,6 +130,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             let code = supervise(Sandbox {
                 control,
                 handle,
+                timer,
                 family: plan.birth.family,
                 after: plan.after,
             });
@@ -137,7 +139,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
             Ok(Launched::Done(code))
         }
         Ok(Side::Inside { lifeline }) => {
-            drop(kept);
+            drop((kept, timer));
             let inherited = Inherited { trees, cgroups: descriptors.into(), lifeline };
             inside::build(inherited, &plan.inside, control)
         }

@@ -19,6 +19,9 @@ pub struct Plan {
     pub inside: Vec<Step>,
     /// Acts when everything inside is to end or has ended.
     pub after: Vec<AfterStep>,
+    /// Whether the last descriptor is a timer, timerfd_create(2). When it expires the launcher kills
+    /// everything inside: the host itself may be stopped.
+    pub has_timer: bool,
 }
 
 /// One act before the clone, with the rights of whoever started the launcher.

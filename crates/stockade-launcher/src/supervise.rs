@@ -1,7 +1,7 @@
 //! The launcher after the clone: it waits, ends everything inside, and takes down what is left.
 //!
 //! ```text
-//!                  the host is gone              first process ended
+//!           the host is gone, or the timer expired    first process ended
 //! watching ───────────────────────────▶ kill ─────────────────────▶ told ──▶ after ──▶ done
 //!    └─── first process ended ──▶ told ── the host is gone ──────────────────▲
 //! ```
@@ -34,6 +34,8 @@ pub(crate) struct Sandbox {
     pub(crate) control: UnixStream,
     /// The first process inside.
     pub(crate) handle: OwnedFd,
+    /// Expires when everything inside must have ended. The host sets it, and may be stopped.
+    pub(crate) timer: Option<OwnedFd>,
     /// What ends everybody else with it.
     pub(crate) family: Family,
     pub(crate) after: Vec<AfterStep>,
@@ -42,7 +44,7 @@ pub(crate) struct Sandbox {
 /// Waits for the end and carries out what comes after it. Returns the code to end with.
 pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
     // Whatever failed, nothing may stay; killing a process that has ended does nothing.
-    let _ = wait_for_end(&sandbox.control, &sandbox.handle);
+    let _ = wait_for_end(&sandbox);
     kill(&sandbox);
     let ending = reap(&sandbox.handle);
     let all_ended = match sandbox.family {
@@ -64,9 +66,14 @@ pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
     u8::from(!done)
 }
 
-/// Returns when the host is gone or the first process has ended.
-fn wait_for_end(control: &UnixStream, handle: &OwnedFd) -> io::Result<()> {
-    wait_for(&mut [PollFd::new(control, PollFlags::RDHUP), PollFd::new(handle, PollFlags::IN)])
+/// Returns when the host is gone, the first process has ended or the time is over.
+fn wait_for_end(sandbox: &Sandbox) -> io::Result<()> {
+    let mut watched = vec![
+        PollFd::new(&sandbox.control, PollFlags::RDHUP),
+        PollFd::new(&sandbox.handle, PollFlags::IN),
+    ];
+    watched.extend(sandbox.timer.iter().map(|timer| PollFd::new(timer, PollFlags::IN)));
+    wait_for(&mut watched)
 }
 
 /// Returns when the host wants nothing more of the sandbox, or is gone. What it may still be saying

@@ -86,6 +86,7 @@ pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
         },
         inside: inside(inputs, &visible),
         after: rest::after(&inputs.cgroup.removal),
+        has_timer: true,
     }
 }
 

@@ -30,7 +30,7 @@ use crate::filters::ProgramFilters;
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
-use crate::start::{Control, Launcher, Prepared, User, Wall};
+use crate::start::{Control, Deadline, Held, Launcher, Prepared, User, Wall};
 
 /// Where a program finds what every sandbox has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,7 @@ pub(crate) struct NativeSandbox {
     /// The first process inside.
     first: OwnedFd,
     interior: Interior,
+    deadline: Arc<Deadline>,
     watched: Watched,
     user: User,
 }
@@ -117,6 +118,7 @@ impl NativeSandbox {
             launcher: Some(wall.launcher),
             first: wall.handle,
             interior,
+            deadline: wall.deadline,
             watched,
             user,
         })
@@ -138,11 +140,19 @@ impl NativeSandbox {
     }
 
     /// A program that was started, with what the launcher knows of its end.
-    async fn explained(&self, started: Result<Running, Error>) -> Result<Running, Error> {
+    async fn explained(
+        &self,
+        started: Result<Running, Error>,
+        held: Option<Held>,
+    ) -> Result<Running, Error> {
         let control = Arc::clone(&self.control);
         match started {
             Ok(Running { stdin, stdout, stderr, end }) => {
-                let end = Box::pin(async move { explain(end.await, &control).await });
+                let end = Box::pin(async move {
+                    let end = explain(end.await, &control).await;
+                    drop(held);
+                    end
+                });
                 Ok(Running { stdin, stdout, stderr, end })
             }
             Err(error) if error.kind() == ErrorKind::Lost => {
@@ -271,8 +281,9 @@ impl Sandbox for NativeSandbox {
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 return Ok(gone(ProcessEnd::NotStarted { errno, program, refused_call }));
             }
+            let held = self.deadline.hold_timeout();
             let started = self.link.execute(command).map(|(_, running)| running);
-            self.explained(started).await
+            self.explained(started, held).await
         })
     }
 

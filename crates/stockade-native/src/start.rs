@@ -8,6 +8,7 @@
 //! plan as one message, and a sandbox exists when the guest is ready behind the whole wall.
 
 mod control;
+mod deadline;
 mod group;
 mod launcher;
 
@@ -29,6 +30,7 @@ use crate::sandbox::{Interior, NativeSandbox};
 use stockade_cgroup::Group;
 
 pub(crate) use control::Control;
+pub(crate) use deadline::{Deadline, Held};
 pub(crate) use group::make_group;
 pub(crate) use launcher::Launcher;
 pub use launcher::User;
@@ -70,6 +72,8 @@ pub(crate) struct Wall {
     pub(crate) scratch: Option<OwnedFd>,
     /// Asks before a program is started.
     pub(crate) programs: Option<OwnedFd>,
+    /// Ends everything although this process is stopped.
+    pub(crate) deadline: Arc<Deadline>,
 }
 
 /// The most executions of one sandbox at once, unless the caller says otherwise.
@@ -101,7 +105,10 @@ async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
     let settings =
         LinkSettings { executions: prepared.executions, liveness: Liveness::EndOfStream };
     let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?;
-    let descriptors: Vec<_> = prepared.descriptors.iter().map(AsFd::as_fd).collect();
+    let deadline = Deadline::new(&prepared.policy);
+    let deadline = Arc::new(deadline.map_err(StartError::prepare("make a timer"))?);
+    let descriptors = prepared.descriptors.iter().map(AsFd::as_fd).chain([deadline.timer()]);
+    let descriptors: Vec<_> = descriptors.collect();
     match control.send(&prepared.plan, &descriptors).await {
         // A launcher that has refused receives no more; its report is there to read.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -109,7 +116,7 @@ async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
     }
     match follow(&control).await {
         Ok(((process, handle), (scratch, programs))) => {
-            Ok(Wall { control, link, launcher, process, handle, scratch, programs })
+            Ok(Wall { control, link, launcher, process, handle, scratch, programs, deadline })
         }
         Err(error) => {
             // The refusal is the error, however taking down goes; what stays is the group's to

@@ -26,8 +26,8 @@ mod splice;
 mod text;
 
 pub use execution::{
-    CodeFile, Ended, Execute, Filter, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Role,
-    Signal, Started, Status, StreamHeader,
+    CodeFile, Ended, Execute, Filter, Kill, NoTerminal, NotStarted, Observe, Observed, Resize,
+    Role, Signal, Started, Status, StreamHeader,
 };
 pub use exit::GuestExit;
 pub use frame::{

@@ -98,7 +98,7 @@ pub(crate) fn plan(script: &str) -> Plan {
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         },
     ]);
-    Plan { outside: Vec::new(), birth, inside, after: Vec::new() }
+    Plan { outside: Vec::new(), birth, inside, after: Vec::new(), has_timer: false }
 }
 
 type Tree = (String, PathBuf, Attributes, TreeKind);

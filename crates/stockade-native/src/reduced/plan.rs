@@ -42,7 +42,7 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Plan {
         #[cfg(feature = "weaken")]
         shared: Vec::new(),
     };
-    Plan { outside: Vec::new(), birth, inside: inside(inputs), after }
+    Plan { outside: Vec::new(), birth, inside: inside(inputs), after, has_timer: true }
 }
 
 /// The steps, in the order that keeps each safe.

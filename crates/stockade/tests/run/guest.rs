@@ -1,6 +1,13 @@
-//! What programs inside can do to the guest, which reports how they end.
+//! What holds whatever becomes of our own processes: the guest, which reports how programs end, and
+//! Stockade itself, which keeps the time.
 
-use crate::support::{outside, stockade, walls_can_be_built};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{command, outside, processes, stockade, walls_can_be_built, within};
 
 /// Tries each call on a process and prints what became of it: `None`, or the kernel's error number.
 const TRY: &str = r#"
@@ -55,4 +62,26 @@ done 2>/dev/null
 cat /proc/self/oom_score_adj /proc/1/oom_score_adj";
     let run = stockade(&["--", "sh", "-c", lower]);
     assert_eq!(run.text(), "500\n500\n0\n");
+}
+
+#[test]
+fn program_of_a_stopped_stockade_ends_in_time_and_has_timed_out() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let own = format!("sleep 31{}", std::process::id());
+    let runs = || processes().iter().any(|line| line.trim_end() == own);
+    let script = format!("{own} & echo on; wait");
+    let mut run = command(&["--json", "--timeout", "3s", "--", "sh", "-c", &script]);
+    let run = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    assert!(within(Duration::from_secs(3), runs), "the program starts");
+    let stockade = Pid::from_child(&run);
+    kill_process(stockade, Signal::STOP).expect("it can be stopped");
+    let ended = within(Duration::from_secs(20), || !runs());
+    kill_process(stockade, Signal::CONT).expect("it can go on");
+    let output = run.wait_with_output().expect("it ends");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert!(ended, "the program ends while Stockade stands still");
+    assert_eq!((output.status.code(), &report["outcome"]), (Some(124), &json!("timed_out")));
+    assert_eq!(report["stdout"], "on\n");
 }
