@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use stockade_native::{CgroupLook, HostLook, InterpreterLook, Knobs, Landlock, User};
+pub use stockade_native::{
+    CgroupLook, HostLook, InterpreterLook, Knobs, Landlock, Surroundings, User,
+};
 use stockade_native::{NativeProvider, ReducedProvider};
 use stockade_policy::Isolation;
-use stockade_provider::{HostFacts, Obstacle, Probe, Provider, ProviderName, WallFacts};
+use stockade_provider::{
+    HostFacts, Obstacle, Probe, ProgramKinds, Provider, ProviderName, WallFacts,
+};
 
 /// Every wall, fastest first, with its strength.
 const WALLS: [(&str, Isolation); 10] = [
@@ -27,24 +31,36 @@ pub fn provider_names() -> Vec<&'static str> {
     WALLS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The walls that are built in, fastest first.
-pub fn providers(user: User) -> Vec<Arc<dyn Provider>> {
-    vec![Arc::new(NativeProvider::new(user)), Arc::new(ReducedProvider::new(user))]
+/// The walls that are built in, fastest first. The surroundings decide which interpreter of the host
+/// programs mean behind a wall that shows the host's.
+pub fn providers(user: User, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
+    vec![
+        Arc::new(NativeProvider::new(user, surroundings.clone())),
+        Arc::new(ReducedProvider::new(user, surroundings.clone())),
+    ]
 }
 
 /// What each wall can do on this host, from probing it. One that is not built in says so.
-pub fn host_facts() -> HostFacts {
-    let providers = providers(User::Stays);
-    let facts = |&(name, isolation): &(&'static str, Isolation)| {
+pub async fn host_facts() -> HostFacts {
+    let providers = built_in();
+    let mut walls = Vec::with_capacity(WALLS.len());
+    for (name, isolation) in WALLS {
         let provider = providers.iter().find(|provider| provider.name().as_str() == name);
-        provider.map_or_else(|| absent(name, isolation), |found| found.facts(Probe::Thorough))
-    };
-    HostFacts { walls: WALLS.iter().map(facts).collect() }
+        walls.push(match provider {
+            Some(provider) => provider.facts(Probe::Thorough).await,
+            None => absent(name, isolation),
+        });
+    }
+    HostFacts { walls }
 }
 
 /// Whether a wall is part of this version at all.
 pub fn is_built_in(name: &str) -> bool {
-    providers(User::Stays).iter().any(|provider| provider.name().as_str() == name)
+    built_in().iter().any(|provider| provider.name().as_str() == name)
+}
+
+fn built_in() -> Vec<Arc<dyn Provider>> {
+    providers(User::Stays, &Surroundings::default())
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
@@ -55,6 +71,7 @@ fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
             reason: format!("the {name} wall is not built into this version of Stockade"),
             remedy: "use the native wall, or wait for a version that has this one".to_owned(),
         }),
+        programs: ProgramKinds::NONE,
         abilities: BTreeMap::new(),
     }
 }
@@ -63,12 +80,11 @@ fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_name_has_facts_and_a_wall_that_is_not_built_in_says_so() {
-        let facts = host_facts();
+    #[tokio::test]
+    async fn every_name_has_facts_and_a_wall_that_is_not_built_in_says_so() {
+        let facts = host_facts().await;
         assert_eq!(facts.walls.len(), provider_names().len());
-        let built_in: Vec<&str> =
-            providers(User::Stays).iter().map(|it| it.name().as_str()).collect();
+        let built_in: Vec<&str> = built_in().iter().map(|it| it.name().as_str()).collect();
         assert_eq!(built_in, ["native", "reduced"]);
         for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
             let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
-use stockade_provider::{Error, ErrorKind, Gateway, ProcessEnd, Running};
+use stockade_provider::{Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, Filter, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role,
@@ -260,6 +260,8 @@ impl Link {
             conversation: Arc::clone(&self.conversation),
         };
         let running = Running {
+            id: ExecutionId(execution),
+            control: Arc::new(control.clone()),
             stdin: Box::new(stdin.compat_write()),
             stdout: Box::new(stdout.compat()),
             stderr: Box::new(stderr.compat()),

@@ -30,6 +30,7 @@ impl Account {
         meter: Option<&Arc<Meter>>,
     ) -> Account {
         let event = Egress {
+            execution: None,
             connection,
             via,
             host: String::new(),

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use stockade_policy::Policy;
-use stockade_provider::{Obstacle, Plan, Probe, Provider, ProviderName, WallReport, plan};
+use stockade_provider::{Obstacle, Plan, Probe, Program, Provider, ProviderName, WallReport, plan};
 
 use crate::RunError;
 
 /// The wall that was asked for, or the first that holds everything; `passed_over` are those that
 /// turned out not to be there. A wall is asked only when those before it cannot.
-pub(crate) fn choose(
+pub(crate) async fn choose(
     providers: &[Arc<dyn Provider>],
     asked: Option<&str>,
     policy: &Policy,
+    program: &Program,
     passed_over: &[ProviderName],
 ) -> Result<(Arc<dyn Provider>, Plan), RunError> {
     let is_candidate = |provider: &&Arc<dyn Provider>| {
@@ -21,24 +22,24 @@ pub(crate) fn choose(
     };
     let mut best: Option<Refusal> = None;
     for provider in providers.iter().filter(is_candidate) {
-        let facts = provider.facts(Probe::Quick);
-        let report = match plan(policy, &facts) {
-            Ok(plan) => return Ok((Arc::clone(provider), plan)),
-            Err(report) => report,
+        let facts = provider.facts(Probe::Quick).await;
+        let refusal = match (plan(policy, &facts), facts.refuses(program)) {
+            (Ok(plan), None) => return Ok((Arc::clone(provider), plan)),
+            (Ok(_), Some(obstacle)) => Refusal::Program(obstacle),
+            (Err(report), _) => match facts.unusable {
+                Some(obstacle) => Refusal::Unusable(obstacle, Box::new(report)),
+                None => Refusal::Policy(Box::new(report)),
+            },
         };
-        let refusal = Refusal { unusable: facts.unusable, report };
-        let better = |held: &Refusal| held.unusable.is_some() && refusal.unusable.is_none();
-        if best.as_ref().is_none_or(better) {
+        let is_unusable = |held: &Refusal| matches!(held, Refusal::Unusable(..));
+        if best.as_ref().is_none_or(|held| is_unusable(held) && !is_unusable(&refusal)) {
             best = Some(refusal);
         }
     }
     Err(match (best, asked) {
-        (Some(Refusal { unusable: Some(obstacle), report }), _) => {
-            RunError::Unusable { obstacle, report: Box::new(report) }
-        }
-        (Some(Refusal { unusable: None, report }), _) => {
-            RunError::Unenforceable { report: Box::new(report) }
-        }
+        (Some(Refusal::Unusable(obstacle, report)), _) => RunError::Unusable { obstacle, report },
+        (Some(Refusal::Policy(report)), _) => RunError::Unenforceable { report },
+        (Some(Refusal::Program(obstacle)), _) => RunError::Program { obstacle },
         (None, Some(name)) => RunError::UnknownProvider {
             name: name.to_owned(),
             known: providers.iter().map(|provider| provider.name().as_str()).collect(),
@@ -47,10 +48,13 @@ pub(crate) fn choose(
     })
 }
 
-/// Why one wall does not do. The first that can be used at all is the one to tell about.
-struct Refusal {
-    unusable: Option<Obstacle>,
-    report: WallReport,
+/// Why a wall is not chosen. The error is about the first wall that can be used at all.
+enum Refusal {
+    Unusable(Obstacle, Box<WallReport>),
+    /// It cannot enforce the policy.
+    Policy(Box<WallReport>),
+    /// It does not run this kind of program.
+    Program(Obstacle),
 }
 
 #[cfg(test)]
@@ -64,39 +68,50 @@ mod tests {
         walls.into_iter().map(|wall| Arc::new(wall) as Arc<dyn Provider>).collect()
     }
 
-    fn chosen(
+    async fn chosen(
         all: &[Arc<dyn Provider>],
         asked: Option<&str>,
         policy: &str,
     ) -> Result<&'static str, RunError> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
-        choose(all, asked, &policy, &[]).map(|(provider, _)| provider.name().as_str())
+        let program = Program::Command { argv: vec!["ls".to_owned()] };
+        let chosen = choose(all, asked, &policy, &program, &[]).await;
+        chosen.map(|(provider, _)| provider.name().as_str())
     }
 
-    #[test]
-    fn first_wall_that_holds_everything_is_taken_and_later_ones_are_not_asked() {
+    #[tokio::test]
+    async fn first_wall_that_holds_everything_is_taken_and_later_ones_are_not_asked() {
         let second = Scripted::named("second");
         let asked = second.times_asked();
         let all = walls(vec![Scripted::named("first"), second]);
-        assert_eq!(chosen(&all, None, "{}").unwrap(), "first");
+        assert_eq!(chosen(&all, None, "{}").await.unwrap(), "first");
         assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 0);
-        assert_eq!(chosen(&all, Some("second"), "{}").unwrap(), "second");
+        assert_eq!(chosen(&all, Some("second"), "{}").await.unwrap(), "second");
     }
 
-    #[test]
-    fn refusal_is_of_the_first_wall_that_can_be_used_at_all() {
+    #[tokio::test]
+    async fn refusal_is_of_the_first_wall_that_can_be_used_at_all() {
         let all = walls(vec![Scripted::named("gone").unusable(), Scripted::named("weak")]);
-        let error = chosen(&all, None, "isolation: vm").unwrap_err();
+        let error = chosen(&all, None, "isolation: vm").await.unwrap_err();
         assert_eq!(error.to_string(), "the weak wall cannot enforce the policy here");
-        let error = chosen(&all, Some("gone"), "{}").unwrap_err();
+        let error = chosen(&all, Some("gone"), "{}").await.unwrap_err();
         assert_eq!(error.to_string(), "the gone wall cannot be used here: it is a test");
     }
 
-    #[test]
-    fn wall_that_is_not_there_is_no_reason_to_take_another() {
+    #[tokio::test]
+    async fn wall_that_is_not_there_is_no_reason_to_take_another() {
         let all = walls(vec![Scripted::named("first")]);
-        let error = chosen(&all, Some("other"), "{}").unwrap_err();
+        let error = chosen(&all, Some("other"), "{}").await.unwrap_err();
         assert!(matches!(error, RunError::UnknownProvider { .. }), "{error}");
-        assert!(matches!(chosen(&[], None, "{}").unwrap_err(), RunError::NoProvider));
+        assert!(matches!(chosen(&[], None, "{}").await.unwrap_err(), RunError::NoProvider));
+    }
+
+    #[tokio::test]
+    async fn wall_that_does_not_run_the_program_is_passed_over_and_named_when_none_does() {
+        let code_only = || Scripted::named("code").without_commands();
+        let all = walls(vec![code_only(), Scripted::named("second")]);
+        assert_eq!(chosen(&all, None, "{}").await.unwrap(), "second");
+        let error = chosen(&walls(vec![code_only()]), None, "{}").await.unwrap_err();
+        assert!(error.to_string().contains("the code wall does not run commands"), "{error}");
     }
 }

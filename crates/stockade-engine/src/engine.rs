@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use stockade_provider::{
     Entry, ErrorKind, Execution, Plan, Program, Provider, Sandbox, SandboxRequest,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::record::{self, Record};
 use crate::way_out::WayOut;
@@ -33,6 +33,9 @@ use crate::{
 /// How long a wall may take to build a sandbox. A thousand times what it needs: only something that
 /// hangs, such as a file system whose server is gone, takes longer.
 const MOST_START: Duration = Duration::from_secs(30);
+
+/// How long a cancelled start may take to release what it has allocated.
+const MOST_RELEASE: Duration = Duration::from_secs(2);
 
 /// Runs programs behind the walls it was given.
 pub struct Engine {
@@ -74,13 +77,13 @@ impl Engine {
         record: &Record,
     ) -> Result<RunReport, RunError> {
         let asked = Instant::now();
-        let RunRequest { policy, program, surroundings, environment, .. } = request;
+        let RunRequest { policy, program, environment, .. } = request;
         let verdict = gate::judge(&policy, &program, &request.context);
         let told = record::Asked {
             policy: &policy,
             program: &program,
             variables: environment.iter().map(|(name, _)| name.clone()).collect(),
-            user: surroundings.user,
+            user: request.user,
             verdict: &verdict,
         };
         record.begin(&told)?;
@@ -95,26 +98,34 @@ impl Engine {
             policy: Arc::clone(&policy),
             root: request.root,
             entry: entry(&program),
-            surroundings,
             protected: request.protected,
             gateway: way_out.gateway(),
             tools: way_out.door(),
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();
-        let starting = async {
-            let (sandbox, plan) = self.create(asked_for, &wanted).await?;
-            // Before the start: a program whose start cannot be recorded does not run.
-            record.execution_started(&plan)?;
-            let running = sandbox.start(Execution { program, environment }).await;
-            Ok::<_, RunError>((sandbox, plan, running))
-        };
-        // Dropping `starting` ends whatever it has built.
-        let (sandbox, plan, running) = tokio::select! {
+        let too_long = || RunError::StartTooLong { limit: MOST_START };
+        let cancelled = || Ok(RunReport::unstarted(Outcome::Cancelled, None));
+        let mut creating = pin!(self.create(asked_for, &wanted, &program));
+        let (sandbox, plan) = tokio::select! {
             biased;
-            () = &mut cancel => return Ok(RunReport::unstarted(Outcome::Cancelled, None)),
-            started = starting => started?,
-            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
+            () = &mut cancel => {
+                // What is being allocated is released before the caller may end its process.
+                let _ = timeout(MOST_RELEASE, creating).await;
+                return cancelled();
+            }
+            created = &mut creating => created?,
+            () = sleep(MOST_START) => return Err(too_long()),
+        };
+        // Before the start: a program whose start cannot be recorded does not run.
+        record.execution_started(&plan)?;
+        // Without a timeout: the engine's clock ends the sandbox with its only execution.
+        let execution = Execution { environment, ..Execution::new(program.clone()) };
+        let running = tokio::select! {
+            biased;
+            () = &mut cancel => return cancelled(),
+            running = sandbox.start(execution) => running,
+            () = sleep(MOST_START) => return Err(too_long()),
         };
         let mut report =
             execute::execute(sandbox, running, &way_out, &policy, streams, cancel, asked).await?;
@@ -134,12 +145,14 @@ impl Engine {
         &self,
         asked: Option<&str>,
         wanted: &SandboxRequest,
+        program: &Program,
     ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
         let mut passed_over = Vec::new();
         let mut first_error = None;
         loop {
-            let chosen = choose::choose(&self.providers, asked, &wanted.policy, &passed_over);
-            let (provider, plan) = match chosen {
+            let policy = &wanted.policy;
+            let chosen = choose::choose(&self.providers, asked, policy, program, &passed_over);
+            let (provider, plan) = match chosen.await {
                 Ok(chosen) => chosen,
                 Err(error) => return Err(first_error.unwrap_or(error)),
             };

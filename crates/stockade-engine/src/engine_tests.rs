@@ -1,9 +1,9 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Observation, ProcessEnd, Root, Surroundings};
+use stockade_provider::{ProcessEnd, Root, SandboxUsage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -16,7 +16,7 @@ fn request(policy: &str) -> RunRequest {
         policy: Arc::new(Policy::parse_str("test", policy, Path::new("/srv")).unwrap()),
         provider: None,
         root: Root::Standard,
-        surroundings: Surroundings::from_variables(|_| None, PathBuf::from("/"), 0),
+        user: 0,
         protected: Vec::new(),
         program: Program::Command { argv: vec!["prog".to_owned()] },
         environment: Vec::new(),
@@ -152,7 +152,7 @@ async fn denied_program_builds_nothing() {
 
 #[tokio::test]
 async fn memory_of_a_child_is_a_limit_that_was_hit_and_not_the_outcome() {
-    let observed = Observation { oom_kills: 1, ..Observation::default() };
+    let observed = SandboxUsage { oom_kills: 1, ..SandboxUsage::default() };
     let report = run(Scripted::named("wall").observing(observed.clone()), "{}").await;
     assert_eq!(report.outcome, Outcome::Exited { code: 0 });
     assert!(report.limits_hit.contains(&Limit::Memory));

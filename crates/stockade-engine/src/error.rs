@@ -38,6 +38,12 @@ pub enum RunError {
         /// What the wall says to each control.
         report: Box<WallReport>,
     },
+    /// The wall does not run this kind of program.
+    #[error("{}", obstacle.reason)]
+    Program {
+        /// Which kind, and what to do.
+        obstacle: Obstacle,
+    },
     /// A variable of the caller's may not be set inside.
     #[error(transparent)]
     Variable(#[from] VariableError),

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{Error, ErrorKind, Observation, Running, Sandbox};
+use stockade_provider::{Error, ErrorKind, Running, Sandbox, SandboxUsage};
 use tokio::time::{sleep, timeout};
 
 use crate::outcome::{self, Reader};
@@ -45,7 +45,7 @@ pub(crate) async fn execute(
         }
         // It ended before the program began, and its end says why.
         Err(error) if error.kind() == ErrorKind::Lost => {
-            sandbox.kill();
+            sandbox.kill().await;
             let (end, stop) = (Some(Err(error)), None);
             Waited { end, stop, at: began, is_reader_left: false, is_passed: true }
         }
@@ -54,7 +54,7 @@ pub(crate) async fn execute(
     if waited.stop.is_none() {
         way_out.drain().await;
     }
-    let mut observed = sandbox.observe();
+    let mut observed = sandbox.observe().await;
     way_out.close(&mut observed).await;
     // Before anybody is waited for who reads. What was killed is gone when that is told, unless the
     // kernel takes too long; otherwise taking down goes on behind.
@@ -91,7 +91,7 @@ async fn pass_on(output: &Output, live: Option<Live>) -> Result<(), Unwritable> 
     Ok(())
 }
 
-fn of(waited: Waited, observed: &Observation) -> Result<Outcome, RunError> {
+fn of(waited: Waited, observed: &SandboxUsage) -> Result<Outcome, RunError> {
     let reader = if waited.is_reader_left { Reader::Left } else { Reader::Stayed };
     match (waited.end, waited.stop) {
         (_, Some(Stop::Unwritable(stream, source))) => Err(RunError::Output { stream, source }),
@@ -106,7 +106,7 @@ fn of(waited: Waited, observed: &Observation) -> Result<Outcome, RunError> {
 fn report(
     outcome: Outcome,
     output: &Output,
-    observed: Observation,
+    observed: SandboxUsage,
     start: Duration,
     duration: Duration,
 ) -> RunReport {

@@ -1,7 +1,7 @@
 //! How an execution ended, decided from what the kernel said and from what the engine did.
 
 use stockade_policy::{Denial, Limit};
-use stockade_provider::{Error, ErrorKind, Observation, ProcessEnd};
+use stockade_provider::{Error, ErrorKind, ProcessEnd, SandboxUsage};
 
 use crate::RunError;
 
@@ -44,6 +44,11 @@ pub enum Outcome {
         /// The system call that the policy's seccomp profile refuses, where that is why.
         refused_call: Option<String>,
     },
+    /// The runtime of the wall stopped it over something that it did.
+    Trapped {
+        /// What it did, in the words of the runtime.
+        reason: String,
+    },
     /// The caller stopped it.
     Cancelled,
     /// What stood behind the wall went away.
@@ -61,6 +66,7 @@ impl Outcome {
             Outcome::LimitExceeded { .. } => "limit_exceeded",
             Outcome::Denied { .. } => "denied",
             Outcome::NotStarted { .. } => "not_started",
+            Outcome::Trapped { .. } => "trapped",
             Outcome::Cancelled => "cancelled",
             Outcome::EngineLost => "engine_lost",
         }
@@ -80,6 +86,8 @@ impl Outcome {
             Outcome::Denied { .. } => 126,
             Outcome::NotStarted { .. } => 127,
             Outcome::Cancelled => 130,
+            // As of a program that aborts.
+            Outcome::Trapped { .. } => 134,
             Outcome::OutOfMemory => 137,
         }
     }
@@ -94,6 +102,7 @@ impl Outcome {
             | Outcome::Signaled { .. }
             | Outcome::Denied { .. }
             | Outcome::NotStarted { .. }
+            | Outcome::Trapped { .. }
             | Outcome::Cancelled
             | Outcome::EngineLost => None,
         }
@@ -112,7 +121,7 @@ pub(crate) enum Reader {
 /// The outcome of a program that nobody stopped.
 pub(crate) fn of_end(
     end: Result<ProcessEnd, Error>,
-    observed: &Observation,
+    observed: &SandboxUsage,
     reader: Reader,
 ) -> Result<Outcome, RunError> {
     let starved = observed.oom_kills > 0;
@@ -127,6 +136,11 @@ pub(crate) fn of_end(
         Ok(ProcessEnd::NotStarted { errno, program, refused_call }) => {
             Outcome::NotStarted { errno, program, refused_call }
         }
+        Ok(ProcessEnd::Trapped { reason }) => Outcome::Trapped { reason },
+        // Fuel stands for processor time.
+        Ok(ProcessEnd::OutOfFuel) => Outcome::LimitExceeded { limit: Limit::CpuTime },
+        Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout }) => Outcome::TimedOut,
+        Ok(ProcessEnd::LimitExceeded { limit }) => Outcome::LimitExceeded { limit },
         Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) }) if starved => Outcome::OutOfMemory,
         Ok(ProcessEnd::SandboxEnded { .. }) => Outcome::EngineLost,
         Err(error) => match error.kind() {
@@ -145,7 +159,7 @@ mod tests {
     use super::*;
 
     fn outcome(end: ProcessEnd, oom_kills: u64) -> Outcome {
-        let observed = Observation { oom_kills, ..Observation::default() };
+        let observed = SandboxUsage { oom_kills, ..SandboxUsage::default() };
         of_end(Ok(end), &observed, Reader::Stayed).unwrap()
     }
 
@@ -166,6 +180,19 @@ mod tests {
     }
 
     #[test]
+    fn end_that_is_not_a_wait_status_has_its_outcome() {
+        let reason = "unreachable executed".to_owned();
+        let trapped = outcome(ProcessEnd::Trapped { reason: reason.clone() }, 0);
+        assert_eq!((trapped.as_str(), trapped.cli_code()), ("trapped", 134));
+        assert_eq!(trapped, Outcome::Trapped { reason });
+        let limit = Limit::CpuTime;
+        assert_eq!(outcome(ProcessEnd::OutOfFuel, 0), Outcome::LimitExceeded { limit });
+        let over = |limit| outcome(ProcessEnd::LimitExceeded { limit }, 0);
+        assert_eq!(over(Limit::Timeout), Outcome::TimedOut);
+        assert_eq!(over(Limit::Pids), Outcome::LimitExceeded { limit: Limit::Pids });
+    }
+
+    #[test]
     fn program_that_exits_137_by_itself_has_exited() {
         let outcome = outcome(ProcessEnd::Exited { code: 137 }, 3);
         assert_eq!(outcome, Outcome::Exited { code: 137 });
@@ -174,7 +201,7 @@ mod tests {
 
     #[test]
     fn program_that_dies_of_its_readers_absence_is_cancelled_and_one_that_exits_has_exited() {
-        let end = |end, reader| of_end(Ok(end), &Observation::default(), reader).unwrap();
+        let end = |end, reader| of_end(Ok(end), &SandboxUsage::default(), reader).unwrap();
         let piped = ProcessEnd::Signaled { signal: 13 };
         assert_eq!(end(piped.clone(), Reader::Left), Outcome::Cancelled);
         assert_eq!(end(piped, Reader::Stayed), Outcome::Signaled { signal: 13 });
@@ -186,7 +213,7 @@ mod tests {
     fn lost_sandbox_is_an_outcome_and_another_failure_an_error() {
         let end = |kind| {
             let error = Err(Error::new(kind, "gone"));
-            of_end(error, &Observation::default(), Reader::Stayed)
+            of_end(error, &SandboxUsage::default(), Reader::Stayed)
         };
         assert_eq!(end(ErrorKind::Lost).unwrap(), Outcome::EngineLost);
         assert!(matches!(end(ErrorKind::Internal), Err(RunError::Wall(_))));

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
 use stockade_provider::{Plan, Program};
 use stockade_record::{
-    Body, CodeDigest, Command, Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts,
-    PolicyDigest, Recorder, SessionStarted, Unrecorded, UsageCounts, VerdictGiven,
+    Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, LimitHit,
+    OutputCounts, PolicyDigest, Recorder, SessionStarted, Sink, ToolCall, Unrecorded, UsageCounts,
+    VerdictGiven,
 };
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::report::milliseconds;
 use crate::{Outcome, RunError, RunReport, StreamOutput};
@@ -17,7 +19,7 @@ use crate::{Outcome, RunError, RunReport, StreamOutput};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The number of the one execution of a session.
-pub(crate) const EXECUTION: u64 = 0;
+const EXECUTION: u64 = 0;
 
 /// The record of one run, where one is kept.
 pub(crate) struct Record {
@@ -62,7 +64,7 @@ impl Record {
     pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let Some(recorder) = &self.recorder else { return result };
         // A failure is kept by the recorder.
-        let _ = self.write_end(recorder, &result);
+        let _ = blocking(|| self.write_end(recorder, &result));
         match recorder.failure() {
             Some(failure) => Err(RunError::Record(failure)),
             None => result.map(|mut report| {
@@ -95,7 +97,31 @@ impl Record {
 
     fn tell(&self, tell: impl FnOnce(&Recorder) -> Result<(), Unrecorded>) -> Result<(), RunError> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
-        tell(recorder).map_err(|Unrecorded| RunError::Record(recorder.failure_or_closed()))
+        blocking(|| tell(recorder))
+            .map_err(|Unrecorded| RunError::Record(recorder.failure_or_closed()))
+    }
+}
+
+/// Gives what the gate and the desk record to the one execution of a run.
+#[derive(Debug)]
+pub(crate) struct OfExecution(pub(crate) Arc<Recorder>);
+
+impl Sink for OfExecution {
+    fn egress(&self, event: Egress) -> Result<(), Unrecorded> {
+        blocking(|| self.0.egress(Egress { execution: Some(EXECUTION), ..event }))
+    }
+
+    fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded> {
+        blocking(|| self.0.tool_call(ToolCall { execution: Some(EXECUTION), ..event }))
+    }
+}
+
+/// Waits for a disk. Where a runtime has other threads, they take over its other work meanwhile; a
+/// runtime with one thread belongs to a caller that has nothing else to do.
+fn blocking<T>(write: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
+        _ => write(),
     }
 }
 
@@ -126,6 +152,7 @@ impl Asked<'_> {
     fn verdict(&self) -> VerdictGiven {
         let verdict = self.verdict;
         VerdictGiven {
+            execution: Some(EXECUTION),
             verdict: verdict.effect,
             control: verdict.control.as_str().to_owned(),
             rule: verdict.basis.to_string(),
@@ -139,7 +166,7 @@ impl Asked<'_> {
 fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded> {
     let hit = |limit: Limit, ended| {
         let limit = limit.spec().key.to_owned();
-        recorder.record(Body::LimitHit(LimitHit { execution: EXECUTION, limit, ended }))
+        recorder.record(Body::LimitHit(LimitHit { execution: Some(EXECUTION), limit, ended }))
     };
     for limit in &report.limits_hit {
         hit(*limit, false)?;
@@ -150,7 +177,7 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     // What the policy refused before the start is told as its verdict.
     if !matches!(report.outcome, Outcome::Denied { .. }) {
         for denial in report.denials.iter().filter(|denial| !is_of_gate(denial)) {
-            let denied = Denied { execution: EXECUTION, denial: denial.clone() };
+            let denied = Denied { execution: Some(EXECUTION), denial: denial.clone() };
             recorder.record(Body::Denial(denied))?;
         }
     }

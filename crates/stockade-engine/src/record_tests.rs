@@ -1,8 +1,8 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stockade_policy::{Context, Effect, Limit, Policy};
-use stockade_provider::{ErrorKind, Observation, ProcessEnd, Root, Surroundings};
-use stockade_record::{Egress, Inspection, Place, Reader, Sink, Via, verify};
+use stockade_provider::{ErrorKind, ProcessEnd, Root, SandboxUsage};
+use stockade_record::{Egress, Inspection, Place, Reader, Via, verify};
 
 use super::*;
 use crate::Passage;
@@ -20,7 +20,7 @@ fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
         policy: Arc::new(policy),
         provider: None,
         root: Root::Standard,
-        surroundings: Surroundings::from_variables(|_| None, PathBuf::from("/"), 7),
+        user: 7,
         protected: Vec::new(),
         program: Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] },
         environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
@@ -53,6 +53,7 @@ fn kinds(recorder: &Recorder) -> Vec<&'static str> {
 
 fn egress() -> Egress {
     Egress {
+        execution: None,
         connection: 0,
         via: Via::Connect,
         host: "example.org".to_owned(),
@@ -117,6 +118,34 @@ async fn wall_that_cannot_be_built_is_not_recorded_as_a_start_and_the_next_wall_
 }
 
 #[tokio::test]
+async fn every_event_names_its_execution_or_belongs_to_the_session() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let sink = OfExecution(Arc::clone(&recorder));
+    let gate = Arc::new(sink);
+    let wall = Scripted::running(move |_: Inside| {
+        gate.egress(egress()).expect("the record takes an event");
+        async { Ok(ProcessEnd::Exited { code: 0 }) }
+    });
+    let observed = SandboxUsage { limits_hit: [Limit::Pids].into(), ..SandboxUsage::default() };
+    run(wall.observing(observed), request("{}", &recorder)).await.unwrap();
+    let whose: Vec<_> =
+        bodies(&recorder).iter().map(|body| (body.kind(), body.execution())).collect();
+    assert_eq!(
+        whose,
+        [
+            ("session_started", None),
+            ("verdict", Some(0)),
+            ("execution_started", Some(0)),
+            ("egress", Some(0)),
+            ("limit_hit", Some(0)),
+            ("execution_ended", Some(0)),
+            ("session_ended", None),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn start_is_recorded_before_the_program_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
@@ -167,17 +196,17 @@ async fn limits_and_denials_of_the_wall_are_told_word_for_word() {
     let policy = Policy::parse_str("p", "command_allowlist: [ls]", Path::new("/")).unwrap();
     let verdict = policy.judge_command(&["cat".to_owned()], &Context::default());
     let denial = verdict.denial().unwrap();
-    let observed = Observation {
+    let observed = SandboxUsage {
         limits_hit: [Limit::Pids].into(),
         denials: vec![denial.clone()],
-        ..Observation::default()
+        ..SandboxUsage::default()
     };
     let report = run(Scripted::named("wall").observing(observed), request("{}", &recorder)).await;
     assert_eq!(report.unwrap().denials, std::slice::from_ref(&denial));
     let told = bodies(&recorder);
-    assert!(told.contains(&Body::Denial(Denied { execution: 0, denial })), "{told:?}");
+    assert!(told.contains(&Body::Denial(Denied { execution: Some(0), denial })), "{told:?}");
     let limit = Limit::Pids.spec().key.to_owned();
-    assert!(told.contains(&Body::LimitHit(LimitHit { execution: 0, limit, ended: false })));
+    assert!(told.contains(&Body::LimitHit(LimitHit { execution: Some(0), limit, ended: false })));
 }
 
 #[tokio::test]

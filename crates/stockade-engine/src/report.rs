@@ -102,6 +102,9 @@ struct RunView<'r> {
     /// The key of the limit that ended it.
     limit: Option<&'static str>,
     not_started: Option<NotStartedView<'r>>,
+    /// What the program did that its runtime stopped it for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trap: Option<&'r str>,
     stdout: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_base64: Option<String>,
@@ -196,6 +199,10 @@ impl RunView<'_> {
                     let refused_call = refused_call.as_deref();
                     Some(NotStartedView { program, errno: *errno, error, refused_call })
                 }
+                _ => None,
+            },
+            trap: match outcome {
+                Outcome::Trapped { reason } => Some(reason),
                 _ => None,
             },
             stdout,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Program, Root, Surroundings};
+use stockade_provider::{Program, Root};
 use stockade_record::Recorder;
 use stockade_tools::Tools;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,8 +20,8 @@ pub struct RunRequest {
     pub provider: Option<String>,
     /// What stands at `/`.
     pub root: Root,
-    /// What decides which interpreter of the host is meant.
-    pub surroundings: Surroundings,
+    /// The host's number of the user who asks, for the record.
+    pub user: u32,
     /// Host files that nothing inside may change, such as the policy's own text.
     pub protected: Vec<PathBuf>,
     /// What to start.

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
-    Ability, Error, ErrorKind, Execution, Observation, Obstacle, Precision, Probe, ProcessEnd,
-    Provider, ProviderName, Running, Sandbox, SandboxRequest, WallFacts,
+    Ability, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Obstacle,
+    Precision, Probe, ProcessEnd, ProgramKinds, Provider, ProviderName, Running, Sandbox,
+    SandboxRequest, SandboxUsage, TerminalSize, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -29,6 +30,7 @@ pub(crate) struct Scripted {
     name: &'static str,
     unusable: Option<Obstacle>,
     isolation: Isolation,
+    programs: ProgramKinds,
     /// What building a sandbox fails with.
     fails: Option<ErrorKind>,
     asked: Arc<AtomicUsize>,
@@ -39,7 +41,7 @@ pub(crate) struct Scripted {
 
 struct Shared {
     script: Script,
-    observed: Observation,
+    observed: SandboxUsage,
     exceeds: Option<Limit>,
     /// Where a sandbox fails to be created or to start something: how.
     hangs: bool,
@@ -52,7 +54,7 @@ impl Scripted {
         let script: Script = Box::new(|_| Box::pin(async { Ok(ProcessEnd::Exited { code: 0 }) }));
         let shared = Shared {
             script,
-            observed: Observation::default(),
+            observed: SandboxUsage::default(),
             exceeds: None,
             hangs: false,
             lost: false,
@@ -60,7 +62,8 @@ impl Scripted {
         let (asked, created, ended) = (Arc::default(), Arc::default(), watch::Sender::new(false));
         let isolation = Isolation::Process;
         let (unusable, fails, shared) = (None, None, Arc::new(shared));
-        Scripted { name, unusable, isolation, fails, asked, created, ended, shared }
+        let programs = ProgramKinds::ALL;
+        Scripted { name, unusable, isolation, programs, fails, asked, created, ended, shared }
     }
 
     /// A wall whose programs do this.
@@ -83,13 +86,19 @@ impl Scripted {
         self
     }
 
+    /// A wall that runs code alone.
+    pub(crate) fn without_commands(mut self) -> Scripted {
+        self.programs.commands = false;
+        self
+    }
+
     /// A wall that looks as if it could be built, and cannot.
     pub(crate) fn failing(mut self, kind: ErrorKind) -> Scripted {
         self.fails = Some(kind);
         self
     }
 
-    pub(crate) fn observing(self, observed: Observation) -> Scripted {
+    pub(crate) fn observing(self, observed: SandboxUsage) -> Scripted {
         self.with(|shared| shared.observed = observed)
     }
 
@@ -131,14 +140,16 @@ impl Provider for Scripted {
         ProviderName::new(self.name)
     }
 
-    fn facts(&self, _: Probe) -> WallFacts {
+    fn facts(&self, _: Probe) -> BoxFuture<'_, WallFacts> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let precision = Precision::Exact;
         let ability = Ability::Enforced { mechanism: "a script".to_owned(), precision };
         let abilities: BTreeMap<_, _> =
             Control::all().into_iter().map(|control| (control, ability.clone())).collect();
         let (provider, unusable) = (self.name(), self.unusable.clone());
-        WallFacts { provider, isolation: self.isolation, unusable, abilities }
+        let (isolation, programs) = (self.isolation, self.programs);
+        let facts = WallFacts { provider, isolation, unusable, programs, abilities };
+        Box::pin(async { facts })
     }
 
     fn create<'a>(
@@ -188,6 +199,8 @@ impl Sandbox for ScriptedSandbox {
         });
         let end = tokio::spawn(end);
         let running = Running {
+            id: ExecutionId(1),
+            control: Arc::new(Uncontrolled),
             stdin: Box::new(stdin),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
@@ -203,15 +216,37 @@ impl Sandbox for ScriptedSandbox {
         }
     }
 
-    fn observe(&self) -> Observation {
-        self.shared.observed.clone()
+    fn observe(&self) -> BoxFuture<'_, SandboxUsage> {
+        Box::pin(async { self.shared.observed.clone() })
     }
 
-    fn kill(&self) {
+    fn kill(&self) -> BoxFuture<'_, ()> {
         self.killed.send_replace(true);
+        Box::pin(async {})
     }
 
     fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async { Ok(()) })
+    }
+}
+
+/// The engine ends sandboxes and never a single execution.
+struct Uncontrolled;
+
+impl ExecutionControl for Uncontrolled {
+    fn signal(&self, _: i32) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn resize(&self, _: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
+        Box::pin(async { ExecutionUsage::default() })
     }
 }

@@ -75,7 +75,7 @@ pub(crate) async fn wait(
     input: Option<Box<dyn AsyncRead + Send + Unpin>>,
     deadlines: Deadlines<'_, impl Future<Output = ()>, impl Future<Output = Limit>>,
 ) -> Waited {
-    let Running { stdin, stdout, stderr, mut end } = running;
+    let Running { stdin, stdout, stderr, mut end, .. } = running;
     let Deadlines { mut cancel, mut lifetime, exceeded, timeout: limit } = deadlines;
     let mut reading = pin!(async {
         tokio::join!(
@@ -129,7 +129,7 @@ pub(crate) async fn wait(
             return Waited { end: ended, stop: None, at, is_reader_left, is_passed };
         }
     };
-    sandbox.kill();
+    sandbox.kill().await;
     if ended.is_none() {
         at = Instant::now();
         if !matches!(stop, Stop::Unwritable(..)) {

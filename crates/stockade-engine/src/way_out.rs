@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Carried, Destination, Duplex, Gateway, Observation, ToolDoor};
+use stockade_provider::{Carried, Destination, Duplex, Gateway, SandboxUsage, ToolDoor};
 use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
 use stockade_tools::{Desk, Tools};
 use tokio::time::timeout;
 
-use crate::record::EXECUTION;
+use crate::record::OfExecution;
 
 /// How long connections may take to come to their end after the program has.
 const LAST_BYTES: Duration = Duration::from_millis(100);
@@ -50,14 +50,13 @@ impl WayOut {
         recorder: Option<&Arc<Recorder>>,
     ) -> Result<WayOut, GateError> {
         let sink: Arc<dyn Sink> = match recorder {
-            Some(recorder) => Arc::clone(recorder) as Arc<dyn Sink>,
+            Some(recorder) => Arc::new(OfExecution(Arc::clone(recorder))),
             None => Arc::new(Unkept),
         };
         // Where tools are offered and none is listed, a call is still a denial that is told.
         let has_desk = !tools.is_empty() || !policy.tools.value.is_empty();
-        let desk = has_desk.then(|| {
-            Desk::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink), EXECUTION)
-        });
+        let desk = has_desk
+            .then(|| Desk::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink)));
         let policy = Arc::clone(policy);
         let gate = match passage {
             Passage::Learning => Some(Gate::learning(policy, sink, Settings::system()?)),
@@ -96,7 +95,7 @@ impl WayOut {
 
     /// Lets nothing pass any more, and adds what was refused to what the wall saw. The wall must
     /// still be there: what is cut off is told by the tasks that served it.
-    pub(crate) async fn close(&self, observed: &mut Observation) {
+    pub(crate) async fn close(&self, observed: &mut SandboxUsage) {
         if let Some(desk) = &self.desk {
             desk.close();
         }

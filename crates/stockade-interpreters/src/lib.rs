@@ -20,13 +20,15 @@ mod python;
 mod resolve;
 mod search;
 mod settle;
+mod surroundings;
 mod version;
 mod volta;
 
 use std::path::PathBuf;
 
 pub use problem::{InterpreterError, Problem, Skipped};
-use stockade_provider::{Language, Surroundings};
+use stockade_provider::Language;
+pub use surroundings::Surroundings;
 pub use version::{Chosen, Manager};
 
 /// An interpreter and all that a sandbox must be given to run it.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stockade_cgroup::{Controller, Layout, Version};
-use stockade_interpreters::find;
-use stockade_provider::{Language, Obstacle, Surroundings};
+use stockade_interpreters::{Surroundings, find};
+use stockade_provider::{Language, Obstacle};
 
 use crate::knobs::Knobs;
 use crate::machine::Landlock;

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use stockade_carrier::Link;
 use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
-use stockade_provider::Observation;
+use stockade_provider::SandboxUsage;
 use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
 
+use crate::looks::blocking;
 use crate::process_tree::{self, measure};
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
@@ -32,15 +33,16 @@ const BLIND: Duration = Duration::from_secs(5);
 
 /// What is looked at.
 pub(crate) struct Watched {
-    /// The top of a file system in memory.
-    pub(crate) scratch: Option<OwnedFd>,
+    /// The top of a file system in memory; `None` once the sandbox is dropped.
+    pub(crate) scratch: Mutex<Option<OwnedFd>>,
     /// Looks at what neither kernel nor cgroup counts; not set where these count everything.
     pub(crate) aside: Option<Aside>,
     /// Whether a directory of the host is in its place.
     pub(crate) has_directory: bool,
     /// Set where the policy lists what may be started.
     pub(crate) programs: Option<Programs>,
-    pub(crate) group: Option<Group>,
+    /// `None` once the sandbox is dropped.
+    pub(crate) group: Mutex<Option<Group>>,
     pub(crate) policy: Arc<Policy>,
     /// Whether a cgroup holds memory, and cpu.
     pub(crate) memory_held: bool,
@@ -48,7 +50,7 @@ pub(crate) struct Watched {
     /// Whether the kernel holds the number of processes.
     pub(crate) pids_held: bool,
     /// What was seen before a kill: the launcher removes the groups with their counts soon after.
-    pub(crate) before_kill: OnceLock<Observation>,
+    pub(crate) before_kill: OnceLock<SandboxUsage>,
     /// What only a look in time sees.
     pub(crate) seen: Mutex<Seen>,
 }
@@ -89,20 +91,26 @@ pub(crate) struct Seen {
 }
 
 impl Watched {
-    /// What was seen before a kill, and otherwise what the kernel says now.
-    pub(crate) fn observe(&self) -> Observation {
+    /// What was seen before a kill, and otherwise what the kernel says now. Blocks.
+    pub(crate) fn observe(&self) -> SandboxUsage {
         self.before_kill.get().cloned().unwrap_or_else(|| self.look())
     }
 
     /// Keeps what the kernel says now. Called before a kill is sent; of several the first counts.
+    /// Blocks.
     pub(crate) fn keep(&self) {
         self.before_kill.get_or_init(|| self.look());
     }
 
+    /// The group and the top of the scratch space, when the sandbox is about to end.
+    pub(crate) fn take(&self) -> (Option<Group>, Option<OwnedFd>) {
+        (lock(&self.group).take(), lock(&self.scratch).take())
+    }
+
     /// What the kernel says. What it does not say here stays unsaid.
-    fn look(&self) -> Observation {
-        let mut observation = Observation::default();
-        if let Some(group) = &self.group {
+    fn look(&self) -> SandboxUsage {
+        let mut observation = SandboxUsage::default();
+        if let Some(group) = &*lock(&self.group) {
             observation.memory_peak_bytes = group.memory_peak().ok();
             observation.tasks_peak = group.pids_peak().ok();
             observation.oom_kills = group.oom_kills().unwrap_or(0);
@@ -127,8 +135,9 @@ impl Watched {
 
     /// Adds a look to what was seen before.
     fn see(&self, measured: Option<&Measurement>) -> Seen {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(space) = self.scratch.as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok()) {
+        let mut seen = lock(&self.seen);
+        let space = lock(&self.scratch).as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok());
+        if let Some(space) = space {
             if space.f_bfree == 0 {
                 seen.full.insert(Limit::Disk);
             }
@@ -146,7 +155,7 @@ impl Watched {
     }
 
     /// Resolves when a limit is passed that the kernel does not hold.
-    pub(crate) async fn exceeded(&self, link: &Link) -> Limit {
+    pub(crate) async fn exceeded(self: &Arc<Self>, link: &Link) -> Limit {
         let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
         let mut watchdog = self.watchdog();
         let mut paused = false;
@@ -156,18 +165,8 @@ impl Watched {
         }
         loop {
             tokio::time::sleep(pause).await;
-            let look = self.aside.as_ref().and_then(|aside| aside.look(LOOK));
-            if self.aside.as_ref().is_some_and(|aside| aside.overdue() > BLIND) {
-                return Limit::Memory;
-            }
-            let exceeded = look.as_ref().and_then(|look| look.exceeded);
-            let measured = look.and_then(|look| look.measured);
-            let seen = self.see(measured.as_ref());
-            if let (Some(most), Some(used)) = (cpu_time, self.cpu_time(&seen))
-                && used >= most
-            {
-                return Limit::CpuTime;
-            }
+            let watched = Arc::clone(self);
+            let (measured, exceeded) = blocking(move || watched.look_in_time(cpu_time)).await;
             if let Some(limit) = exceeded {
                 return limit;
             }
@@ -189,11 +188,24 @@ impl Watched {
         }
     }
 
+    /// One look at what nobody counts, and the limit that it shows to be passed. Blocks.
+    fn look_in_time(&self, cpu_time: Option<Duration>) -> (Option<Measurement>, Option<Limit>) {
+        let look = self.aside.as_ref().and_then(|aside| aside.look(LOOK));
+        if self.aside.as_ref().is_some_and(|aside| aside.overdue() > BLIND) {
+            return (None, Some(Limit::Memory));
+        }
+        let exceeded = look.as_ref().and_then(|look| look.exceeded);
+        let measured = look.and_then(|look| look.measured);
+        let seen = self.see(measured.as_ref());
+        let is_over = cpu_time.zip(self.cpu_time(&seen)).is_some_and(|(most, used)| used >= most);
+        (measured, if is_over { Some(Limit::CpuTime) } else { exceeded })
+    }
+
     /// Whether something can happen that only a look in time sees.
     fn needs_looks(&self) -> bool {
         let counts_cpu_time = self.policy.limits.value(Limit::CpuTime).is_some();
         counts_cpu_time
-            || self.scratch.is_some()
+            || lock(&self.scratch).is_some()
             || self.has_directory
             || !self.memory_held
             || !self.cpu_held
@@ -211,16 +223,20 @@ impl Watched {
     }
 
     fn cpu_time(&self, seen: &Seen) -> Option<Duration> {
-        let counted = self.group.as_ref().and_then(|group| group.cpu_time().ok());
+        let counted = lock(&self.group).as_ref().and_then(|group| group.cpu_time().ok());
         counted.or(seen.cpu_time)
     }
 
     /// What files in memory take.
     fn scratch_bytes(&self) -> u64 {
-        let Some(scratch) = &self.scratch else { return 0 };
-        let space = rustix::fs::fstatvfs(scratch);
+        let space = lock(&self.scratch).as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok());
         space.map_or(0, |space| (space.f_blocks - space.f_bfree) * space.f_frsize)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No holder leaves it half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the process tree of a sandbox may use.

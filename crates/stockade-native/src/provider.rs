@@ -1,14 +1,15 @@
 //! The native wall as a provider.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
 use stockade_hostfiles::{look, pinned_directories, refuse_changeable, refuse_uncoverable, shown};
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Language, Probe, Provider, ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
+    Entry, Error, Language, Probe, ProgramKinds, Provider, ProviderName, Root, Sandbox,
+    SandboxRequest, WallFacts,
 };
 
 use crate::abilities::abilities;
@@ -17,59 +18,52 @@ use crate::error::StartError;
 use crate::filters::{filters, memory_holder, program_filters, program_watch};
 use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
+use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
 use crate::plan::{Inputs, WayOut, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::sandbox::{Interior, Places};
-use crate::start::{EXECUTIONS, Prepared, User, make_group, start};
+use crate::start::{EXECUTIONS, Prepared, User, encoded, make_group, start};
 use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
-use stockade_interpreters::{Interpreter, find};
+use stockade_interpreters::{Interpreter, Surroundings, find};
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
-#[derive(Default)]
+#[derive(Clone)]
 pub struct NativeProvider {
     user: User,
-    executions: Option<usize>,
-    machine: OnceLock<Machine>,
-    layout: OnceLock<Layout>,
+    executions: usize,
+    surroundings: Arc<Surroundings>,
+    looks: Arc<Looks>,
 }
 
 impl NativeProvider {
     /// The wall's name.
     pub const NAME: ProviderName = ProviderName::new("native");
 
-    /// Looks at nothing yet.
-    pub fn new(user: User) -> NativeProvider {
-        NativeProvider { user, ..NativeProvider::default() }
+    /// Looks at nothing yet. The surroundings decide which interpreter of the host programs mean.
+    pub fn new(user: User, surroundings: Surroundings) -> NativeProvider {
+        let (surroundings, looks) = (Arc::new(surroundings), Arc::default());
+        NativeProvider { user, executions: EXECUTIONS, surroundings, looks }
     }
 
     /// The same with another number of executions that may run at once in one sandbox.
     #[must_use]
     pub fn with_executions(mut self, most: usize) -> NativeProvider {
-        self.executions = Some(most);
+        self.executions = most;
         self
-    }
-
-    fn machine(&self) -> &Machine {
-        self.machine.get_or_init(Machine::look)
-    }
-
-    /// The cgroups as they should be found; making a group shows whether they are.
-    fn layout(&self) -> &Layout {
-        self.layout.get_or_init(Layout::expect)
     }
 
     /// Decides and allocates everything of a sandbox, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
-        let machine = self.machine();
+        let machine = &*self.looks.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
         let tools = tools::files(request)?;
-        let interpreter = interpreter(request)?;
+        let interpreter = interpreter(request, &self.surroundings)?;
         let files = host_files(request, machine, interpreter.as_ref())?;
         #[cfg(feature = "weaken")]
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
@@ -92,19 +86,19 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let plan = crate::weaken::plan(plan);
         descriptors.extend(range.map(IdRange::into_lock));
-        let interior = Interior {
+        let interior = Arc::new(Interior {
             interpreter,
             places: Places::of_root(),
             way_out,
             tools: request.tools.as_ref().map(|door| door.environment.clone()),
             codes: AtomicU64::default(),
             filters: program_filters(policy, machine.kernel)?,
-        };
+        });
         Ok(Prepared {
-            plan,
+            plan: encoded(&plan)?,
             descriptors,
             gateway: request.gateway.clone(),
-            executions: self.executions.unwrap_or(EXECUTIONS),
+            executions: self.executions,
             listed: listed(request, files),
             group,
             policy: request.policy.clone(),
@@ -123,27 +117,41 @@ impl Provider for NativeProvider {
         NativeProvider::NAME
     }
 
-    fn facts(&self, probe: Probe) -> WallFacts {
-        let (abilities, unusable) = match probe {
-            Probe::Quick => (abilities(self.machine(), self.layout(), None), None),
-            Probe::Thorough => {
-                let Tried { unusable, no_way_out } = try_out();
-                let layout = Layout::foresee();
-                (abilities(self.machine(), &layout, no_way_out.as_ref()), unusable)
-            }
-        };
-        let isolation = Isolation::Process;
-        WallFacts { provider: NativeProvider::NAME, isolation, unusable, abilities }
+    fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts> {
+        Box::pin(async move {
+            let (tried, looks) = match probe {
+                Probe::Quick => (Tried::default(), Arc::clone(&self.looks)),
+                Probe::Thorough => (try_out().await, Arc::default()),
+            };
+            blocking(move || {
+                let layout = match probe {
+                    Probe::Quick => looks.layout(),
+                    Probe::Thorough => Arc::new(Layout::foresee()),
+                };
+                WallFacts {
+                    provider: NativeProvider::NAME,
+                    isolation: Isolation::Process,
+                    programs: ProgramKinds::ALL,
+                    abilities: abilities(&looks.machine(), &layout, tried.no_way_out.as_ref()),
+                    unusable: tried.unusable,
+                }
+            })
+            .await
+        })
     }
 
     fn create<'a>(
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
-        Box::pin(async {
-            sweep_parents(self.layout());
-            let prepared = self.prepare(request, self.layout())?;
-            Ok(Box::new(start(prepared).await?) as Box<dyn Sandbox>)
+        let (provider, request) = (self.clone(), request.clone());
+        Box::pin(async move {
+            let prepare = move || {
+                let layout = provider.looks.layout();
+                sweep_parents(&layout);
+                provider.prepare(&request, &layout)
+            };
+            Ok(Box::new(start(prepare).await?) as Box<dyn Sandbox>)
         })
     }
 }
@@ -152,8 +160,9 @@ impl NativeProvider {
     /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
     /// nothing that others left is removed.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
-        let prepared = self.prepare(request, &Layout::as_it_is())?;
-        start(prepared).await?.finish().await
+        let (provider, request) = (self.clone(), request.clone());
+        let prepare = move || provider.prepare(&request, &Layout::as_it_is());
+        start(prepare).await?.finish().await
     }
 }
 
@@ -175,19 +184,31 @@ fn way_out(request: &SandboxRequest) -> WayOut {
 }
 
 /// The host's interpreter for what will be started, if it is one's.
-pub(crate) fn interpreter(request: &SandboxRequest) -> Result<Option<Interpreter>, StartError> {
-    if request.root != Root::Standard {
-        return Ok(None);
+pub(crate) fn interpreter(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+) -> Result<Option<Interpreter>, StartError> {
+    match &request.root {
+        Root::Standard => {}
+        Root::Directory(_) => return Ok(None),
+        Root::Image(_) => return Err(NO_IMAGES),
     }
     let language = match &request.entry {
         Entry::Interpreter(language) => Some(*language),
         Entry::Program(name) => language_of(name),
     };
     match language {
-        Some(language) => Ok(Some(find(language, &request.surroundings)?)),
+        Some(language) => Ok(Some(find(language, surroundings)?)),
         None => Ok(None),
     }
 }
+
+/// The refusal of an image as root.
+const NO_IMAGES: StartError = StartError::Unsupported {
+    what: "an image as root",
+    reason: "this wall starts from a directory of the host and fetches no images",
+    remedy: "unpack the image and name its directory, with --root",
+};
 
 /// Programs that a person may have an own version of. Shells are the system's in any case.
 fn language_of(program: &str) -> Option<Language> {

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
@@ -20,13 +21,16 @@ use stockade_interpreters::Interpreter;
 use stockade_launcher::Ending;
 use stockade_policy::{Limit, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Error, ErrorKind, Execution, Language, Observation, ProcessEnd, Program, Running, Sandbox,
-    ToolDoor,
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Language,
+    ProcessEnd, Program, Running, Sandbox, SandboxUsage, Stdio, TerminalSize, ToolDoor,
 };
 use stockade_watchdog::Aside;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::error::StartError;
 use crate::filters::ProgramFilters;
+use crate::looks::{blocking, release};
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
@@ -67,42 +71,56 @@ pub(crate) struct Interior {
     pub(crate) filters: ProgramFilters,
 }
 
+/// How long a killed execution may take to end before its sandbox is ended.
+const CONFIRMED: Duration = Duration::from_millis(500);
+
+/// The refusal of a terminal.
+const NO_TERMINALS: StartError = StartError::Unsupported {
+    what: "a terminal",
+    reason: "programs behind this wall have pipes",
+    remedy: "start the program with pipes",
+};
+
 /// One running sandbox.
 pub(crate) struct NativeSandbox {
     control: Arc<Control>,
     link: Link,
     launcher: Option<Launcher>,
     /// The first process inside.
-    first: OwnedFd,
-    interior: Interior,
+    first: Arc<OwnedFd>,
+    interior: Arc<Interior>,
     deadline: Arc<Deadline>,
-    watched: Watched,
+    watched: Arc<Watched>,
+    /// How many programs were started.
+    starts: Arc<AtomicU64>,
     user: User,
 }
 
 impl NativeSandbox {
-    pub(crate) fn new(wall: Wall, prepared: Prepared) -> Result<NativeSandbox, StartError> {
-        let Prepared { listed, group, policy, interior, user, .. } = prepared;
+    pub(crate) fn new(wall: Wall, mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
         let (memory_held, cpu_held, pids_held) =
             (prepared.memory_held, prepared.cpu_held, prepared.pids_held);
         // Before anything is started: a process that starts a program waits for the answer.
-        let programs = wall.programs.zip(listed).map(|(listener, listed)| {
+        let programs = wall.programs.zip(prepared.listed.take()).map(|(listener, listed)| {
             let watching = Programs::watch(listener, listed);
             watching.map_err(StartError::prepare("watch what is started"))
         });
         let programs = programs.transpose()?;
-        let has_directory = prepared.scratch.is_some();
+        let policy = Arc::clone(&prepared.policy);
+        let scratch = prepared.scratch.take();
+        let has_directory = scratch.is_some();
         let is_counted = memory_held && cpu_held && pids_held;
         let aside = (has_directory || !is_counted).then(|| {
             let bounds = (!is_counted).then(|| bounds(&policy));
-            let (directory, policy) = (prepared.scratch, Arc::clone(&policy));
-            let meter = HostMeter { first: wall.process, bounds, directory, policy, looks: 0 };
+            let policy = Arc::clone(&policy);
+            let (first, directory) = (wall.process, scratch);
+            let meter = HostMeter { first, bounds, directory, policy, looks: 0 };
             Aside::start(meter).map_err(StartError::prepare("watch the sandbox"))
         });
         let watched = Watched {
-            scratch: wall.scratch,
+            scratch: Mutex::new(wall.scratch),
             programs,
-            group,
+            group: Mutex::new(prepared.group.take()),
             policy,
             aside: aside.transpose()?,
             has_directory,
@@ -116,51 +134,134 @@ impl NativeSandbox {
             control: wall.control,
             link: wall.link,
             launcher: Some(wall.launcher),
-            first: wall.handle,
-            interior,
+            first: Arc::new(wall.handle),
+            interior: Arc::clone(&prepared.interior),
             deadline: wall.deadline,
-            watched,
-            user,
+            watched: Arc::new(watched),
+            starts: Arc::default(),
+            user: prepared.user,
         })
     }
 
     /// Ends the sandbox and waits until the launcher has taken everything down.
     pub(crate) async fn finish(mut self) -> Result<(), StartError> {
         let cannot = || StartError::prepare("wait for the end of a sandbox");
-        // Given up before the end, this is dropped, and the launcher is still waited for.
+        // First: a process that closes a file system last waits until it is taken down.
+        let (group, scratch) = self.watched.take();
+        release(scratch, self.user);
+        // Dropped before the end, the launcher is still waited for.
         self.control.ended().await.map_err(cannot())?;
         let Some(launcher) = self.launcher.take() else { return Ok(()) };
-        match launcher.wait().map_err(cannot())? {
+        let waited = move || match launcher.wait().map_err(cannot())? {
             status if status.success() => Ok(()),
-            _ => match self.watched.group.take() {
+            _ => match group {
                 Some(group) => group.take_back().map_err(|_| StartError::Left),
                 None => Err(StartError::Left),
             },
-        }
+        };
+        blocking(waited).await
     }
 
-    /// A program that was started, with what the launcher knows of its end.
-    async fn explained(
+    /// A program that was started, with the control of it and what the launcher knows of its end.
+    async fn controlled(
         &self,
         started: Result<Running, Error>,
         held: Option<Held>,
     ) -> Result<Running, Error> {
-        let control = Arc::clone(&self.control);
+        let launcher = Arc::clone(&self.control);
         match started {
-            Ok(Running { stdin, stdout, stderr, end }) => {
+            Ok(running) => {
+                let end = running.end;
                 let end = Box::pin(async move {
-                    let end = explain(end.await, &control).await;
+                    let end = explain(end.await, &launcher).await;
                     drop(held);
                     end
                 });
-                Ok(Running { stdin, stdout, stderr, end })
+                Ok(Running { control: self.execution(Some(running.control)), end, ..running })
             }
             Err(error) if error.kind() == ErrorKind::Lost => {
-                let end = explain(Err(error), &control).await?;
-                Ok(gone(end))
+                Ok(gone(explain(Err(error), &launcher).await?, self.execution(None)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The control of one more execution.
+    fn execution(&self, guest: Option<Arc<dyn ExecutionControl>>) -> Arc<dyn ExecutionControl> {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let (watched, starts) = (Arc::clone(&self.watched), Arc::clone(&self.starts));
+        Arc::new(NativeExecution { guest, watched, starts })
+    }
+
+    /// The same program, killed when its time is over, whether or not its end is awaited.
+    fn limited(&self, running: Running, limit: Duration) -> Running {
+        let (execution, sandbox) = (Arc::clone(&running.control), Arc::clone(&self.control));
+        let (sender, ended) = oneshot::channel();
+        let mut end = running.end;
+        tokio::spawn(async move {
+            let result = match timeout(limit, &mut end).await {
+                Ok(result) => result,
+                Err(_) => {
+                    // A sandbox that has ended needs no kill.
+                    let _ = execution.kill().await;
+                    if timeout(CONFIRMED, &mut end).await.is_err() {
+                        sandbox.end();
+                    }
+                    Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout })
+                }
+            };
+            let _ = sender.send(result);
+        });
+        let lost = |_| Err(Error::new(ErrorKind::Lost, "the runtime of the sandbox has ended"));
+        let end = Box::pin(async move { ended.await.unwrap_or_else(lost) });
+        Running { end, ..running }
+    }
+}
+
+/// The control of one execution: the guest acts on it, and the host counts.
+struct NativeExecution {
+    /// `None` where the sandbox had ended before the program could start.
+    guest: Option<Arc<dyn ExecutionControl>>,
+    watched: Arc<Watched>,
+    starts: Arc<AtomicU64>,
+}
+
+impl ExecutionControl for NativeExecution {
+    fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.signal(signal),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.kill(),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.resize(size),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
+        Box::pin(async {
+            // Only what runs alone has the counts of the sandbox to itself.
+            if self.starts.load(Ordering::Relaxed) != 1 {
+                return ExecutionUsage::default();
+            }
+            let watched = Arc::clone(&self.watched);
+            let used = blocking(move || watched.observe()).await;
+            ExecutionUsage {
+                cpu_time: used.cpu_time,
+                memory_peak_bytes: used.memory_peak_bytes,
+                tasks_peak: used.tasks_peak,
+            }
+        })
     }
 }
 
@@ -183,7 +284,15 @@ impl Interior {
                 (program, argv, None)
             }
         };
-        let working_directory = self.places.working_directory.clone();
+        let working_directory = match execution.working_directory {
+            Some(place) if !place.starts_with('/') => {
+                let message = format!("the working directory {place:?} is not an absolute path");
+                let remedy = "name a directory inside the sandbox, such as /workspace";
+                return Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
+            }
+            Some(place) => place,
+            None => self.places.working_directory.clone(),
+        };
         let filters = self.filters.filters.clone();
         Ok(Command { program, arguments, environment, working_directory, code, filters })
     }
@@ -255,8 +364,10 @@ async fn explain(end: Result<ProcessEnd, Error>, control: &Control) -> Result<Pr
 }
 
 /// A program that does not run: the sandbox ended before it, or it cannot be started.
-fn gone(end: ProcessEnd) -> Running {
+fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
     Running {
+        id: ExecutionId(0),
+        control,
         stdin: Box::new(tokio::io::empty()),
         stdout: Box::new(tokio::io::empty()),
         stderr: Box::new(tokio::io::empty()),
@@ -275,15 +386,24 @@ fn plain(name: &str) -> Result<&str, Error> {
 impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
+            if let Stdio::Terminal(_) = execution.stdio {
+                return Err(NO_TERMINALS.into());
+            }
+            let limit = execution.timeout;
             let command = self.interior.command(execution)?;
             if let Some(call) = &self.interior.filters.refused_call {
                 let (program, refused_call) = (command.program, Some(call.clone()));
                 let errno = rustix::io::Errno::PERM.raw_os_error();
-                return Ok(gone(ProcessEnd::NotStarted { errno, program, refused_call }));
+                let end = ProcessEnd::NotStarted { errno, program, refused_call };
+                return Ok(gone(end, self.execution(None)));
             }
             let held = self.deadline.hold_timeout();
             let started = self.link.execute(command).map(|(_, running)| running);
-            self.explained(started, held).await
+            let running = self.controlled(started, held).await?;
+            Ok(match limit {
+                Some(limit) => self.limited(running, limit),
+                None => running,
+            })
         })
     }
 
@@ -291,15 +411,22 @@ impl Sandbox for NativeSandbox {
         Box::pin(self.watched.exceeded(&self.link))
     }
 
-    fn observe(&self) -> Observation {
-        self.watched.observe()
+    fn observe(&self) -> BoxFuture<'_, SandboxUsage> {
+        let watched = Arc::clone(&self.watched);
+        Box::pin(blocking(move || watched.observe()))
     }
 
-    fn kill(&self) {
-        self.watched.keep();
-        // An error says that it has ended.
-        let _ = rustix::process::pidfd_send_signal(&self.first, Signal::KILL);
-        self.control.end();
+    fn kill(&self) -> BoxFuture<'_, ()> {
+        let (watched, first) = (Arc::clone(&self.watched), Arc::clone(&self.first));
+        Box::pin(async {
+            blocking(move || {
+                watched.keep();
+                // An error says that it has ended.
+                let _ = rustix::process::pidfd_send_signal(&*first, Signal::KILL);
+            })
+            .await;
+            self.control.end();
+        })
     }
 
     fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
@@ -309,11 +436,12 @@ impl Sandbox for NativeSandbox {
 
 impl Drop for NativeSandbox {
     fn drop(&mut self) {
-        // First: whoever lets go of a file system last waits until it is taken down.
-        self.watched.scratch = None;
+        let (group, scratch) = self.watched.take();
+        // Before the end: a process that closes a file system last waits until it is taken down.
+        release(scratch, self.user);
         self.control.end();
         if let Some(launcher) = self.launcher.take() {
-            launcher.leave(self.watched.group.take(), self.user);
+            launcher.leave(group, self.user);
         }
     }
 }

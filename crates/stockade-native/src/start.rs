@@ -24,6 +24,7 @@ use stockade_policy::Policy;
 use stockade_provider::Gateway;
 
 use crate::error::StartError;
+use crate::looks::{blocking, in_turn, release};
 use crate::programs::Listed;
 use crate::reduced::ScratchDirectory;
 use crate::sandbox::{Interior, NativeSandbox};
@@ -37,7 +38,8 @@ pub use launcher::User;
 
 /// A sandbox that is decided and whose resources are allocated. Dropping it releases them.
 pub(crate) struct Prepared {
-    pub(crate) plan: Plan,
+    /// The plan as the launcher receives it. Encoding it takes too long for a thread of the runtime.
+    pub(crate) plan: Vec<u8>,
     /// What the launcher gets with the plan.
     pub(crate) descriptors: Vec<OwnedFd>,
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
@@ -47,7 +49,7 @@ pub(crate) struct Prepared {
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) interior: Interior,
+    pub(crate) interior: Arc<Interior>,
     /// The directory of the host that takes what is written, where no file system in memory does.
     pub(crate) scratch: Option<ScratchDirectory>,
     /// Whether a cgroup holds memory, and cpu.
@@ -79,9 +81,35 @@ pub(crate) struct Wall {
 /// The most executions of one sandbox at once, unless the caller says otherwise.
 pub(crate) const EXECUTIONS: usize = 64;
 
-/// Starts a sandbox and waits until its wall is finished.
-pub(crate) async fn start(mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
-    let wall = build(&prepared).await?;
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // Removing a group can take seconds. A finished sandbox has taken both.
+        if self.group.is_some() || self.scratch.is_some() {
+            release((self.group.take(), self.scratch.take()), self.user);
+        }
+    }
+}
+
+/// A plan as the launcher receives it.
+pub(crate) fn encoded(plan: &Plan) -> Result<Vec<u8>, StartError> {
+    stockade_launcher::encode(plan).map_err(StartError::prepare("write the plan for the launcher"))
+}
+
+/// Prepares a sandbox, starts it and waits until its wall is finished.
+pub(crate) async fn start<F>(prepare: F) -> Result<NativeSandbox, StartError>
+where
+    F: FnOnce() -> Result<Prepared, StartError> + Send + 'static,
+{
+    let launch = || {
+        let prepared = prepare()?;
+        let sockets = || StartError::prepare("make the sockets of a sandbox");
+        let (control, launchers_end) = UnixStream::pair().map_err(sockets())?;
+        let (stream, guests_end) = UnixStream::pair().map_err(sockets())?;
+        let launcher = Launcher::start(launchers_end, guests_end)?;
+        Ok::<_, StartError>((prepared, launcher, control, stream))
+    };
+    let (mut prepared, launcher, control, stream) = in_turn(launch).await?;
+    let wall = build(&prepared, launcher, control, stream).await?;
     // Only now: a start that fails or is dropped removes both here.
     if let Some(scratch) = &mut prepared.scratch {
         scratch.hand_over();
@@ -92,11 +120,12 @@ pub(crate) async fn start(mut prepared: Prepared) -> Result<NativeSandbox, Start
     NativeSandbox::new(wall, prepared)
 }
 
-async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
-    let sockets = || StartError::prepare("make the sockets of a sandbox");
-    let (control, launchers_end) = UnixStream::pair().map_err(sockets())?;
-    let (stream, guests_end) = UnixStream::pair().map_err(sockets())?;
-    let launcher = Launcher::start(launchers_end, guests_end)?;
+async fn build(
+    prepared: &Prepared,
+    launcher: Launcher,
+    control: UnixStream,
+    stream: UnixStream,
+) -> Result<Wall, StartError> {
     // From here on a failure leaves a launcher, which ends when its control socket does.
     let control = Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
     let control = Arc::new(control);
@@ -122,7 +151,7 @@ async fn build(prepared: &Prepared) -> Result<Wall, StartError> {
             // The refusal is the error, however taking down goes; what stays is the group's to
             // remove.
             if control.ended().await.is_ok() {
-                let _ = launcher.wait();
+                let _ = blocking(move || launcher.wait()).await;
             }
             Err(error)
         }

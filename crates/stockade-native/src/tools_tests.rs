@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_provider::{
-    Carried, Destination, Duplex, Entry, Gateway, Root, SandboxRequest, Surroundings, chain,
+    Carried, Destination, Duplex, Entry, Gateway, Root, SandboxRequest, chain,
 };
 
 use super::*;
@@ -30,7 +30,6 @@ fn request(policy: &str, files: &[(&str, &[u8])]) -> SandboxRequest {
         policy: Arc::new(Policy::parse_str("test", policy, Path::new("/srv")).unwrap()),
         root: Root::Standard,
         entry: Entry::Program("true".to_owned()),
-        surroundings: Surroundings::default(),
         protected: Vec::new(),
         gateway: Some(Arc::new(Carries(true))),
         tools: Some(ToolDoor { files: files.collect(), environment: Vec::new() }),

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use stockade_provider::{
-    Carried, Destination, Duplex, Error, Gateway, Obstacle, SandboxRequest, chain,
-};
+use stockade_interpreters::Surroundings;
+use stockade_provider::{Carried, Destination, Duplex, Error, Gateway, Obstacle, chain};
 
 use crate::error::{StartError, is_of_way_out};
 use crate::plan::WayOut;
@@ -14,7 +13,7 @@ use crate::start::User;
 use crate::trial;
 
 /// What came of walls around nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tried {
     /// Why none can be built.
     pub(crate) unusable: Option<Obstacle>,
@@ -24,24 +23,26 @@ pub(crate) struct Tried {
 
 /// Builds a wall around nothing with a way out, to see whether this host lets it, and where it does
 /// not let that one without.
-pub(crate) fn try_out() -> Tried {
-    let start = |way_out| {
-        move |mut request: SandboxRequest| -> BoxFuture<'static, Result<(), StartError>> {
-            if way_out == WayOut::Gateway {
-                request.gateway = Some(Arc::new(Nowhere));
-            }
-            let provider = NativeProvider::new(User::Stays);
-            Box::pin(async move { provider.start_for_trial(&request).await })
-        }
-    };
-    match trial::build("{}", start(WayOut::Gateway)) {
+pub(crate) async fn try_out() -> Tried {
+    match build(WayOut::Gateway).await {
         Ok(()) => Tried { unusable: None, no_way_out: None },
         Err(StartError::Refused(refusal)) if is_of_way_out(&refusal) => Tried {
-            unusable: trial::build("{}", start(WayOut::None)).err().map(obstacle),
+            unusable: build(WayOut::None).await.err().map(obstacle),
             no_way_out: Some(obstacle(StartError::Refused(refusal))),
         },
         Err(error) => Tried { unusable: Some(obstacle(error)), no_way_out: None },
     }
+}
+
+async fn build(way_out: WayOut) -> Result<(), StartError> {
+    trial::build("{}", |mut request| async move {
+        if way_out == WayOut::Gateway {
+            request.gateway = Some(Arc::new(Nowhere));
+        }
+        let provider = NativeProvider::new(User::Stays, Surroundings::default());
+        provider.start_for_trial(&request).await
+    })
+    .await
 }
 
 /// The gateway of a trial, in which nothing is started that could open anything.

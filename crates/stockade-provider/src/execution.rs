@@ -1,19 +1,65 @@
-//! One program in a sandbox: what to start, its streams, and its end.
+//! One program in a sandbox: what to start, its streams, its control, and its end.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use stockade_policy::Limit;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Error, Language};
+use crate::{Error, ExecutionUsage, Language};
 
 /// One program to run in a sandbox.
 #[derive(Clone, Debug)]
 pub struct Execution {
     /// What to start.
     pub program: Program,
-    /// Variables beside those every sandbox sets itself; they win over those.
+    /// Variables in addition to those every sandbox sets itself; they win over those.
     pub environment: Vec<(String, String)>,
+    /// Where the program starts, an absolute path inside; `None` is the sandbox's workspace.
+    pub working_directory: Option<String>,
+    /// How long it may run. The wall kills the execution then, whether or not its end is awaited.
+    pub timeout: Option<Duration>,
+    /// What its standard streams are.
+    pub stdio: Stdio,
+}
+
+impl Execution {
+    /// A program with pipes, in the workspace, without a timeout or variables of its own.
+    pub fn new(program: Program) -> Execution {
+        let (environment, stdio) = (Vec::new(), Stdio::Pipes);
+        Execution { program, environment, working_directory: None, timeout: None, stdio }
+    }
+}
+
+/// What the standard streams of a program are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdio {
+    /// Three pipes.
+    Pipes,
+    /// One terminal: what the program prints and its errors both come by its output. A wall without
+    /// terminals refuses it by name.
+    Terminal(TerminalSize),
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Its width.
+    pub columns: u16,
+    /// Its height.
+    pub rows: u16,
+}
+
+/// Names one execution of a sandbox; no two executions of a sandbox have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecutionId(pub u64);
+
+impl fmt::Display for ExecutionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// What to start.
@@ -52,10 +98,14 @@ impl fmt::Debug for Program {
     }
 }
 
-/// A program that runs, or that could not be started, which its end then says.
+/// A program that runs. One that could not be started reports that as its end.
 ///
 /// Dropping the streams closes them for the program; it does not end it.
 pub struct Running {
+    /// Which execution of its sandbox this is.
+    pub id: ExecutionId,
+    /// Acts on it while it runs.
+    pub control: Arc<dyn ExecutionControl>,
     /// Its standard input. Shutting it down is the end of the input.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
     /// Its standard output, up to its end.
@@ -67,7 +117,23 @@ pub struct Running {
     pub end: BoxFuture<'static, Result<ProcessEnd, Error>>,
 }
 
-/// How a program ended, from the status that the kernel gave.
+/// Acts on one execution. It stays usable after the execution has ended, and does nothing then.
+pub trait ExecutionControl: Send + Sync {
+    /// Sends a signal to the program. Returns when it is sent.
+    fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Kills the program with what it started. Returns when the kill is sent; the end of the
+    /// execution says when it is done.
+    fn kill(&self) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Resizes the terminal. An execution with pipes refuses it.
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// What the execution has used so far, as far as it is counted apart from its sandbox.
+    fn observe(&self) -> BoxFuture<'_, ExecutionUsage>;
+}
+
+/// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
     /// By itself.
@@ -89,6 +155,18 @@ pub enum ProcessEnd {
         /// The system call that a start needs and a seccomp profile of the policy refuses, where
         /// that is why.
         refused_call: Option<String>,
+    },
+    /// A runtime without processes stopped it over something that it did.
+    Trapped {
+        /// What it did, in the words of the runtime.
+        reason: String,
+    },
+    /// A runtime that counts instructions stopped it: its share was used up.
+    OutOfFuel,
+    /// The wall ended it over a limit of this execution, such as its timeout.
+    LimitExceeded {
+        /// Which.
+        limit: Limit,
     },
     /// The sandbox ended with it: its first process is gone, killed from outside or by the kernel.
     SandboxEnded {

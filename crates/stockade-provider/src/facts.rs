@@ -6,6 +6,8 @@ use std::fmt;
 use serde::Serialize;
 use stockade_policy::{Control, Isolation};
 
+use crate::{Language, Program};
+
 /// The name of a wall, as `--provider` takes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -74,11 +76,49 @@ pub struct WallFacts {
     pub isolation: Isolation,
     /// Why it cannot be used at all, if so.
     pub unusable: Option<Obstacle>,
+    /// Which kinds of program it runs.
+    pub programs: ProgramKinds,
     /// What it says of each control it knows.
     pub abilities: BTreeMap<Control, Ability>,
 }
 
+/// Which kinds of program a wall runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramKinds {
+    /// Whether it runs commands: executables with arguments.
+    pub commands: bool,
+    /// The languages whose code it runs.
+    pub languages: &'static [Language],
+}
+
+impl ProgramKinds {
+    /// Commands, and code in every language.
+    pub const ALL: ProgramKinds = ProgramKinds { commands: true, languages: &Language::ALL };
+
+    /// Nothing, as a wall that is not built in.
+    pub const NONE: ProgramKinds = ProgramKinds { commands: false, languages: &[] };
+}
+
 impl WallFacts {
+    /// Why the wall does not run a program of this kind, if so.
+    pub fn refuses(&self, program: &Program) -> Option<Obstacle> {
+        let (runs, kind) = match program {
+            Program::Command { .. } => (self.programs.commands, "commands".to_owned()),
+            Program::Code { language, .. } => {
+                (self.programs.languages.contains(language), format!("{language} code"))
+            }
+        };
+        let mut known: Vec<String> =
+            self.programs.commands.then(|| "commands".to_owned()).into_iter().collect();
+        known.extend(self.programs.languages.iter().map(|language| format!("{language} code")));
+        let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+        (!runs).then(|| Obstacle {
+            reason: format!("the {} wall does not run {kind}; it runs {known}", self.provider),
+            remedy: "choose another wall with --provider, or leave the choice to Stockade"
+                .to_owned(),
+        })
+    }
+
     /// What the wall can do about a control. One it has not heard of is missing.
     pub fn ability(&self, control: Control) -> Ability {
         if let Some(obstacle) = &self.unusable {

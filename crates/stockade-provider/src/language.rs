@@ -24,6 +24,9 @@ pub struct UnknownLanguage {
 }
 
 impl Language {
+    /// Every language.
+    pub const ALL: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
+
     /// The language of a script by the end of its name, if the name tells.
     pub fn of_script(script: &Path) -> Option<Language> {
         match script.extension()?.to_str()? {
@@ -98,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_language_is_known_by_the_name_it_shows() {
-        for language in [Language::Python, Language::Bash, Language::JavaScript] {
+        for language in Language::ALL {
             assert_eq!(language.to_string().parse(), Ok(language));
         }
     }

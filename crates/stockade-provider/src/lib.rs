@@ -4,6 +4,7 @@
 //! Planning is pure. Facts come from probing a host; a plan says for every control of a policy
 //! which mechanism holds it, or the policy is refused.
 
+mod aged;
 mod error;
 mod execution;
 mod facts;
@@ -11,15 +12,18 @@ mod gateway;
 mod language;
 mod plan;
 mod sandbox;
-mod surroundings;
 mod tool_door;
+mod usage;
 
+pub use aged::Aged;
 pub use error::{Error, ErrorKind, chain};
-pub use execution::{Execution, ProcessEnd, Program, Running};
-pub use facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
+pub use execution::{
+    Execution, ExecutionControl, ExecutionId, ProcessEnd, Program, Running, Stdio, TerminalSize,
+};
+pub use facts::{Ability, HostFacts, Obstacle, Precision, ProgramKinds, ProviderName, WallFacts};
 pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
-pub use sandbox::{Entry, Observation, Probe, Provider, Root, Sandbox, SandboxRequest};
-pub use surroundings::Surroundings;
+pub use sandbox::{Entry, FACTS_AGE, Probe, Provider, Root, Sandbox, SandboxRequest};
 pub use tool_door::ToolDoor;
+pub use usage::{ExecutionUsage, SandboxUsage};

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
+use crate::{Language, Program, ProgramKinds};
 use stockade_policy::Limit;
 
 fn policy(text: &str) -> Policy {
@@ -14,8 +15,8 @@ fn all_of(precision: Precision) -> BTreeMap<Control, Ability> {
 }
 
 fn wall(name: &'static str, isolation: Isolation) -> WallFacts {
-    let abilities = all_of(Precision::Exact);
-    WallFacts { provider: ProviderName::new(name), isolation, unusable: None, abilities }
+    let (abilities, programs) = (all_of(Precision::Exact), ProgramKinds::ALL);
+    WallFacts { provider: ProviderName::new(name), isolation, unusable: None, programs, abilities }
 }
 
 fn refused(report: &WallReport) -> Vec<(&'static str, String)> {
@@ -131,4 +132,22 @@ fn the_first_wall_that_enforces_everything_is_chosen_and_no_weaker_one_instead()
     assert_eq!(chosen("isolation: vm"), Some("slow"));
     let none = HostFacts { walls: vec![wall("fast", Isolation::Process)] };
     assert_eq!(report(&policy("isolation: vm"), &none).provider, None);
+}
+
+#[test]
+fn wall_that_does_not_run_a_kind_of_program_refuses_it_by_name() {
+    let command = Program::Command { argv: vec!["ls".to_owned()] };
+    let code = |language| {
+        let (name, code, arguments) = ("x".to_owned(), Vec::new(), Vec::new());
+        Program::Code { language, name, code, arguments }
+    };
+    let mut wasm = wall("wasm", Isolation::Process);
+    wasm.programs = ProgramKinds { commands: false, languages: &[Language::Python] };
+    let reason = |program: &Program| wasm.refuses(program).map(|obstacle| obstacle.reason);
+    assert_eq!(reason(&code(Language::Python)), None);
+    let says = "the wasm wall does not run commands; it runs python code";
+    assert_eq!(reason(&command).as_deref(), Some(says));
+    let says = "the wasm wall does not run bash code; it runs python code";
+    assert_eq!(reason(&code(Language::Bash)).as_deref(), Some(says));
+    assert_eq!(wall("native", Isolation::Process).refuses(&command), None);
 }

@@ -1,16 +1,19 @@
 //! The traits of a wall.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use stockade_policy::{Denial, Limit, Policy};
+use stockade_policy::{Limit, Policy};
 
 use crate::{
-    Error, Execution, Gateway, Language, ProviderName, Running, Surroundings, ToolDoor, WallFacts,
+    Error, Execution, Gateway, Language, ProviderName, Running, SandboxUsage, ToolDoor, WallFacts,
 };
+
+/// How old facts may be when a wall answers with them: a process that runs for weeks sees a host that
+/// was changed.
+pub const FACTS_AGE: Duration = Duration::from_secs(60);
 
 /// An isolation backend.
 ///
@@ -20,8 +23,9 @@ pub trait Provider: Send + Sync {
     /// The wall's name.
     fn name(&self) -> ProviderName;
 
-    /// What this host lets the wall enforce, from probing rather than from configuration.
-    fn facts(&self, probe: Probe) -> WallFacts;
+    /// What this host lets the wall enforce, from probing rather than from configuration. A wall
+    /// may answer from what it found before, if that is no older than [`FACTS_AGE`].
+    fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts>;
 
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
     fn create<'a>(
@@ -49,8 +53,6 @@ pub struct SandboxRequest {
     pub root: Root,
     /// What will be started in it, so that it can be.
     pub entry: Entry,
-    /// What decides which interpreter of the host is meant.
-    pub surroundings: Surroundings,
     /// Host files that nothing inside may change or replace, whatever the policy makes writable:
     /// the policy's own text.
     pub protected: Vec<PathBuf>,
@@ -68,6 +70,8 @@ pub enum Root {
     Standard,
     /// An unpacked image or any other directory of the host, read-only.
     Directory(PathBuf),
+    /// An image by its reference, as `docker run` takes it. A wall without images refuses it by name.
+    Image(String),
 }
 
 /// What will be started.
@@ -82,36 +86,20 @@ pub enum Entry {
 /// One running sandbox. Dropping it kills everything inside; what is then left to take down goes
 /// on behind, whether or not this process stays.
 pub trait Sandbox: Send + Sync {
-    /// Starts one program. Called again only after the one before has ended.
+    /// Starts one program, concurrently with those that run. As many may run at once as the wall
+    /// allows; one more is refused by name.
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>>;
 
-    /// Resolves when a limit was passed that the kernel does not hold by itself; the caller then
-    /// ends the execution. Never resolves otherwise.
+    /// Resolves when a limit of the whole sandbox was passed that the kernel does not hold by itself;
+    /// the caller then ends the sandbox. Never resolves otherwise.
     fn exceeded(&self) -> BoxFuture<'_, Limit>;
 
-    /// What was used and met so far, from the kernel. Cheap; called at any time, also after the end.
-    fn observe(&self) -> Observation;
+    /// What the sandbox used and met so far, from the kernel. Called at any time, also after the end.
+    fn observe(&self) -> BoxFuture<'_, SandboxUsage>;
 
     /// Kills everything inside. Returns when the kill is sent.
-    fn kill(&self);
+    fn kill(&self) -> BoxFuture<'_, ()>;
 
     /// Ends the sandbox and waits until nothing of it is left on the host.
     fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
-}
-
-/// What the kernel says of a sandbox. `None` is what it does not say here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observation {
-    /// Processor time used.
-    pub cpu_time: Option<Duration>,
-    /// The most memory used at once, in bytes.
-    pub memory_peak_bytes: Option<u64>,
-    /// The most tasks alive at once, Stockade's own among them.
-    pub tasks_peak: Option<u64>,
-    /// Processes killed for want of memory.
-    pub oom_kills: u64,
-    /// Limits that refused something; memory is left to the count above.
-    pub limits_hit: BTreeSet<Limit>,
-    /// What the wall refused and can name.
-    pub denials: Vec<Denial>,
 }

@@ -9,6 +9,9 @@ use stockade_policy::{Denial, Effect};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Egress {
+    /// Whose; missing where it belongs to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
     /// The number of the connection in its session; requests of a kept connection share it.
     pub connection: u64,
     /// The way it came.

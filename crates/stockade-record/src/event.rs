@@ -62,6 +62,20 @@ impl Body {
         }
     }
 
+    /// The execution that it belongs to; `None` where it belongs to the session.
+    pub fn execution(&self) -> Option<u64> {
+        match self {
+            Body::SessionStarted(_) | Body::SessionEnded(_) => None,
+            Body::Verdict(verdict) => verdict.execution,
+            Body::ExecutionStarted(started) => Some(started.execution),
+            Body::Egress(egress) => egress.execution,
+            Body::ToolCall(call) => call.execution,
+            Body::LimitHit(hit) => hit.execution,
+            Body::Denial(denied) => denied.execution,
+            Body::ExecutionEnded(ended) => Some(ended.execution),
+        }
+    }
+
     /// Whether nothing comes after it.
     pub fn is_last(&self) -> bool {
         matches!(self, Body::SessionEnded(_))

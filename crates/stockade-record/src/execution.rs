@@ -7,6 +7,9 @@ use stockade_policy::{Denial, Effect};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerdictGiven {
+    /// Whose; missing where it belongs to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
     /// What was decided.
     pub verdict: Effect,
     /// The control that decided.
@@ -37,8 +40,9 @@ pub struct ExecutionStarted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitHit {
-    /// Whose.
-    pub execution: u64,
+    /// Whose; missing where it belongs to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
     /// The key of the limit in a policy.
     pub limit: String,
     /// Whether the program was ended over it.
@@ -49,8 +53,9 @@ pub struct LimitHit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Denied {
-    /// Whose.
-    pub execution: u64,
+    /// Whose; missing where it belongs to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
     /// The refusal, word for word as the caller sees it.
     pub denial: Denial,
 }

@@ -15,7 +15,7 @@ fn event(body: Body) -> Event {
 }
 
 fn limit(text: &str) -> Event {
-    event(Body::LimitHit(LimitHit { execution: 0, limit: text.to_owned(), ended: false }))
+    event(Body::LimitHit(LimitHit { execution: Some(0), limit: text.to_owned(), ended: false }))
 }
 
 /// A line with its hash made to fit what was changed, as somebody would who forges one.
@@ -96,6 +96,7 @@ fn other_spelling_of_an_event_is_refused_even_with_a_hash_that_fits() {
 fn event_that_is_too_long_is_shortened_and_says_so() {
     let long = "\u{1b}".repeat(100_000);
     let given = |text: &str| VerdictGiven {
+        execution: None,
         verdict: Effect::Deny,
         control: text.to_owned(),
         rule: text.to_owned(),
@@ -120,7 +121,7 @@ fn what_is_no_line_at_all_is_refused() {
 #[test]
 fn line_of_a_tool_call_is_written_in_one_order() {
     let call = ToolCall {
-        execution: 0,
+        execution: Some(0),
         call: 7,
         tool: "search".to_owned(),
         verdict: Effect::Allow,
@@ -144,4 +145,20 @@ fn line_of_a_tool_call_is_written_in_one_order() {
     assert_eq!(decode(&line).unwrap().0, event(Body::ToolCall(call)));
     // A field that is left out is no event, and no line of an earlier version either.
     assert!(decode(&forged(&line, ",\"arguments\":\"{\\\"query\\\":\\\"x\\\"}\"", "")).is_err());
+}
+
+#[test]
+fn line_of_an_earlier_version_that_names_no_execution_is_read_and_belongs_to_the_session() {
+    let hit = |execution| {
+        let (limit, ended) = ("max_pids".to_owned(), false);
+        event(Body::LimitHit(LimitHit { execution, limit, ended }))
+    };
+    let (of_session, of_execution) = (encode(&hit(None)).0, encode(&hit(Some(3))).0);
+    let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
+    assert!(!text(&of_session).contains("execution"), "{}", text(&of_session));
+    assert!(text(&of_execution).contains(r#""body":{"execution":3,"#));
+    assert_eq!(decode(&of_session).unwrap().0.body.execution(), None);
+    assert_eq!(decode(&of_execution).unwrap().0.body.execution(), Some(3));
+    // There is one spelling for it.
+    assert!(decode(&forged(&of_execution, "\"execution\":3", "\"execution\":null")).is_err());
 }

@@ -6,8 +6,9 @@ use sha2::{Digest as _, Sha256};
 use crate::Digest;
 use crate::shorten::may_be_cut;
 
-/// The number of the format that this version writes.
-pub(crate) const FORMAT: u32 = 1;
+/// The number of the format that this version writes. In format 1 connections and verdicts name no
+/// execution; both are read.
+pub(crate) const FORMAT: u32 = 2;
 
 /// What is to run, for whom, and under which policy. Neither code nor the values of variables are
 /// part of it.

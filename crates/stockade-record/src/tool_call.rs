@@ -9,8 +9,9 @@ use crate::shorten::cut_text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
-    /// Whose.
-    pub execution: u64,
+    /// Whose; missing where it belongs to the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
     /// The number of the call in its session.
     pub call: u64,
     /// The tool that was asked for, whether there is one of that name or not.

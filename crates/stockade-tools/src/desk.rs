@@ -37,14 +37,8 @@ pub struct Desk {
 impl Desk {
     /// A desk that lets those tools be called that the policy allows. The clock of the context
     /// goes on from now.
-    pub fn new(
-        policy: Arc<Policy>,
-        tools: Tools,
-        context: Context,
-        sink: Arc<dyn Sink>,
-        execution: u64,
-    ) -> Desk {
-        Desk { shared: Arc::new(Shared::new(policy, tools, context, sink, execution)) }
+    pub fn new(policy: Arc<Policy>, tools: Tools, context: Context, sink: Arc<dyn Sink>) -> Desk {
+        Desk { shared: Arc::new(Shared::new(policy, tools, context, sink)) }
     }
 
     /// What the sandbox shows of the tools that are both allowed and offered.

@@ -8,13 +8,12 @@ mod text;
 mod walls;
 
 use serde_json::json;
-use stockade_backends::HostLook;
-use stockade_provider::Surroundings;
+use stockade_backends::{HostLook, Surroundings};
 
 use crate::args::DoctorArgs;
 use crate::render::{self, Output};
 use crate::run::account::{Account, ORDINARY};
-use crate::{ERROR, Problem};
+use crate::{ERROR, Problem, load};
 
 pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     if args.try_kvm {
@@ -30,11 +29,11 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     // Each part has a deadline of its own, and none waits for another.
     let (facts, host, kvm) = std::thread::scope(|scope| {
         let kvm = scope.spawn(kvm::find_out);
-        let facts = scope.spawn(stockade_backends::host_facts);
+        let facts = scope.spawn(load::host_facts);
         let host = HostLook::look(&surroundings);
         (facts.join(), host, kvm.join().unwrap_or(kvm::Kvm::Silent))
     });
-    let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
     let account = Account::look(ORDINARY);

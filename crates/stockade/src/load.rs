@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
+use stockade_provider::HostFacts;
 
 use crate::Problem;
 
@@ -141,6 +142,19 @@ fn open(file: &Path) -> std::io::Result<Result<File, Problem>> {
         ("a device", "name a file".to_owned())
     };
     Ok(Err(Problem::new(format!("{shown} is {is}, not a file"), remedy)))
+}
+
+/// What each wall can do on this host.
+pub(crate) fn host_facts() -> anyhow::Result<HostFacts> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        let message = format!("cannot wait for what the walls find out: {error}");
+        Problem::new(message, "check how many files may be open, with `ulimit -n`")
+    })?;
+    let facts = runtime.block_on(stockade_backends::host_facts());
+    // A trial that took too long is taken down behind.
+    runtime.shutdown_background();
+    Ok(facts)
 }
 
 #[cfg(test)]

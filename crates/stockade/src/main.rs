@@ -23,7 +23,12 @@ use render::Output;
 /// The exit code of every error of Stockade's own.
 const ERROR: u8 = 125;
 
+/// How much freed memory is kept for the next bytes that pass the gate: fetching each page from the
+/// kernel again would slow a download. Only a program may say so, because it holds for all of it.
+const KEPT_BYTES: usize = 2 << 20;
+
 fn main() -> ExitCode {
+    stockade_sys::keep_freed_memory(KEPT_BYTES);
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return render::usage(&error),

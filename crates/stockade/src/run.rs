@@ -59,7 +59,8 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     };
     let texts = || args.policy.iter().chain(&args.tools).map(PathBuf::as_path).chain(script);
     load::refuse_shared_input(texts())?;
-    let engine = Engine::new(stockade_backends::providers(User::EndsNext));
+    let surroundings = request::surroundings(args)?;
+    let engine = Engine::new(stockade_backends::providers(User::EndsNext, &surroundings));
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();

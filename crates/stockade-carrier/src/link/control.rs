@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use futures_util::io::{AsyncWrite, AsyncWriteExt};
+use stockade_provider::{self as provider, Error, ExecutionUsage, TerminalSize};
 use stockade_wire::{FrameError, HostMessage, Kill, Observe, Observed, Resize, Signal, encode};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -95,5 +97,24 @@ impl ExecutionControl {
 
     async fn answer(&self, answer: oneshot::Receiver<Answer>) -> Result<Answer, LinkError> {
         answer.await.map_err(|_| LinkError::NotRunning { execution: self.execution })
+    }
+}
+
+impl provider::ExecutionControl for ExecutionControl {
+    fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { Ok(self.signal(signal)?) })
+    }
+
+    fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.kill()?) })
+    }
+
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { Ok(self.resize(size.columns, size.rows).await?) })
+    }
+
+    /// Nothing: what the guest reports is not trusted, and the wall counts on the host.
+    fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
+        Box::pin(async { ExecutionUsage::default() })
     }
 }

@@ -40,8 +40,6 @@ const WINDOW_BYTES: usize = 256 << 10;
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
 /// The most bytes of one frame.
 const SEND_BYTES: usize = 512 << 10;
-/// How much memory is kept for the next frames, where there is a gateway.
-const KEPT_BYTES: usize = 2 << 20;
 
 /// The connection to one guest. Dropping it closes the connection.
 pub(super) struct Streams {
@@ -84,8 +82,6 @@ impl Streams {
         let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST) + 1;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
-                // Frames come and go, and each would cost the kernel's pages anew.
-                stockade_sys::keep_freed_memory(KEPT_BYTES);
                 let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
                 (GuestStreams::Allowed, own + guests)
             }

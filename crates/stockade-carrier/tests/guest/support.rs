@@ -171,7 +171,7 @@ pub(crate) async fn run(link: &Link, command: &Command, input: &[u8]) -> Outcome
 
 /// Feeds a program and reads all it says until it ends.
 pub(crate) async fn finish(running: Running, input: &[u8]) -> Outcome {
-    let Running { mut stdin, mut stdout, mut stderr, end } = running;
+    let Running { mut stdin, mut stdout, mut stderr, end, .. } = running;
     let (mut out, mut err) = (String::new(), String::new());
     let feed = async {
         // A program may end without reading its input.

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use stockade_interpreters::{Interpreter, InterpreterError, Link, Problem, find};
-use stockade_provider::{Language, Surroundings};
+use stockade_interpreters::{Interpreter, InterpreterError, Link, Problem, Surroundings, find};
+use stockade_provider::Language;
 use tempfile::TempDir;
 
 /// A home that goes away with all that it holds.

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use stockade_interpreters::{Bind, Link, Origin, Problem, find};
-use stockade_provider::{Language, Surroundings};
+use stockade_interpreters::{Bind, Link, Origin, Problem, Surroundings, find};
+use stockade_provider::Language;
 
 use crate::home::{Home, found, own_binds, own_links, refusal};
 

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use stockade_interpreters::{Chosen, InterpreterError, Manager, Problem, Skipped, find};
-use stockade_provider::{Language, Surroundings};
+use stockade_interpreters::{
+    Chosen, InterpreterError, Manager, Problem, Skipped, Surroundings, find,
+};
+use stockade_provider::Language;
 
 use crate::home::{Home, found, own_binds, refusal};
 

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_interpreters::{Interpreter, find};
-use stockade_provider::{Language, Surroundings};
+use stockade_interpreters::{Interpreter, Surroundings, find};
+use stockade_provider::Language;
 
 use crate::home::{Home, found, is_system, own_binds};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use stockade_interpreters::{InterpreterError, Problem, Skipped, find};
-use stockade_provider::{Language, Surroundings};
+use stockade_interpreters::{InterpreterError, Problem, Skipped, Surroundings, find};
+use stockade_provider::Language;
 
 use crate::home::{Home, found, own_binds, refusal};
 

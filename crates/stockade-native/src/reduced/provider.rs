@@ -1,23 +1,26 @@
 //! The reduced wall as a provider.
 
 use std::fs;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
+use stockade_interpreters::Surroundings;
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Error, Obstacle, Probe, Provider, ProviderName, Sandbox, SandboxRequest, WallFacts,
+    Error, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Sandbox, SandboxRequest,
+    WallFacts,
 };
 
 use crate::error::StartError;
 use crate::filters::{memory_holder, program_filters, reduced_filters};
 use crate::id_range::IdRange;
+use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
 use crate::plan::{USER, WayOut};
 use crate::provider::{check_open_files, interpreter};
 use crate::sandbox::{Interior, Places};
-use crate::start::{EXECUTIONS, Prepared, User, make_group, start};
+use crate::start::{EXECUTIONS, Prepared, User, encoded, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_seccomp::Ids;
@@ -28,47 +31,26 @@ use super::plan::{Inputs, plan};
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, sweep};
 
 /// Landlock, seccomp and rlimits without any namespace.
-#[derive(Default)]
+#[derive(Clone)]
 pub struct ReducedProvider {
     user: User,
-    machine: OnceLock<Machine>,
-    layout: OnceLock<Layout>,
+    surroundings: Arc<Surroundings>,
+    looks: Arc<Looks>,
 }
 
 impl ReducedProvider {
     /// The wall's name.
     pub const NAME: ProviderName = ProviderName::new("reduced");
 
-    /// Looks at nothing yet.
-    pub fn new(user: User) -> ReducedProvider {
-        ReducedProvider { user, ..ReducedProvider::default() }
-    }
-
-    fn machine(&self) -> &Machine {
-        self.machine.get_or_init(Machine::look)
-    }
-
-    fn layout(&self) -> &Layout {
-        self.layout.get_or_init(Layout::expect)
-    }
-
-    /// Removes what a dead Stockade left; a failure here is no reason not to run.
-    fn sweep(&self) {
-        sweep_parents(self.layout());
-        sweep();
-    }
-
-    /// Whose ids a sandbox has: its own where root can give it some.
-    fn ids(&self) -> Ids {
-        match self.machine().is_root() && IdRange::are_all_mapped() {
-            true => Ids::Own,
-            false => Ids::Callers,
-        }
+    /// Looks at nothing yet. The surroundings decide which interpreter of the host programs mean.
+    pub fn new(user: User, surroundings: Surroundings) -> ReducedProvider {
+        ReducedProvider { user, surroundings: Arc::new(surroundings), looks: Arc::default() }
     }
 
     /// Decides and allocates everything of a sandbox, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
-        let (machine, ids) = (self.machine(), self.ids());
+        let machine = &*self.looks.machine();
+        let ids = ids(machine);
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
         if request.tools.is_some() {
@@ -86,7 +68,7 @@ impl ReducedProvider {
                 remedy: "remove what the policy says of the network, or use a host with namespaces",
             });
         }
-        let interpreter = interpreter(request)?;
+        let interpreter = interpreter(request, &self.surroundings)?;
         let range = match ids {
             Ids::Own => Some(IdRange::claim()?),
             Ids::Callers => None,
@@ -117,21 +99,21 @@ impl ReducedProvider {
             code: text(scratch.part(CODE)),
         };
         Ok(Prepared {
-            plan,
+            plan: encoded(&plan)?,
             descriptors,
             gateway: None,
             executions: EXECUTIONS,
             listed: None,
             group,
             policy: request.policy.clone(),
-            interior: Interior {
+            interior: Arc::new(Interior {
                 interpreter,
                 places,
                 way_out: WayOut::None,
                 tools: None,
                 codes: AtomicU64::default(),
                 filters: program_filters(policy, machine.kernel)?,
-            },
+            }),
             scratch: Some(scratch),
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
@@ -141,17 +123,23 @@ impl ReducedProvider {
     }
 }
 
+/// Whose ids a sandbox has: its own where root can give it some.
+fn ids(machine: &Machine) -> Ids {
+    match machine.is_root() && IdRange::are_all_mapped() {
+        true => Ids::Own,
+        false => Ids::Callers,
+    }
+}
+
 /// Builds a wall around nothing, to see whether this host lets it, and changes nothing: what others
 /// left is not removed.
-fn try_out() -> Option<Obstacle> {
-    let start = |request| -> BoxFuture<'static, Result<(), StartError>> {
-        let provider = ReducedProvider::new(User::Stays);
-        Box::pin(async move {
-            let prepared = provider.prepare(&request, &Layout::as_it_is())?;
-            start(prepared).await?.finish().await
-        })
-    };
-    crate::trial::build("isolation: reduced", start).err().map(obstacle)
+async fn try_out() -> Option<Obstacle> {
+    let built = crate::trial::build("isolation: reduced", |request| async move {
+        let provider = ReducedProvider::new(User::Stays, Surroundings::default());
+        let prepare = move || provider.prepare(&request, &Layout::as_it_is());
+        start(prepare).await?.finish().await
+    });
+    built.await.err().map(obstacle)
 }
 
 impl Provider for ReducedProvider {
@@ -159,27 +147,46 @@ impl Provider for ReducedProvider {
         ReducedProvider::NAME
     }
 
-    fn facts(&self, probe: Probe) -> WallFacts {
-        let (machine, ids) = (self.machine(), self.ids());
-        let known = unusable(machine, ids);
-        let (abilities, unusable) = match probe {
-            Probe::Quick => (abilities(machine, self.layout(), ids), known),
-            Probe::Thorough => {
-                (abilities(machine, &Layout::foresee(), ids), known.or_else(try_out))
+    fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts> {
+        let looks = Arc::clone(&self.looks);
+        Box::pin(async move {
+            let mut facts = blocking(move || {
+                let machine = looks.machine();
+                let layout = match probe {
+                    Probe::Quick => looks.layout(),
+                    Probe::Thorough => Arc::new(Layout::foresee()),
+                };
+                let ids = ids(&machine);
+                WallFacts {
+                    provider: ReducedProvider::NAME,
+                    isolation: Isolation::Reduced,
+                    programs: ProgramKinds::ALL,
+                    unusable: unusable(&machine, ids),
+                    abilities: abilities(&machine, &layout, ids),
+                }
+            })
+            .await;
+            if probe == Probe::Thorough && facts.unusable.is_none() {
+                facts.unusable = try_out().await;
             }
-        };
-        let isolation = Isolation::Reduced;
-        WallFacts { provider: ReducedProvider::NAME, isolation, unusable, abilities }
+            facts
+        })
     }
 
     fn create<'a>(
         &'a self,
         request: &'a SandboxRequest,
     ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
-        Box::pin(async {
-            self.sweep();
-            let prepared = self.prepare(request, self.layout())?;
-            Ok(Box::new(start(prepared).await?) as Box<dyn Sandbox>)
+        let (provider, request) = (self.clone(), request.clone());
+        Box::pin(async move {
+            let prepare = move || {
+                let layout = provider.looks.layout();
+                // What a dead Stockade left; a failure here is no reason not to run.
+                sweep_parents(&layout);
+                sweep();
+                provider.prepare(&request, &layout)
+            };
+            Ok(Box::new(start(prepare).await?) as Box<dyn Sandbox>)
         })
     }
 }

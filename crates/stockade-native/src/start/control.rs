@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use stockade_launcher::{Ending, Plan, Receiver, Report};
+use stockade_launcher::{Ending, Receiver, Report};
 use tokio::io::Interest;
 
 /// How long the launcher may take to take a sandbox down before that is an error.
@@ -31,9 +31,12 @@ impl Control {
         Ok(Control { readiness, socket, receiver: Mutex::default() })
     }
 
-    /// Sends the plan without blocking the thread; the descriptors go with its first byte.
-    pub(crate) async fn send(&self, plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let message = stockade_launcher::encode(plan)?;
+    /// Sends an encoded message without blocking the thread; the descriptors go with its first byte.
+    pub(crate) async fn send(
+        &self,
+        message: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let mut sent = 0;
         while sent < message.len() {
             let with_it = if sent == 0 { descriptors } else { &[] };

@@ -114,11 +114,7 @@ struct Waiting {
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { launchers: Vec::new(), is_watched: false });
 
-fn later(mut left: Left) {
-    let status = left.child.try_wait();
-    if left.ended(status) {
-        return;
-    }
+fn later(left: Left) {
     let mut waiting = lock();
     waiting.launchers.push(left);
     if !waiting.is_watched {

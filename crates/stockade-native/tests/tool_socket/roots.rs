@@ -26,7 +26,7 @@ fn listed_commands_leave_the_one_that_calls_tools() {
             let mut sandbox = sandbox(&wanted).await?;
             let running = start(&mut sandbox, shell(script)).await;
             let said = finish(running).await;
-            let denials = sandbox.observe().denials;
+            let denials = sandbox.observe().await.denials;
             Ok((said, denials.into_iter().map(|denial| denial.target).collect::<Vec<_>>()))
         })
     };

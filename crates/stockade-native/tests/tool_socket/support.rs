@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stockade_native::{NativeProvider, User};
+use stockade_native::{NativeProvider, Surroundings, User};
 use stockade_policy::Policy;
 use stockade_provider::{
     Entry, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running, Sandbox,
-    SandboxRequest, Surroundings, ToolDoor, chain,
+    SandboxRequest, ToolDoor, chain,
 };
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
@@ -78,10 +78,6 @@ pub(crate) fn request(policy: &str, desk: &TestDesk) -> SandboxRequest {
         policy: Arc::new(policy),
         root: Root::Standard,
         entry: Entry::Interpreter(Language::Python),
-        surroundings: Surroundings {
-            path: Some("/usr/local/bin:/usr/bin:/bin".into()),
-            ..Surroundings::default()
-        },
         protected: Vec::new(),
         gateway: Some(gateway),
         tools: Some(door()),
@@ -89,7 +85,7 @@ pub(crate) fn request(policy: &str, desk: &TestDesk) -> SandboxRequest {
 }
 
 pub(crate) async fn sandbox(request: &SandboxRequest) -> Result<Box<dyn Sandbox>, String> {
-    NativeProvider::new(User::Stays).create(request).await.map_err(|error| chain(&error))
+    native().create(request).await.map_err(|error| chain(&error))
 }
 
 pub(crate) fn python(script: &str) -> Program {
@@ -106,12 +102,12 @@ pub(crate) fn shell(script: &str) -> Program {
 }
 
 pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, program: Program) -> Running {
-    sandbox.start(Execution { program, environment: Vec::new() }).await.unwrap()
+    sandbox.start(Execution::new(program)).await.unwrap()
 }
 
 /// All that a program said on both streams until it ended well.
 pub(crate) async fn finish(running: Running) -> String {
-    let Running { mut stdout, mut stderr, end, stdin } = running;
+    let Running { mut stdout, mut stderr, end, stdin, .. } = running;
     drop(stdin);
     let (mut out, mut err) = (String::new(), String::new());
     let all = async {
@@ -154,4 +150,10 @@ pub(crate) fn walls_can_be_built() -> bool {
     // Past the harness, which keeps the output of tests that pass.
     let _ = writeln!(std::io::stderr(), "tool socket tests: skipped: {reason}");
     false
+}
+
+/// The native wall, with the host's usual places for interpreters.
+fn native() -> NativeProvider {
+    let path = Some("/usr/local/bin:/usr/bin:/bin".into());
+    NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })
 }

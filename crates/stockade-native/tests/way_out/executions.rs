@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stockade_native::{NativeProvider, User};
 use stockade_policy::Policy;
 use stockade_provider::{ErrorKind, Provider};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{finish, request, runtime, start, try_start, way_out_can_be_made};
+use crate::support::{finish, native, request, runtime, start, try_start, way_out_can_be_made};
 
 #[test]
 fn nine_executions_run_at_once_in_one_sandbox_and_the_tenth_is_refused_by_name() {
@@ -17,7 +16,7 @@ fn nine_executions_run_at_once_in_one_sandbox_and_the_tenth_is_refused_by_name()
     }
     runtime().block_on(async {
         let policy = Policy::parse_str("test", "{}", Path::new("/")).unwrap();
-        let provider = NativeProvider::new(User::Stays).with_executions(9);
+        let provider = native().with_executions(9);
         let mut sandbox = provider.create(&request(Arc::new(policy), None)).await.unwrap();
         let mut running = Vec::new();
         for number in 0..9 {

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stockade_native::{NativeProvider, User};
+use stockade_native::{NativeProvider, Surroundings, User};
 use stockade_policy::Policy;
 use stockade_provider::{
     Entry, Error, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running,
-    Sandbox, SandboxRequest, Surroundings, chain,
+    Sandbox, SandboxRequest, chain,
 };
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
@@ -56,7 +56,7 @@ pub(crate) async fn sandbox(
     gateway: Option<Arc<dyn Gateway>>,
 ) -> Result<Box<dyn Sandbox>, String> {
     let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
-    let provider = NativeProvider::new(User::Stays);
+    let provider = native();
     let request = request(Arc::new(policy), gateway);
     provider.create(&request).await.map_err(|error| chain(&error))
 }
@@ -67,10 +67,6 @@ pub(crate) fn request(policy: Arc<Policy>, gateway: Option<Arc<dyn Gateway>>) ->
         policy,
         root: Root::Standard,
         entry: Entry::Interpreter(Language::Python),
-        surroundings: Surroundings {
-            path: Some("/usr/local/bin:/usr/bin:/bin".into()),
-            ..Surroundings::default()
-        },
         protected: Vec::new(),
         gateway,
         tools: None,
@@ -91,12 +87,12 @@ pub(crate) async fn try_start(sandbox: &dyn Sandbox, script: &str) -> Result<Run
         code,
         arguments: Vec::new(),
     };
-    sandbox.start(Execution { program, environment: Vec::new() }).await
+    sandbox.start(Execution::new(program)).await
 }
 
 /// All that a script said until it ended well.
 pub(crate) async fn finish(running: Running) -> String {
-    let Running { mut stdout, mut stderr, end, stdin } = running;
+    let Running { mut stdout, mut stderr, end, stdin, .. } = running;
     drop(stdin);
     let (mut out, mut err) = (String::new(), String::new());
     let all = async {
@@ -134,4 +130,10 @@ pub(crate) fn way_out_can_be_made() -> bool {
     // Past the harness, which keeps the output of tests that pass.
     let _ = writeln!(std::io::stderr(), "way out tests: skipped: {reason}");
     false
+}
+
+/// The native wall, with the host's usual places for interpreters.
+pub(crate) fn native() -> NativeProvider {
+    let path = Some("/usr/local/bin:/usr/bin:/bin".into());
+    NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })
 }

@@ -26,6 +26,7 @@ pub(crate) fn started(words: &[&str]) -> SessionStarted {
 /// A request to a host.
 pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress {
     Egress {
+        execution: Some(0),
         connection: 1,
         via: Via::Http,
         host: host.to_owned(),
@@ -49,7 +50,7 @@ pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress
 pub(crate) fn tool_call(tool: &str, outcome: &str) -> ToolCall {
     let verdict = if outcome == "denied" { Effect::Deny } else { Effect::Allow };
     ToolCall {
-        execution: 0,
+        execution: Some(0),
         call: 1,
         tool: tool.to_owned(),
         verdict,
@@ -87,6 +88,7 @@ pub(crate) fn bodies(text: &str) -> Vec<Body> {
     let counts = OutputCounts { kept_bytes: 1, dropped_bytes: u64::MAX };
     vec![
         Body::Verdict(VerdictGiven {
+            execution: Some(0),
             verdict: Effect::Audit,
             control: own(),
             rule: own(),
@@ -113,8 +115,8 @@ pub(crate) fn bodies(text: &str) -> Vec<Body> {
             arguments: Some(own()),
             ..tool_call(text, text)
         }),
-        Body::LimitHit(LimitHit { execution: 0, limit: own(), ended: true }),
-        Body::Denial(Denied { execution: 0, denial: refusal }),
+        Body::LimitHit(LimitHit { execution: Some(0), limit: own(), ended: true }),
+        Body::Denial(Denied { execution: Some(0), denial: refusal }),
         Body::ExecutionEnded(ExecutionEnded {
             execution: 0,
             outcome: own(),

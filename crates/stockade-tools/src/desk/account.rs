@@ -26,7 +26,7 @@ pub(super) struct Account {
 impl Account {
     pub(super) fn new(shared: &Arc<Shared>, tool: &str, started: Instant) -> Account {
         let event = ToolCall {
-            execution: shared.execution,
+            execution: None,
             call: shared.next_number(),
             tool: harmless(tool, ToolCall::MAX_TOOL_BYTES),
             verdict: Effect::Deny,

@@ -22,7 +22,6 @@ pub(super) struct Shared {
     pub(super) policy: Arc<Policy>,
     pub(super) tools: Tools,
     pub(super) limits: CallLimits,
-    pub(super) execution: u64,
     /// Calls that may run at once.
     pub(super) places: Arc<Semaphore>,
     /// Large requests that may be held at once.
@@ -48,7 +47,6 @@ impl Shared {
         tools: Tools,
         context: Context,
         sink: Arc<dyn Sink>,
-        execution: u64,
     ) -> Shared {
         let limits = CallLimits::of(&policy);
         let large = (MOST_HELD / limits.bounds.bytes.max(1)).clamp(1, 256);
@@ -67,7 +65,6 @@ impl Shared {
             policy,
             tools,
             limits,
-            execution,
             context,
             sink,
         }
@@ -215,7 +212,7 @@ mod tests {
         let desk = || {
             let policy = Policy::parse_str("p", "{}", Path::new("/")).expect("a policy");
             let context = Context::default();
-            Arc::new(Shared::new(Arc::new(policy), Tools::new(), context, Arc::new(Nobody), 1))
+            Arc::new(Shared::new(Arc::new(policy), Tools::new(), context, Arc::new(Nobody)))
         };
         let (one, other) = (desk(), desk());
         let [running, most] = [0; 2].map(|_| Arc::new(AtomicUsize::new(0)));

@@ -65,7 +65,7 @@ impl World {
     pub(crate) fn with_policy(tools: Tools, text: &str) -> World {
         let recorder =
             Arc::new(Recorder { events: watch::Sender::new(Vec::new()), fails: Mutex::new(false) });
-        let desk = Desk::new(policy(text), tools, Context::default(), recorder.clone(), 7);
+        let desk = Desk::new(policy(text), tools, Context::default(), recorder.clone());
         World { desk, recorder }
     }
 

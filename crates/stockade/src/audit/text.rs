@@ -15,7 +15,9 @@ const SHORT_HASH: usize = 12;
 pub(super) fn event(event: &Event) -> String {
     let Event { sequence, time, body, .. } = event;
     let told = Printable(&told(body)).to_string();
-    format!("{sequence:>4}  {time}  {:<17} {told}\n", body.kind())
+    let whose =
+        body.execution().map_or_else(|| "session".to_owned(), |number| format!("run {number}"));
+    format!("{sequence:>4}  {time}  {whose:<7}  {:<17} {told}\n", body.kind())
 }
 
 /// A command as a person would write it.

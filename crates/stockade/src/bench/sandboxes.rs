@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use stockade_backends::User;
+use stockade_backends::{Surroundings, User};
 use stockade_engine::{Engine, Passage, RunRequest, Streams, Tools};
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest, Surroundings};
+use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest};
 use tokio::runtime::{Builder, Runtime};
 
 use super::samples::timed;
@@ -21,7 +21,7 @@ pub(super) struct Interface {
     engine: Engine,
     provider: Arc<dyn Provider>,
     policy: Arc<Policy>,
-    surroundings: Surroundings,
+    user: u32,
     tools: Tools,
 }
 
@@ -42,13 +42,13 @@ impl Interface {
         let variable = |name: &str| std::env::var_os(name);
         let mut surroundings = Surroundings::from_variables(variable, here, user);
         surroundings.explicit_python = python.map(Path::to_owned);
-        let providers = stockade_backends::providers(User::Stays);
+        let providers = stockade_backends::providers(User::Stays, &surroundings);
         Ok(Interface {
             runtime: Builder::new_current_thread().enable_all().build()?,
             provider: Arc::clone(providers.first().context("no wall is built in")?),
             engine: Engine::new(providers),
             policy: Arc::new(policy),
-            surroundings,
+            user,
             tools,
         })
     }
@@ -68,7 +68,7 @@ impl Interface {
             policy: Arc::clone(&self.policy),
             provider: None,
             root: Root::Standard,
-            surroundings: self.surroundings.clone(),
+            user: self.user,
             protected: Vec::new(),
             program: Program::Command { argv: argv.to_vec() },
             environment: Vec::new(),
@@ -93,7 +93,6 @@ impl Interface {
             policy: Arc::clone(&self.policy),
             root: Root::Standard,
             entry: Entry::Program("true".to_owned()),
-            surroundings: self.surroundings.clone(),
             protected: Vec::new(),
             gateway: None,
             tools: None,

@@ -79,7 +79,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use stockade_policy::Limit;
-    use stockade_provider::Obstacle;
+    use stockade_provider::{Obstacle, ProgramKinds};
 
     use super::*;
 
@@ -95,6 +95,7 @@ mod tests {
         WallFacts {
             provider: ProviderName::new("native"),
             isolation: Isolation::Process,
+            programs: ProgramKinds::ALL,
             unusable: None,
             abilities,
         }

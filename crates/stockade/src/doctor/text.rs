@@ -95,7 +95,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use stockade_policy::{Control, Isolation};
-    use stockade_provider::{HostFacts, ProviderName, WallFacts};
+    use stockade_provider::{HostFacts, ProgramKinds, ProviderName, WallFacts};
 
     use super::super::answer::answer;
     use super::super::walls::walls;
@@ -107,7 +107,8 @@ mod tests {
             Ability::Enforced { mechanism: "a test".to_owned(), precision: Precision::Exact },
         )]);
         let provider = ProviderName::new(name);
-        WallFacts { provider, isolation: Isolation::Process, unusable, abilities }
+        let programs = ProgramKinds::ALL;
+        WallFacts { provider, isolation: Isolation::Process, unusable, programs, abilities }
     }
 
     fn said(walls_here: Vec<WallFacts>) -> String {

@@ -11,7 +11,7 @@ use crate::{ERROR, load};
 
 pub(crate) fn run(args: &PlanArgs, output: Output) -> anyhow::Result<u8> {
     let policy = load::combined(&args.policy.files)?;
-    let host = walls(args.provider.as_deref());
+    let host = walls(args.provider.as_deref())?;
     let report = report(&policy, &host);
     match output {
         Output::Json => render::json(&json!({
@@ -38,10 +38,10 @@ pub(crate) fn because(obstacle: &Obstacle) -> String {
 }
 
 /// The walls to ask: the one that was named, or all.
-fn walls(provider: Option<&str>) -> HostFacts {
-    let mut host = stockade_backends::host_facts();
+fn walls(provider: Option<&str>) -> anyhow::Result<HostFacts> {
+    let mut host = load::host_facts()?;
     host.walls.retain(|wall| provider.is_none_or(|name| wall.provider.as_str() == name));
-    host
+    Ok(host)
 }
 
 fn text(name: &str, report: &PlanReport) -> String {

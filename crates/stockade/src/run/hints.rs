@@ -59,6 +59,7 @@ impl Asked {
     pub(crate) fn of(
         request: &RunRequest,
         advice: Advice,
+        here: PathBuf,
         script: Option<PathBuf>,
         host_file: Option<fn(&Path) -> bool>,
     ) -> Asked {
@@ -70,7 +71,7 @@ impl Asked {
             policy: Arc::clone(&request.policy),
             advice,
             host_file,
-            here: request.surroundings.working_directory.clone(),
+            here,
             script,
             language,
             argv,

@@ -116,6 +116,8 @@ pub(super) fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
             shown.extend(SYSTEM.iter().map(Path::new).map(|path| at_top(path, path)));
         }
         Root::Directory(directory) => shown.push(at_top(directory, Path::new("/"))),
+        // Its files are not the host's.
+        Root::Image(_) => {}
     }
     shown
 }

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stockade_backends::Surroundings;
 use stockade_engine::{Deciding, Passage, RunRequest, Tools};
 use stockade_policy::{Context, Policy, check_variable};
-use stockade_provider::{Program, Root, Surroundings};
+use stockade_provider::{Program, Root};
 
 use crate::args::{RunArgs, Target};
 use crate::render::Output;
@@ -64,16 +65,13 @@ pub(crate) fn request(
     writable.refuse(&decisive_paths, "what the next run may do")?;
     offered.check(&writable)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
-    let mut surroundings =
-        Surroundings::from_variables(|name| std::env::var_os(name), here.clone(), user);
-    surroundings.explicit_python = args.python.as_deref().map(|path| here.join(path));
     let mut context = Context::default();
     context.now = Some(clock::now()?);
     let request = RunRequest {
         policy: Arc::new(policy),
         provider: args.provider.clone(),
         root,
-        surroundings,
+        user,
         protected: decisive,
         program,
         environment,
@@ -91,8 +89,16 @@ pub(crate) fn request(
     };
     // What a program may have written decides what is looked for, and JSON reaches its author.
     let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
-    let asked = Asked::of(&request, advice, script, host_file);
+    let asked = Asked::of(&request, advice, here, script, host_file);
     Ok((request, offered, asked))
+}
+
+/// What decides which interpreter `python3` and others mean.
+pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
+    let (here, user) = (load::here()?, rustix::process::getuid().as_raw());
+    let explicit_python = args.python.as_deref().map(|path| here.join(path));
+    let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
+    Ok(Surroundings { explicit_python, ..found })
 }
 
 /// The absolute paths of the files that decide what runs may do: policies, seccomp profiles and

@@ -50,6 +50,7 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
             let error = std::io::Error::from_raw_os_error(*errno);
             format!("cannot start {}: {error}", on_one_line(program))
         }
+        Outcome::Trapped { reason } => format!("stopped by its runtime: {reason}"),
         Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::EngineLost => "the sandbox was lost: its first process is gone".to_owned(),
     })

@@ -22,6 +22,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
             Problem::new(message, format!("leave --provider out, or pass {}", known.join(", ")))
         }
         RunError::Unusable { obstacle, .. } => Problem::new(message, obstacle.remedy.clone()),
+        RunError::Program { obstacle } => Problem::new(message, obstacle.remedy.clone()),
         RunError::Unenforceable { report } => {
             let message = format!("{message}\n{}", refusals(report).trim_end());
             Problem::new(message, "change each as its own line says, or choose another wall")

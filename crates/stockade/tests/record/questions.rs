@@ -15,6 +15,7 @@ fn egress(host: &str, status: Option<u16>, denied: bool) -> Egress {
         .judge_host(&host, 443);
     let denial: Option<Denial> = verdict.denial().filter(|_| denied);
     Egress {
+        execution: Some(0),
         connection: 1,
         via: Via::Connect,
         host: host.to_string(),
@@ -39,7 +40,7 @@ fn tool_call(tool: &str, outcome: &str, arguments: Option<&str>) -> ToolCall {
     let policy = Policy::parse_str("p", "tool_allowlist: [search]", std::path::Path::new("/"));
     let verdict = policy.expect("the policy is one").judge_tool(tool, None, &Context::default());
     ToolCall {
-        execution: 0,
+        execution: Some(0),
         call: 0,
         tool: tool.to_owned(),
         verdict: verdict.effect,

@@ -5,15 +5,23 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stockade_backends::{Surroundings, User};
 use stockade_engine::{Engine, Passage, RunReport, RunRequest, Streams, Tool, Tools};
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Program, Root, Surroundings};
+use stockade_provider::{Program, Root};
 
 use crate::support::walls_can_be_built;
 
 /// An engine as the command line has it.
 pub(crate) fn engine() -> Engine {
-    Engine::new(stockade_backends::providers(stockade_backends::User::Stays))
+    let surroundings = Surroundings {
+        path: std::env::var_os("PATH"),
+        home: std::env::var_os("HOME").map(Into::into),
+        working_directory: "/".into(),
+        user: rustix::process::geteuid().as_raw(),
+        ..Surroundings::default()
+    };
+    Engine::new(stockade_backends::providers(User::Stays, &surroundings))
 }
 
 /// A runtime of one thread, as the command line has it.
@@ -32,13 +40,7 @@ pub(crate) async fn python(engine: &Engine, policy: &str, tools: Tools, code: &s
         policy: Arc::new(policy),
         provider: Some("native".to_owned()),
         root: Root::Standard,
-        surroundings: Surroundings {
-            path: std::env::var_os("PATH"),
-            home: std::env::var_os("HOME").map(Into::into),
-            working_directory: "/".into(),
-            user: rustix::process::geteuid().as_raw(),
-            ..Surroundings::default()
-        },
+        user: rustix::process::geteuid().as_raw(),
         protected: Vec::new(),
         program: Program::Command { argv },
         environment: Vec::new(),

@@ -18,11 +18,12 @@ use crate::suite::Outcome;
 /// The user and group `nobody`, which own no files.
 const NOBODY: u32 = 65_534;
 
-/// The test targets that build walls: those of the command line, and two of the native wall.
-const TARGETS: [&str; 10] = [
+/// The test targets that build walls: those of the command line, and three of the native wall.
+const TARGETS: [&str; 11] = [
     "run",
     "commands",
     "doctor",
+    "executions",
     "faults",
     "leaks",
     "network",

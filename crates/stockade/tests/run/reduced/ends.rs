@@ -127,8 +127,12 @@ fn directories_of(place: &Path, owner: u32) -> Vec<PathBuf> {
 }
 
 fn child_of(parent: u32) -> Option<Pid> {
-    let children =
-        std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    // Any of its threads may have started it.
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
+    let children = |thread: std::fs::DirEntry| {
+        std::fs::read_to_string(thread.path().join("children")).unwrap_or_default()
+    };
+    let children: String = threads.map(children).collect();
     children.split_whitespace().next()?.parse().ok().and_then(Pid::from_raw)
 }
 
