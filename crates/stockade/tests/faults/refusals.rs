@@ -182,7 +182,7 @@ const CASES: &[Case] = &[
     case("the host name", By::Anybody, libc::SYS_sethostname, &[], EPERM, "host_name"),
     case("core dumps", By::Anybody, libc::SYS_prlimit64, &[(1, ALL, 4)], EPERM, "limit"),
     case("message queues", By::Anybody, libc::SYS_prlimit64, &[(1, ALL, 12)], EPERM, "limit"),
-    case("being dumpable", By::Anybody, libc::SYS_prctl, DUMPABLE, EPERM, "seal_privileges"),
+    case("being dumpable", By::Anybody, libc::SYS_prctl, DUMPABLE, EPERM, "seal_root"),
     case(
         "the bounding set",
         By::Anybody,

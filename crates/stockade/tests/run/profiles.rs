@@ -89,7 +89,7 @@ fn profile_under_which_nothing_starts_ends_as_not_started_with_the_call() {
     let nothing = r#"{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}"#.to_owned();
     for wall in walls() {
         let scratch = Scratch::new();
-        let policy = scratch.file("policy.yaml", &format!("{ANY_WALL}seccomp: ./profile.json\n"));
+        let policy = scratch.file("policy.yaml", format!("{ANY_WALL}seccomp: ./profile.json\n"));
         for (profile, call) in [
             (refuse("execve", "ERRNO"), "execve"),
             (refuse("execve", "KILL_PROCESS"), "execve"),
@@ -161,8 +161,8 @@ fn profile_with_few_calls_binds_the_program_and_not_the_guest() {
     }
     for wall in walls() {
         let scratch = Scratch::new();
-        scratch.file("profile.json", &tutorial());
-        let policy = scratch.file("policy.yaml", &format!("{ANY_WALL}seccomp: ./profile.json\n"));
+        scratch.file("profile.json", tutorial());
+        let policy = scratch.file("policy.yaml", format!("{ANY_WALL}seccomp: ./profile.json\n"));
         let read = behind(wall, &["--policy", &policy, "--", "cat", "/usr/bin/true"], b"");
         assert_eq!(read.code, 0, "{}", read.stderr);
         assert_eq!(read.bytes, std::fs::read("/usr/bin/true").unwrap());
@@ -210,11 +210,11 @@ fn two_profiles_bind_together_whichever_refuses_to_install_another() {
                  "syscalls": [{{"names": [{calls}], "action": "SCMP_ACT_ERRNO"}}]}}"#
         )
     };
-    scratch.file("first.json", &refuse(r#""seccomp", "mkdir", "mkdirat""#));
-    scratch.file("second.json", &refuse(r#""link", "linkat""#));
+    scratch.file("first.json", refuse(r#""seccomp", "mkdir", "mkdirat""#));
+    scratch.file("second.json", refuse(r#""link", "linkat""#));
     let line = "mkdir /tmp/made || echo no; : > /tmp/a; ln /tmp/a /tmp/b || echo no";
     for order in ["[./first.json, ./second.json]", "[./second.json, ./first.json]"] {
-        let policy = scratch.file("policy.yaml", &format!("seccomp: {order}\n"));
+        let policy = scratch.file("policy.yaml", format!("seccomp: {order}\n"));
         assert_eq!(stockade(&["--policy", &policy, "--", "sh", "-c", line]).text(), "no\nno\n");
     }
 }
