@@ -2,6 +2,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{WaitOptions, waitpid};
 
@@ -30,10 +31,16 @@ fn script(folder: &Path, name: &str, mode: u32, prints: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// The working directory belongs to the whole process, and tests run in several threads.
+static WORKING_DIRECTORY: Mutex<()> = Mutex::new(());
+
 /// What the program prints, or why it was not started.
 fn outcome(request: &Execute) -> Result<String, (i32, String)> {
-    let mut program =
-        start(request, None, None).map_err(|failure| (failure.errno, failure.about.into()))?;
+    let started = {
+        let _guard = WORKING_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
+        start(request, None, None)
+    };
+    let mut program = started.map_err(|failure| (failure.errno, failure.about.into()))?;
     drop(program.stdin);
     let mut printed = String::new();
     program.stdout.read_to_string(&mut printed).unwrap();

@@ -119,7 +119,9 @@ def resolve(name):
 def resolve_by_tcp(name):
     with socket.create_connection(('127.0.0.53', 53), 10) as asker:
         asker.sendall(struct.pack('>H', len(question(name))) + question(name))
-        return socket.inet_ntoa(asker.recv(512)[-4:])
+        with asker.makefile('rb') as answer:
+            length, = struct.unpack('>H', answer.read(2))
+            return socket.inet_ntoa(answer.read(length)[-4:])
 def said(place, family=socket.AF_INET):
     with socket.socket(family) as connection:
         connection.settimeout(10)
