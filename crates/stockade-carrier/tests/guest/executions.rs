@@ -40,13 +40,12 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 #[tokio::test]
 async fn nine_executions_run_at_once_and_the_tenth_is_refused_by_name() {
     for transport in Transport::BOTH {
+        let folder = tempfile::tempdir().unwrap();
         let (_guest, link) = Guest::linked(transport);
         let mut running = Vec::new();
         for number in 0..SETTINGS.executions {
             let mut cat = command(&["sh", "-c", "cat /dev/fd/3 - 3< \"$0\"", "CODE"]);
-            let path =
-                std::env::temp_dir().join(format!("stockade-{}-{number}", std::process::id()));
-            let path = path.display().to_string();
+            let path = folder.path().join(number.to_string()).display().to_string();
             cat.arguments[3] = path.clone();
             cat.code = Some((path, format!("{number}: ").into_bytes()));
             running.push(link.execute(cat).unwrap());
