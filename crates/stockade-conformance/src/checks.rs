@@ -46,6 +46,13 @@ pub(crate) fn memory_is_the_limit(_: &Bench, seen: &Seen) -> Checked {
     otherwise(total.is_some_and(|kibibytes| kibibytes <= 512 << 10), seen)
 }
 
+/// Memory that no process maps is limited like any other, or cannot be made: no watchdog sees it.
+pub(crate) fn unmapped_memory_is_held(_: &Bench, seen: &Seen) -> Checked {
+    let limited = seen.ret().is_none_or(|taken| taken <= 64) && seen.names_limit("max_memory_mb");
+    let errno = seen.answer.as_ref().and_then(|answer| answer.errno.as_deref());
+    otherwise(limited || (seen.ret() == Some(0) && errno == Some("ENOSYS")), seen)
+}
+
 /// Both threads and children work.
 pub(crate) fn helpers_run(_: &Bench, seen: &Seen) -> Checked {
     otherwise(seen.note() == "thread: ran; child: ran", seen)

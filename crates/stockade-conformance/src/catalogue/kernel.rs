@@ -298,7 +298,9 @@ pub(super) const CALLS: &[Probe] = &[
             refused(&["start", "/shown/unlisted"], &["EACCES"])
                 .without(&["start", "{shown}/unlisted"])
                 .flags(&["--policy", "{listed}"]),
-            refused(&["start-memory"], &["EACCES", "EPERM"]).flags(&["--policy", "{listed}"]),
+            // ENOSYS where no cgroup counts memory: no file in memory can be made then.
+            refused(&["start-memory"], &["EACCES", "EPERM", "ENOSYS"])
+                .flags(&["--policy", "{listed}"]),
             refused(&["call", "memfd_secret"], PERM_OR_NONE),
         ],
     ),

@@ -20,8 +20,11 @@ pub(super) const LIMITS: &[Probe] = &[
         &[
             Act::new(&["memory", "private", "256"], Expect::Limited(64, "max_memory_mb"))
                 .flags(SMALL),
-            Act::new(&["memory", "memory-file", "256"], Expect::Limited(64, "max_memory_mb"))
-                .flags(SMALL),
+            Act::new(
+                &["memory", "memory-file", "256"],
+                Expect::Check(checks::unmapped_memory_is_held),
+            )
+            .flags(SMALL),
         ],
     ),
     scene(

@@ -17,9 +17,9 @@ const CREATE: u32 = 0o1000;
 fn plant(words: &[&str]) -> Tried {
     let (name, key, token) = (word(words, 0), number(words, 1) as u32, word(words, 2));
     let planted = || -> io::Result<()> {
-        let queue = raw_call(libc::SYS_msgget, &mut numbers(&[key, CREATE | 0o666]))?;
-        let memory = raw_call(libc::SYS_shmget, &mut numbers(&[key, 4096, CREATE | 0o666]))?;
-        let semaphore = raw_call(libc::SYS_semget, &mut numbers(&[key, 1, CREATE | 0o666]))?;
+        let queue = made(libc::SYS_msgget, &[key, CREATE | 0o666])?;
+        let memory = made(libc::SYS_shmget, &[key, 4096, CREATE | 0o666])?;
+        let semaphore = made(libc::SYS_semget, &[key, 1, CREATE | 0o666])?;
         let posix = CString::new(name).map_err(io::Error::other)?;
         // Landlock forbids creating a POSIX queue if it is enabled.
         let queued = raw_call(
@@ -43,12 +43,24 @@ fn plant(words: &[&str]) -> Tried {
         if queued.is_ok() {
             raw_call(libc::SYS_mq_unlink, &mut [Argument::Text(&posix)])?;
         }
-        raw_call(libc::SYS_msgctl, &mut numbers(&[queue as u32, 0, 0]))?;
-        raw_call(libc::SYS_shmctl, &mut numbers(&[memory as u32, 0, 0]))?;
-        raw_call(libc::SYS_semctl, &mut numbers(&[semaphore as u32, 0, 0]))?;
+        for (remove, object) in
+            [(libc::SYS_msgctl, queue), (libc::SYS_shmctl, memory), (libc::SYS_semctl, semaphore)]
+        {
+            if let Some(object) = object {
+                raw_call(remove, &mut numbers(&[object, 0, 0]))?;
+            }
+        }
         Ok(())
     };
     Tried::one(planted().map(|()| "kept"))
+}
+
+/// Makes an object of System V; `None` where the wall refuses new ones because no cgroup counts them.
+fn made(call: libc::c_long, words: &[u32]) -> io::Result<Option<u32>> {
+    match raw_call(call, &mut numbers(words)) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Ok(None),
+        made => made.map(|object| Some(object as u32)),
+    }
 }
 
 /// Looks for each kind under the name.
