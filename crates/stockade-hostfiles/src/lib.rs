@@ -6,6 +6,7 @@ mod error;
 mod mounts;
 mod shown;
 mod sockets;
+mod unlisted;
 
 pub use covered::{pinned_directories, refuse_read_below_writable};
 pub use error::HostFileError;

@@ -12,6 +12,10 @@ const LAYERED: [&str; 11] = [
     "zfs",
 ];
 
+/// Kinds of file systems in which no process can make a Unix socket.
+const WITHOUT_SOCKETS: [&str; 7] =
+    ["cramfs", "erofs", "exfat", "iso9660", "msdos", "romfs", "vfat"];
+
 /// Mount points and the kinds of what is mounted there, in the order they were mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts(Vec<(PathBuf, String)>);
@@ -36,14 +40,27 @@ impl Mounts {
     /// Whether a directory can be shown through a file system of the sandbox's own. Not where
     /// something is mounted below it: the kernel does not let anybody look under that.
     pub fn can_stand_apart(&self, directory: &Path) -> bool {
-        let above = |(point, _): &&(PathBuf, String)| directory.starts_with(point);
+        let kind = self.kind(directory);
+        kind.is_some_and(|kind| LAYERED.contains(&kind)) && self.below(directory).next().is_none()
+    }
+
+    /// Mount points below a directory.
+    pub fn below<'m>(&'m self, directory: &'m Path) -> impl Iterator<Item = &'m Path> {
+        let points = self.0.iter().map(|(point, _)| point.as_path());
+        points.filter(move |point| *point != directory && point.starts_with(directory))
+    }
+
+    /// Whether a process could make a Unix socket in a directory, as far as its file system goes.
+    pub fn can_hold_sockets(&self, directory: &Path) -> bool {
+        self.kind(directory).is_none_or(|kind| !WITHOUT_SOCKETS.contains(&kind))
+    }
+
+    /// The kind of the file system that a directory is on.
+    fn kind(&self, directory: &Path) -> Option<&str> {
+        let above = self.0.iter().filter(|(point, _)| directory.starts_with(point));
         // Of several at one place the last is seen.
-        let nearest =
-            self.0.iter().filter(above).max_by_key(|(point, _)| point.components().count());
-        let below =
-            |(point, _): &(PathBuf, String)| point != directory && point.starts_with(directory);
-        nearest.is_some_and(|(_, kind)| LAYERED.contains(&kind.as_str()))
-            && !self.0.iter().any(below)
+        let nearest = above.max_by_key(|(point, _)| point.components().count());
+        nearest.map(|(_, kind)| kind.as_str())
     }
 }
 

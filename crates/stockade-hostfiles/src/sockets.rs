@@ -13,7 +13,8 @@ use stockade_launcher::TreeKind;
 use stockade_policy::Policy;
 
 use crate::covered::{is_direct, shown_at};
-use crate::{HostFileError, Mode, Shown};
+use crate::unlisted::refuse_unlisted;
+use crate::{HostFileError, Mode, Mounts, Shown};
 
 /// How much is looked at before a start; what has more is refused.
 #[derive(Clone, Copy)]
@@ -38,14 +39,18 @@ pub fn refuse_uncoverable(
     policy: &Policy,
     shown: &[Shown],
     search: SocketSearch,
+    mounts: &Mounts,
     stands_apart: &dyn Fn(&Path) -> bool,
 ) -> Result<(), HostFileError> {
     let covered = covered(policy, shown);
     let sockets = search == SocketSearch::Needed;
     let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, stands_apart);
     for tree in shown.iter().filter(direct) {
-        if sockets && tree.mode == Mode::Read && policy.files_exact.value {
-            return Err(inexact(tree));
+        if sockets && tree.mode == Mode::Read {
+            if policy.files_exact.value {
+                return Err(inexact(tree));
+            }
+            refuse_unlisted(tree, shown, mounts)?;
         }
         let is_below = |it: &&Path| *it != tree.host && it.starts_with(&tree.host);
         let below: Vec<&Path> = covered.iter().map(PathBuf::as_path).filter(is_below).collect();
@@ -235,7 +240,9 @@ mod tests {
         let policy = Policy::parse_str("p", "{}", &host).unwrap();
         let (guest, kind) = (PathBuf::from("/data"), TreeKind::Directory);
         let shown = [Shown { host, guest, kind, mode: Mode::Write }];
-        let is_refused = |search| refuse_uncoverable(&policy, &shown, search, &|_| false).is_err();
+        let mounts = Mounts::default();
+        let is_refused =
+            |search| refuse_uncoverable(&policy, &shown, search, &mounts, &|_| false).is_err();
         let searches = [SocketSearch::Needed, SocketSearch::NotNeeded];
         assert_eq!(searches.map(is_refused), [true, false]);
     }

@@ -237,7 +237,8 @@ fn host_files(
     refuse_changeable(&request.protected, &shown)?;
     let stands_apart = |directory: &Path| machine.can_stand_apart(directory);
     let pinned = pinned_directories(policy, &shown, &stands_apart)?;
-    refuse_uncoverable(policy, &shown, machine.socket_search(), &stands_apart)?;
+    let (search, mounts) = (machine.socket_search(), &machine.mounts);
+    refuse_uncoverable(policy, &shown, search, mounts, &stands_apart)?;
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;

@@ -185,7 +185,7 @@ impl Policy {
                 let asks = format!("{} in the place of {}", mount.guest, mount.host.display());
                 list.add(Control::MovedPaths, mount.clause, asks, &mount.basis);
             }
-            if mount.access == Access::Write {
+            if mount.access == Access::Write || self.has_entry_below(&mount.host) {
                 list.sockets(mount.clause, &mount.host, &mount.basis);
             }
         }
@@ -203,7 +203,13 @@ impl Policy {
             },
         };
         list.add(Control::Workspace, "filesystem.workspace", asks, &self.workspace.basis);
-        if let Workspace::Host { host, mode: WorkspaceMode::Write } = &self.workspace.value {
+        if let Workspace::Host { host, mode } = &self.workspace.value
+            && match mode {
+                WorkspaceMode::Write => true,
+                WorkspaceMode::Read => self.has_entry_below(host),
+                WorkspaceMode::Overlay => false,
+            }
+        {
             list.sockets("filesystem.workspace", host, &self.workspace.basis);
         }
         if let Workspace::Host { host, mode: WorkspaceMode::Overlay } = &self.workspace.value {
@@ -211,6 +217,17 @@ impl Policy {
             let basis = &self.workspace.basis;
             list.add(Control::WorkspaceLayer, "filesystem.workspace", asks, basis);
         }
+    }
+
+    /// Whether the policy names a host path below this one. A mount point may be there, and a
+    /// read-only directory with one below it has no layer that keeps sockets away.
+    fn has_entry_below(&self, host: &Path) -> bool {
+        let workspace = match &self.workspace.value {
+            Workspace::Host { host, .. } => Some(host),
+            Workspace::Scratch | Workspace::Nothing => None,
+        };
+        let mut entries = self.mounts.iter().map(|mount| &mount.host).chain(workspace);
+        entries.any(|entry| entry != host && entry.starts_with(host))
     }
 
     fn network_requirements(&self, list: &mut Requirements) {
@@ -315,5 +332,47 @@ fn list_of(ports: &[u16]) -> String {
         [] => "no port".to_owned(),
         [port] => format!("port {port}"),
         ports => format!("ports {}", ports.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a policy asks of sockets: the host paths, in order.
+    fn sockets_of(text: &str) -> Vec<String> {
+        let policy = Policy::parse_str("p", text, Path::new("/srv/p")).unwrap();
+        let requirements = policy.requirements().into_iter();
+        let sockets = requirements.filter(|it| it.control == Control::HostSockets);
+        let through = |asks: &str| asks.rsplit(' ').next().map(str::to_owned);
+        sockets.filter_map(|it| through(&it.asks)).collect()
+    }
+
+    #[test]
+    fn read_only_directory_with_an_entry_below_it_asks_about_sockets() {
+        for (text, expected) in [
+            ("{read: [/data, /data/disk]}", &["/data"][..]),
+            ("{read: [/data, {host: /data/disk, guest: /other}]}", &["/data"]),
+            ("{read: [/data, /data/a, /data/a/b]}", &["/data", "/data/a"]),
+            ("{read: [/data], write: [/data/out]}", &["/data", "/data/out"]),
+            ("{read: [/data], workspace: {host: /data/w, mode: overlay}}", &["/data"]),
+            ("{read: [/data/x], workspace: {host: /data, mode: read}}", &["/data"]),
+            ("{workspace: {host: /data, mode: write}}", &["/data"]),
+        ] {
+            assert_eq!(sockets_of(&format!("filesystem: {text}")), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn directory_that_always_has_a_layer_asks_nothing_about_sockets() {
+        for text in [
+            "{read: [/data]}",
+            "{read: [/data, /database]}",
+            "{read: [/data, {host: /other, guest: /data/other}]}",
+            "{read: [/data], workspace: {host: /data, mode: overlay}}",
+            "{read: [/data/x], workspace: {host: /data, mode: overlay}}",
+        ] {
+            assert_eq!(sockets_of(&format!("filesystem: {text}")), Vec::<String>::new(), "{text}");
+        }
     }
 }

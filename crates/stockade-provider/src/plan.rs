@@ -133,8 +133,9 @@ fn hold(
         Ability::Enforced { mechanism, precision: Precision::Approximate } if requirement.exact => {
             let remedy = match requirement.control {
                 Control::HostSockets => {
-                    "remove filesystem.exact; or show the directory read-only or with the mode \
-                     overlay; or use Linux 7.1 or later, which has Landlock 9"
+                    "remove filesystem.exact; or show the directory read-only, without an entry for \
+                     a path below it, or with the mode overlay; or use Linux 7.1 or later, which \
+                     has Landlock 9"
                 }
                 _ => "remove limits.exact, or run where a cgroup can be used",
             };

@@ -121,21 +121,118 @@ fn socket_in_a_read_only_directory_that_has_a_mount_below_is_refused() {
     }
     let scratch = served();
     let below = scratch.directory("data/below");
-    let data = format!("{}/data:/data", scratch.text());
-    let script = "mount -t tmpfs none \"$1\" && shift && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", &below]).arg(binary());
-    command.args(["run", "--quiet", "--mount", &data, "--", "python3", "-c", CONNECT]);
-    let run = finish_connect(command);
+    let data = format!("{}/data", scratch.text());
+    let own = format!("{below}:/data/below");
+    let program = ["--", "python3", "-c", CONNECT, "/data/run/daemon.sock"];
+    let words = ["--quiet", "--mount", &format!("{data}:/data"), "--mount", &own];
+    let run = with_a_mount_at(&below, &[&words[..], &program].concat());
     match landlock_holds_sockets() {
         true => assert_eq!(run.stdout, ""),
         false => is_refused(&run, "read-only"),
     }
 }
 
-fn finish_connect(mut command: Command) -> Run {
-    command.arg("/data/run/daemon.sock");
+/// Runs Stockade where a tmpfs is mounted at a directory.
+fn with_a_mount_at(point: &str, words: &[&str]) -> Run {
+    let script = "mount -t tmpfs none \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", point]).arg(binary());
+    command.arg("run").args(words);
     finish(command, b"")
+}
+
+#[test]
+fn mount_point_below_a_read_only_directory_needs_an_entry_that_the_report_shows() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !is_root() {
+        return not_run("only root mounts something below a directory");
+    }
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let below = scratch.directory("data/below");
+    let (all, own) = (format!("{data}:/data"), format!("{below}:/data/below"));
+    let mounts = ["--mount", &all, "--mount", &own];
+    let text = "filesystem: {workspace: {host: ./data, mode: read}}\n";
+    let workspace = scratch.file("workspace.yaml", text);
+    if !landlock_holds_sockets() {
+        let place = format!("{{host: {below}, guest: /data/below}}");
+        let place_below_workspace = format!("{{host: {below}, guest: /workspace/below}}");
+        for (words, remedy) in
+            [(["--mount", &all], place), (["--policy", &workspace], place_below_workspace)]
+        {
+            let run = with_a_mount_at(&below, &[&words[..], &["--", "echo", "ran"]].concat());
+            assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+            assert!(run.stderr.contains(&format!("{below} is mounted below it")), "{}", run.stderr);
+            assert!(run.stderr.contains(&remedy), "{}", run.stderr);
+        }
+    }
+    let run = with_a_mount_at(&below, &[&mounts[..], &["--json", "--", "true"]].concat());
+    let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+    assert_eq!(run.code, 0, "{report}");
+    assert_sockets(&report, &data);
+    let text = format!("filesystem: {{exact: true, read: [{data}, {below}]}}\n");
+    let exact = scratch.file("exact.yaml", &text);
+    let words = ["--policy", &exact, "--", "echo", "ran"];
+    if !landlock_holds_sockets() {
+        let run = with_a_mount_at(&below, &words);
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn file_system_without_layers_needs_an_entry_that_the_report_shows() {
+    if !walls_can_be_built() || landlock_holds_sockets() {
+        return;
+    }
+    if !is_root() {
+        return not_run("only root mounts a file system");
+    }
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    // The kernel maps no owners on a ramfs, so root cannot show one at all.
+    let script = "mount -t ramfs none \"$1\" && mkdir \"$1/below\" && shift && exec setpriv \
+                  --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \"$@\"";
+    let run = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", &data]).arg(binary());
+        command.args(["run", "--no-record", "--json", "--mount", &format!("{data}:/data")]);
+        command.args(words);
+        finish(command, b"")
+    };
+    let refused = run(&["--", "true"]);
+    assert_eq!(refused.code, 125, "{}", refused.stdout);
+    let said = refused.stdout + &refused.stderr;
+    assert!(said.contains("no overlay can be laid over its file system"), "{said}");
+    let accepted = run(&["--mount", &format!("{data}/below:/data/below"), "--", "true"]);
+    assert_eq!(accepted.code, 0, "{}{}", accepted.stdout, accepted.stderr);
+    assert_sockets(&serde_json::from_str(&accepted.stdout).expect("the report is JSON"), &data);
+}
+
+/// Checks what a report says about sockets in a directory that is shown directly.
+fn assert_sockets(report: &Value, directory: &str) {
+    let controls = report["isolation"]["controls"].as_array().expect("controls are listed");
+    let expected = if landlock_holds_sockets() { "exact" } else { "approximate" };
+    let asks = format!("no Unix socket of the host is reached through {directory}");
+    let held = controls.iter().find(|it| it["control"] == "host_sockets" && it["asks"] == asks);
+    let held = held.unwrap_or_else(|| panic!("{directory}: {controls:?}"));
+    assert_eq!(held["precision"], json!(expected), "{held}");
+}
+
+#[test]
+fn read_only_directory_with_another_entry_at_a_place_below_keeps_its_layer() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = served();
+    let data = format!("{}/data:/data", scratch.text());
+    scratch.directory("data/other");
+    let other = format!("{}:/data/other", scratch.directory("other"));
+    let words = ["--quiet", "--mount", &data, "--mount", &other, "--", "python3", "-c", CONNECT];
+    let run = stockade(&[&words[..], &["/data/run/daemon.sock"]].concat());
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("ConnectionRefusedError"), "{}", run.stderr);
 }
 
 #[test]
