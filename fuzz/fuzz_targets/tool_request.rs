@@ -1,4 +1,4 @@
-//! Any bytes as a request to the desk: read as every reader of JSON does, or refused.
+//! Any bytes as a request to the tool broker: parsed as serde_json does, or refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

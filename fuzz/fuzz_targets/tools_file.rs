@@ -1,4 +1,4 @@
-//! Any bytes as a file of tools: checked or refused with a place in it.
+//! Any bytes as a tools file: checked or refused with a place in it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

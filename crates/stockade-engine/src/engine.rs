@@ -100,7 +100,7 @@ impl Engine {
             entry: entry(&program),
             protected: request.protected,
             gateway: way_out.gateway(),
-            tools: way_out.door(),
+            tools: way_out.tool_access(),
         };
         let mut cancel = pin!(cancel);
         let asked_for = request.provider.as_deref();

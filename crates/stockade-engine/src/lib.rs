@@ -32,7 +32,7 @@ pub use request::{Live, RunRequest, Streams};
 pub use signal::signal_name;
 pub use stockade_egress::Learned;
 pub use stockade_tools::{
-    Deciding, Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, schemars,
+    Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, TrustedPaths, schemars,
 };
 pub use way_out::Passage;
 

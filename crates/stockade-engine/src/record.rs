@@ -184,7 +184,7 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     Ok(())
 }
 
-/// Whether a refusal is the gate's or the desk's, which tell each when it happens.
+/// Whether a refusal is by the gate or the tool broker, which record each when it happens.
 fn is_of_gate(denial: &Denial) -> bool {
     let controls = [
         Control::Tools,

@@ -1,4 +1,4 @@
-//! The ways out of a run: a gate where the policy can allow a connection, a desk where there are
+//! The ways out of a run: a gate where the policy can allow a connection, a broker where there are
 //! tools, and otherwise none.
 
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Carried, Destination, Duplex, Gateway, SandboxUsage, ToolDoor};
+use stockade_provider::{Carried, Destination, Duplex, Gateway, SandboxUsage, ToolAccess};
 use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
-use stockade_tools::{Desk, Tools};
+use stockade_tools::{ToolBroker, Tools};
 use tokio::time::timeout;
 
 use crate::record::OfExecution;
@@ -30,18 +30,18 @@ pub enum Passage {
     Learning,
 }
 
-/// The most connections of programs to the desk at once: as many as the guest carries.
+/// The most connections of programs to the broker at once: as many as the guest carries.
 const MOST_CALLERS: usize = 1024;
 
-/// The gate and the desk of one run, as far as it has them.
+/// The gate and the broker of one run, as far as it has them.
 #[derive(Clone, Debug)]
 pub(crate) struct WayOut {
     gate: Option<Gate>,
-    desk: Option<Desk>,
+    broker: Option<ToolBroker>,
 }
 
 impl WayOut {
-    /// Makes the gate and the desk. Decisions go to the record, where one is kept.
+    /// Makes the gate and the broker. Decisions go to the record, where one is kept.
     pub(crate) fn of(
         policy: &Arc<Policy>,
         passage: Passage,
@@ -54,27 +54,28 @@ impl WayOut {
             None => Arc::new(Unkept),
         };
         // Where tools are offered and none is listed, a call is still a denial that is told.
-        let has_desk = !tools.is_empty() || !policy.tools.value.is_empty();
-        let desk = has_desk
-            .then(|| Desk::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink)));
+        let has_broker = !tools.is_empty() || !policy.tools.value.is_empty();
+        let broker = has_broker.then(|| {
+            ToolBroker::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink))
+        });
         let policy = Arc::clone(policy);
         let gate = match passage {
             Passage::Learning => Some(Gate::learning(policy, sink, Settings::system()?)),
             Passage::Allowed if policy.may_reach_anything() => Some(Gate::new(policy, sink)?),
             Passage::Allowed => None,
         };
-        Ok(WayOut { gate, desk })
+        Ok(WayOut { gate, broker })
     }
 
     /// Where the wall takes connections to.
     pub(crate) fn gateway(&self) -> Option<Arc<dyn Gateway>> {
-        let is_there = self.gate.is_some() || self.desk.is_some();
+        let is_there = self.gate.is_some() || self.broker.is_some();
         is_there.then(|| Arc::new(self.clone()) as Arc<dyn Gateway>)
     }
 
     /// What the sandbox shows of the tools.
-    pub(crate) fn door(&self) -> Option<ToolDoor> {
-        self.desk.as_ref().map(Desk::door)
+    pub(crate) fn tool_access(&self) -> Option<ToolAccess> {
+        self.broker.as_ref().map(ToolBroker::access)
     }
 
     /// Resolves when a limit of the gate ends the run. Never resolves otherwise.
@@ -96,8 +97,8 @@ impl WayOut {
     /// Lets nothing pass any more, and adds what was refused to what the wall saw. The wall must
     /// still be there: what is cut off is told by the tasks that served it.
     pub(crate) async fn close(&self, observed: &mut SandboxUsage) {
-        if let Some(desk) = &self.desk {
-            desk.close();
+        if let Some(broker) = &self.broker {
+            broker.close();
         }
         if let Some(gate) = &self.gate {
             gate.close();
@@ -107,9 +108,9 @@ impl WayOut {
             observed.denials.extend(seen.denials);
             observed.limits_hit.extend(seen.limits_hit);
         }
-        if let Some(desk) = &self.desk {
-            let _ = timeout(LAST_WORDS, desk.idle()).await;
-            let seen = desk.observed();
+        if let Some(broker) = &self.broker {
+            let _ = timeout(LAST_WORDS, broker.idle()).await;
+            let seen = broker.observed();
             observed.denials.extend(seen.denials);
             observed.limits_hit.extend(seen.limits_hit);
         }
@@ -117,7 +118,7 @@ impl WayOut {
 
     /// How many calls of tools there were, whatever came of them.
     pub(crate) fn tool_calls(&self) -> u64 {
-        self.desk.as_ref().map_or(0, |desk| desk.observed().calls)
+        self.broker.as_ref().map_or(0, |broker| broker.observed().calls)
     }
 
     /// What programs used while that was learned.
@@ -128,8 +129,8 @@ impl WayOut {
 
 impl Gateway for WayOut {
     fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
-        match (&destination, &self.gate, &self.desk) {
-            (Destination::Tools, _, Some(desk)) => desk.serve(stream),
+        match (&destination, &self.gate, &self.broker) {
+            (Destination::Tools, _, Some(broker)) => broker.serve(stream),
             (
                 Destination::Names
                 | Destination::Address { .. }
@@ -145,11 +146,11 @@ impl Gateway for WayOut {
 
     fn most_streams(&self) -> usize {
         let gate = self.gate.as_ref().map_or(0, Gateway::most_streams);
-        gate + self.desk.as_ref().map_or(0, |_| MOST_CALLERS)
+        gate + self.broker.as_ref().map_or(0, |_| MOST_CALLERS)
     }
 
     fn carries(&self) -> Carried {
-        Carried { network: self.gate.is_some(), tools: self.desk.is_some() }
+        Carried { network: self.gate.is_some(), tools: self.broker.is_some() }
     }
 }
 

@@ -86,7 +86,7 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
             "remove secrets: nothing inside has them then",
         ),
         Control::Tools => exact(
-            "a socket inside that nothing there can replace leads to the desk on the host, which \
+            "a socket inside that nothing there can replace leads to the tool broker on the host, which \
              judges each call",
         ),
     }
@@ -174,12 +174,14 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
         }
         Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
         Limit::ToolCalls | Limit::ToolRate => {
-            exact("counted by the desk on the host; what is beyond is refused")
+            exact("counted by the tool broker on the host; what is beyond is refused")
         }
-        Limit::ToolsAtOnce => exact("counted by the desk on the host; what is beyond waits"),
-        Limit::ToolTime => exact("the clock of the desk on the host; a call beyond it is ended"),
+        Limit::ToolsAtOnce => exact("counted by the tool broker on the host; what is beyond waits"),
+        Limit::ToolTime => {
+            exact("the clock of the tool broker on the host; a call beyond it is ended")
+        }
         Limit::ToolBytes | Limit::ToolDepth => {
-            exact("measured by the desk on the host, of arguments and of results")
+            exact("measured by the tool broker on the host, of arguments and of results")
         }
         Limit::Connections | Limit::EgressBytes => {
             exact("counted by the gate on the host; nothing else leaves")

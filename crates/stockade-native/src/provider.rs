@@ -90,7 +90,7 @@ impl NativeProvider {
             interpreter,
             places: Places::of_root(),
             way_out,
-            tools: request.tools.as_ref().map(|door| door.environment.clone()),
+            tools: request.tools.as_ref().map(|access| access.environment.clone()),
             codes: AtomicU64::default(),
             filters: program_filters(policy, machine.kernel)?,
         });

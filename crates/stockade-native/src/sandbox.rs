@@ -22,7 +22,7 @@ use stockade_launcher::Ending;
 use stockade_policy::{Limit, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Language,
-    ProcessEnd, Program, Running, Sandbox, SandboxUsage, Stdio, TerminalSize, ToolDoor,
+    ProcessEnd, Program, Running, Sandbox, SandboxUsage, Stdio, TerminalSize, ToolAccess,
 };
 use stockade_watchdog::Aside;
 use tokio::sync::oneshot;
@@ -324,7 +324,7 @@ impl Interior {
             }
         }
         // Last: a program of the sandbox that has a name keeps it.
-        path.extend(self.tools.as_ref().map(|_| ToolDoor::COMMANDS.to_owned()));
+        path.extend(self.tools.as_ref().map(|_| ToolAccess::COMMANDS.to_owned()));
         variables.push(("PATH".to_owned(), path.join(":")));
         let home = self.places.home.as_str();
         for (name, value) in

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use stockade_launcher::ToolFile;
 use stockade_policy::Policy;
-use stockade_provider::{SandboxRequest, ToolDoor};
+use stockade_provider::{SandboxRequest, ToolAccess};
 
 use crate::error::StartError;
 
@@ -15,7 +15,7 @@ const MOST_FILES: usize = 256;
 
 /// The files as a plan takes them; nothing where there are no tools.
 pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, StartError> {
-    let Some(door) = &request.tools else { return Ok(None) };
+    let Some(access) = &request.tools else { return Ok(None) };
     if !request.gateway.as_ref().is_some_and(|gateway| gateway.carries().tools) {
         return Err(wrong(
             "nobody on the host answers calls",
@@ -23,12 +23,12 @@ pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, S
         ));
     }
     place_is_free(&request.policy)?;
-    let bytes: usize = door.files.iter().map(|(_, content)| content.len()).sum();
-    if bytes > MOST_BYTES || door.files.len() > MOST_FILES {
+    let bytes: usize = access.files.iter().map(|(_, content)| content.len()).sum();
+    if bytes > MOST_BYTES || access.files.len() > MOST_FILES {
         let reason = format!(
             "their descriptions are {bytes} bytes in {} files, and at most {MOST_BYTES} in \
              {MOST_FILES} can be shown",
-            door.files.len()
+            access.files.len()
         );
         return Err(wrong(&reason, "offer fewer tools, or shorten their schemas and descriptions"));
     }
@@ -42,22 +42,22 @@ pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, S
             .map_err(|_| wrong(&format!("`{path}` is not UTF-8 text"), remedy))?;
         Ok(ToolFile { path: path.into(), content })
     };
-    door.files.iter().map(file).collect::<Result<_, _>>().map(Some)
+    access.files.iter().map(file).collect::<Result<_, _>>().map(Some)
 }
 
 /// A path below the directory of the tools, and not where the wall puts things of its own.
 fn is_plain(path: &str) -> bool {
-    let whole = Path::new(ToolDoor::DIRECTORY).join(path);
+    let whole = Path::new(ToolAccess::DIRECTORY).join(path);
     let is_down = |part: Component<'_>| matches!(part, Component::Normal(_));
     !path.is_empty()
         && Path::new(path).components().all(is_down)
-        && whole != Path::new(ToolDoor::SOCKET)
-        && !whole.starts_with(ToolDoor::COMMANDS)
+        && whole != Path::new(ToolAccess::SOCKET)
+        && !whole.starts_with(ToolAccess::COMMANDS)
 }
 
 /// Refuses a policy that puts something else at the place, or nothing.
 fn place_is_free(policy: &Policy) -> Result<(), StartError> {
-    let place = ToolDoor::DIRECTORY;
+    let place = ToolAccess::DIRECTORY;
     if let Some(mount) = policy.mounts.iter().find(|mount| mount.guest.is_at_or_below(place)) {
         let reason = format!("the policy shows something else at {}", mount.guest);
         return Err(wrong(&reason, "choose another guest path, such as `/data`"));

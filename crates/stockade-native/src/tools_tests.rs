@@ -32,7 +32,7 @@ fn request(policy: &str, files: &[(&str, &[u8])]) -> SandboxRequest {
         entry: Entry::Program("true".to_owned()),
         protected: Vec::new(),
         gateway: Some(Arc::new(Carries(true))),
-        tools: Some(ToolDoor { files: files.collect(), environment: Vec::new() }),
+        tools: Some(ToolAccess { files: files.collect(), environment: Vec::new() }),
     }
 }
 

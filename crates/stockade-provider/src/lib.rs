@@ -12,7 +12,7 @@ mod gateway;
 mod language;
 mod plan;
 mod sandbox;
-mod tool_door;
+mod tool_access;
 mod usage;
 
 pub use aged::Aged;
@@ -25,5 +25,5 @@ pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
 pub use sandbox::{Entry, FACTS_AGE, Probe, Provider, Root, Sandbox, SandboxRequest};
-pub use tool_door::ToolDoor;
+pub use tool_access::ToolAccess;
 pub use usage::{ExecutionUsage, SandboxUsage};

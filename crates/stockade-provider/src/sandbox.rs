@@ -8,7 +8,7 @@ use futures_core::future::BoxFuture;
 use stockade_policy::{Limit, Policy};
 
 use crate::{
-    Error, Execution, Gateway, Language, ProviderName, Running, SandboxUsage, ToolDoor, WallFacts,
+    Error, Execution, Gateway, Language, ProviderName, Running, SandboxUsage, ToolAccess, WallFacts,
 };
 
 /// How old facts may be when a wall answers with them: a process that runs for weeks sees a host that
@@ -60,7 +60,7 @@ pub struct SandboxRequest {
     pub gateway: Option<Arc<dyn Gateway>>,
     /// What programs find of the tools they may call; the gateway then carries tools. Without it
     /// there is no socket inside.
-    pub tools: Option<ToolDoor>,
+    pub tools: Option<ToolAccess>,
 }
 
 /// The files a sandbox starts from.

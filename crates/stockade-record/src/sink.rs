@@ -9,11 +9,11 @@ use crate::{Egress, ToolCall};
 #[error("the record cannot be written")]
 pub struct Unrecorded;
 
-/// Takes the decisions of a gate and of a desk. Called from any thread; returns when the event is kept.
+/// Takes the decisions of a gate and of a tool broker. Called from any thread; returns when the event is kept.
 pub trait Sink: Send + Sync + fmt::Debug {
     /// Keeps one decision. After a failure the gate lets nothing pass any more.
     fn egress(&self, event: Egress) -> Result<(), Unrecorded>;
 
-    /// Keeps what came of one call to a tool. After a failure the desk answers no call any more.
+    /// Keeps what came of one call to a tool. After a failure the tool broker answers no further call.
     fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded>;
 }

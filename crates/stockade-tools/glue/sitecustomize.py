@@ -1,7 +1,7 @@
 """Gives Python programs the tools of this sandbox without an import.
 
-Python runs this file whenever it starts, whatever its version is, so it is short and written in
-words that every version knows. A module of the same name that this one hides runs after it.
+Python runs this file at every start, in any version, so it is short and uses syntax that every
+version has. A module of the same name that this one shadows runs after it.
 """
 
 import sys
@@ -24,7 +24,7 @@ def _run_hidden():
     try:
         import sitecustomize
     except ImportError as error:
-        # Nothing is hidden, unless it is something else that is missing.
+        # Raised again, unless it is only that this module is missing.
         if getattr(error, "name", __name__) != __name__:
             raise
     finally:
@@ -32,7 +32,7 @@ def _run_hidden():
         sys.modules.setdefault(__name__, own)
 
 
-# Whatever way this file is found again, it runs once.
+# Runs once, even if Python finds this file again in another way.
 if "_stockade_sitecustomize" not in sys.modules:
     sys.modules["_stockade_sitecustomize"] = sys.modules[__name__]
     if sys.version_info >= (3, 8):

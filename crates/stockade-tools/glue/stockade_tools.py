@@ -1,8 +1,8 @@
 """Calls the tools of this sandbox.
 
 Programs need no import: `call_tool`, `ToolError`, `ToolDenied` and a function for each tool whose
-name Python can write are there already. All of them can be imported from here too, and so can the
-tools that are called like something Python has itself. In `asyncio` programs, `acall_tool` calls a
+name is valid in Python are builtins. All of them can be imported from here too, and so can the
+tools whose names would shadow something in Python. In `asyncio` programs, `acall_tool` calls a
 tool in a thread.
 """
 
@@ -19,21 +19,21 @@ __all__ = ["ToolDenied", "ToolError", "acall_tool", "call_tool", "list_tools"]
 _SOCKET = "/run/stockade/tools.sock"
 _CONTAINERS = (dict, list, tuple)
 
-# How much of what a call was given a message repeats.
+# How many characters of a call's arguments a message repeats.
 _MOST_SHOWN = 60
 
 _write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _read = json.JSONDecoder().decode
 
-# Each thread keeps a connection while it makes no call. A call that is made in the middle of
-# another, as a signal handler may, finds none and makes its own.
+# Each thread keeps one idle connection. A call inside another one, for example from a signal
+# handler, finds no idle connection and opens its own.
 _kept = threading.local()
 
 
 async def acall_tool(name, /, *args, **kwargs):
     """Calls a tool as call_tool does, in a thread of the running loop's executor.
 
-    The call goes on when whoever awaits it is cancelled.
+    The call continues when the awaiting task is cancelled.
     """
     from asyncio import get_running_loop
     from functools import partial
@@ -58,7 +58,7 @@ def __dir__():
 
 
 class _Connection:
-    """A connection to the desk on the host, used for one call after another."""
+    """A connection to the tool broker on the host, used for one call at a time."""
 
     reader = None
 
@@ -66,18 +66,19 @@ class _Connection:
         self.process = os.getpid()
         self.asked = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # A program may have set another default. The desk ends calls that take too long.
+        # The program may have set another default timeout. The tool broker ends calls that take too
+        # long.
         self.socket.settimeout(None)
         self.socket.connect(os.environ.get("STOCKADE_TOOLS_SOCKET") or _SOCKET)
         self.reader = self.socket.makefile("rb", 1 << 16)
 
     def ask(self, request):
-        """Sends a request that still lacks its id; returns the line of the answer."""
+        """Adds an id to a request and sends it; returns the line of the answer."""
         self.asked += 1
         try:
             self.socket.sendall(b'{"id":%d' % self.asked + request)
         except (BrokenPipeError, ConnectionResetError):
-            # The desk may have said why before it closed.
+            # The tool broker may have sent a reason before it closed.
             pass
         return self.reader.readline()
 
@@ -95,8 +96,7 @@ class _Connection:
 
 
 def _after_fork():
-    # The connection belongs to the parent. It is closed here before its number can mean
-    # anything else.
+    # The connection belongs to the parent. Close it here before its number is reused.
     _kept.__dict__.pop("connection", None)
 
 
@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Tool:
-    """What the listing says about the parameters of a tool."""
+    """The parameters of a tool, from the listing."""
 
     def __init__(self, name, shape):
         self.name = name
@@ -114,7 +114,7 @@ class _Tool:
         self.meant = {own: name for own, name in zip(self.spelled, self.parameters) if own != name}
 
     def arguments(self, unnamed, named):
-        """The arguments by their names in the schema. Owns `named`."""
+        """Returns the arguments by their names in the schema. Owns `named`."""
         if len(unnamed) > len(self.parameters):
             message = "{}() takes at most {} unnamed arguments, and {} were given"
             raise self.mistake(message, len(self.parameters), len(unnamed))
@@ -137,7 +137,7 @@ class _Tool:
 
 
 def _spelled(names):
-    """Names that can be written before a `=`, each of them once: `max-results` is `max_results`."""
+    """Unique valid Python names for the parameters: `max-results` becomes `max_results`."""
     from keyword import iskeyword
 
     def is_plain(name):
@@ -159,22 +159,22 @@ def _spelled(names):
     return found
 
 
-class _Unsaid:
-    """What help() shows as the default of what need not be given."""
+class _Optional:
+    """The default that help() shows for optional parameters."""
 
     def __repr__(self):
-        return "unsaid"
+        return "optional"
 
 
 def _signature(name):
     from inspect import Parameter, Signature
 
-    tool, unsaid, is_optional = _tools[name], _Unsaid(), False
+    tool, optional, is_optional = _tools[name], _Optional(), False
     parameters = []
     for own, meant in zip(tool.spelled, tool.parameters):
         # Python has no parameter without a default after one with a default.
         is_optional = is_optional or meant not in tool.required
-        default = unsaid if is_optional else Parameter.empty
+        default = optional if is_optional else Parameter.empty
         parameters.append(Parameter(own, Parameter.POSITIONAL_OR_KEYWORD, default=default))
     if tool.takes_others:
         others = "others"
@@ -185,7 +185,7 @@ def _signature(name):
 
 
 class _Tools(dict):
-    """The tools by name, each read when it is first needed; None for what is not listed."""
+    """The tools by name, each parsed on first use; None if it is not listed."""
 
     def __missing__(self, name):
         for tool, _, shape, _ in _listing._listed:
@@ -198,15 +198,15 @@ _tools = _Tools()
 
 
 def _call(name, unnamed, named):
-    """What every function of the listing does. Owns `named`."""
+    """Implements every function of the listing. Owns `named`."""
     if not isinstance(name, str):
         raise TypeError("the name of a tool is a str, not {}".format(type(name).__name__))
     tool = _tools[name]
     if tool is not None:
         return _ask(_request(name, tool.arguments(unnamed, named)), name)
-    # The desk refuses what is not listed, and its refusal says why. It needs no arguments for it.
+    # The tool broker refuses unlisted tools and gives the reason. It needs no arguments for that.
     _ask(_request(name, named), name)
-    raise TypeError("{}() is not listed, and was answered".format(name))
+    raise TypeError("{}() is not listed, yet the call succeeded".format(name))
 
 
 def _request(tool, arguments):
@@ -231,19 +231,19 @@ def _ask(request, what):
         connection.close()
         raise _lost(what, error) from error
     except BaseException:
-        # Interrupted: an answer that comes now would be taken for that of the next call.
+        # Interrupted: a late answer would be taken for that of the next call.
         connection.close()
         raise
-    told = answer if isinstance(answer, dict) else {}
-    if told.get("id") == connection.asked:
+    fields = answer if isinstance(answer, dict) else {}
+    if fields.get("id") == connection.asked:
         mine["connection"] = connection
     else:
         connection.close()
-    if isinstance(told.get("error"), dict):
-        raise _failure(told["error"])
-    if told.get("id") != connection.asked or "result" not in told:
-        raise _lost(what, "the host closed it" if answer is None else "the answer is no answer")
-    return told["result"]
+    if isinstance(fields.get("error"), dict):
+        raise _failure(fields["error"])
+    if fields.get("id") != connection.asked or "result" not in fields:
+        raise _lost(what, "the host closed it" if answer is None else "the answer is not valid")
+    return fields["result"]
 
 
 def _connect():
@@ -266,7 +266,7 @@ def _lost(what, why):
 
 
 def _has_odd_key(arguments):
-    """Whether a mapping has a key that json would turn into a text."""
+    """Whether a mapping has a key that json would convert to a string."""
     left = [arguments]
     while left:
         value = left.pop()
@@ -280,7 +280,7 @@ def _has_odd_key(arguments):
 
 
 def _refusal(tool, arguments, error):
-    """Why arguments are no JSON, with the place where they are not."""
+    """Why the arguments are not JSON, and at which path."""
     left = [(name, value, (id(arguments),)) for name, value in reversed(list(arguments.items()))]
     while left:
         place, value, within = left.pop()
@@ -299,11 +299,11 @@ def _refusal(tool, arguments, error):
     if isinstance(error, RecursionError):
         return ValueError("{}(): the arguments are nested too deep".format(tool))
     kind = ValueError if isinstance(error, ValueError) else TypeError
-    return kind("{}(): the arguments are no JSON: {}".format(tool, error))
+    return kind("{}(): the arguments are not JSON: {}".format(tool, error))
 
 
 def _oddity(value, within):
-    """What about a value is no JSON, whatever is in it; None where there is nothing."""
+    """Why a value itself, without its contents, is not JSON; None if it is."""
     if id(value) in within:
         return ValueError, "contains itself"
     if isinstance(value, dict):
@@ -312,10 +312,10 @@ def _oddity(value, within):
                 shown = _short(repr(key))
                 return TypeError, "has the key {}, and JSON has str keys only".format(shown)
             if _has_surrogate(key):
-                return ValueError, "has a key that is no text: a lone surrogate is in it"
+                return ValueError, "has a key that is not valid text: it has a lone surrogate"
     elif isinstance(value, str):
         if _has_surrogate(value):
-            return ValueError, "is no text: a lone surrogate is in it"
+            return ValueError, "is not valid text: it has a lone surrogate"
     elif isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             return ValueError, "is {!r}, and JSON has no such number".format(value)
@@ -327,7 +327,7 @@ def _oddity(value, within):
             "bytes": "pass a str, such as base64.b64encode(…).decode()",
             "bytearray": "pass a str, such as base64.b64encode(…).decode()",
         }.get(kind, "pass a str, a number, a bool, None, a list or a dict")
-        return TypeError, "is of type {}, which is no JSON; {}".format(kind, hint)
+        return TypeError, "is of type {}, which is not JSON; {}".format(kind, hint)
     return None
 
 

@@ -1,15 +1,15 @@
 'use strict';
 
 // Gives JavaScript programs the tools of this sandbox: `callTool(name, args)`, `callTool.list()`
-// and `ToolError`. Node runs this file whenever it starts, in every thread, so it loads nothing
-// before the first call.
+// and `ToolError`. Node runs this file at every start, in every thread, so it loads nothing before
+// the first call.
 
 (() => {
   const SOCKET = '/run/stockade/tools.sock';
   const LONE_SURROGATE = /\p{Surrogate}/u;
   const LINE_FEED = 10;
 
-  /** A call to a tool has no result; `code` says in one word why. */
+  /** A tool call failed; `code` is the reason in one word. */
   class ToolError extends Error {
     constructor(message, code = 'failed') {
       super(message);
@@ -21,7 +21,7 @@
     }
   }
 
-  /** The connection to the desk on the host; calls share it, and their ids tell them apart. */
+  /** The connection to the tool broker on the host; calls share it and are matched by id. */
   class Connection {
     constructor() {
       this.waiting = new Map();
@@ -34,11 +34,11 @@
       this.socket.on('close', () => this.end());
     }
 
-    /** Sends a request that still lacks its id; resolves to the answer, never rejects. */
+    /** Adds an id to a request and sends it; resolves to the answer, never rejects. */
     ask(request) {
       return new Promise((resolve) => {
         this.asked += 1;
-        // A call that waits for its answer keeps the program alive, and nothing else does.
+        // Only a call that waits for its answer keeps the program alive.
         if (this.waiting.size === 0) this.socket.ref();
         this.waiting.set(this.asked, resolve);
         this.socket.write(`{"id":${this.asked}${request}\n`);
@@ -65,8 +65,8 @@
       }
       const resolve = this.waiting.get(answer.id);
       if (resolve === undefined) {
-        // One side did not understand the other: no call that is under way has an answer.
-        this.fail(answer.error || broken('the answer is no answer'));
+        // Protocol error: no running call gets an answer.
+        this.fail(answer.error || broken('the answer is not valid'));
         this.socket.destroy();
         return;
       }
@@ -92,7 +92,7 @@
   async function ask(request) {
     if (connection === null) connection = new Connection();
     const answer = await connection.ask(request);
-    // Made here and not where the answer came in, so that the stack names the caller.
+    // Created here and not where the answer arrived, so that the stack names the caller.
     if (answer.error) throw new ToolError(answer.error.message, answer.error.code);
     return answer.result;
   }
@@ -119,14 +119,14 @@
     return await ask(',"list":true}');
   }
 
-  /** JSON that means what it was given; JSON.stringify alone makes null of what it cannot say. */
+  /** JSON with the same meaning; JSON.stringify alone writes null for values that JSON lacks. */
   function written(value, tool) {
     try {
       return JSON.stringify(value, function check(key, inner) {
         const odd = oddity(inner, this);
-        const place = key === '' ? 'what was passed' : `\`${key.slice(0, 60)}\``;
+        const place = key === '' ? 'the value' : `\`${key.slice(0, 60)}\``;
         if (odd !== null) throw new TypeError(`${tool}: ${place} ${odd}`);
-        if (LONE_SURROGATE.test(key)) throw new TypeError(`${tool}: a lone surrogate is in a key`);
+        if (LONE_SURROGATE.test(key)) throw new TypeError(`${tool}: a key has a lone surrogate`);
         return inner;
       });
     } catch (error) {
@@ -139,16 +139,16 @@
     switch (typeof value) {
       case 'boolean': return null;
       case 'number': return Number.isFinite(value) ? null : `is ${value}, and JSON has no such number`;
-      case 'string': return LONE_SURROGATE.test(value) ? 'is no text: a lone surrogate is in it' : null;
-      // Left out of an object, as everywhere in JavaScript; an array cannot leave it out.
-      case 'undefined': return Array.isArray(holder) ? 'is undefined in an array, which is no JSON' : null;
+      case 'string': return LONE_SURROGATE.test(value) ? 'is not valid text: it has a lone surrogate' : null;
+      // Omitted from an object, as everywhere in JavaScript; an array cannot omit it.
+      case 'undefined': return Array.isArray(holder) ? 'is undefined in an array, which is not JSON' : null;
       case 'object': return value === null || Array.isArray(value) || isPlain(value) ? null
-        : `is a ${value.constructor.name}, which is no JSON`;
-      default: return `is a ${typeof value}, which is no JSON`;
+        : `is a ${value.constructor.name}, which is not JSON`;
+      default: return `is a ${typeof value}, which is not JSON`;
     }
   }
 
-  /** Whether JSON.stringify writes all that an object holds. */
+  /** Whether JSON.stringify writes everything in an object. */
   function isPlain(value) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
     const hollow = [Map, Set, WeakMap, WeakSet, Promise, RegExp, Error, ArrayBuffer, SharedArrayBuffer];

@@ -1,4 +1,4 @@
-//! Tools that are functions of this process.
+//! Tools that are functions in this process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::fault::Fault;
 use crate::run::{Call, Run};
 use crate::task::ended;
 
-/// The most calls of one blocking function at the same time. A function that hangs cannot be
-/// stopped, only left behind; this many of them leave threads for everybody else.
+/// The most concurrent calls of one blocking function. A function that hangs cannot be stopped;
+/// this limit leaves threads for all other tools.
 const MOST_BLOCKING: usize = 32;
 
 type Blocks = dyn Fn(Value) -> Result<Value, Fault> + Send + Sync;
 type Awaits = dyn Fn(Value) -> BoxFuture<'static, Result<Value, Fault>> + Send + Sync;
 
-/// A function that blocks; it runs on a thread of its own.
+/// A blocking function; it runs on a blocking thread.
 pub(crate) struct Blocking {
     function: Arc<Blocks>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Blocking {
     pub(crate) fn new(function: Arc<Blocks>) -> Blocking {
-        Blocking { function, places: Arc::new(Semaphore::new(MOST_BLOCKING)) }
+        Blocking { function, permits: Arc::new(Semaphore::new(MOST_BLOCKING)) }
     }
 }
 
 impl Run for Blocking {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (function, places) = (Arc::clone(&self.function), Arc::clone(&self.places));
+        let (function, permits) = (Arc::clone(&self.function), Arc::clone(&self.permits));
         Box::pin(async move {
-            let place = places.acquire_owned().await;
-            let place = place.map_err(|_| Fault::broken("the tool takes no calls any more"))?;
+            let permit = permits.acquire_owned().await;
+            let permit = permit.map_err(|_| Fault::broken("the tool accepts no more calls"))?;
             let task = tokio::task::spawn_blocking(move || {
                 let result = function(call.arguments);
-                drop(place);
+                drop(permit);
                 result
             });
             task.await.unwrap_or_else(|error| Err(ended(error)))
@@ -46,7 +46,7 @@ impl Run for Blocking {
     }
 }
 
-/// A function that gives a future.
+/// A function that returns a future.
 pub(crate) struct Awaiting {
     function: Arc<Awaits>,
 }

@@ -1,4 +1,5 @@
-//! A tool that is a program: arguments as JSON on its input, the result as JSON on its output.
+//! A tool that is a program: it reads the arguments as JSON from stdin and writes the result as
+//! JSON to stdout.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -17,48 +18,48 @@ use crate::program::{Group, Pipes, Program, read_tail, read_up_to};
 use crate::run::{Call, Run};
 use crate::words::last_line;
 
-/// How much of what a program says on its error output is kept.
+/// How many bytes of a program's stderr are kept.
 const KEPT_ERRORS: usize = 4096;
 
-/// The longest message that is made of it, in characters.
-const MAX_SAID: usize = 800;
+/// The longest error message taken from stderr, in characters.
+const MAX_MESSAGE: usize = 800;
 
-/// How long what a program wrote may take to be read after its end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long to read remaining output after the program has exited.
+const DRAIN_TIME: Duration = Duration::from_millis(200);
 
-/// The most programs of one tool at the same time; calls beyond wait. Each takes a process and
-/// several descriptors of this one.
+/// The most concurrent programs of one tool; further calls wait. Each needs a process and several
+/// descriptors of this process.
 const MOST_PROGRAMS: usize = 32;
 
-/// Starts a program for every call.
+/// Starts a program for each call.
 #[derive(Debug)]
 pub(crate) struct CommandTool {
     program: Program,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl CommandTool {
     pub(crate) fn new(program: Program) -> CommandTool {
-        CommandTool { program, places: Arc::new(Semaphore::new(MOST_PROGRAMS)) }
+        CommandTool { program, permits: Arc::new(Semaphore::new(MOST_PROGRAMS)) }
     }
 }
 
 impl Run for CommandTool {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (program, places) = (self.program.clone(), Arc::clone(&self.places));
+        let (program, permits) = (self.program.clone(), Arc::clone(&self.permits));
         Box::pin(async move {
-            let _place = places.acquire_owned().await;
-            converse(program, call).await
+            let _permit = permits.acquire_owned().await;
+            run_program(program, call).await
         })
     }
 }
 
-async fn converse(program: Program, call: Call) -> Result<Value, Fault> {
+async fn run_program(program: Program, call: Call) -> Result<Value, Fault> {
     let (mut group, pipes) = program
         .start()
         .map_err(|error| Fault::broken(format!("the tool cannot be started: {error}")))?;
     let (mut output, mut errors) = (Vec::new(), Vec::new());
-    let status = talk(&mut group, pipes, &call, (&mut output, &mut errors)).await?;
+    let status = exchange(&mut group, pipes, &call, (&mut output, &mut errors)).await?;
     if !status.success() {
         return Err(failure(status, &errors));
     }
@@ -69,63 +70,63 @@ async fn converse(program: Program, call: Call) -> Result<Value, Fault> {
     read(&output, call.bounds).map_err(|error| Fault::result(&error))
 }
 
-/// Gives a program its arguments and hears it up to its end. The first fault drops the program, and
-/// so ends it.
-async fn talk(
+/// Writes the arguments to a program and reads its output until it exits. The first fault drops the
+/// program, which kills it.
+async fn exchange(
     group: &mut Group,
     pipes: Pipes,
     call: &Call,
     (output, errors): (&mut Vec<u8>, &mut Vec<u8>),
 ) -> Result<ExitStatus, Fault> {
-    let Pipes { mut input, output: results, errors: complaints } = pipes;
+    let Pipes { mut input, output: stdout, errors: stderr } = pipes;
     let (arguments, most) = (call.arguments.to_string(), call.bounds.bytes);
     let feed = async move {
-        // A program that does not want its arguments may close its input.
+        // A program that does not read its arguments may close stdin.
         let _ = input.write_all(arguments.as_bytes()).await;
         Ok(())
     };
-    let hear = async {
-        read_up_to(results, most, output).await.map_err(unheard)?;
+    let receive = async {
+        read_up_to(stdout, most, output).await.map_err(unreadable)?;
         let is_whole = output.len() <= most;
         is_whole.then_some(()).ok_or_else(|| Fault::result(&JsonError::TooLarge { most }))
     };
-    let complain = async {
-        read_tail(complaints, KEPT_ERRORS, errors).await;
+    let keep_errors = async {
+        read_tail(stderr, KEPT_ERRORS, errors).await;
         Ok(())
     };
-    let pipes = async { tokio::try_join!(feed, hear, complain) };
-    let end = async { group.end().await.map_err(unheard) };
+    let pipes = async { tokio::try_join!(feed, receive, keep_errors) };
+    let end = async { group.end().await.map_err(unreadable) };
     tokio::pin!(pipes, end);
     tokio::select! {
-        talked = &mut pipes => {
-            talked?;
+        exchanged = &mut pipes => {
+            exchanged?;
             end.await
         }
         status = &mut end => {
-            // A process that left the group may keep a pipe open for as long as it likes.
-            if let Ok(talked) = timeout(LAST_WORDS, pipes).await {
-                talked?;
+            // A process that left the group may keep a pipe open indefinitely.
+            if let Ok(exchanged) = timeout(DRAIN_TIME, pipes).await {
+                exchanged?;
             }
             status
         }
     }
 }
 
-fn unheard(error: std::io::Error) -> Fault {
+fn unreadable(error: std::io::Error) -> Fault {
     Fault::broken(format!("the tool's output cannot be read: {error}"))
 }
 
 fn failure(status: ExitStatus, errors: &[u8]) -> Fault {
-    let said = last_line(errors, MAX_SAID);
-    match (status.signal(), said) {
-        (Some(signal), Some(said)) => {
-            Fault::broken(format!("the tool was ended by signal {signal}: {said}"))
+    let message = last_line(errors, MAX_MESSAGE);
+    match (status.signal(), message) {
+        (Some(signal), Some(message)) => {
+            Fault::broken(format!("the tool was ended by signal {signal}: {message}"))
         }
         (Some(signal), None) => Fault::broken(format!("the tool was ended by signal {signal}")),
-        (None, Some(said)) => Fault::failed(said),
+        (None, Some(message)) => Fault::failed(message),
         (None, None) => {
             let code = status.code().unwrap_or_default();
-            Fault::failed(format!("the tool ended with code {code} and did not say why"))
+            Fault::failed(format!("the tool ended with code {code} and gave no reason"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How connections of HTTP tools are opened.
+//! Opens the connections of HTTP tools.
 
 use std::fmt;
 use std::io;
@@ -6,15 +6,15 @@ use std::io;
 use futures_core::future::BoxFuture;
 use tokio::net::TcpStream;
 
-/// Opens connections to the servers of HTTP tools, from the host.
+/// Opens connections from the host to the servers of HTTP tools.
 pub trait Connect: Send + Sync + fmt::Debug {
-    /// Opens a connection to a port of a host: a name without a dot at its end, or an address
-    /// without brackets. Called once for each call; dropping what is returned gives up.
+    /// Opens a connection to a port of a host: a name without a trailing dot, or an address without
+    /// brackets. Called once per call; dropping the future cancels the attempt.
     fn connect(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<TcpStream>>;
 }
 
-/// Resolves names as the C library of this process does. A static executable should not: its C
-/// library cannot load what this machine resolves names with.
+/// Resolves names with the C library of this process. Static executables should not use it: their C
+/// library cannot load the machine's name service modules.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemConnect;
 

@@ -1,20 +1,20 @@
-//! Why tools cannot be offered, said before anything runs.
+//! Why tools cannot be offered, reported before anything runs.
 
 use std::io;
 
-/// Why a tool, or a set of them, cannot be offered.
+/// Why a tool, or a set of tools, cannot be offered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolsError {
-    /// The name is none.
+    /// The name is not valid.
     #[error(
         "`{name}` is not the name of a tool; use 1 to 128 letters, digits and `_ . : / -`, a letter, digit or `_` first"
     )]
     Name {
-        /// As it was given, shortened.
+        /// The given name, shortened.
         name: String,
     },
-    /// Two tools have one name.
+    /// Two tools have the same name.
     #[error(
         "two tools are called `{name}`; give one of them another name, for a server's tool with `as`"
     )]
@@ -29,12 +29,12 @@ pub enum ToolsError {
         tool: String,
         /// `input_schema` or `output_schema`.
         which: &'static str,
-        /// What is wrong with it and what to do.
+        /// What is wrong with it and how to fix it.
         why: String,
     },
-    /// A variable that a tool is to have is not set here.
+    /// A variable that a tool needs is not set.
     #[error(
-        "`{owner}` is to have the variable `{variable}`, which is not set; set it, or remove it from the file"
+        "`{owner}` needs the variable `{variable}`, which is not set; set it, or remove it from the file"
     )]
     Unset {
         /// The tool or server.
@@ -49,10 +49,10 @@ pub enum ToolsError {
         tool: String,
         /// Its path, or its name.
         program: String,
-        /// Where it was looked for.
+        /// Where Stockade searched.
         why: &'static str,
     },
-    /// The program of a tool is there and cannot be executed.
+    /// The program of a tool exists but cannot be executed.
     #[error("the tool `{tool}` runs `{program}`, which cannot be executed")]
     NotExecutable {
         /// The tool.
@@ -71,7 +71,7 @@ pub enum ToolsError {
         #[source]
         source: io::Error,
     },
-    /// A header's value has characters that no header can have.
+    /// A header's value has characters that are not allowed in headers.
     #[error(
         "the value of the header `{header}` of the tool `{tool}` cannot be sent; it must be one line of text"
     )]
@@ -87,8 +87,8 @@ pub enum ToolsError {
         /// Why.
         why: String,
     },
-    /// A server of tools cannot be started.
-    #[error("cannot start the server of tools `{server}`")]
+    /// A tool server cannot be started.
+    #[error("cannot start the tool server `{server}`")]
     Start {
         /// The server.
         server: String,
@@ -96,22 +96,22 @@ pub enum ToolsError {
         #[source]
         source: io::Error,
     },
-    /// A server of tools does not speak as it should.
-    #[error("the server of tools `{server}` {why}")]
+    /// A tool server violates the protocol.
+    #[error("the tool server `{server}` {why}")]
     Server {
         /// The server.
         server: String,
         /// What it did.
         why: String,
     },
-    /// A server does not have a tool that the file names.
-    #[error("the server of tools `{server}` has no tool `{tool}`; it has: {has}")]
+    /// A server does not offer a tool that the file names.
+    #[error("the tool server `{server}` has no tool `{tool}`; it has: {has}")]
     Missing {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
-        /// What it has.
+        /// The tools it offers.
         has: String,
     },
 }

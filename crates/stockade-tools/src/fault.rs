@@ -1,18 +1,18 @@
-//! Why a call has no result, as the program that made it is told.
+//! Why a call has no result, as sent to the program that made it.
 
 use std::fmt;
 
 use crate::json::JsonError;
 use crate::words::{MAX_MESSAGE, harmless};
 
-/// What kind of trouble it is, as one word of the protocol.
+/// The kind of error, as one word of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// The policy refused.
+    /// The policy refused the call.
     Denied,
-    /// The policy lists the tool, and nobody offers it.
+    /// The policy lists the tool, but the host does not offer it.
     Unknown,
-    /// The request is not one.
+    /// The request is not valid.
     InvalidRequest,
     /// The arguments do not fit the tool's schema.
     InvalidArguments,
@@ -20,19 +20,19 @@ pub(crate) enum Code {
     InvalidResult,
     /// The arguments or the result are larger than the policy allows.
     TooLarge,
-    /// The same for their nesting.
+    /// The arguments or the result are nested deeper than the policy allows.
     TooDeep,
-    /// More calls than the policy allows in a second.
+    /// More calls per second than the policy allows.
     TooMany,
-    /// More calls than the policy allows at all.
+    /// More calls in total than the policy allows.
     Limit,
     /// The tool took too long.
     TimedOut,
-    /// The tool says so.
+    /// The tool reported a failure.
     Failed,
-    /// The execution ended, or whoever asked is gone.
+    /// The execution ended, or the calling program is gone.
     Cancelled,
-    /// The tool crashed, flooded, or is gone.
+    /// The tool crashed, sent too much, or is gone.
     Broken,
 }
 
@@ -65,42 +65,44 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Fault {
-        // One line, whatever a tool says.
+        // One line, even if the tool's text has several.
         let lines: Vec<&str> = message.as_ref().lines().map(str::trim).collect();
         Fault { code, message: harmless(lines.join(" ").trim(), MAX_MESSAGE) }
     }
 
-    /// The tool says that it failed.
+    /// The tool reported that it failed.
     pub(crate) fn failed(message: impl AsRef<str>) -> Fault {
         Fault::new(Code::Failed, message)
     }
 
-    /// The tool did not do its part.
+    /// The tool crashed or violated its protocol.
     pub(crate) fn broken(message: impl AsRef<str>) -> Fault {
         Fault::new(Code::Broken, message)
     }
 
-    /// The result of a tool that cannot be passed on.
+    /// The tool's result cannot be passed on.
     pub(crate) fn result(error: &JsonError) -> Fault {
         let (code, remedy) = match error {
             JsonError::TooLarge { .. } => {
                 (Code::TooLarge, "; ask the tool for less, or raise max_tool_bytes in the policy")
             }
-            JsonError::TooDeep { .. } => (Code::TooDeep, "; max_tool_depth in the policy says so"),
+            JsonError::TooDeep { .. } => {
+                (Code::TooDeep, "; the limit is max_tool_depth in the policy")
+            }
             JsonError::Invalid { .. } => (Code::InvalidResult, ""),
         };
         Fault::new(code, format!("the tool's result {error}{remedy}"))
     }
 }
 
-/// What a tool says when it fails. The program that called it sees the text.
+/// The error of a tool that failed. The calling program sees the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolFailure {
     message: String,
 }
 
 impl ToolFailure {
-    /// A failure with one sentence for the program that made the call.
+    /// A failure with one sentence for the calling program.
     pub fn new(message: impl fmt::Display) -> ToolFailure {
         ToolFailure { message: message.to_string() }
     }

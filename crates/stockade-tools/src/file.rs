@@ -1,10 +1,10 @@
 //! Tools from a YAML file.
 
-mod deciding;
 mod decode;
 mod endpoint;
 mod fields;
 mod start;
+mod trusted_paths;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use stockade_text::{Aliases, Dialect};
 use crate::mcp::Import;
 use decode::Decoder;
 
-pub use deciding::Deciding;
-pub use start::Surroundings;
+pub use start::HostEnvironment;
 pub use stockade_text::TextErrors as ToolsFileError;
+pub use trusted_paths::TrustedPaths;
 
 const DIALECT: Dialect = Dialect {
-    name: "file of tools",
-    language: "a file of tools",
+    name: "tools file",
+    language: "a tools file",
     when_empty: "write `tools:` and a list under it",
-    // Schemas are written into the file.
+    // The file contains the schemas.
     max_depth: 64,
     when_too_deep: "write deep schemas with `$defs` and `$ref`",
     max_nodes: 500_000,
@@ -32,18 +32,18 @@ const DIALECT: Dialect = Dialect {
     other_words: &[],
 };
 
-/// A file of tools that was checked. Nothing was started.
+/// A checked tools file. No program is started yet.
 #[derive(Debug)]
 pub struct ToolsFile {
-    /// Commands start here, and their paths start from here.
+    /// The directory in which commands start and to which their paths are relative.
     base: PathBuf,
     tools: Vec<ToolEntry>,
     servers: Vec<ServerEntry>,
 }
 
 impl ToolsFile {
-    /// Checks the text of a file. `name` is what messages call it; relative paths start from
-    /// `base`, the absolute directory of the file.
+    /// Checks the text of a file. Messages call it `name`; relative paths start at `base`, the
+    /// absolute directory of the file.
     pub fn parse(name: &str, text: &[u8], base: &Path) -> Result<ToolsFile, ToolsFileError> {
         stockade_text::parse(name, text, &DIALECT, |root, report| {
             Decoder { report, base }.file(root)
@@ -59,8 +59,8 @@ impl ToolsFile {
 }
 
 impl ToolsFile {
-    /// Leaves out servers of which nothing that is wanted is imported: they need not be started.
-    /// Programs of other tools that are not wanted need not be installed.
+    /// Leaves out servers from which no wanted tool is imported: they need not start. The programs
+    /// of other unwanted tools need not be installed.
     pub fn need_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
         for tool in &mut self.tools {
             tool.is_needed = is_wanted(&tool.name);
@@ -77,7 +77,7 @@ struct ToolEntry {
     output: Option<Value>,
     most_time: Option<Duration>,
     kind: ToolKind,
-    /// Whether somebody can call it.
+    /// Whether any program may call it.
     is_needed: bool,
 }
 
@@ -91,7 +91,7 @@ enum ToolKind {
 struct CommandEntry {
     file: PathBuf,
     arguments: Vec<String>,
-    /// Variables that are passed on.
+    /// Variables that are passed to the program.
     environment: Vec<String>,
 }
 

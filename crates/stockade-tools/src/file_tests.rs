@@ -37,7 +37,7 @@ fn mistake(text: &str) -> String {
     format!("{line}:{column}: {message} = {remedy}")
 }
 
-/// A file with one tool, changed.
+/// A file with one tool, modified.
 fn tool(lines: &str) -> String {
     let mut text = "tools:\n  - name: a\n    input_schema: {type: object}\n".to_owned();
     for line in lines.lines() {
@@ -47,7 +47,7 @@ fn tool(lines: &str) -> String {
 }
 
 #[test]
-fn every_kind_of_tool_is_read() {
+fn every_kind_of_tool_is_parsed() {
     let file = parse(GOOD).unwrap();
     let names: Vec<&str> = file.names().collect();
     assert_eq!(names, ["word_count", "weather", "search_papers", "read"]);
@@ -66,19 +66,19 @@ fn every_kind_of_tool_is_read() {
 }
 
 #[test]
-fn a_wrong_key_names_the_one_that_was_meant() {
+fn unknown_key_suggests_the_closest_known_one() {
     let text = tool("comand: [x]\ncommand: [y]");
     assert_eq!(mistake(&text), "4:5: a tool has no key `comand` = did you mean `command`?");
     let text = "tolls: []\n";
-    assert_eq!(mistake(text), "1:1: a file of tools has no key `tolls` = did you mean `tools`?");
+    assert_eq!(mistake(text), "1:1: a tools file has no key `tolls` = did you mean `tools`?");
     let shown = parse(text).unwrap_err().to_string();
-    let expected = "tools.yaml:1:1: a file of tools has no key `tolls`\n  |\n1 | tolls: []\n  \
+    let expected = "tools.yaml:1:1: a tools file has no key `tolls`\n  |\n1 | tolls: []\n  \
                     | ^^^^^\n  = did you mean `tools`?";
     assert_eq!(shown, expected);
 }
 
 #[test]
-fn mistakes_say_what_to_write_instead() {
+fn mistakes_suggest_a_correction() {
     for (lines, expected) in [
         (
             "command: python3 x.py",
@@ -87,7 +87,7 @@ fn mistakes_say_what_to_write_instead() {
         ("command: []", "4:14: command names no program = write [program, argument, …]"),
         (
             "description: x",
-            "2:5: a tool has neither `command` and `http` = say exactly one of them: what runs the tool",
+            "2:5: a tool has neither `command` nor `http` = write exactly one of them",
         ),
         (
             "command: [x]\ntimeout_seconds: 0",
@@ -115,7 +115,7 @@ fn mistakes_say_what_to_write_instead() {
 }
 
 #[test]
-fn what_may_be_a_secret_is_not_repeated_in_the_message() {
+fn messages_do_not_repeat_possible_secrets() {
     let password = mistake(&tool("http: {url: 'https://me:hunter2@x/'}"));
     assert!(password.contains("holds a password"), "{password}");
     let header = mistake(&tool("http: {url: 'https://x/', headers_from: {A: hunter2}}"));
@@ -124,9 +124,9 @@ fn what_may_be_a_secret_is_not_repeated_in_the_message() {
 }
 
 #[test]
-fn schemas_are_checked_where_they_stand() {
+fn schema_errors_name_their_location() {
     let text = "tools:\n  - name: a\n    command: [x]\n    input_schema: {type: strin}\n";
-    assert!(mistake(text).starts_with("4:19: input_schema does not say `type: object`"));
+    assert!(mistake(text).starts_with("4:19: input_schema lacks `type: object`"));
     let text = tool("command: [x]\noutput_schema: {type: strin}");
     assert!(
         mistake(&text).starts_with("5:20: output_schema is not a JSON Schema, at `schema.type`")
@@ -134,11 +134,11 @@ fn schemas_are_checked_where_they_stand() {
     let text = tool("command: [x]\noutput_schema: {maximum: .inf}");
     assert!(mistake(&text).starts_with("5:30: output_schema has a value that JSON cannot hold"));
     let text = tool("command: [x]\noutput_schema: {$ref: 'https://example.org/x'}");
-    assert!(mistake(&text).contains("refers to something that is not in it"));
+    assert!(mistake(&text).contains("has a reference that is not local"));
 }
 
 #[test]
-fn a_name_is_used_once_in_the_whole_file() {
+fn tool_names_are_unique_in_a_file() {
     let server = "  - name: word_count\n    command: [x]\n    tools: [x]\n";
     assert_eq!(parse(&(GOOD.to_owned() + server)).unwrap().servers[1].name, "word_count");
     let again = GOOD.replace("as: read", "as: weather");

@@ -1,7 +1,7 @@
-//! What programs inside find of the tools: modules for Python and JavaScript, and the listing.
+//! The files that programs find for the tools: modules for Python and JavaScript, and the listing.
 //!
-//! Everything here is a help for programs and no part of the wall: what a program may call is
-//! decided on the host, whatever it does with these files.
+//! These files are a convenience and not a security boundary: the host decides what a program may
+//! call.
 
 mod document;
 mod literal;
@@ -9,10 +9,10 @@ mod python;
 
 use crate::listed::Listed;
 
-/// Where the files stand inside.
+/// The directory of the files inside the sandbox.
 const DIRECTORY: &str = "/run/stockade";
 
-/// Where programs call tools.
+/// The socket on which programs call tools.
 const SOCKET: &str = "/run/stockade/tools.sock";
 
 /// The files by their path below the directory.

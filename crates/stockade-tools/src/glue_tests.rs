@@ -1,8 +1,8 @@
-//! The files as programs find them: run by the interpreters of this machine, against a desk that
-//! speaks the protocol on a real socket.
+//! The files as programs find them: run by the interpreters of this machine, against a tool broker
+//! that implements the protocol on a real socket.
 
-#[path = "glue/test_desk.rs"]
-mod desk;
+#[path = "glue/test_broker.rs"]
+mod broker;
 #[path = "glue/javascript_tests.rs"]
 mod javascript;
 #[path = "glue/listing_tests.rs"]
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A tool with these properties, in this order, none of which is required.
+/// A tool with these properties, in this order, all optional.
 fn tool(name: &str, properties: Value) -> Listed {
     let schema = json!({ "type": "object", "properties": properties });
     Listed {
@@ -27,7 +27,7 @@ fn tool(name: &str, properties: Value) -> Listed {
     }
 }
 
-/// The tools that most tests show.
+/// The tools that most tests use.
 fn tools() -> Vec<Listed> {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let fetch = Listed {
@@ -59,7 +59,7 @@ fn tools() -> Vec<Listed> {
 }
 
 #[test]
-fn files_and_variables_are_the_ones_that_are_promised() {
+fn files_and_variables_match_the_documentation() {
     let files = files(&tools());
     let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let promised = [
@@ -75,10 +75,10 @@ fn files_and_variables_are_the_ones_that_are_promised() {
     assert_eq!(listing[0]["output_schema"]["type"], "array");
     assert!(listing[1].get("output_schema").is_none());
     let variables = environment();
-    let said =
+    let variable =
         |name: &str| variables.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
-    assert_eq!(said("PYTHONPATH"), Some("/run/stockade/python"));
-    assert_eq!(said("NODE_OPTIONS"), Some("--require=/run/stockade/node/tools.cjs"));
-    assert_eq!(said("STOCKADE_TOOLS_SOCKET"), Some("/run/stockade/tools.sock"));
+    assert_eq!(variable("PYTHONPATH"), Some("/run/stockade/python"));
+    assert_eq!(variable("NODE_OPTIONS"), Some("--require=/run/stockade/node/tools.cjs"));
+    assert_eq!(variable("STOCKADE_TOOLS_SOCKET"), Some("/run/stockade/tools.sock"));
     assert_eq!(variables.len(), 3);
 }

@@ -1,5 +1,5 @@
-//! A tool that is an HTTP endpoint: arguments as the body of a request, the result as the body of
-//! the answer. Redirections are not followed: the file says where arguments go.
+//! A tool that is an HTTP endpoint: arguments as the request body, the result as the response body.
+//! Redirections are not followed: only the file decides where arguments go.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ use crate::run::{Call, Run};
 use crate::task::AbortOnDrop;
 use crate::words::harmless;
 
-/// The most bytes of an answer's head.
+/// The most bytes of a response head.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// The most of an error's body that is read, and of it shown.
+/// The most bytes of an error body that are read, and how many characters of them are shown.
 const ERROR_BYTES: usize = 4096;
 const ERROR_SHOWN: usize = 400;
 
-/// Where a tool's requests go, and how.
+/// Where and how a tool's requests are sent.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     /// The name or address to connect to.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) connect: Arc<dyn Connect>,
-    /// How the server is checked; without, the connection is in the clear.
+    /// The TLS configuration; without it the connection is plain text.
     pub(crate) tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
-    /// What the header `Host` says.
+    /// The value of the header `Host`.
     pub(crate) authority: HeaderValue,
     /// Path and query.
     pub(crate) target: String,
@@ -48,26 +48,26 @@ pub(crate) struct Endpoint {
     pub(crate) headers: HeaderMap,
 }
 
-/// The most connections of one tool at the same time; calls beyond wait.
+/// The most concurrent connections of one tool; further calls wait.
 const MOST_CONNECTIONS: usize = 64;
 
-/// Sends a request for every call.
+/// Sends a request for each call.
 pub(crate) struct HttpTool {
     endpoint: Arc<Endpoint>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl HttpTool {
     pub(crate) fn new(endpoint: Endpoint) -> HttpTool {
         HttpTool {
             endpoint: Arc::new(endpoint),
-            places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         }
     }
 }
 
 impl fmt::Debug for HttpTool {
-    /// Without headers, which may hold secrets.
+    /// Without the headers, which may hold secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("HttpTool");
         shown.field("host", &self.endpoint.host).finish_non_exhaustive()
@@ -76,9 +76,9 @@ impl fmt::Debug for HttpTool {
 
 impl Run for HttpTool {
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (endpoint, places) = (Arc::clone(&self.endpoint), Arc::clone(&self.places));
+        let (endpoint, permits) = (Arc::clone(&self.endpoint), Arc::clone(&self.permits));
         Box::pin(async move {
-            let _place = places.acquire_owned().await;
+            let _permit = permits.acquire_owned().await;
             let stream = endpoint.connect.connect(&endpoint.host, endpoint.port).await;
             let stream = stream.map_err(|error| unreachable(&error))?;
             let _ = stream.set_nodelay(true);
@@ -102,8 +102,8 @@ where
     let mut builder = hyper::client::conn::http1::Builder::new();
     builder.max_buf_size(HEAD_BYTES);
     let (mut sender, connection) =
-        builder.handshake(TokioIo::new(stream)).await.map_err(|error| unheard(&error))?;
-    // Ends with this call, whichever way it ends.
+        builder.handshake(TokioIo::new(stream)).await.map_err(|error| not_http(&error))?;
+    // Aborted when this call ends in any way.
     let _connection = AbortOnDrop(tokio::spawn(connection));
     let body = Full::new(Bytes::from(call.arguments.to_string()));
     let mut request = Request::new(body);
@@ -120,7 +120,7 @@ where
     for (name, value) in &endpoint.headers {
         headers.insert(name, value.clone());
     }
-    let response = sender.send_request(request).await.map_err(|error| unheard(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| not_http(&error))?;
     answer(response, call.bounds).await
 }
 
@@ -141,24 +141,24 @@ async fn answer(response: Response<Incoming>, bounds: crate::json::Bounds) -> Re
         return Err(Fault::failed(message));
     }
     let mut body = response.into_body();
-    let mut said = Vec::new();
+    let mut text = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
-        said.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        if said.len() >= ERROR_BYTES {
+        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if text.len() >= ERROR_BYTES {
             break;
         }
     }
-    said.truncate(ERROR_BYTES);
-    let said = harmless(String::from_utf8_lossy(&said).trim(), ERROR_SHOWN);
-    let colon = if said.is_empty() { "" } else { ": " };
-    Err(Fault::failed(format!("the tool's server answered {status}{colon}{said}")))
+    text.truncate(ERROR_BYTES);
+    let text = harmless(String::from_utf8_lossy(&text).trim(), ERROR_SHOWN);
+    let colon = if text.is_empty() { "" } else { ": " };
+    Err(Fault::failed(format!("the tool's server answered {status}{colon}{text}")))
 }
 
-/// The whole body, unless it is larger.
+/// The whole body, unless it is too large.
 async fn read_body(mut body: Incoming, most: usize) -> Result<Option<Vec<u8>>, Fault> {
     let mut held = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| unheard(&error))?;
+        let frame = frame.map_err(|error| not_http(&error))?;
         let Some(data) = frame.data_ref() else { continue };
         if held.len() + data.len() > most {
             return Ok(None);
@@ -172,6 +172,6 @@ fn unreachable(error: &std::io::Error) -> Fault {
     Fault::broken(format!("the tool's server cannot be reached: {error}"))
 }
 
-fn unheard(error: &hyper::Error) -> Fault {
+fn not_http(error: &hyper::Error) -> Fault {
     Fault::broken(format!("the tool's server did not answer as HTTP: {error}"))
 }

@@ -1,7 +1,7 @@
-//! JSON from somebody who is not trusted: bounded in size and depth, and read in one way only.
+//! A JSON parser for untrusted input: bounded in size and depth, and with a single interpretation.
 //!
-//! The reader keeps what is open in a list of its own instead of calling itself, so that no depth
-//! of a text is a depth of the stack. Strings and numbers are read by `serde_json`.
+//! The parser keeps open lists and objects on the heap instead of recursing, so a deeply nested
+//! text cannot overflow the stack. `serde_json` parses strings and numbers.
 
 use std::io;
 
@@ -10,18 +10,18 @@ use serde_json::{Map, Number, Value};
 use crate::words::{counted, harmless};
 
 /// The most characters of a message about a text that is not JSON.
-const MAX_SAID: usize = 300;
+const MAX_MESSAGE: usize = 300;
 
-/// How large and how deep a value may be.
+/// How large and how deeply nested a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Bytes of its text.
+    /// The length of its text in bytes.
     pub(crate) bytes: usize,
-    /// Lists and objects inside each other; a number has none.
+    /// The nesting of lists and objects; a number has depth 0.
     pub(crate) depth: usize,
 }
 
-/// Why a text or value is refused. The messages go on after what it is, as in `the result …`.
+/// Why a text or value is refused. The messages continue a sentence such as `the result …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
     #[error("has more than {}", counted(most, "byte"))]
@@ -32,8 +32,8 @@ pub(crate) enum JsonError {
     Invalid { why: String },
 }
 
-/// Reads a text. Keys that are there twice, numbers that cannot be kept, halves of surrogate pairs,
-/// `NaN` and bytes after the end are refused: others would read something else.
+/// Parses a text. Refuses duplicate keys, numbers that cannot be represented, unpaired surrogates,
+/// `NaN` and trailing bytes: other parsers would read them differently.
 pub(crate) fn read(text: &[u8], bounds: Bounds) -> Result<Value, JsonError> {
     if text.len() > bounds.bytes {
         return Err(JsonError::TooLarge { most: bounds.bytes });
@@ -41,7 +41,7 @@ pub(crate) fn read(text: &[u8], bounds: Bounds) -> Result<Value, JsonError> {
     Reader { text, at: 0 }.document(bounds.depth)
 }
 
-/// The bytes of a value as compact text, if it keeps within the bounds.
+/// The length of a value as compact text, if it is within the bounds.
 pub(crate) fn measure(value: &Value, bounds: Bounds) -> Result<usize, JsonError> {
     if is_deeper(value, bounds.depth) {
         return Err(JsonError::TooDeep { most: bounds.depth });
@@ -53,7 +53,7 @@ pub(crate) fn measure(value: &Value, bounds: Bounds) -> Result<usize, JsonError>
     }
 }
 
-/// Whether a value is nested deeper. Asks without recursion: nobody has bounded the value yet.
+/// Whether a value is nested deeper. Not recursive: the depth of the value is not bounded yet.
 fn is_deeper(value: &Value, most: usize) -> bool {
     let mut open = vec![(value, 1)];
     while let Some((value, depth)) = open.pop() {
@@ -91,10 +91,10 @@ struct Reader<'t> {
     at: usize,
 }
 
-/// A list or object whose end was not seen.
+/// An open list or object.
 enum Open {
     List(Vec<Value>),
-    /// With the key whose value comes next.
+    /// With the key of the next value.
     Object(Map<String, Value>, String),
 }
 
@@ -102,7 +102,7 @@ impl Reader<'_> {
     fn document(mut self, most: usize) -> Result<Value, JsonError> {
         let mut open: Vec<Open> = Vec::new();
         loop {
-            // A value begins here, unless a list or object is empty.
+            // A value starts here, unless a list or object is empty.
             let mut value = match self.next() {
                 Some(begin @ (b'[' | b'{')) => {
                     if open.len() == most {
@@ -131,7 +131,7 @@ impl Reader<'_> {
                 }
                 _ => self.scalar()?,
             };
-            // A value ends here, and with it whatever it was the last of.
+            // A value ends here, and with it every list or object that it completes.
             loop {
                 match open.pop() {
                     None => return self.end(value),
@@ -174,7 +174,7 @@ impl Reader<'_> {
     fn end(&mut self, value: Value) -> Result<Value, JsonError> {
         match self.next() {
             None => Ok(value),
-            Some(_) => Err(self.invalid("there is more after its end")),
+            Some(_) => Err(self.invalid("trailing bytes follow the value")),
         }
     }
 
@@ -186,14 +186,14 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// A key that the object does not have, and its colon.
+    /// A key that the object does not have yet, and its colon.
     fn key(&mut self, fields: &Map<String, Value>) -> Result<String, JsonError> {
         if self.next() != Some(b'"') {
             return Err(self.invalid("expected a key in double quotes"));
         }
         let key = self.string()?;
         if fields.contains_key(&key) {
-            return Err(self.invalid(&format!("the key `{}` is there twice", harmless(&key, 60))));
+            return Err(self.invalid(&format!("the key `{}` occurs twice", harmless(&key, 60))));
         }
         if self.next() != Some(b':') {
             return Err(self.invalid("expected `:` after a key"));
@@ -231,7 +231,7 @@ impl Reader<'_> {
 
     fn no_number(&self, word: &[u8]) -> JsonError {
         let word = harmless(&String::from_utf8_lossy(word), 40);
-        self.invalid(&format!("`{word}` is no value, or a number that does not fit"))
+        self.invalid(&format!("`{word}` is not a value, or a number out of range"))
     }
 
     fn changed_number(&self, word: &[u8]) -> JsonError {
@@ -255,10 +255,11 @@ impl Reader<'_> {
         }
         let string = serde_json::from_slice(&rest[..=end]).map_err(|error| {
             let error = error.to_string();
-            // The library counts from the beginning of the string; ours is the place in the text.
+            // The library counts from the start of the string; this converts to the position in the
+            // text.
             let why = match error.split(" at line ").next().unwrap_or_default() {
                 half if half.contains("surrogate") || half.contains("end of hex escape") => {
-                    "half of a surrogate pair is no character"
+                    "an unpaired surrogate is not a character"
                 }
                 other => other,
             };
@@ -270,13 +271,13 @@ impl Reader<'_> {
 
     fn invalid(&self, why: &str) -> JsonError {
         let why = format!("{why}, at byte {}", self.at + 1);
-        JsonError::Invalid { why: harmless(&why, MAX_SAID) }
+        JsonError::Invalid { why: harmless(&why, MAX_MESSAGE) }
     }
 }
 
-/// Whether a number that was read is the one that was written.
+/// Whether the parsed number equals the written one.
 ///
-/// A fraction that is rounded to another fraction counts as kept: that is what a double is. A whole
+/// A fraction rounded to another fraction counts as equal: that is how doubles work. A whole
 /// number, or a number that rounding makes whole, must be exact, since a schema can ask for
 /// `integer`.
 fn is_kept(word: &[u8], number: &Number) -> bool {
@@ -291,7 +292,7 @@ fn is_kept(word: &[u8], number: &Number) -> bool {
     }
 }
 
-/// The digits of a number without zeros at either end, and the power of ten of the last one.
+/// The digits of a number without leading and trailing zeros, and the exponent of the last digit.
 fn decimal(word: &[u8]) -> (Vec<u8>, i64) {
     let unsigned = word.strip_prefix(b"-").unwrap_or(word);
     let mut parts = unsigned.split(|byte| b"eE".contains(byte));
@@ -303,7 +304,7 @@ fn decimal(word: &[u8]) -> (Vec<u8>, i64) {
         return (Vec::new(), 0);
     };
     let first = digits.iter().take_while(|digit| **digit == b'0').count();
-    // A power beyond i64 is that of a number which a double cannot have.
+    // An exponent beyond i64 belongs to a number that no double represents.
     let power = std::str::from_utf8(power).ok().and_then(|text| text.parse::<i64>().ok());
     let below = i64::try_from(whole.len()).unwrap_or(i64::MAX);
     let last_power = i64::try_from(last).unwrap_or(i64::MAX).saturating_add(1);

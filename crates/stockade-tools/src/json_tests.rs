@@ -10,7 +10,7 @@ fn refused(text: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn ordinary_values_are_read_in_the_order_they_were_written() {
+fn ordinary_values_are_parsed_in_written_order() {
     let text =
         r#" {"b": [1, -2, 1.5, 1e300], "a": {"x": null}, "s": "\ud83d\ude00\u0000", "t": true} "#;
     let value = read(text.as_bytes(), BOUNDS).unwrap();
@@ -20,15 +20,15 @@ fn ordinary_values_are_read_in_the_order_they_were_written() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_refused_at_any_level() {
-    assert!(refused(r#"{"a":1,"a":1}"#).contains("the key `a` is there twice"));
-    assert!(refused(r#"[{"x":{"b":1,"\u0062":2}}]"#).contains("the key `b` is there twice"));
+fn duplicate_keys_are_refused_at_any_level() {
+    assert!(refused(r#"{"a":1,"a":1}"#).contains("the key `a` occurs twice"));
+    assert!(refused(r#"[{"x":{"b":1,"\u0062":2}}]"#).contains("the key `b` occurs twice"));
     let terminal = refused("{\"\\u001b[2J\":1,\"\\u001b[2J\":1}");
     assert!(!terminal.contains('\u{1b}'), "{terminal:?}");
 }
 
 #[test]
-fn what_others_would_read_differently_is_refused() {
+fn ambiguous_json_is_refused() {
     for text in [
         "NaN",
         "[NaN]",
@@ -68,7 +68,7 @@ fn what_others_would_read_differently_is_refused() {
 }
 
 #[test]
-fn number_that_would_become_another_is_refused_and_exact_ones_are_kept() {
+fn numbers_that_would_change_are_refused_and_exact_ones_are_kept() {
     for text in [
         "18446744073709551616",
         "18446744073709551617",
@@ -88,8 +88,8 @@ fn number_that_would_become_another_is_refused_and_exact_ones_are_kept() {
         "[{\"a\":18446744073709551616}]",
     ] {
         let message = refused(text);
-        let is_said = message.contains("another number") || message.contains("does not fit");
-        assert!(is_said && message.starts_with("is not JSON: "), "{text}: {message}");
+        let is_reported = message.contains("another number") || message.contains("out of range");
+        assert!(is_reported && message.starts_with("is not JSON: "), "{text}: {message}");
     }
     for (text, written) in [
         ("18446744073709551615", "18446744073709551615"),
@@ -110,17 +110,17 @@ fn number_that_would_become_another_is_refused_and_exact_ones_are_kept() {
 }
 
 #[test]
-fn ten_thousand_levels_are_refused_and_not_followed() {
+fn ten_thousand_levels_are_refused_without_recursion() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
         let text = open.repeat(10_000) + "1" + &close.repeat(10_000);
         assert_eq!(refused(&text), "is nested more than 64 levels deep");
-        // A bound that is met while reading needs no end of the text.
+        // A bound that is exceeded while reading needs no end of the text.
         assert_eq!(refused(open.repeat(100_000)), "is nested more than 64 levels deep");
     }
 }
 
 #[test]
-fn the_deepest_value_that_may_be_is_read_on_a_small_stack() {
+fn deepest_allowed_value_is_parsed_on_a_small_stack() {
     let bounds = Bounds { bytes: 1 << 20, depth: 513 };
     let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let deepest = move || {
@@ -134,7 +134,7 @@ fn the_deepest_value_that_may_be_is_read_on_a_small_stack() {
 }
 
 #[test]
-fn size_is_refused_before_anything_is_read() {
+fn oversized_text_is_refused_before_parsing() {
     let text = format!("\"{}\"", "x".repeat(10 << 20));
     assert_eq!(refused(&text), "has more than 1048576 bytes");
     let value = Value::String("x".repeat(10 << 20));
@@ -144,16 +144,16 @@ fn size_is_refused_before_anything_is_read() {
 }
 
 proptest! {
-    /// What is read is what was written, and nothing makes the reader panic.
+    /// The parsed value equals the written one, and no input makes the parser panic.
     #[test]
-    fn a_number_stays_what_it_is(number in any::<f64>().prop_filter("JSON has no others", |n| n.is_finite())) {
+    fn number_survives_a_round_trip(number in any::<f64>().prop_filter("JSON has no others", |n| n.is_finite())) {
         let text = serde_json::to_string(&number).unwrap();
         let value = read(text.as_bytes(), BOUNDS).unwrap();
         prop_assert_eq!(value.as_f64().unwrap().to_bits(), number.to_bits());
     }
 
     #[test]
-    fn reading_is_the_inverse_of_writing(text in ".{0,64}", numbers in prop::collection::vec(any::<i64>(), 0..8)) {
+    fn parsing_is_the_inverse_of_writing(text in ".{0,64}", numbers in prop::collection::vec(any::<i64>(), 0..8)) {
         let value = json!({"text": text, "numbers": numbers, &text: null});
         let written = serde_json::to_vec(&value).unwrap();
         prop_assert_eq!(measure(&value, BOUNDS), Ok(written.len()));
@@ -161,13 +161,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_as_the_library_does_but_for_keys_and_numbers(
+    fn any_bytes_parse_as_in_serde_json_except_for_keys_and_numbers(
         bytes in prop::collection::vec(prop::sample::select(b"[]{}:,\"\\u0d8a1e-. nultr\xff".to_vec()), 0..48)
     ) {
         let ours = read(&bytes, BOUNDS);
         match serde_json::from_slice::<Value>(&bytes) {
             Ok(value) => {
-                let ours_only = ["there twice", "another number"];
+                let ours_only = ["occurs twice", "another number"];
                 let is_ours = matches!(&ours, Err(error)
                     if ours_only.iter().any(|why| error.to_string().contains(why)));
                 prop_assert!(is_ours || ours.as_ref() == Ok(&value), "{:?}", ours);

@@ -1,14 +1,13 @@
-//! The desk: the one place on the host where calls of tools from a sandbox are read, judged,
-//! checked and answered.
+//! The tool broker: reads, judges, checks and answers tool calls from a sandbox, on the host.
 //!
-//! Everything that comes from inside is hostile: it is bounded before it is kept, and read in one
-//! way only. What tools answer is bounded and checked as well; one that hangs, crashes or floods
-//! costs the call it was asked in.
+//! Everything from inside the sandbox is untrusted: it is bounded before it is kept, and has a
+//! single interpretation. Results of tools are bounded and checked too; a tool that hangs, crashes
+//! or sends too much fails only its call.
 
+mod broker;
 mod closure;
 mod command;
 mod connect;
-mod desk;
 mod error;
 mod fault;
 mod file;
@@ -30,10 +29,10 @@ pub use connect::{Connect, SystemConnect};
 /// Derives the schemas of a typed tool's arguments and result.
 pub use schemars;
 
-pub use desk::{Desk, Observed};
+pub use broker::{Observed, ToolBroker};
 pub use error::ToolsError;
 pub use fault::ToolFailure;
-pub use file::{Deciding, Surroundings, ToolsFile, ToolsFileError};
+pub use file::{HostEnvironment, ToolsFile, ToolsFileError, TrustedPaths};
 pub use tool::Tool;
 pub use tools::Tools;
 

@@ -1,23 +1,23 @@
-//! Lines from somebody who is not trusted: nobody keeps more of one than was said.
+//! Reads lines from an untrusted peer and never buffers more of a line than the caller allows.
 
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// How much of each end of a line that is dropped is kept, to see whose it was.
+/// How many bytes of each end of a discarded line are kept, to identify its request.
 const KEPT: usize = 128;
 
-/// Reads lines. Every method can be dropped while it waits and called again: nothing is lost.
+/// Reads lines. Every method is cancel safe.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     held: Vec<u8>,
-    /// Bytes of the line that is being dropped, and the last of them.
+    /// The number of discarded bytes of the current line, and the last of them.
     dropped: u64,
     tail: Vec<u8>,
 }
 
-/// The two ends of a line that was dropped.
+/// The two ends of a discarded line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) head: Vec<u8>,
@@ -27,11 +27,11 @@ pub(crate) struct Ends {
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// A whole line without its end.
+    /// A whole line without its line feed.
     Line(Vec<u8>),
-    /// A line has more bytes than asked for; they are kept for another try.
+    /// The line is longer than asked for; its bytes are kept for another try.
     More,
-    /// There is no further line. What came without a line end is no line.
+    /// The input has ended. A last line without line feed is not returned.
     End,
 }
 
@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(Read::End);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
-            // One byte more than may be tells that the line is longer.
+            // One byte more than allowed shows that the line is longer.
             let room = most + 1 - self.held.len();
             let taken = end.unwrap_or(available.len()).min(room);
             self.held.extend_from_slice(&available[..taken]);
@@ -64,13 +64,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Whether a line was begun of which the end did not come.
+    /// Whether a line has started but not ended.
     pub(crate) fn is_in_line(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Resolves when nothing is left to read and nothing more comes. Never, where something is
-    /// left to read: what comes after it is not known.
+    /// Resolves when the input has ended and nothing is left to read. While unread bytes are left
+    /// it never resolves: what follows them is not known.
     pub(crate) async fn ended(&mut self) {
         let is_read = self.reader.buffer().is_empty();
         if is_read && matches!(self.reader.fill_buf().await, Ok([]) | Err(_)) {
@@ -79,8 +79,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         std::future::pending().await
     }
 
-    /// Drops the line that was begun, up to its end, and gives its ends. `None` where it does not
-    /// end within `most` bytes, or at all.
+    /// Discards the current line and returns its two ends. `None` if the line does not end within
+    /// `most` bytes, or at all.
     pub(crate) async fn skip(&mut self, most: u64) -> io::Result<Option<Ends>> {
         if self.held.len() > KEPT {
             let rest = self.held.split_off(KEPT);
@@ -104,7 +104,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Counts a part of a line and keeps its last bytes.
+    /// Counts discarded bytes of a line and keeps the last of them.
     fn drop_part(&mut self, part: &[u8]) {
         self.dropped = self.dropped.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         self.tail.extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_come_whole_and_those_too_long_can_be_waited_for_or_dropped() {
+    async fn lines_are_whole_and_long_ones_can_be_continued_or_skipped() {
         let text = format!("ab\n\n{}\ncd\n{}zz\nlast\nhalf", "x".repeat(100), "y".repeat(40_000));
         let mut lines = Lines::new(text.as_bytes());
         assert_eq!(lines.next(10).await.unwrap(), Read::Line(b"ab".to_vec()));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_end_is_given_up() {
+    async fn endless_line_is_given_up() {
         let mut endless = Lines::new(tokio::io::repeat(b'x'));
         assert_eq!(endless.next(1000).await.unwrap(), Read::More);
         assert_eq!(endless.skip(1 << 20).await.unwrap(), None);

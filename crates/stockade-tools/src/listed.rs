@@ -1,9 +1,9 @@
-//! What programs inside see of a tool.
+//! The description of a tool for programs inside.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One tool as it is shown inside.
+/// One tool as programs inside see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,

@@ -28,14 +28,14 @@ use crate::words::harmless;
 
 pub(crate) use server::Server;
 
-/// A tool that is to be imported, and its name here.
+/// A tool to import, and its name here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     pub(crate) name: String,
     pub(crate) called: String,
 }
 
-/// Starts a server and imports its tools by name. It has so long to list them.
+/// Starts a server and imports its tools by name. The server must list them within `patience`.
 pub(crate) async fn start(
     name: &str,
     program: &Program,

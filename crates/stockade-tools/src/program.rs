@@ -1,4 +1,4 @@
-//! A program of the host, started for a tool, with everything that it starts in turn.
+//! A host program started for a tool, with all processes that it starts.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,26 +14,26 @@ use tokio::io::{AsyncRead, AsyncReadExt, Interest};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 
-/// Variables that a program of the host has without being named.
+/// Variables that every host program gets.
 pub(crate) const ORDINARY_VARIABLES: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
-/// Where names are looked up without `PATH`, at the most.
-const UNSAID_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
+/// The search path if `PATH` is not set, at the widest.
+const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
 
-/// What is started: no shell reads it.
+/// What to start, without a shell.
 #[derive(Clone)]
 pub(crate) struct Program {
-    /// A path, or a name that is looked up in `PATH`.
+    /// A path, or a name to look up in `PATH`.
     pub(crate) file: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) directory: PathBuf,
-    /// All of its environment.
+    /// Its whole environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 impl Program {
-    /// Starts it as the leader of a process group of its own. It does not outlive this process,
-    /// not even where that is killed.
+    /// Starts it as the leader of its own process group. It does not outlive this process, even if
+    /// this process is killed.
     pub(crate) fn start(&self) -> io::Result<(Group, Pipes)> {
         let mut command = Command::new(&self.file);
         command
@@ -62,16 +62,16 @@ impl Program {
 /// Why a program cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// It is a path, and nothing is there.
+    /// It is a path, and no file exists there.
     Path,
     /// It is a name, and no directory of `PATH` has it.
     Name,
-    /// Something is there that cannot be executed.
+    /// The file exists but cannot be executed.
     Executable,
 }
 
 impl Program {
-    /// Whether it is there, looked for as it is when it is started. See execvp(3).
+    /// Whether it exists, searched as at its start. See execvp(3).
     pub(crate) fn is_installed(&self) -> Result<(), Missing> {
         let is_there = |path: PathBuf| match is_executable(&path) {
             true => Some(true),
@@ -85,7 +85,7 @@ impl Program {
             };
         }
         let search_path = self.environment.iter().find(|(name, _)| name == "PATH");
-        let search_path = search_path.map_or(OsStr::new(UNSAID_PATH), |(_, value)| value);
+        let search_path = search_path.map_or(OsStr::new(DEFAULT_PATH), |(_, value)| value);
         let folders = std::env::split_paths(search_path);
         let found = folders.map(|folder| is_there(self.directory.join(folder).join(&self.file)));
         match found.max().flatten() {
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Program {
     }
 }
 
-/// The three ends of a program's pipes.
+/// The host's ends of a program's three pipes.
 pub(crate) struct Pipes {
     pub(crate) input: ChildStdin,
     pub(crate) output: ChildStdout,
@@ -121,18 +121,18 @@ pub(crate) struct Pipes {
 pub(crate) struct Group {
     child: Child,
     leader: Pid,
-    /// How it ended, once it is reaped.
+    /// Its exit status, once it is reaped.
     status: Option<ExitStatus>,
 }
 
 impl Group {
-    /// Waits for the program to end by itself, then kills what it left behind.
+    /// Waits for the program to exit, then kills what is left of its group.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // The number of the group is known to be ours only as long as its leader is not reaped,
-        // so the end is seen without reaping first.
+        // The group id stays ours only until its leader is reaped, so this waits for the exit
+        // without reaping first.
         let handle: OwnedFd = pidfd_open(self.leader, PidfdFlags::NONBLOCK)?;
         let handle = watched(handle)?;
         let _ = handle.readable().await?;
@@ -145,7 +145,7 @@ impl Group {
     /// Kills the program and its group.
     pub(crate) fn kill(&self) {
         if self.status.is_none() {
-            // Fails only where nobody is left.
+            // Fails only if no process is left.
             let _ = kill_process_group(self.leader, Signal::KILL);
         }
     }
@@ -157,11 +157,11 @@ impl Drop for Group {
     }
 }
 
-/// A command to start, the runtime that is to watch it, and where to say what came of it.
+/// A command to start, the runtime to register it with, and where to send the outcome.
 type Wanted = (Command, Handle, mpsc::Sender<io::Result<Child>>);
 
-/// Starts a command on a thread that never ends: the kernel takes the end of the thread that
-/// started a program for the end of its parent, and threads of a runtime come and go.
+/// Starts a command on a thread that never exits: PR_SET_PDEATHSIG fires when the thread that
+/// started the program exits, and threads of a runtime come and go.
 fn spawn(command: Command) -> io::Result<Child> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
     let (sender, answer) = mpsc::channel();
@@ -170,7 +170,7 @@ fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().map_err(|_| gone())?
 }
 
-/// The way to that thread, which is made for the first program.
+/// The channel to that thread, which starts with the first program.
 fn starter() -> io::Result<mpsc::Sender<Wanted>> {
     static STARTER: Mutex<Option<mpsc::Sender<Wanted>>> = Mutex::new(None);
     let mut starter = STARTER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +181,7 @@ fn starter() -> io::Result<mpsc::Sender<Wanted>> {
     let start = move || {
         for (mut command, runtime, answer) in wanted {
             let _entered = runtime.enter();
-            // Where nobody waits for it any more it is killed by being dropped.
+            // If the caller has stopped waiting, dropping the child kills it.
             let _ = answer.send(command.spawn());
         }
     };
@@ -197,8 +197,8 @@ fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Reads up to the end, and stops one byte after `most`. What came is held, also where reading is
-/// dropped before that.
+/// Reads to the end, or stops one byte after `most`. Keeps what it has read, even if the future is
+/// dropped.
 pub(crate) async fn read_up_to(
     reader: impl AsyncRead + Unpin,
     most: usize,
@@ -209,7 +209,7 @@ pub(crate) async fn read_up_to(
     Ok(())
 }
 
-/// Reads to the end and holds the last bytes only.
+/// Reads to the end and keeps only the last bytes.
 pub(crate) async fn read_tail(mut reader: impl AsyncRead + Unpin, keep: usize, held: &mut Vec<u8>) {
     let mut buffer = vec![0; keep];
     while let Ok(read @ 1..) = reader.read(&mut buffer).await {

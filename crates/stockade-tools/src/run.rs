@@ -1,4 +1,4 @@
-//! What runs when a tool is called.
+//! Runs a tool for a call.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::json::Bounds;
 
-/// One call, as whatever runs the tool sees it. The arguments fit the tool's schema.
+/// One call. The arguments fit the tool's schema.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) arguments: Value,
-    /// What the result may be. Whoever reads one from outside keeps to it while reading.
+    /// The bounds of the result. Code that reads it from outside enforces them while reading.
     pub(crate) bounds: Bounds,
 }
 
 /// Runs a tool.
 pub(crate) trait Run: Send + Sync + fmt::Debug {
-    /// Answers one call. Calls come at the same time; dropping the future cancels its call and
-    /// ends whatever was started for it. A panic is taken for a tool that broke.
+    /// Answers one call. Calls are concurrent; dropping the future cancels its call and ends
+    /// everything started for it. A panic counts as a failure of the tool.
     fn run(&self, call: Call) -> BoxFuture<'static, Result<Value, Fault>>;
 }

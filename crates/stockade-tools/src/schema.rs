@@ -1,4 +1,4 @@
-//! JSON Schema: whether arguments and results are what a tool says they are.
+//! JSON Schema: checks arguments and results of tools.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
@@ -10,35 +10,35 @@ use crate::words::harmless;
 /// How large a schema may be.
 const BOUNDS: Bounds = Bounds { bytes: 256 << 10, depth: 64 };
 
-/// The most bytes that the automaton of one pattern takes.
+/// The most bytes of the automaton of one pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// Values up to this many bytes are told in detail what is wrong with them. The library notes
-/// every part that does not fit, and a large value could be made of little else.
+/// Values up to this many bytes get a detailed error. The library records every part that does not
+/// fit, and a large value could consist of such parts.
 const DETAILED: usize = 64 << 10;
 
 /// The most characters of a path, of a list of names, and of a whole message.
 const MAX_PATH: usize = 160;
 const MAX_NAMES: usize = 300;
-const MAX_SAID: usize = 600;
+const MAX_MESSAGE: usize = 600;
 
-/// Words of a schema that bring in properties from elsewhere.
+/// Keywords that bring in properties from other schemas.
 const ELSEWHERE: [&str; 8] =
     ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies"];
 
-/// A schema that was understood.
+/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     validator: Validator,
-    /// The properties that it names at its top.
+    /// The properties that it names at the top level.
     names: Vec<String>,
-    /// Whether it may have alternatives without end, which cannot be explained.
+    /// Whether it may have unlimited alternatives, which cannot be explained.
     is_tangled: bool,
 }
 
 impl Schema {
-    /// Understands a schema. Nothing is fetched: what it refers to must be inside it. Patterns
-    /// are matched in time that grows with the text only, so those that need more are refused.
+    /// Compiles a schema. Fetches nothing: its references must be local. Patterns match in time
+    /// linear in the text, so patterns that need more are refused.
     pub(crate) fn compile(schema: &Value) -> Result<Schema, String> {
         measure(schema, BOUNDS).map_err(|error| error.to_string())?;
         let patterns =
@@ -51,20 +51,20 @@ impl Schema {
         Ok(Schema { validator, names, is_tangled })
     }
 
-    /// Checks a value of so many bytes; `what` it is begins the message.
+    /// Checks a value of so many bytes; messages call it `what`.
     pub(crate) fn check(&self, value: &Value, bytes: usize, what: &str) -> Result<(), String> {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        // Why no alternative fits is asked of every alternative below it, and those of a reference
-        // may have no end.
+        // To explain why no alternative fits, the library visits all alternatives below, and
+        // recursive references can make them unlimited.
         if bytes > DETAILED || self.is_tangled {
             let verb = if what == "result" { "does" } else { "do" };
             return Err(format!("the {what} {verb} not fit the schema of the tool"));
         }
         match self.validator.validate(value) {
             Ok(()) => Ok(()),
-            Err(error) => Err(harmless(&self.explain(&error, what), MAX_SAID)),
+            Err(error) => Err(harmless(&self.explain(&error, what), MAX_MESSAGE)),
         }
     }
 
@@ -106,12 +106,12 @@ impl Schema {
     }
 }
 
-/// Words by which a schema refers to another part of itself.
+/// Keywords by which a schema refers to another part of itself.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Words that name alternatives.
+/// Keywords that introduce alternatives.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
-/// Whether one of the words is a key anywhere. The depth of a schema is bounded.
+/// Whether one of the words is a key anywhere. Recursion is safe: the depth of a schema is bounded.
 fn has_word(schema: &Value, words: &[&str]) -> bool {
     match schema {
         Value::Object(map) => {
@@ -122,21 +122,20 @@ fn has_word(schema: &Value, words: &[&str]) -> bool {
     }
 }
 
-/// The input schema of a tool, closed: a property that it does not name is refused, unless it
-/// says otherwise.
+/// Closes the input schema of a tool: unknown properties are refused, unless the schema decides
+/// otherwise.
 pub(crate) fn closed(schema: Value) -> Result<Value, String> {
     let Value::Object(mut map) = schema else {
         return Err("is not a mapping; write `{type: object, properties: {}}` for none".to_owned());
     };
     if map.get("type").and_then(Value::as_str) != Some("object") {
-        let why =
-            "does not say `type: object`; the arguments of a tool are an object of named values";
+        let why = "lacks `type: object`; the arguments of a tool are an object of named values";
         return Err(why.to_owned());
     }
-    let is_said = ["additionalProperties", "unevaluatedProperties", "patternProperties"]
+    let is_decided = ["additionalProperties", "unevaluatedProperties", "patternProperties"]
         .iter()
         .any(|word| map.contains_key(*word));
-    if is_said || !map.contains_key("properties") {
+    if is_decided || !map.contains_key("properties") {
         return Ok(Value::Object(map));
     }
     if !ELSEWHERE.iter().any(|word| map.contains_key(*word)) {
@@ -144,14 +143,14 @@ pub(crate) fn closed(schema: Value) -> Result<Value, String> {
     } else if knows_unevaluated(&map) {
         map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
     } else {
-        let why = "does not say what becomes of other properties, and its version has no word that \
-                   would say it of all its parts; add `additionalProperties`";
+        let why = "does not decide about other properties, and its draft has no \
+                   `unevaluatedProperties`; add `additionalProperties`";
         return Err(why.to_owned());
     }
     Ok(Value::Object(map))
 }
 
-/// Whether the schema's version has a word for properties that no part of it names.
+/// Whether the schema's draft has `unevaluatedProperties`.
 fn knows_unevaluated(map: &Map<String, Value>) -> bool {
     let draft = Draft::default().detect(&Value::Object(map.clone()));
     matches!(draft, Draft::Draft201909 | Draft::Draft202012)
@@ -161,7 +160,7 @@ fn mistake(error: &ValidationError<'_>) -> String {
     let place = path("schema", error.instance_path().as_str());
     let why = match error.kind() {
         ValidationErrorKind::Referencing(error) => {
-            format!("refers to something that is not in it: {error}; copy that into `$defs`")
+            format!("has a reference that is not local: {error}; copy its target into `$defs`")
         }
         ValidationErrorKind::Format { format } if format == "regex" => format!(
             "has a pattern at `{place}` that cannot be used: {}; look-around and back-references are not supported",
@@ -169,10 +168,10 @@ fn mistake(error: &ValidationError<'_>) -> String {
         ),
         _ => format!("is not a JSON Schema, at `{place}`: {}", error.masked()),
     };
-    harmless(&why, MAX_SAID)
+    harmless(&why, MAX_MESSAGE)
 }
 
-/// A place in a value, such as `arguments.list[3].name`.
+/// A path in a value, such as `arguments.list[3].name`.
 fn path(what: &str, pointer: &str) -> String {
     let mut path = what.to_owned();
     for part in pointer.split('/').skip(1) {

@@ -22,23 +22,23 @@ fn query() -> Value {
 }
 
 #[test]
-fn messages_name_the_place_and_what_was_expected() {
-    let says = |value| check(query(), value).unwrap_err();
+fn messages_name_the_path_and_the_expected_type() {
+    let message = |value| check(query(), value).unwrap_err();
     assert_eq!(check(query(), json!({"query": "x", "limits": [1], "order": "asc"})), Ok(()));
-    assert_eq!(says(json!({"query": 3})), "`arguments.query` must be a string, not a number");
+    assert_eq!(message(json!({"query": 3})), "`arguments.query` must be a string, not a number");
     let lacks = "`arguments` lacks `query`; it takes `query`, `limits`, `order`";
-    assert_eq!(says(json!({})), lacks);
+    assert_eq!(message(json!({})), lacks);
     let wrong = "`arguments.limits[1]` must be an integer, not a string";
-    assert_eq!(says(json!({"query": "x", "limits": [1, "2"]})), wrong);
+    assert_eq!(message(json!({"query": "x", "limits": [1, "2"]})), wrong);
     let large = "`arguments.limits[0]` is greater than the maximum of 10";
-    assert_eq!(says(json!({"query": "x", "limits": [11]})), large);
+    assert_eq!(message(json!({"query": "x", "limits": [11]})), large);
     let order = "`arguments.order` must be one of [\"asc\",\"desc\"]";
-    assert_eq!(says(json!({"query": "x", "order": "up"})), order);
-    assert_eq!(says(json!(["x"])), "`arguments` must be an object, not an array");
+    assert_eq!(message(json!({"query": "x", "order": "up"})), order);
+    assert_eq!(message(json!(["x"])), "`arguments` must be an object, not an array");
 }
 
 #[test]
-fn a_property_that_the_schema_does_not_name_is_refused() {
+fn property_that_the_schema_does_not_name_is_refused() {
     let message = check(query(), json!({"query": "x", "qeury": 1})).unwrap_err();
     let expected = "`arguments` has `qeury`, which the tool does not know; it takes `query`, \
                     `limits`, `order`";
@@ -53,10 +53,10 @@ fn a_property_that_the_schema_does_not_name_is_refused() {
 }
 
 #[test]
-fn messages_stay_short_and_printable_whatever_the_value_is() {
+fn messages_are_short_and_printable_for_any_value() {
     let key = "\u{1b}[2J\n".repeat(1000);
     let long = check(query(), json!({"query": "x", &key: 1})).unwrap_err();
-    assert!(long.chars().count() <= MAX_SAID, "{}", long.len());
+    assert!(long.chars().count() <= MAX_MESSAGE, "{}", long.len());
     assert!(long.chars().all(stockade_policy::is_harmless), "{long:?}");
     let large = json!({"query": "x", "limits": vec!["no"; 100_000]});
     assert_eq!(
@@ -66,11 +66,11 @@ fn messages_stay_short_and_printable_whatever_the_value_is() {
 }
 
 #[test]
-fn nothing_is_fetched_and_references_inside_are_followed() {
+fn local_references_are_followed_and_remote_ones_are_not_fetched() {
     for reference in ["https://example.com/x.json", "file:///etc/passwd", "other.json#/x"] {
         let schema = json!({"type": "object", "properties": {"a": {"$ref": reference}}});
         let message = Schema::compile(&schema).unwrap_err();
-        assert!(message.contains("refers to something that is not in it"), "{message}");
+        assert!(message.contains("has a reference that is not local"), "{message}");
     }
     let inside = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}},
                         "$defs": {"n": {"type": "integer"}}});
@@ -79,7 +79,7 @@ fn nothing_is_fetched_and_references_inside_are_followed() {
 }
 
 #[test]
-fn a_schema_that_is_none_says_where() {
+fn invalid_schema_names_the_location() {
     let message = Schema::compile(&json!({"type": "objekt"})).unwrap_err();
     assert!(message.starts_with("is not a JSON Schema, at `schema.type`"), "{message}");
     assert!(closed(json!({"properties": {}})).unwrap_err().contains("type: object"));
@@ -89,7 +89,7 @@ fn a_schema_that_is_none_says_where() {
 }
 
 #[test]
-fn patterns_take_time_that_grows_with_the_text_only() {
+fn patterns_match_in_linear_time() {
     let pattern = |pattern: &str| json!({"type": "object", "properties": {"s": {"type": "string", "pattern": pattern}}});
     let message = Schema::compile(&pattern("(?=a)b")).unwrap_err();
     assert!(message.contains("pattern at `schema.properties.s.pattern`"), "{message}");
@@ -102,7 +102,7 @@ fn patterns_take_time_that_grows_with_the_text_only() {
 }
 
 #[test]
-fn the_deepest_value_fits_a_schema_that_refers_to_itself_on_an_ordinary_stack() {
+fn deepest_value_is_checked_by_a_recursive_schema_on_an_ordinary_stack() {
     let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}},
                         "$defs": {"tree": {"anyOf": [
                             {"type": "array", "items": {"$ref": "#/$defs/tree"}},
@@ -117,7 +117,7 @@ fn the_deepest_value_fits_a_schema_that_refers_to_itself_on_an_ordinary_stack() 
 }
 
 #[test]
-fn alternatives_without_end_are_not_explained_and_cost_nothing() {
+fn unlimited_alternatives_are_refused_without_explanation() {
     let node = |kind: &str| {
         json!({"type": "object", "required": ["kind", "args"], "properties": {
         "kind": {"const": kind}, "args": {"type": "array", "items": {"$ref": "#/$defs/node"}}}})
@@ -137,16 +137,16 @@ fn alternatives_without_end_are_not_explained_and_cost_nothing() {
 }
 
 #[test]
-fn input_that_cannot_be_closed_is_refused() {
+fn input_schema_that_cannot_be_closed_is_refused() {
     let open = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
         "properties": {"x": {"type": "string"}},
         "allOf": [{"properties": {"y": {"type": "integer"}}}],
     });
-    let refused = closed(open.clone()).expect_err("it says nothing of others");
+    let refused = closed(open.clone()).expect_err("it does not decide about others");
     assert!(refused.contains("additionalProperties"), "{refused}");
-    let Value::Object(mut said) = open else { unreachable!() };
-    said.insert("additionalProperties".to_owned(), Value::Bool(true));
-    assert!(closed(Value::Object(said)).is_ok());
+    let Value::Object(mut decided) = open else { unreachable!() };
+    decided.insert("additionalProperties".to_owned(), Value::Bool(true));
+    assert!(closed(Value::Object(decided)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Tasks of the runtime that belong to somebody.
+//! Tasks with an owner.
 
 use std::any::Any;
 
@@ -6,7 +6,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::fault::Fault;
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when its owner is dropped.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
@@ -16,16 +16,16 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Why a task has no result: it panicked, or the runtime is going down.
+/// Why a task has no result: it panicked, or the runtime shuts down.
 pub(crate) fn ended(error: JoinError) -> Fault {
     match error.try_into_panic() {
-        Ok(panic) => Fault::broken(format!("the tool panicked: {}", said(panic.as_ref()))),
+        Ok(panic) => Fault::broken(format!("the tool panicked: {}", message(panic.as_ref()))),
         Err(_) => Fault::broken("the tool was stopped"),
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why")
+    text.unwrap_or("without a message")
 }

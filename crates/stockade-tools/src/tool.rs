@@ -1,4 +1,4 @@
-//! One tool: its name, what it takes and gives, and what runs it.
+//! One tool: its name, its schemas, and what runs it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use crate::run::Run;
 use crate::schema::{Schema, closed};
 use crate::words::harmless;
 
-/// A function of the host that programs in a sandbox can call by name, if their policy lists it.
+/// A host function that programs in a sandbox can call by name, if their policy lists it.
 #[derive(Clone)]
 pub struct Tool {
     pub(crate) listed: Arc<Listed>,
     pub(crate) input: Arc<Schema>,
     pub(crate) output: Option<Arc<Schema>>,
-    /// The longest that one call may take, whatever the policy allows.
+    /// The longest that one call may take; the policy's limit applies too.
     pub(crate) most_time: Option<Duration>,
     pub(crate) run: Arc<dyn Run>,
 }
 
 impl Tool {
-    /// A tool that is a function. Its schemas come from the types; it runs on a thread where it
-    /// may block. A call that takes too long is answered so, and the function runs on unheard.
+    /// A tool that is a function. Its schemas come from the types; it runs on a blocking thread. A
+    /// call that takes too long gets a timeout error, while the function runs on and its result is
+    /// dropped.
     pub fn new<A, R, E, F>(name: &str, description: &str, function: F) -> Result<Tool, ToolsError>
     where
         A: DeserializeOwned + JsonSchema,
@@ -50,8 +51,8 @@ impl Tool {
         Tool::with(name, description, input.schema, Some(output_of::<R>()), run)
     }
 
-    /// A tool that is a function which gives a future. Its schemas come from the types. The
-    /// future is dropped when its call is cancelled or takes too long.
+    /// A tool that is a function returning a future. Its schemas come from the types. The future is
+    /// dropped when its call is cancelled or takes too long.
     pub fn new_async<A, R, E, F, T>(
         name: &str,
         description: &str,
@@ -82,7 +83,7 @@ impl Tool {
         Tool::with(name, description, input.schema, Some(output_of::<R>()), run)
     }
 
-    /// A tool whose schemas are given. Arguments that do not fit never reach the function.
+    /// A tool with explicit schemas. Arguments that do not fit never reach the function.
     pub fn from_schema<F>(
         name: &str,
         description: &str,
@@ -100,7 +101,7 @@ impl Tool {
         Tool::with(name, description, input, output, Arc::new(Awaiting::new(Arc::new(run))))
     }
 
-    /// The name by which it is called.
+    /// The name by which programs call it.
     pub fn name(&self) -> &str {
         &self.listed.name
     }
@@ -142,7 +143,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Whether a tool can be called so: what `tool_allowlist` can say.
+/// Whether this is a valid name of a tool, as in `tool_allowlist`.
 pub(crate) fn is_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
     let first =
@@ -163,10 +164,10 @@ fn untyped<R: Serialize>(result: R) -> Result<Value, Fault> {
     })
 }
 
-/// What a function takes.
+/// The arguments of a function.
 struct Input {
     schema: Value,
-    /// It takes `()`: no arguments, which are an empty object here and null to its type.
+    /// It takes `()`: no arguments, which are an empty object in a call and null for the type.
     is_nothing: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::error::ToolsError;
 use crate::mcp::Server;
 use crate::tool::Tool;
 
-/// Tools by name. Servers that were started for them end when the last clone is dropped.
+/// Tools by name. Their servers end when the last clone is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
     tools: BTreeMap<String, Tool>,
@@ -20,7 +20,7 @@ impl Tools {
         Tools::default()
     }
 
-    /// Adds a tool, unless there is one of its name.
+    /// Adds a tool; fails if its name is already used.
     pub fn add(&mut self, tool: Tool) -> Result<(), ToolsError> {
         if self.tools.contains_key(tool.name()) {
             return Err(ToolsError::Twice { name: tool.name().to_owned() });
@@ -29,7 +29,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Adds all tools of another set, unless a name is in both.
+    /// Adds all tools of another set; fails if a name is in both.
     pub fn merge(&mut self, others: Tools) -> Result<(), ToolsError> {
         if let Some(name) = others.names().find(|name| self.tools.contains_key(*name)) {
             return Err(ToolsError::Twice { name: name.to_owned() });
@@ -44,13 +44,13 @@ impl Tools {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Ends the servers that were started for these tools: each is told by the end of its input
-    /// and has a moment to leave. Resolves when none is left.
+    /// Ends the servers of these tools: closes the input of each, then waits a moment before
+    /// killing them. Resolves when none is left.
     pub async fn end(&self) {
         for server in &self.servers {
             server.leave();

@@ -80,7 +80,7 @@ pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file of tools. Whether it is too long its own reader says.
+/// Reads a tools file. Whether it is too long its own reader says.
 pub(crate) fn tools(file: &Path) -> anyhow::Result<Vec<u8>> {
     const MAX_TOOLS_BYTES: u64 = 2 << 20;
     bytes(file, "the tools", MAX_TOOLS_BYTES)

@@ -21,7 +21,7 @@ impl Problem {
         Problem { message: message.into(), remedy: remedy.into(), diagnostics: Vec::new() }
     }
 
-    /// A policy or a file of tools that was refused, and where its keys are listed.
+    /// A policy or a tools file that was refused, and where its keys are listed.
     pub(crate) fn refused(errors: &PolicyErrors, keys: &str) -> Problem {
         let diagnostics = errors.diagnostics().to_vec();
         let count = diagnostics.len();

@@ -95,11 +95,11 @@ fn destination(opening: Opening) -> Destination {
 
 #[cfg(test)]
 mod tests {
-    use stockade_provider::ToolDoor;
+    use stockade_provider::ToolAccess;
     use stockade_wire::TOOL_SOCKET;
 
     #[test]
     fn host_and_guest_mean_the_same_tool_socket() {
-        assert_eq!(ToolDoor::SOCKET, TOOL_SOCKET);
+        assert_eq!(ToolAccess::SOCKET, TOOL_SOCKET);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stockade_launcher::{LandlockRule, SocketUse, Step};
-use stockade_provider::ToolDoor;
+use stockade_provider::ToolAccess;
 
 use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 
@@ -35,7 +35,7 @@ pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     let is_refused = inputs.machine.landlock >= LANDLOCK_HOLDS_SOCKETS;
     rules.extend(inputs.tools.as_ref().filter(|_| is_refused).map(|_| LandlockRule {
         sockets: SocketUse::Reached,
-        ..rule(PathBuf::from(ToolDoor::DIRECTORY), false, false)
+        ..rule(PathBuf::from(ToolAccess::DIRECTORY), false, false)
     }));
     Some(Step::Landlock { version: inputs.machine.landlock, rules })
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_launcher::{Step, ToolFile, ToolSocket};
 use stockade_policy::Limit;
-use stockade_provider::ToolDoor;
+use stockade_provider::ToolAccess;
 
 use super::{Inputs, WayOut, limit};
 
@@ -17,20 +17,20 @@ const CONNECTIONS: u64 = 1024;
 
 /// The command by which programs call tools, a path inside.
 pub(crate) fn command() -> PathBuf {
-    Path::new(ToolDoor::COMMANDS).join(COMMAND)
+    Path::new(ToolAccess::COMMANDS).join(COMMAND)
 }
 
 /// The directory, with everything that is in it.
 pub(super) fn step(files: &[ToolFile]) -> Step {
-    let below = |path: &Path| match path.strip_prefix(ToolDoor::DIRECTORY) {
+    let below = |path: &Path| match path.strip_prefix(ToolAccess::DIRECTORY) {
         Ok(below) => below.to_owned(),
         Err(_) => path.to_owned(),
     };
     Step::ToolSocket(ToolSocket {
-        directory: PathBuf::from(ToolDoor::DIRECTORY),
+        directory: PathBuf::from(ToolAccess::DIRECTORY),
         files: files.to_vec(),
         command: below(&command()),
-        socket: below(Path::new(ToolDoor::SOCKET)),
+        socket: below(Path::new(ToolAccess::SOCKET)),
         #[cfg(feature = "weaken")]
         writable: false,
     })

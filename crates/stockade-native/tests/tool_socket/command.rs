@@ -1,6 +1,6 @@
 //! The command by which shells call tools.
 
-use crate::desk::TestDesk;
+use crate::broker::TestBroker;
 use crate::support::{request, run, run_in, shell, walls_can_be_built};
 use stockade_provider::SandboxRequest;
 
@@ -57,7 +57,7 @@ fn without_tools_the_command_says_why_it_cannot_work() {
         return;
     }
     // A copy outlives its directory, and a sandbox without tools never has one.
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     let (said, _) = run(shell(
         "cp /run/stockade/bin/stockade-tool /tmp; \
          STOCKADE_TOOLS_SOCKET=/tmp/none /tmp/stockade-tool echo 2>&1; echo $?",
@@ -72,7 +72,7 @@ fn without_tools_the_command_says_why_it_cannot_work() {
         said.contains("remedy: this sandbox has no tools") && said.ends_with("\n1\n"),
         "{said}"
     );
-    let without = SandboxRequest { tools: None, ..request("{}", &desk) };
+    let without = SandboxRequest { tools: None, ..request("{}", &broker) };
     let said = run_in(&without, shell("stockade-tool echo 2>/dev/null; echo $?"));
     assert_eq!(said, "127\n");
 }

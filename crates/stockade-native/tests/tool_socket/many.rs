@@ -1,6 +1,6 @@
 //! Many connections at once, and what they leave for everything else.
 
-use crate::desk::TestDesk;
+use crate::broker::TestBroker;
 use crate::support::{python, request, run, run_in, walls_can_be_built};
 use stockade_provider::Destination;
 
@@ -19,9 +19,9 @@ fn thousand_connections_at_once_get_their_own_answers() {
     if !walls_can_be_built() {
         return;
     }
-    let (said, desk) = run(python(MANY));
+    let (said, broker) = run(python(MANY));
     assert_eq!(said, "1000\n");
-    assert_eq!(desk.opened(), vec![Destination::Tools; 1000]);
+    assert_eq!(broker.opened(), vec![Destination::Tools; 1000]);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn network_takes_none_of_the_places_of_the_tools() {
     if !walls_can_be_built() {
         return;
     }
-    let desk = TestDesk::with_network();
+    let broker = TestBroker::with_network();
     let policy = "limits: {max_open_files: 1600}";
     let script = format!(
         "\
@@ -38,7 +38,7 @@ taken = [socket.create_connection(('127.64.0.1', 443), 50) for _ in range(500)]
 print(taken[0].recv(4))
 "
     );
-    assert_eq!(run_in(&request(policy, &desk), python(&script)), "1000\nb'ping'\n");
+    assert_eq!(run_in(&request(policy, &broker), python(&script)), "1000\nb'ping'\n");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn more_connections_than_there_are_places_for_wait_their_turn() {
     if !walls_can_be_built() {
         return;
     }
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     let script = "\
 kept = [dial() for _ in range(1024)]
 for connection in kept:
@@ -63,7 +63,7 @@ kept.pop().close()
 late.settimeout(50)
 print(hear(late))
 ";
-    let said = run_in(&request("limits: {max_open_files: 2000}", &desk), python(script));
+    let said = run_in(&request("limits: {max_open_files: 2000}", &broker), python(script));
     assert_eq!(said, "1024\nwaits\n{'result': {}, 'id': 2}\n");
 }
 
@@ -82,10 +82,10 @@ except (ValueError, OSError) as error:
     print('kept')
 ";
     let said =
-        run_in(&request("limits: {max_open_files: 40}", &TestDesk::default()), python(script));
+        run_in(&request("limits: {max_open_files: 40}", &TestBroker::default()), python(script));
     assert_eq!(said, "(40, 40)\nEMFILE\nkept\n");
     let said =
-        run_in(&request("limits: {max_open_files: 200}", &TestDesk::default()), python(script));
+        run_in(&request("limits: {max_open_files: 200}", &TestBroker::default()), python(script));
     assert_eq!(said, "(200, 200)\ndone\n", "it is the limit that refuses");
 }
 

@@ -94,10 +94,10 @@ thief = socket.socket(socket.AF_UNIX)
 print(refused(thief.bind, '/run/stockade/tools.sock'))
 print(refused(thief.bind, '\\0/run/stockade/tools.sock'))
 thief.listen()
-print(call('echo', to='the desk')['result'])
+print(call('echo', to='the broker')['result'])
 thief.setblocking(False)
 print(refused(thief.accept))
 ",
     ));
-    assert_eq!(said, "EADDRINUSE\ndone\n{'to': 'the desk'}\nEAGAIN\n");
+    assert_eq!(said, "EADDRINUSE\ndone\n{'to': 'the broker'}\nEAGAIN\n");
 }

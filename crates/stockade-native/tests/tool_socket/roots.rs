@@ -8,7 +8,7 @@ use std::process::Command;
 use stockade_provider::{Destination, Entry, Program, Root, Running, SandboxRequest};
 use tokio::io::AsyncReadExt;
 
-use crate::desk::TestDesk;
+use crate::broker::TestBroker;
 use crate::support::{finish, request, runtime, sandbox, shell, start, walls_can_be_built};
 
 #[test]
@@ -16,12 +16,12 @@ fn listed_commands_leave_the_one_that_calls_tools() {
     if !walls_can_be_built() {
         return;
     }
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     let asked = |policy: &str| {
         let entry = Entry::Program("sh".to_owned());
         let script =
             "stockade-tool echo '{\"a\":1}'; /usr/bin/ls / >/dev/null 2>&1 && echo listed; true";
-        let wanted = SandboxRequest { entry, ..request(policy, &desk) };
+        let wanted = SandboxRequest { entry, ..request(policy, &broker) };
         runtime().block_on(async {
             let mut sandbox = sandbox(&wanted).await?;
             let running = start(&mut sandbox, shell(script)).await;
@@ -54,11 +54,11 @@ fn directory_as_root_has_tools_too() {
     fs::create_dir_all(root.join("run/stockade")).unwrap();
     fs::write(root.join("run/stockade/tools.sock"), "the image's own\n").unwrap();
     open_to_all(directory.path());
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     let wanted = SandboxRequest {
         root: Root::Directory(root.clone()),
         entry: Entry::Program("/usr/bin/sh".to_owned()),
-        ..request("{}", &desk)
+        ..request("{}", &broker)
     };
     let program = Program::Command {
         argv: ["/usr/bin/sh", "-c", "stockade-tool echo '{\"b\":[]}'; echo x > /run/stockade/y"]
@@ -75,7 +75,7 @@ fn directory_as_root_has_tools_too() {
         out
     });
     assert_eq!(said, "{\"b\":[]}\n");
-    assert_eq!(desk.opened(), [Destination::Tools]);
+    assert_eq!(broker.opened(), [Destination::Tools]);
 }
 
 /// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.

@@ -9,13 +9,13 @@ use stockade_native::{NativeProvider, Surroundings, User};
 use stockade_policy::Policy;
 use stockade_provider::{
     Entry, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running, Sandbox,
-    SandboxRequest, ToolDoor, chain,
+    SandboxRequest, ToolAccess, chain,
 };
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::desk::TestDesk;
+use crate::broker::TestBroker;
 
 /// How long anything may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -59,9 +59,9 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// What the sandboxes of these tests show of tools.
-pub(crate) fn door() -> ToolDoor {
+pub(crate) fn tool_access() -> ToolAccess {
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    ToolDoor {
+    ToolAccess {
         files: vec![
             ("tools.json".to_owned(), b"[\"echo\"]".to_vec()),
             ("python/deep/er.py".to_owned(), b"answer = 42\n".to_vec()),
@@ -70,17 +70,17 @@ pub(crate) fn door() -> ToolDoor {
     }
 }
 
-/// A sandbox for Python under a policy, with a desk.
-pub(crate) fn request(policy: &str, desk: &TestDesk) -> SandboxRequest {
+/// A sandbox for Python under a policy, with a broker.
+pub(crate) fn request(policy: &str, broker: &TestBroker) -> SandboxRequest {
     let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
-    let gateway: Arc<dyn Gateway> = Arc::new(desk.clone());
+    let gateway: Arc<dyn Gateway> = Arc::new(broker.clone());
     SandboxRequest {
         policy: Arc::new(policy),
         root: Root::Standard,
         entry: Entry::Interpreter(Language::Python),
         protected: Vec::new(),
         gateway: Some(gateway),
-        tools: Some(door()),
+        tools: Some(tool_access()),
     }
 }
 
@@ -127,10 +127,10 @@ pub(crate) fn run_in(request: &SandboxRequest, program: Program) -> String {
     })
 }
 
-/// The same under no policy in particular, with a desk whose record is returned.
-pub(crate) fn run(program: Program) -> (String, TestDesk) {
-    let desk = TestDesk::default();
-    (run_in(&request("{}", &desk), program), desk)
+/// The same under no policy in particular, with a broker whose record is returned.
+pub(crate) fn run(program: Program) -> (String, TestBroker) {
+    let broker = TestBroker::default();
+    (run_in(&request("{}", &broker), program), broker)
 }
 
 /// Whether this host lets a wall be built. Where it does not, the tests say why they do not run, or
@@ -139,7 +139,7 @@ pub(crate) fn walls_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
         let plain =
-            SandboxRequest { gateway: None, tools: None, ..request("{}", &TestDesk::default()) };
+            SandboxRequest { gateway: None, tools: None, ..request("{}", &TestBroker::default()) };
         runtime().block_on(async { sandbox(&plain).await.err() })
     });
     let Some(reason) = reason else { return true };

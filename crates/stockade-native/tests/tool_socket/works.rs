@@ -4,17 +4,17 @@ use stockade_provider::Destination;
 use stockade_provider::SandboxRequest;
 use tokio::time::timeout;
 
-use crate::desk::TestDesk;
+use crate::broker::TestBroker;
 use crate::support::{
     LIMIT, finish, python, request, run, run_in, runtime, sandbox, shell, start, walls_can_be_built,
 };
 
 #[test]
-fn connection_to_the_socket_reaches_the_desk_and_its_answers_come_back() {
+fn connection_to_the_socket_reaches_the_broker_and_gets_answers() {
     if !walls_can_be_built() {
         return;
     }
-    let (said, desk) = run(python(
+    let (said, broker) = run(python(
         "\
 print(call('echo', query='x'))
 connection = dial()
@@ -25,7 +25,7 @@ print(connection.getpeername())
 ",
     ));
     assert_eq!(said, "{'result': {'query': 'x'}, 'id': 7}\n[0, 1, 2]\n/run/stockade/tools.sock\n");
-    assert_eq!(desk.opened(), [Destination::Tools, Destination::Tools]);
+    assert_eq!(broker.opened(), [Destination::Tools, Destination::Tools]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn without_tools_there_is_nothing() {
     }
     let script = "test -e /run/stockade && echo there; command -v stockade-tool; echo ${PATH##*:} \
                   $STOCKADE_TEST_OF_TOOLS; grep -c ' /run/stockade ' /proc/self/mountinfo; true";
-    let with = request("{}", &TestDesk::default());
+    let with = request("{}", &TestBroker::default());
     let there = "there\n/run/stockade/bin/stockade-tool\n/run/stockade/bin told\n1\n";
     assert_eq!(run_in(&with, shell(script)), there);
     for gateway in [None, with.gateway.clone()] {
@@ -75,9 +75,9 @@ print([name for name in os.environ if name.lower().endswith('_proxy')])
 print(refused(connect, '127.64.0.1', 443), refused(connect, '127.0.0.54', 3128))
 print(call('echo')['result'])
 ";
-    let (said, desk) = run(python(script));
+    let (said, broker) = run(python(script));
     assert_eq!(said, "[]\nECONNREFUSED ECONNREFUSED\n{}\n");
-    assert_eq!(desk.opened(), [Destination::Tools]);
+    assert_eq!(broker.opened(), [Destination::Tools]);
 }
 
 #[test]
@@ -93,11 +93,11 @@ print(call('echo', a=1)['result'])
 connection.sendall(b'pong')
 print(connection.recv(4))
 ";
-    let desk = TestDesk::with_network();
-    let said = run_in(&request("{}", &desk), python(script));
+    let broker = TestBroker::with_network();
+    let said = run_in(&request("{}", &broker), python(script));
     assert_eq!(said, "b'ping' True\n{'a': 1}\nb'pong'\n");
     let address = [127, 64, 0, 1].into();
-    assert_eq!(desk.opened(), [Destination::Address { address, port: 443 }, Destination::Tools]);
+    assert_eq!(broker.opened(), [Destination::Address { address, port: 443 }, Destination::Tools]);
 }
 
 #[test]
@@ -134,13 +134,13 @@ print(hear(wrong)['error']['code'], wrong.recv(1))
 }
 
 #[test]
-fn program_that_goes_away_ends_its_connection_at_the_desk() {
+fn exiting_program_closes_its_connection_to_the_broker() {
     if !walls_can_be_built() {
         return;
     }
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     runtime().block_on(async {
-        let mut sandbox = sandbox(&request("{}", &desk)).await.unwrap();
+        let mut sandbox = sandbox(&request("{}", &broker)).await.unwrap();
         let script = "\
 for number in range(5):
     ask(dial(), {'id': 1, 'call': 'echo', 'arguments': {}})
@@ -148,7 +148,7 @@ for number in range(5):
         let running = start(&mut sandbox, python(script)).await;
         finish(running).await;
         // The sandbox lives on; it is the program whose connections these were.
-        timeout(LIMIT, desk.ended(5)).await.expect("its connections have ended");
+        timeout(LIMIT, broker.ended(5)).await.expect("its connections have ended");
     });
 }
 
@@ -157,9 +157,9 @@ fn connections_end_with_the_sandbox() {
     if !walls_can_be_built() {
         return;
     }
-    let desk = TestDesk::default();
+    let broker = TestBroker::default();
     runtime().block_on(async {
-        let mut sandbox = sandbox(&request("{}", &desk)).await.unwrap();
+        let mut sandbox = sandbox(&request("{}", &broker)).await.unwrap();
         let script = "\
 connection = dial()
 ask(connection, {'id': 1, 'call': 'echo', 'arguments': {}})
@@ -173,18 +173,18 @@ hear(connection)
         tokio::io::AsyncReadExt::read_exact(&mut running.stdout, &mut said).await.unwrap();
         assert_eq!(&said, b"asked\n");
         drop(sandbox);
-        timeout(LIMIT, desk.ended(1)).await.expect("the connection has ended");
+        timeout(LIMIT, broker.ended(1)).await.expect("the connection has ended");
         let end = timeout(LIMIT, running.end).await.expect("everything inside has ended");
         assert!(!matches!(end, Ok(stockade_provider::ProcessEnd::Exited { code: 0 })), "{end:?}");
     });
 }
 
 #[test]
-fn each_sandbox_has_a_desk_of_its_own() {
+fn each_sandbox_has_its_own_tool_broker() {
     if !walls_can_be_built() {
         return;
     }
-    let (one, other) = (TestDesk::default(), TestDesk::default());
+    let (one, other) = (TestBroker::default(), TestBroker::default());
     runtime().block_on(async {
         let mut first = sandbox(&request("{}", &one)).await.unwrap();
         let mut second = sandbox(&request("{}", &other)).await.unwrap();
@@ -202,7 +202,7 @@ fn request_with_tools_that_nobody_answers_is_refused() {
     if !walls_can_be_built() {
         return;
     }
-    let alone = SandboxRequest { gateway: None, ..request("{}", &TestDesk::default()) };
+    let alone = SandboxRequest { gateway: None, ..request("{}", &TestBroker::default()) };
     let refused = runtime().block_on(async { sandbox(&alone).await.err() });
     assert!(refused.is_some_and(|said| said.contains("nobody on the host answers")));
 }

@@ -1,4 +1,4 @@
-//! From a tree of YAML nodes to a checked file of tools.
+//! Decodes a tree of YAML nodes into a checked tools file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,15 +29,15 @@ const TOOL: &[&str] = &[
 const SERVER: &[&str] = &["name", "command", "environment", "tools"];
 const IMPORT: &[&str] = &["name", "as"];
 
-/// The most tools of a file, of its own and of a server.
+/// The most tools of a file, and of a server.
 const MAX_TOOLS: usize = 1024;
 
-/// The longest that a tool may be given, in seconds.
+/// The longest timeout of a tool, in seconds.
 const MAX_SECONDS: f64 = 86400.0;
 
 impl Decoder<'_, '_> {
     pub(super) fn file(&mut self, root: &Node) -> Option<ToolsFile> {
-        let table = self.table(root, "a file of tools", FILE)?;
+        let table = self.table(root, "a tools file", FILE)?;
         match table.get("version").map(|node| (node, &node.kind)) {
             None => {}
             Some((_, Kind::Scalar { text, .. })) if text == "1" => {}
@@ -104,9 +104,11 @@ impl Decoder<'_, '_> {
                 self.http(node).map(ToolKind::Http)
             }
             (command, _) => {
-                let how_many = if command.is_some() { "both" } else { "neither" };
-                let message = format!("a tool has {how_many} `command` and `http`");
-                self.mistake(node.place, message, "say exactly one of them: what runs the tool");
+                let message = match command {
+                    Some(_) => "a tool has both `command` and `http`",
+                    None => "a tool has neither `command` nor `http`",
+                };
+                self.mistake(node.place, message, "write exactly one of them");
                 None
             }
         };
@@ -131,7 +133,7 @@ impl Decoder<'_, '_> {
         Some(name)
     }
 
-    /// A schema that can be used, as it was written.
+    /// A usable schema, as written.
     fn schema(&mut self, node: &Node, which: &'static str) -> Option<Value> {
         let value = match node.json() {
             Ok(value) => value,
@@ -170,7 +172,7 @@ impl Decoder<'_, '_> {
         seconds.map(Duration::from_secs_f64)
     }
 
-    /// A program with its arguments, and the variables beside it.
+    /// A program with its arguments and environment variables.
     fn command(&mut self, node: &Node, table: &Table<'_>) -> Option<CommandEntry> {
         if let Kind::Scalar { text, .. } = &node.kind {
             let message = "command must be a list: no shell reads it";
@@ -217,7 +219,7 @@ impl Decoder<'_, '_> {
     }
 
     fn server(&mut self, node: &Node) -> Option<ServerEntry> {
-        let what = "a server of tools";
+        let what = "a tool server";
         let table = self.table(node, what, SERVER)?;
         let name = self.required(&table, "name", what).and_then(|node| self.tool_name(node));
         let command = self.required(&table, "command", what);
@@ -245,7 +247,7 @@ impl Decoder<'_, '_> {
         }
         let table = self.table(node, "an imported tool", IMPORT)?;
         let name = self.required(&table, "name", "an imported tool")?;
-        // The server's own name for it may be anything.
+        // The server's own name for the tool may be any text.
         let name = self.text(name, "the name of a tool")?;
         let called = match table.get("as") {
             Some(node) => self.tool_name(node)?,

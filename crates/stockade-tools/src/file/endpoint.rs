@@ -1,4 +1,4 @@
-//! `http`: where a tool's requests go, and with which headers.
+//! `http`: the URL and the headers of a tool's requests.
 
 use hyper::Method;
 use hyper::header::{HeaderName, HeaderValue};
@@ -11,7 +11,7 @@ use super::{HeaderSource, HttpEntry};
 
 const HTTP: &[&str] = &["url", "method", "headers", "headers_from"];
 
-/// Headers that say how a request is made up, which is not the file's to say.
+/// Headers that frame the request; the file cannot set them.
 const FRAMING: [&str; 9] = [
     "connection",
     "content-length",
@@ -75,7 +75,7 @@ impl Decoder<'_, '_> {
             ),
             Ok(url) => return Some(url),
         };
-        // What was written is not repeated: it may hold a secret.
+        // The message does not repeat the value: it may hold a secret.
         self.mistake(node.place, format!("this {why}"), remedy);
         None
     }
@@ -129,8 +129,8 @@ impl Decoder<'_, '_> {
                 Some(HeaderSource::File(self.base.join(path)))
             }
             _ => {
-                // What was written is not repeated: it may be the secret itself.
-                let message = "this does not say where the header's value is kept";
+                // The message does not repeat the value: it may be the secret itself.
+                let message = "this does not name the source of the header's value";
                 self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
                 None
             }

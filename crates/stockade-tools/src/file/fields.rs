@@ -1,4 +1,4 @@
-//! The decoder of a file of tools.
+//! The decoder of a tools file.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(super) struct Decoder<'r, 't> {
     pub(super) base: &'r Path,
 }
 
-/// A decoder reads fields and notes mistakes as its report does.
+/// A decoder reads fields and reports mistakes through its `Report`.
 impl<'t> Deref for Decoder<'_, 't> {
     type Target = Report<'t>;
 
@@ -26,7 +26,7 @@ impl DerefMut for Decoder<'_, '_> {
 }
 
 impl Decoder<'_, '_> {
-    /// Text that a program can be given.
+    /// Text that can be passed to a program.
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let text = self.report.text(node, what)?;
         if text.contains('\0') {

@@ -1,4 +1,4 @@
-//! From a checked file to tools that can be called.
+//! Turns a checked tools file into callable tools.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,23 +28,23 @@ use crate::tool::Tool;
 use crate::tools::Tools;
 use crate::words::harmless;
 
-/// What tools find around them on the host.
+/// The host environment of the tools.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
-    /// Variables, of which a tool gets a few ordinary ones and those that the file names.
+pub struct HostEnvironment {
+    /// Environment variables; a tool gets a few ordinary ones and those that the file names.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Certificates by which https servers are known, beside those of the machine.
+    /// Certificates that authenticate https servers, in addition to those of the machine.
     pub authorities: Vec<CertificateDer<'static>>,
-    /// How HTTP tools reach their servers.
+    /// How HTTP tools connect to their servers.
     pub connect: Arc<dyn Connect>,
-    /// How long a server of tools may take to list them. Some are installed when they start.
+    /// How long a tool server may take to list them. Some install themselves when they start.
     pub patience: Duration,
 }
 
-impl Surroundings {
-    /// Those of this process.
-    pub fn of_this_process() -> Surroundings {
-        Surroundings {
+impl HostEnvironment {
+    /// The environment of this process.
+    pub fn of_this_process() -> HostEnvironment {
+        HostEnvironment {
             environment: std::env::vars_os().collect(),
             authorities: Vec::new(),
             connect: Arc::new(SystemConnect),
@@ -54,13 +54,13 @@ impl Surroundings {
 }
 
 impl ToolsFile {
-    /// Starts the servers of the file and makes all of its tools ready.
+    /// Starts the servers of the file and prepares all of its tools.
     pub async fn start(self) -> Result<Tools, ToolsError> {
-        self.start_in(&Surroundings::of_this_process()).await
+        self.start_in(&HostEnvironment::of_this_process()).await
     }
 
-    /// The same in other surroundings.
-    pub async fn start_in(self, around: &Surroundings) -> Result<Tools, ToolsError> {
+    /// The same with a given environment.
+    pub async fn start_in(self, around: &HostEnvironment) -> Result<Tools, ToolsError> {
         let mut tools = Tools::new();
         let mut tls = None;
         for entry in &self.tools {
@@ -84,7 +84,7 @@ impl ToolsFile {
             let tool = Tool::with(&entry.name, &entry.description, input, output, run)?;
             tools.add(Tool { most_time: entry.most_time, ..tool })?;
         }
-        // All at once: each may take its time to start. Dropped, those that started end.
+        // Concurrently: each may be slow to start. Dropping the future ends those that started.
         let mut starting = JoinSet::new();
         for entry in self.servers.iter() {
             let program = self.program(&entry.name, &entry.command, around)?;
@@ -109,7 +109,7 @@ impl ToolsFile {
         &self,
         owner: &str,
         command: &CommandEntry,
-        around: &Surroundings,
+        around: &HostEnvironment,
     ) -> Result<Program, ToolsError> {
         let mut environment = Vec::new();
         for name in ORDINARY_VARIABLES {
@@ -128,28 +128,28 @@ impl ToolsFile {
     }
 }
 
-/// Refuses a tool that no call could start.
+/// Refuses a tool whose program no call could start.
 fn installed(tool: &str, program: &Program) -> Result<(), ToolsError> {
     let Err(missing) = program.is_installed() else { return Ok(()) };
-    // Without the `.` that a path in the file may begin with.
+    // Without the `.` with which a path in the file may start.
     let program: PathBuf = program.file.components().collect();
     let (tool, program) = (tool.to_owned(), harmless(&program.to_string_lossy(), 300));
     Err(match missing {
-        Missing::Path => ToolsError::Absent { tool, program, why: "which is not there" },
+        Missing::Path => ToolsError::Absent { tool, program, why: "which does not exist" },
         Missing::Name => {
-            ToolsError::Absent { tool, program, why: "which no directory of PATH has" }
+            ToolsError::Absent { tool, program, why: "which is in no directory of PATH" }
         }
         Missing::Executable => ToolsError::NotExecutable { tool, program },
     })
 }
 
-fn variable(owner: &str, name: &str, around: &Surroundings) -> Result<OsString, ToolsError> {
+fn variable(owner: &str, name: &str, around: &HostEnvironment) -> Result<OsString, ToolsError> {
     let value = around.environment.get(&OsString::from(name)).cloned();
     value.ok_or_else(|| ToolsError::Unset { owner: owner.to_owned(), variable: name.to_owned() })
 }
 
-/// How https servers are checked: as this machine does.
-fn trust(around: &Surroundings) -> Result<Arc<ClientConfig>, ToolsError> {
+/// Verifies https servers as this machine does.
+fn trust(around: &HostEnvironment) -> Result<Arc<ClientConfig>, ToolsError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
@@ -169,7 +169,7 @@ fn endpoint(
     tool: &str,
     http: &HttpEntry,
     tls: Option<&Arc<ClientConfig>>,
-    around: &Surroundings,
+    around: &HostEnvironment,
 ) -> Result<Endpoint, ToolsError> {
     let refused =
         |header: &str| ToolsError::Header { tool: tool.to_owned(), header: header.to_owned() };
@@ -207,13 +207,13 @@ fn endpoint(
     })
 }
 
-/// Reads a file without waiting for anybody, and not without end.
+/// Reads a file without blocking on a FIFO, and with a size limit.
 fn secret(file: &Path) -> io::Result<Vec<u8>> {
     const MOST_BYTES: u64 = 64 << 10;
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let open = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     if !open.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     open.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
@@ -227,7 +227,7 @@ fn header(
     tool: &str,
     name: &HeaderName,
     source: &HeaderSource,
-    around: &Surroundings,
+    around: &HostEnvironment,
 ) -> Result<HeaderValue, ToolsError> {
     use std::os::unix::ffi::OsStringExt;
     let bytes = match source {
@@ -239,7 +239,7 @@ fn header(
             source,
         })?,
     };
-    // A file usually ends with a line end that is no part of the secret.
+    // A file usually ends with a line feed that is not part of the secret.
     let mut value = HeaderValue::from_bytes(bytes.trim_ascii())
         .map_err(|_| ToolsError::Header { tool: tool.to_owned(), header: name.to_string() })?;
     value.set_sensitive(true);
@@ -251,12 +251,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_is_a_file_of_some_length_and_nobody_is_waited_for() {
+    fn secret_file_is_bounded_and_a_fifo_does_not_block() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (file, large) = (scratch.path().join("key"), scratch.path().join("large"));
         std::fs::write(&file, "secret\n").expect("written");
         std::fs::write(&large, vec![b'x'; (64 << 10) + 1]).expect("written");
-        assert_eq!(secret(&file).expect("it is read"), b"secret\n");
+        assert_eq!(secret(&file).expect("a readable file"), b"secret\n");
         assert!(secret(&large).is_err());
         assert!(secret(scratch.path()).is_err());
         assert!(secret(Path::new("/dev/zero")).is_err());

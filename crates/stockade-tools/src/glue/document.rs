@@ -1,4 +1,4 @@
-//! The text that `help()` shows of a tool.
+//! The text that `help()` shows for a tool.
 
 use serde_json::Value;
 use stockade_policy::Printable;
@@ -18,10 +18,10 @@ const MAX_VALUE: usize = 40;
 /// The most values of an enumeration.
 const MAX_VALUES: usize = 20;
 
-/// The most characters of it all: Python reads it whenever it starts.
+/// The most characters of the whole text: Python reads it at every start.
 const MAX_DOCUMENT: usize = 32_000;
 
-/// Description, parameters and result in words.
+/// Description, parameters and result as text.
 pub(super) fn document(tool: &Listed, parameters: &[Parameter<'_>]) -> String {
     let mut text = shown(tool.description.trim(), MAX_DESCRIPTION);
     if text.is_empty() {
@@ -59,7 +59,7 @@ fn about(parameter: &Parameter<'_>) -> String {
     line
 }
 
-/// What a schema says about a value: its type, its description, its values and its default.
+/// A schema's type, description, values and default as text.
 fn words(schema: &Value) -> String {
     let kind = match schema.get("type") {
         Some(Value::String(kind)) => kind.clone(),
@@ -68,9 +68,9 @@ fn words(schema: &Value) -> String {
         }
         _ => String::new(),
     };
-    let said = |key: &str| schema.get(key).and_then(Value::as_str).map(str::trim);
+    let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::trim);
     let mut parts = vec![kind];
-    parts.extend(said("description").or_else(|| said("title")).map(str::to_owned));
+    parts.extend(text("description").or_else(|| text("title")).map(str::to_owned));
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let mut listed: Vec<String> = values.iter().take(MAX_VALUES).map(value).collect();
         if values.len() > MAX_VALUES {
@@ -87,7 +87,7 @@ fn value(value: &Value) -> String {
     on_one_line(&value.to_string(), MAX_VALUE)
 }
 
-/// A text in which nothing drives a terminal, its lines kept.
+/// Text without terminal control sequences, with its lines kept.
 fn shown(text: &str, most: usize) -> String {
     let plain = text.replace("\r\n", "\n").replace('\t', "    ");
     let lines: Vec<String> = plain.split('\n').map(|line| Printable(line).to_string()).collect();

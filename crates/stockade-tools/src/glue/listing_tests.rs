@@ -1,16 +1,16 @@
-//! Names and texts that somebody else wrote.
+//! Names and texts from untrusted authors.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 
-use super::desk::{Desk, ended, interpreter};
+use super::broker::{TestBroker, ended, interpreter};
 use super::{Listed, tool};
 use crate::glue::python::listing;
 
 #[test]
-fn names_that_python_has_itself_stay_its_own_and_are_called_by_name() {
+fn tools_named_like_python_builtins_do_not_shadow_them() {
     let names = [
         "print",
         "class",
@@ -33,7 +33,7 @@ fn names_that_python_has_itself_stay_its_own_and_are_called_by_name() {
         "_",
     ];
     let shown: Vec<Listed> = names.iter().map(|name| tool(name, json!({ "x": {} }))).collect();
-    let desk = Desk::new(&shown);
+    let broker = TestBroker::new(&shown);
     let all = serde_json::to_string(&names).unwrap();
     let code = format!(
         r#"
@@ -51,20 +51,20 @@ from stockade_tools import len as count
 print(count(1))
 "#
     );
-    let printed = desk.python(&code);
+    let printed = broker.python(&code);
     assert_eq!(printed, "['call_tool', '_call', '_listed', 'match', '_']\n{'x': 1}\n");
     let called: Vec<String> =
-        desk.requests().iter().map(|one| one["call"].as_str().unwrap().to_owned()).collect();
+        broker.requests().iter().map(|one| one["call"].as_str().unwrap().to_owned()).collect();
     assert_eq!(called[0], "print");
     assert_eq!(called.len(), 2 * names.len() + 1);
 }
 
 #[test]
-fn dots_and_dashes_become_underscores_unless_two_tools_would_be_one() {
+fn dots_and_dashes_become_underscores_unless_names_collide() {
     let names = ["web.search", "get-it", "a/b:c", "x.y", "x-y", "u_v", "u.v"];
     let shown: Vec<Listed> = names.iter().map(|name| tool(name, json!({}))).collect();
-    let desk = Desk::new(&shown);
-    let printed = desk.python(
+    let broker = TestBroker::new(&shown);
+    let printed = broker.python(
         r#"
 import builtins
 web_search(); get_it(); a_b_c(); u_v()
@@ -75,12 +75,12 @@ print(web_search.__name__)
     );
     assert_eq!(printed, "False\nweb_search\n");
     let called: Vec<Value> =
-        desk.requests().into_iter().map(|mut one| one["call"].take()).collect();
+        broker.requests().into_iter().map(|mut one| one["call"].take()).collect();
     assert_eq!(called, ["web.search", "get-it", "a/b:c", "u_v", "x.y", "x-y", "u.v"]);
 }
 
 #[test]
-fn properties_with_odd_names_are_passed_by_position_and_by_name() {
+fn properties_with_unusual_names_are_passed_by_position_and_by_name() {
     let names = [
         "max-results",
         "max_results",
@@ -100,7 +100,7 @@ fn properties_with_odd_names_are_passed_by_position_and_by_name() {
     ];
     let properties: Map<String, Value> =
         names.iter().map(|name| ((*name).to_owned(), json!({ "type": "integer" }))).collect();
-    let desk = Desk::new(&[tool("odd", Value::Object(properties))]);
+    let broker = TestBroker::new(&[tool("odd", Value::Object(properties))]);
     let code = format!(
         r#"
 import json
@@ -119,23 +119,25 @@ print(inspect.signature(odd))
 "#,
         serde_json::to_string(&serde_json::to_string(&names).unwrap()).unwrap()
     );
-    let printed = desk.python(&code);
-    let signature = "(max_results_2=unsaid, max_results=unsaid, class_=unsaid, _=unsaid, \
-         a_b=unsaid, ___=unsaid, __2=unsaid, größe=unsaid, self=unsaid, others=unsaid, \
-         _call=unsaid, function=unsaid, None_=unsaid, _1=unsaid, __3=unsaid, **others_)";
-    let told = "odd() takes at most 15 unnamed arguments, and 16 were given";
-    assert_eq!(printed, format!("{told}\n{signature}\n"));
+    let printed = broker.python(&code);
+    let signature = "(max_results_2=optional, max_results=optional, class_=optional, _=optional, \
+         a_b=optional, ___=optional, __2=optional, größe=optional, self=optional, others=optional, \
+         _call=optional, function=optional, None_=optional, _1=optional, __3=optional, **others_)";
+    let error = "odd() takes at most 15 unnamed arguments, and 16 were given";
+    assert_eq!(printed, format!("{error}\n{signature}\n"));
 }
 
 #[test]
-fn thousand_properties_are_taken_by_position_and_what_is_beyond_by_name() {
+fn thousand_properties_are_positional_and_further_ones_are_passed_by_name() {
     let properties: Map<String, Value> =
         (0..1200).map(|number| (format!("p{number}"), json!({ "description": "x" }))).collect();
     let odd: Map<String, Value> =
         (0..1000).map(|number| (format!("{number}é"), json!({ "description": "é" }))).collect();
-    let desk =
-        Desk::new(&[tool("wide", Value::Object(properties)), tool("odd", Value::Object(odd))]);
-    desk.python(
+    let broker = TestBroker::new(&[
+        tool("wide", Value::Object(properties)),
+        tool("odd", Value::Object(odd)),
+    ]);
+    broker.python(
         r#"
 expected = {"p%d" % number: number for number in range(1000)}
 assert wide(*range(1000)) == expected
@@ -148,7 +150,7 @@ assert odd(*range(1000)) == {"%dé" % number: number for number in range(1000)}
 }
 
 #[test]
-fn descriptions_say_what_they_say_and_do_nothing_else() {
+fn descriptions_are_text_and_never_run_as_code() {
     let hostile =
         "'''\"\"\"\\\n\\'; import os; os._exit(3)\n#\r\u{85}\u{2028}\0\u{1b}[2J\u{202e}😀é{x}%s";
     let mut shown = tool(
@@ -158,18 +160,18 @@ fn descriptions_say_what_they_say_and_do_nothing_else() {
     );
     shown.description = hostile.to_owned();
     shown.output_schema = Some(json!({ "description": hostile, "type": [hostile] }));
-    let desk = Desk::new(&[shown]);
-    let printed = desk.python("import sys; print(ascii(quiet.__doc__)); quiet()");
+    let broker = TestBroker::new(&[shown]);
+    let printed = broker.python("import sys; print(ascii(quiet.__doc__)); quiet()");
     assert!(printed.contains(r#"\'\'\'"""\\"#), "{printed}");
     assert!(printed.contains("import os; os._exit(3)") && printed.contains(r"\U0001f600\xe9{x}%s"));
-    let doc = desk.python("print(quiet.__doc__)");
+    let doc = broker.python("print(quiet.__doc__)");
     assert!(doc.chars().all(|c| c == '\n' || stockade_policy::is_harmless(c)), "{doc:?}");
     let long = Listed { description: "é".repeat(1 << 20), ..tool("long", json!({})) };
     assert!(listing(&[long]).len() < 200_000);
 }
 
 #[test]
-fn schemas_of_any_shape_make_a_function() {
+fn any_valid_schema_yields_a_function() {
     let schemas = [
         json!(true),
         json!(null),
@@ -190,11 +192,11 @@ fn schemas_of_any_shape_make_a_function() {
             ..tool(&format!("t{number}"), json!({}))
         })
         .collect();
-    let desk = Desk::new(&shown);
-    desk.python("t0(x=1); t4(); t6(1, 2); t7(1); t8(); t9(y=2)\nimport pydoc\nfor n in range(10): pydoc.render_doc(eval('t%d' % n))");
+    let broker = TestBroker::new(&shown);
+    broker.python("t0(x=1); t4(); t6(1, 2); t7(1); t8(); t9(y=2)\nimport pydoc\nfor n in range(10): pydoc.render_doc(eval('t%d' % n))");
 }
 
-/// A tool as the worst of servers would describe it.
+/// A tool as a malicious server could describe it.
 fn any_tool() -> impl Strategy<Value = Listed> {
     let word = prop_oneof![
         any::<String>(),
@@ -205,10 +207,12 @@ fn any_tool() -> impl Strategy<Value = Listed> {
         .prop_map(str::to_owned),
     ];
     let schema =
-        (word.clone(), word.clone(), any::<bool>()).prop_map(|(about, kind, said)| match said {
-            true => json!({ "description": about, "type": kind, "default": { "x": about } }),
-            false => json!({ "title": about, "enum": [kind, 1.5, null] }),
-        });
+        (word.clone(), word.clone(), any::<bool>()).prop_map(
+            |(about, kind, is_text)| match is_text {
+                true => json!({ "description": about, "type": kind, "default": { "x": about } }),
+                false => json!({ "title": about, "enum": [kind, 1.5, null] }),
+            },
+        );
     let properties = vec((word.clone(), schema, any::<bool>()), 0..6);
     (word.clone(), word, properties, any::<bool>()).prop_map(
         |(name, description, properties, closed)| {
@@ -228,17 +232,17 @@ fn any_tool() -> impl Strategy<Value = Listed> {
     )
 }
 
-/// Many listings, read by one Python: all functions are there, take their properties by position
-/// and by name, and ask for exactly what they were given.
+/// Many listings, read by one Python: all functions exist, accept their properties by position and
+/// by name, and send exactly what they received.
 #[test]
-fn whatever_a_server_says_the_listing_is_python_that_means_it() {
-    let desk = Desk::new(&[]);
+fn listing_is_valid_python_for_any_server() {
+    let broker = TestBroker::new(&[]);
     let mut runner = TestRunner::new(Config::default());
     let mut cases = Vec::new();
     for number in 0..300 {
         use proptest::strategy::ValueTree;
         let tools = vec(any_tool(), 1..4).new_tree(&mut runner).unwrap().current();
-        desk.file(&format!("cases/{number}.py"), &listing(&tools));
+        broker.file(&format!("cases/{number}.py"), &listing(&tools));
         cases.push(json!(
             tools
                 .iter()
@@ -250,7 +254,7 @@ fn whatever_a_server_says_the_listing_is_python_that_means_it() {
                 .collect::<Vec<Value>>()
         ));
     }
-    desk.file("cases/all.json", &json!(cases).to_string());
+    broker.file("cases/all.json", &json!(cases).to_string());
     let code = r#"
 import builtins, json, pydoc, sys, types
 import stockade_tools
@@ -279,7 +283,7 @@ for number, tools in enumerate(cases):
 assert dict(vars(builtins)) == before
 print(len(cases))
 "#;
-    let place = desk.path().join("cases");
-    let run = ended(desk.command(&interpreter("python3")).args(["-c", code]).arg(place));
+    let place = broker.path().join("cases");
+    let run = ended(broker.command(&interpreter("python3")).args(["-c", code]).arg(place));
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("300\n", ""));
 }

@@ -1,9 +1,9 @@
-//! Texts of others as literals of Python.
+//! Untrusted texts as Python literals.
 
 use std::fmt::Write;
 
-/// A text as a literal that means exactly it. All of it is printable ASCII on one line, and
-/// nothing in it can end the literal.
+/// A Python literal with exactly this value. It is printable ASCII on one line, and nothing in the
+/// text can end the literal.
 pub(super) fn literal(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('\'');
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_text_ends_its_literal() {
+    fn no_text_ends_its_literal() {
         assert_eq!(literal("a'b\"\\\n\"\"\"'''"), r#"'a\'b"\\\n"""\'\'\''"#);
         assert_eq!(
             literal("\0\r\u{85}é😀"),

@@ -1,16 +1,16 @@
-//! Threads, forks, signals, loops, and what the start of Python costs.
+//! Threads, forks, signals, event loops, and the cost of starting Python.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::desk::{Desk, ended, interpreter};
+use super::broker::{TestBroker, ended, interpreter};
 use super::tools;
 
 #[test]
-fn two_hundred_threads_call_at_once_and_their_connections_end_with_them() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+fn two_hundred_threads_call_concurrently_and_close_their_connections() {
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 import threading, time
 got = []
@@ -34,17 +34,17 @@ print(sockets())
 "#,
     );
     assert_eq!(printed, "{'last': True}\n1\n");
-    assert_eq!(desk.connections(), 201);
+    assert_eq!(broker.connections(), 201);
     let begun = Instant::now();
-    while desk.open() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{} are open", desk.open());
+    while broker.open() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{} are open", broker.open());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
 fn parent_and_children_never_share_a_connection() {
-    let desk = Desk::new(&tools());
+    let broker = TestBroker::new(&tools());
     let code = r#"
 import os, sys
 sys.stdout.reconfigure(line_buffering=True)
@@ -66,16 +66,16 @@ with multiprocessing.get_context("fork").Pool(4) as pool:
     assert pool.map(fetch_arxiv, ["a", "b", "c"]) == [{"query": q} for q in "abc"]
 print("done")
 "#;
-    // Forking a program with threads is a warning in newer versions, and a pool has threads.
-    let run = ended(desk.command(&interpreter("python3")).args(["-c", code]));
+    // Newer versions warn about forking a program with threads, and a pool has threads.
+    let run = ended(broker.command(&interpreter("python3")).args(["-c", code]));
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "done\n"), "{}", run.stderr);
-    assert!(desk.connections() >= 10, "{}", desk.connections());
+    assert!(broker.connections() >= 10, "{}", broker.connections());
 }
 
 #[test]
-fn calls_can_be_awaited_and_made_from_within_a_loop() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+fn calls_can_be_awaited_and_made_inside_an_event_loop() {
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 import asyncio
 from stockade_tools import acall_tool
@@ -95,9 +95,9 @@ asyncio.run(main())
 }
 
 #[test]
-fn call_within_a_call_and_a_call_that_is_interrupted_disturb_no_other() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+fn nested_and_interrupted_calls_do_not_affect_others() {
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 import signal, socket
 socket.setdefaulttimeout(0.05)
@@ -123,53 +123,54 @@ for number in range(10):
 }
 
 #[test]
-fn megabytes_go_both_ways() {
-    let desk = Desk::new(&tools());
-    desk.python("x = 'é' * (4 << 20)\nassert echo(x=x) == {'x': x}\nassert echo(y=1) == {'y': 1}");
-    assert_eq!(desk.arguments()[1], json!({ "y": 1 }));
+fn megabytes_pass_in_both_directions() {
+    let broker = TestBroker::new(&tools());
+    broker
+        .python("x = 'é' * (4 << 20)\nassert echo(x=x) == {'x': x}\nassert echo(y=1) == {'y': 1}");
+    assert_eq!(broker.arguments()[1], json!({ "y": 1 }));
 }
 
 #[test]
-fn start_of_python_imports_nothing_for_the_tools() {
-    let desk = Desk::new(&tools());
+fn starting_python_imports_no_module_for_the_tools() {
+    let broker = TestBroker::new(&tools());
     let python = interpreter("python3");
     let code = "import sys; print('\\n'.join(sorted(sys.modules)))";
-    let bare = ended(desk.command(&python).env_remove("PYTHONPATH").args(["-c", code]));
-    let with = ended(desk.command(&python).args(["-c", code]));
+    let bare = ended(broker.command(&python).env_remove("PYTHONPATH").args(["-c", code]));
+    let with = ended(broker.command(&python).args(["-c", code]));
     let before: Vec<&str> = bare.stdout.lines().collect();
     let mut more: Vec<&str> = with.stdout.lines().filter(|name| !before.contains(name)).collect();
     more.retain(|name| *name != "sitecustomize");
     assert_eq!(more, ["_stockade_listing", "_stockade_sitecustomize"]);
     assert_eq!(with.stderr, "");
-    // The first call brings the rest.
+    // The first call imports the rest.
     let code = "echo(); import sys; print('stockade_tools' in sys.modules)";
-    assert_eq!(ended(desk.command(&python).args(["-c", code])).stdout, "True\n");
+    assert_eq!(ended(broker.command(&python).args(["-c", code])).stdout, "True\n");
 }
 
 #[test]
-fn sitecustomize_that_is_hidden_still_runs() {
-    let desk = Desk::new(&tools());
-    desk.file(
+fn shadowed_sitecustomize_still_runs() {
+    let broker = TestBroker::new(&tools());
+    broker.file(
         "other/sitecustomize.py",
         "import sys\nsys.hidden = __file__\nsys.path.append('/x')\n",
     );
-    desk.file("broken/sitecustomize.py", "import nothing_of_this_name\n");
+    broker.file("broken/sitecustomize.py", "import nothing_of_this_name\n");
     let python = interpreter("python3");
     let run = |other: &str, code: &str| {
-        let place = desk.path().to_str().unwrap();
+        let place = broker.path().to_str().unwrap();
         let path = format!("{place}/python:{place}/{other}");
-        ended(desk.command(&python).env("PYTHONPATH", path).args(["-c", code]))
+        ended(broker.command(&python).env("PYTHONPATH", path).args(["-c", code]))
     };
     let code = "import sys, sitecustomize\nprint(sys.hidden == sitecustomize.__file__, echo(x=1))\n\
                 print(sys.path[1].endswith('/python'), sys.path[2].endswith('/other'), '/x' in sys.path)";
-    let told = run("other", code);
+    let ended = run("other", code);
     assert_eq!(
-        (told.stdout.as_str(), told.stderr.as_str()),
+        (ended.stdout.as_str(), ended.stderr.as_str()),
         ("True {'x': 1}\nTrue True True\n", "")
     );
-    let told = run("broken", "print(echo(x=1))");
-    assert_eq!(told.stdout, "{'x': 1}\n");
-    assert!(told.stderr.contains("nothing_of_this_name"), "as without us: {}", told.stderr);
-    let told = run("nothing", "import sitecustomize; print(echo(x=1))");
-    assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("{'x': 1}\n", ""));
+    let ended = run("broken", "print(echo(x=1))");
+    assert_eq!(ended.stdout, "{'x': 1}\n");
+    assert!(ended.stderr.contains("nothing_of_this_name"), "as without us: {}", ended.stderr);
+    let ended = run("nothing", "import sitecustomize; print(echo(x=1))");
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("{'x': 1}\n", ""));
 }

@@ -1,6 +1,6 @@
-//! Tools as functions of Python.
+//! Tools as Python functions.
 //!
-//! No line of Python is made here: what a tool's author wrote gets into literals, and literals only.
+//! No Python code is generated here: the texts of tool authors appear only in literals.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -11,16 +11,16 @@ use super::document::document;
 use super::literal::literal;
 use crate::listed::Listed;
 
-/// What comes before the tools.
+/// The text before the tools.
 const HEAD: &str = include_str!("../../glue/listing.py");
 
-/// What comes after them.
+/// The text after the tools.
 const TAIL: &str = include_str!("../../glue/listing_end.py");
 
-/// Names that the listing offers beside the tools.
+/// Names that the listing defines in addition to the tools.
 const TAKEN: [&str; 3] = ["call_tool", "ToolError", "ToolDenied"];
 
-/// Words that cannot be names, in any version from 3.8 on.
+/// Reserved words of all versions from 3.8 on.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
@@ -28,20 +28,20 @@ const KEYWORDS: [&str; 35] = [
     "with", "yield",
 ];
 
-/// The most parameters that have a place; what is beyond can be given by name.
+/// The most positional parameters; further ones can be passed by name.
 const MAX_PARAMETERS: usize = 1000;
 
 /// One parameter of a tool.
 pub(super) struct Parameter<'t> {
     /// Its name in the schema.
     pub(super) name: &'t str,
-    /// What the schema says about it.
+    /// Its schema.
     pub(super) schema: &'t Value,
     /// Whether a call must have it.
     pub(super) is_required: bool,
 }
 
-/// The module that holds all tools.
+/// The module with all tools.
 pub(super) fn listing(tools: &[Listed]) -> String {
     let mut rivals: HashMap<String, usize> = HashMap::new();
     for name in tools.iter().filter_map(|tool| spelled(&tool.name)) {
@@ -49,7 +49,8 @@ pub(super) fn listing(tools: &[Listed]) -> String {
     }
     let mut text = HEAD.to_owned();
     for tool in tools {
-        // A name that Python can write as it is goes before those that have to be changed.
+        // A name that is valid in Python unchanged takes precedence over names that have to be
+        // changed.
         let is_free = |name: &String| *name == tool.name || rivals.get(name) == Some(&1);
         let name = spelled(&tool.name).filter(is_free);
         let parameters = parameters(&tool.input_schema);
@@ -64,8 +65,8 @@ pub(super) fn listing(tools: &[Listed]) -> String {
     text
 }
 
-/// A tool's name in Python, where it can have one. Names with two leading underscores are Python's
-/// own. Letters beyond ASCII are left out: Python reads some of them as others.
+/// A tool's name in Python, if it has one. Names with two leading underscores are reserved for
+/// Python. Letters beyond ASCII are excluded: Python normalises some of them to others.
 fn spelled(name: &str) -> Option<String> {
     let name = name.replace(['.', '-', ':', '/'], "_");
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
@@ -88,7 +89,7 @@ fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
     found
 }
 
-/// Names, required names, and whether there may be others.
+/// Names, required names, and whether others are allowed.
 fn shape(schema: &Value, parameters: &[Parameter<'_>]) -> Value {
     let all: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
     let required: Vec<&str> =

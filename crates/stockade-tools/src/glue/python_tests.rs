@@ -1,12 +1,12 @@
 use serde_json::json;
 
-use super::desk::Desk;
+use super::broker::TestBroker;
 use super::{tool, tools};
 
 #[test]
 fn tool_is_a_function_that_needs_no_import() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 print(fetch_arxiv("cs.CL"))
 print(fetch_arxiv("cs.CL", 3, order="old"))
@@ -23,13 +23,13 @@ print(echo(text="ä😀\n\"\\ \x00", deep=[(1, 2.5, True), {"": 10**30}]))
     assert_eq!(lines[2], "{'order': 'new', 'query': 'x'}");
     assert_eq!(lines[3], "{'query': 'cs.CL'}");
     let deep = json!([[1, 2.5, true], { "": 1e30 }]);
-    let asked = desk.requests();
+    let asked = broker.requests();
     assert_eq!(asked[0]["call"], "fetch_arxiv");
     assert_eq!(asked[4]["arguments"], json!({ "query": "cs.CL", "max_results": 3 }));
     let all = json!({ "name": "n", "tool": "t", "self": 1, "args": [1], "kwargs": { "a": null } });
     assert_eq!(asked[5]["arguments"], all);
     assert_eq!(asked[6]["arguments"], json!({ "text": "ä😀\n\"\\ \0", "deep": deep }));
-    assert_eq!(desk.connections(), 1);
+    assert_eq!(broker.connections(), 1);
     let ids: Vec<u64> = asked.iter().map(|request| request["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7]);
 }
@@ -40,24 +40,24 @@ fn wrong_number_or_name_of_arguments_is_a_type_error_that_names_the_tool() {
     let mut late = tool("late", json!({ "first": {}, "second": {}, "odd-name": {} }));
     late.input_schema["required"] = json!(["second"]);
     shown.push(late);
-    let desk = Desk::new(&shown);
-    let printed = desk.python(
+    let broker = TestBroker::new(&shown);
+    let printed = broker.python(
         r#"
-def told(call):
+def refused(call):
     try:
         print("no error", call())
     except TypeError as error:
         print(error)
-told(lambda: fetch_arxiv())
-told(lambda: fetch_arxiv("a", 1, "new", 4))
-told(lambda: call_tool("fetch_arxiv", "a", 1, "new", 4))
-told(lambda: fetch_arxiv("a", query="b"))
-told(lambda: call_tool("fetch_arxiv", "a", query="b"))
-told(lambda: fetch_arxiv("a", limit=1))
-told(lambda: late(1))
-told(lambda: late(1, 2, 3, **{"odd-name": 4}))
-told(lambda: call_tool(7))
-told(lambda: call_tool(["fetch_arxiv"]))
+refused(lambda: fetch_arxiv())
+refused(lambda: fetch_arxiv("a", 1, "new", 4))
+refused(lambda: call_tool("fetch_arxiv", "a", 1, "new", 4))
+refused(lambda: fetch_arxiv("a", query="b"))
+refused(lambda: call_tool("fetch_arxiv", "a", query="b"))
+refused(lambda: fetch_arxiv("a", limit=1))
+refused(lambda: late(1))
+refused(lambda: late(1, 2, 3, **{"odd-name": 4}))
+refused(lambda: call_tool(7))
+refused(lambda: call_tool(["fetch_arxiv"]))
 print(late(second=2, odd_name=3))
 "#,
     );
@@ -76,13 +76,13 @@ print(late(second=2, odd_name=3))
     assert_eq!(lines[8], "the name of a tool is a str, not int");
     assert_eq!(lines[9], "the name of a tool is a str, not list");
     assert_eq!(lines[10], "{'second': 2, 'odd-name': 3}");
-    assert_eq!(desk.requests().len(), 1, "what is wrong is not sent");
+    assert_eq!(broker.requests().len(), 1, "what is wrong is not sent");
 }
 
 #[test]
 fn errors_are_exceptions_with_code_and_message() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 import copy, pickle
 for name, args in [("fail", ()), ("forbidden", ()), ("forbidden", (1, 2)), ("limit", ())]:
@@ -108,16 +108,16 @@ print(echo())
          ToolDenied limit no call is left\n\
          ['fetch_arxiv', 'echo']\n{}\n";
     assert_eq!(printed, expected);
-    assert_eq!(desk.connections(), 1, "an error of a tool costs no connection");
+    assert_eq!(broker.connections(), 1, "an error of a tool costs no connection");
 }
 
 #[test]
-fn what_is_no_json_is_refused_before_it_is_sent() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+fn values_that_json_cannot_represent_are_refused_before_sending() {
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 import datetime
-def told(**arguments):
+def refused(**arguments):
     try:
         print("no error", echo(**arguments))
     except (TypeError, ValueError) as error:
@@ -127,48 +127,48 @@ round.append([round])
 deep = []
 for _ in range(100000):
     deep = [deep]
-told(x=float("nan"))
-told(x=[1, {"y": float("-inf")}])
-told(x={1, 2})
-told(x=b"abc")
-told(x={"at": datetime.date(2026, 1, 1)})
-told(x={"a": {1: 2}})
-told(x=[{None: 1}])
-told(x="\ud800")
-told(x={"\udfff": 1})
-told(x=round)
-told(x=deep)
-told(x=object)
-told(**{"\ud800": 1})
+refused(x=float("nan"))
+refused(x=[1, {"y": float("-inf")}])
+refused(x={1, 2})
+refused(x=b"abc")
+refused(x={"at": datetime.date(2026, 1, 1)})
+refused(x={"a": {1: 2}})
+refused(x=[{None: 1}])
+refused(x="\ud800")
+refused(x={"\udfff": 1})
+refused(x=round)
+refused(x=deep)
+refused(x=object)
+refused(**{"\ud800": 1})
 "#,
     );
     let lines: Vec<&str> = printed.lines().collect();
     let expected = [
         "ValueError echo(): the argument x is nan, and JSON has no such number",
         "ValueError echo(): the argument x[1]['y'] is -inf, and JSON has no such number",
-        "TypeError echo(): the argument x is of type set, which is no JSON; pass a list",
-        "TypeError echo(): the argument x is of type bytes, which is no JSON; pass a str, such as base64.b64encode(…).decode()",
-        "TypeError echo(): the argument x['at'] is of type date, which is no JSON; pass a str, a number, a bool, None, a list or a dict",
+        "TypeError echo(): the argument x is of type set, which is not JSON; pass a list",
+        "TypeError echo(): the argument x is of type bytes, which is not JSON; pass a str, such as base64.b64encode(…).decode()",
+        "TypeError echo(): the argument x['at'] is of type date, which is not JSON; pass a str, a number, a bool, None, a list or a dict",
         "TypeError echo(): the argument x['a'] has the key 1, and JSON has str keys only",
         "TypeError echo(): the argument x[0] has the key None, and JSON has str keys only",
-        "ValueError echo(): the argument x is no text: a lone surrogate is in it",
-        "ValueError echo(): the argument x has a key that is no text: a lone surrogate is in it",
+        "ValueError echo(): the argument x is not valid text: it has a lone surrogate",
+        "ValueError echo(): the argument x has a key that is not valid text: it has a lone surrogate",
         "ValueError echo(): the argument x[0][0] contains itself",
         "ValueError echo(): the arguments are nested too deep",
-        "TypeError echo(): the argument x is of type type, which is no JSON; pass a str, a number, a bool, None, a list or a dict",
+        "TypeError echo(): the argument x is of type type, which is not JSON; pass a str, a number, a bool, None, a list or a dict",
     ];
     assert_eq!(lines[..expected.len()], expected);
-    assert!(lines[expected.len()].starts_with("ValueError echo(): the arguments are no JSON"));
-    assert!(desk.requests().is_empty());
+    assert!(lines[expected.len()].starts_with("ValueError echo(): the arguments are not JSON"));
+    assert!(broker.requests().is_empty());
 }
 
 #[test]
 fn help_shows_signature_description_and_what_the_schema_says() {
-    let desk = Desk::new(&tools());
-    let help = desk.python("help(fetch_arxiv)");
-    for said in [
+    let broker = TestBroker::new(&tools());
+    let help = broker.python("help(fetch_arxiv)");
+    for expected in [
         "Help on function fetch_arxiv",
-        "fetch_arxiv(query, max_results=unsaid, order=unsaid)\n",
+        "fetch_arxiv(query, max_results=optional, order=optional)\n",
         "Searches arXiv.\n",
         "The newest come first.\n",
         "query: string - What to look for, such as cs.CL.\n",
@@ -176,16 +176,16 @@ fn help_shows_signature_description_and_what_the_schema_says() {
         "order, optional: One of \"new\", \"old\".\n",
         "Returns: array - Titles.\n",
     ] {
-        assert!(help.contains(said), "{said}\n{help}");
+        assert!(help.contains(expected), "{expected}\n{help}");
     }
-    assert!(desk.python("help(echo)").contains("echo(**others)\n"));
-    assert!(desk.python("help(call_tool)").contains("call_tool(name, /, *args, **kwargs)\n"));
+    assert!(broker.python("help(echo)").contains("echo(**others)\n"));
+    assert!(broker.python("help(call_tool)").contains("call_tool(name, /, *args, **kwargs)\n"));
 }
 
 #[test]
-fn lost_connection_is_an_exception_and_the_next_call_has_a_new_one() {
-    let desk = Desk::new(&tools());
-    let printed = desk.python(
+fn lost_connection_is_an_exception_and_the_next_call_reconnects() {
+    let broker = TestBroker::new(&tools());
+    let printed = broker.python(
         r#"
 for name in ["die", "half", "garbage", "confused"]:
     try:
@@ -197,11 +197,11 @@ for name in ["die", "half", "garbage", "confused"]:
     );
     let expected = "broken the connection to the host was lost before die was answered: the host closed it\n\
          broken the connection to the host was lost before half was answered: the host closed it\n\
-         broken the connection to the host was lost before garbage was answered: the answer is no answer\n\
+         broken the connection to the host was lost before garbage was answered: the answer is not valid\n\
          invalid_request this is no request\n";
     assert_eq!(printed, expected);
-    assert_eq!(desk.connections(), 5);
-    let gone = desk.python(
+    assert_eq!(broker.connections(), 5);
+    let gone = broker.python(
         r#"
 import os
 os.environ["STOCKADE_TOOLS_SOCKET"] = "/nowhere/tools.sock"

@@ -1,4 +1,4 @@
-//! What an MCP server answers, as the result of a tool.
+//! Converts the answer of an MCP server to a tool's result.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::json::{Bounds, JsonError, read};
 
-/// The structured content if there is any, otherwise the only item, otherwise all items.
+/// The structured content if any, otherwise the only item, otherwise all items.
 pub(super) fn of(result: CallToolResult, bounds: Bounds) -> Result<Value, Fault> {
     if result.is_error == Some(true) {
         return Err(failure(&result));
@@ -24,8 +24,8 @@ pub(super) fn of(result: CallToolResult, bounds: Bounds) -> Result<Value, Fault>
     }
 }
 
-/// A text that is JSON becomes what it says, another stays a text, and everything else keeps the
-/// form it has in the protocol.
+/// A text that is JSON is parsed, any other text stays a string, and other content keeps its form
+/// in the protocol.
 fn item_of(item: ContentBlock, bounds: Bounds) -> Result<Value, Fault> {
     match item {
         ContentBlock::Text(item) => match read(item.text.as_bytes(), bounds) {
@@ -49,7 +49,7 @@ fn failure(result: &CallToolResult) -> Fault {
         .filter(|text| !text.is_empty())
         .collect();
     if texts.is_empty() {
-        return Fault::failed("the tool failed and did not say why");
+        return Fault::failed("the tool failed and gave no reason");
     }
     Fault::failed(texts.join("; "))
 }

@@ -1,4 +1,4 @@
-//! One MCP server while it runs.
+//! A running MCP server.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -18,45 +18,45 @@ use tokio::time::timeout;
 use crate::error::ToolsError;
 use crate::fault::Fault;
 use crate::mcp::result;
-use crate::mcp::transport::{Pipe, Shared, heard};
+use crate::mcp::transport::{Pipe, Shared, fault_of};
 use crate::program::{Group, Program, read_tail};
 use crate::run::Call;
 use crate::task::AbortOnDrop;
 use crate::words::{counted, harmless, last_line};
 
-/// How long it may take to leave when it is told to.
+/// How long it may take to exit when asked.
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// How much a server says on its error output is kept, and how long its end may take after its
-/// own.
+/// How many bytes of a server's stderr are kept, and how long to wait for its end after the process
+/// has exited.
 const KEPT_ERRORS: usize = 4096;
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const DRAIN_TIME: Duration = Duration::from_millis(200);
 
-/// The most tools and pages of them.
+/// The most tools, and pages of tools.
 const MOST_TOOLS: usize = 4096;
 const MOST_PAGES: usize = 256;
 
-/// The most bytes of a line before any call was made.
+/// The most bytes of a line before the first call.
 const FIRST_LINE: usize = 4 << 20;
 
-/// Calls that a server does not read are kept up to so many bytes.
+/// The most bytes of unread calls that are buffered for a server.
 const MOST_UNREAD: usize = 64 << 20;
 
 type Service = RunningService<RoleClient, ClientConfig>;
 
-/// A server that was started. Dropping it ends it with everything it started.
+/// A started server. Dropping it ends it and everything it started.
 pub(crate) struct Server {
     name: String,
     shared: Arc<Shared>,
     service: Mutex<Option<Service>>,
-    /// Tells the keeper that the server is to leave, also by being dropped.
+    /// Asks the supervising task to end the server; dropping it does the same.
     leave: watch::Sender<bool>,
     /// Whether no process is left.
     left: watch::Receiver<bool>,
 }
 
 impl Server {
-    /// Starts a server and asks for its tools.
+    /// Starts a server and requests its tools.
     pub(super) async fn start(
         name: &str,
         program: &Program,
@@ -70,9 +70,9 @@ impl Server {
         let (leave, leaving) = watch::channel(false);
         let (leaver, left) = watch::channel(false);
         let errors = AbortOnDrop(tokio::spawn(async move {
-            let mut said = Vec::new();
-            read_tail(pipes.errors, KEPT_ERRORS, &mut said).await;
-            said
+            let mut text = Vec::new();
+            read_tail(pipes.errors, KEPT_ERRORS, &mut text).await;
+            text
         }));
         tokio::spawn(keep(group, errors, Arc::clone(&shared), leaving, leaver));
         let begun = timeout(patience, begin(pipe)).await.unwrap_or_else(|_| {
@@ -86,7 +86,7 @@ impl Server {
                 Ok((Arc::new(server), tools))
             }
             Err(why) => {
-                // How it ended says more than that it does not answer.
+                // The exit status explains more than a missing answer.
                 let ended = shared.gone.borrow().clone();
                 Err(ToolsError::Server { server: owned(), why: ended.unwrap_or(why) })
             }
@@ -99,14 +99,14 @@ impl Server {
             return Err(Fault::broken("the arguments are not an object"));
         };
         if self.shared.unread.load(Ordering::Relaxed) > MOST_UNREAD {
-            return Err(Fault::broken("the tool's server does not read what it is asked"));
+            return Err(Fault::broken("the tool's server does not read its requests"));
         }
         let peer = {
             let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
             service.as_ref().map(|service| service.peer().clone())
         };
         let Some(peer) = peer else { return Err(self.gone_fault()) };
-        // The answer may hold a result twice, once of them as JSON inside of a text.
+        // The answer may hold a result twice, once as JSON inside a text.
         let most_line = call.bounds.bytes.saturating_mul(4).saturating_add(64 << 10);
         self.shared.most_line.fetch_max(most_line, Ordering::Relaxed);
         let mut trouble = self.shared.trouble.subscribe();
@@ -120,31 +120,31 @@ impl Server {
         match answer {
             Ok(CallToolResponse::Complete(answer)) => result::of(answer, call.bounds),
             Ok(_) => Err(Fault::failed(
-                "the tool asks for more than its arguments, which nobody here can give",
+                "the tool asks the client for further input, which Stockade does not provide",
             )),
-            Err(ServiceError::McpError(error)) => Err(heard(&error)),
-            Err(ServiceError::UnexpectedResponse) => {
-                Err(Fault::broken("the tool's server answered with something that is no result"))
-            }
+            Err(ServiceError::McpError(error)) => Err(fault_of(&error)),
+            Err(ServiceError::UnexpectedResponse) => Err(Fault::broken(
+                "the tool's server answered with something that is not a tool result",
+            )),
             Err(_) => {
-                // Why it is gone is known a moment after its pipes are closed.
+                // The reason of its exit is known shortly after its pipes close.
                 let _ = timeout(LEAVE, gone.wait_for(Option::is_some)).await;
                 Err(self.gone_fault())
             }
         }
     }
 
-    /// Tells the server to leave: its input ends, and after a moment everything of it is killed.
+    /// Asks the server to exit: closes its input, and shortly after kills all its processes.
     pub(crate) fn leave(&self) {
-        // First, so that the keeper takes what follows for leaving.
+        // First, so that the supervising task treats what follows as an expected exit.
         self.leave.send_replace(true);
         self.shared.is_gone("was ended with the run");
         self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Resolves when no process of it is left.
+    /// Resolves when none of its processes is left.
     pub(crate) async fn gone(&self) {
-        // The keeper is gone too where waiting fails.
+        // If waiting fails, the supervising task has ended too.
         let _ = self.left.clone().wait_for(|left| *left).await;
     }
 
@@ -167,13 +167,13 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Introduces ourselves and asks for all tools.
+/// Sends `initialize` and requests all tools.
 async fn begin(pipe: Pipe) -> Result<(Service, Vec<Offered>), String> {
     let about = Implementation::new("stockade", env!("CARGO_PKG_VERSION"));
     let config = ClientConfig::new(ClientCapabilities::default(), about)
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
     let service = serve_client(config, pipe).await.map_err(|error| {
-        format!("did not begin as an MCP server does: {}", harmless(&error.to_string(), 300))
+        format!("did not complete the MCP handshake: {}", harmless(&error.to_string(), 300))
     })?;
     let mut tools = Vec::new();
     let mut page = PaginatedRequestParams::default();
@@ -194,7 +194,7 @@ async fn begin(pipe: Pipe) -> Result<(Service, Vec<Offered>), String> {
     Err(format!("lists more than {MOST_TOOLS} tools, or more than {MOST_PAGES} pages of them"))
 }
 
-/// Owns the processes of a server up to their end.
+/// Owns the processes of a server until they end.
 async fn keep(
     mut group: Group,
     mut errors: AbortOnDrop<Vec<u8>>,
@@ -203,12 +203,13 @@ async fn keep(
     left: watch::Sender<bool>,
 ) {
     let mut gone = shared.gone.subscribe();
-    // A server that was dropped is to leave as well; what waiting gives cannot be kept.
-    let told = async { drop(leaving.wait_for(|leave| *leave).await) };
+    // Dropping the server ends it too; the guard that `wait_for` returns cannot be held across an
+    // await.
+    let asked_to_leave = async { drop(leaving.wait_for(|leave| *leave).await) };
     let lost = async { drop(gone.wait_for(Option::is_some).await) };
     let ended = tokio::select! {
         biased;
-        () = told => {
+        () = asked_to_leave => {
             let _ = timeout(LEAVE, group.end()).await;
             None
         }
@@ -216,11 +217,11 @@ async fn keep(
         status = group.end() => Some(status),
     };
     if let Some(status) = ended {
-        let said = timeout(LAST_WORDS, &mut errors.0).await.ok().and_then(Result::ok);
-        let said = said.and_then(|said| last_line(&said, 300));
-        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        let text = timeout(DRAIN_TIME, &mut errors.0).await.ok().and_then(Result::ok);
+        let text = text.and_then(|text| last_line(&text, 300));
+        let text = text.map(|text| format!(": {text}")).unwrap_or_default();
         shared.is_gone(&match status {
-            Ok(status) => format!("ended by itself, {status}{said}"),
+            Ok(status) => format!("ended by itself, {status}{text}"),
             Err(error) => format!("is lost: {error}"),
         });
     }

@@ -1,7 +1,7 @@
-//! The pipes of an MCP server, for the library that speaks the protocol.
+//! The pipes of an MCP server, as a transport for the MCP library.
 //!
-//! Only answers are passed on. Requests of the server are refused here and notifications
-//! dropped, so that a server that floods costs no memory.
+//! Only answers are passed on. Requests of the server are refused here and notifications dropped,
+//! so that a flooding server costs no memory.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,27 +23,27 @@ use crate::json::{Bounds, JsonError, read};
 use crate::lines::{Ends, Lines, Read};
 use crate::task::AbortOnDrop;
 
-/// Deepest message. The library reads messages by recursion.
+/// The deepest message. The library parses messages recursively.
 const MOST_DEPTH: usize = 128;
 
-/// A line longer than may be is dropped up to this length; a server that says more is given up.
+/// A line that is too long is discarded up to this length; a server that sends more is given up.
 const HARD_BYTES: u64 = 256 << 20;
 
-/// How long the end of a process may come after that of its output. A server that closes it and
-/// goes on is rare; one that ends on a busy machine is not, and is told as what it is.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// How long to wait for a process to exit after its output ends. Servers that close stdout and keep
+/// running are rare; a server that exits on a busy machine is common, and the error names its exit.
+const EXIT_TIME: Duration = Duration::from_secs(5);
 
-/// Messages that wait for the server to read.
+/// Messages that wait for the server to read them.
 const WAITING: usize = 64;
 
-/// What the transport and the server's callers share.
+/// State shared by the transport and the server's callers.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The most bytes of a line.
     pub(super) most_line: AtomicUsize,
     /// Bytes that wait for the server to read them.
     pub(super) unread: AtomicUsize,
-    /// The last answer that could not be read, and how many there were.
+    /// The last answer that could not be parsed, and how many there were.
     pub(super) trouble: watch::Sender<(u64, Fault)>,
     /// Why the server is gone.
     pub(super) gone: watch::Sender<Option<String>>,
@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// Notes why the server is gone; the first reason stays.
+    /// Records why the server is gone; keeps the first reason.
     pub(super) fn is_gone(&self, why: &str) {
         self.gone.send_if_modified(|gone| {
             let is_first = gone.is_none();
@@ -76,30 +76,30 @@ impl Shared {
     }
 }
 
-/// What came from the server.
+/// What the server sent.
 enum Line {
     Whole(Vec<u8>),
     TooLong(Ends),
 }
 
-/// Our own errors among those of the server, by codes that the protocol leaves free.
+/// Stockade's errors among those of the server, by codes that the protocol leaves free.
 const OWN_CODES: [(Code, i32); 3] =
     [(Code::TooLarge, -31_901), (Code::TooDeep, -31_902), (Code::InvalidResult, -31_903)];
 
-fn told(code: Code) -> ErrorCode {
+fn error_code(code: Code) -> ErrorCode {
     let own = OWN_CODES.iter().find(|(own, _)| *own == code);
     own.map_or(ErrorCode::INTERNAL_ERROR, |(_, number)| ErrorCode(*number))
 }
 
-/// What an error of a call is: ours, or the tool's.
-pub(super) fn heard(error: &ErrorData) -> Fault {
+/// Maps an error of a call back: Stockade's own, or the tool's.
+pub(super) fn fault_of(error: &ErrorData) -> Fault {
     let own = OWN_CODES.iter().find(|(_, number)| *number == error.code.0);
     Fault::new(own.map_or(Code::Failed, |(code, _)| *code), &error.message)
 }
 
-/// The id of an answer that was not read. Servers write it first or last, and nothing inside of
-/// the answer can stand there: quotes in texts are escaped, and inner objects end with a brace
-/// more.
+/// The id of an answer that was not parsed. Servers write it first or last, and nothing inside the
+/// answer can imitate it there: quotes in strings are escaped, and inner objects end with a further
+/// brace.
 fn id_of(head: &[u8], tail: &[u8]) -> Option<i64> {
     let head = String::from_utf8_lossy(&head[..head.len().min(64)]).replace(' ', "");
     if let Some(rest) = head.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":") {
@@ -136,7 +136,7 @@ impl Pipe {
         Pipe { lines, is_dropping: false, sender, shared, _writer: AbortOnDrop(writer) }
     }
 
-    /// The next line that is no longer than it may be; why the server is to be given up otherwise.
+    /// The next line within the length limit, or why to give up the server.
     async fn line(&mut self) -> Result<Line, String> {
         loop {
             if self.is_dropping {
@@ -157,7 +157,7 @@ impl Pipe {
         }
     }
 
-    /// The answer that a line is, if it is one.
+    /// Parses the answer in a line, if it is one.
     fn understand(&self, line: &Line) -> Option<ServerJsonRpcMessage> {
         let line = match line {
             Line::Whole(line) => line,
@@ -176,8 +176,8 @@ impl Pipe {
         let bounds = Bounds { bytes: line.len(), depth: MOST_DEPTH };
         let value = match read(line, bounds) {
             Ok(value) => value,
-            // Some servers print other things to their output; only what begins like a message
-            // could have been an answer.
+            // Some servers print other things to stdout; only a line that starts like a message
+            // could be an answer.
             Err(JsonError::Invalid { .. }) if !line.trim_ascii_start().starts_with(b"{") => {
                 return None;
             }
@@ -200,12 +200,12 @@ impl Pipe {
         }
     }
 
-    /// An answer that cannot be read fails the call that it is for. Where that cannot be told,
-    /// all calls that are under way fail.
+    /// An answer that cannot be parsed fails its call. If its call is unknown, all running calls
+    /// fail.
     fn unreadable(&self, fault: Fault, head: &[u8], tail: &[u8]) -> Option<ServerJsonRpcMessage> {
         match id_of(head, tail) {
             Some(id) => {
-                let error = ErrorData::new(told(fault.code), fault.message, None);
+                let error = ErrorData::new(error_code(fault.code), fault.message, None);
                 Some(ServerJsonRpcMessage::error(error, Some(RequestId::Number(id))))
             }
             None => {
@@ -215,12 +215,12 @@ impl Pipe {
         }
     }
 
-    /// Answers a request of the server, unless it does not read its answers.
+    /// Answers a request of the server, unless the server does not read its answers.
     fn refuse(&self, request: &Value, id: &Value) {
         let answer = if request.get("method").and_then(Value::as_str) == Some("ping") {
             json!({"jsonrpc": "2.0", "id": id, "result": {}})
         } else {
-            let error = json!({"code": -32601, "message": "this client offers nothing"});
+            let error = json!({"code": -32601, "message": "this client serves no requests"});
             json!({"jsonrpc": "2.0", "id": id, "error": error})
         };
         let mut line = answer.to_string().into_bytes();
@@ -272,9 +272,9 @@ impl Transport<RoleClient> for Pipe {
                     }
                 }
                 Err(why) => {
-                    // How the process ended says more, and is known in a moment.
+                    // The exit status explains more, and is known shortly.
                     let mut gone = self.shared.gone.subscribe();
-                    let _ = timeout(LAST_WORD, gone.wait_for(Option::is_some)).await;
+                    let _ = timeout(EXIT_TIME, gone.wait_for(Option::is_some)).await;
                     self.shared.is_gone(&why);
                     return None;
                 }
@@ -292,13 +292,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_known_by_its_first_or_last_bytes() {
+    fn unparsed_answer_is_identified_by_its_first_or_last_bytes() {
         let id = |line: &str| id_of(line.as_bytes(), line.as_bytes());
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), Some(7));
         assert_eq!(id(r#"{"jsonrpc": "2.0", "id": 8, "result": {}}"#), Some(8));
         assert_eq!(id(r#"{"result":{"x":1},"jsonrpc":"2.0","id":9}"#), Some(9));
         assert_eq!(id(r#"{"result":{"x":1},"id":9,"jsonrpc":"2.0"}"#), None);
-        // What a result says about itself is not believed.
+        // An id inside a result is not trusted.
         assert_eq!(id(r#"{"id":3,"result":{"a":1,"id":5}}"#), None);
         assert_eq!(id(r#"{"result":"{\"jsonrpc\":\"2.0\",\"id\":5}"}"#), None);
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#), None);

@@ -1,4 +1,4 @@
-//! Tools that are functions, and what is judged, checked and told about their calls.
+//! Tools that are functions: their calls are judged, checked and recorded.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn set(tools: impl IntoIterator<Item = Tool>) -> Tools {
 }
 
 #[tokio::test]
-async fn a_function_is_called_with_its_types_and_every_call_is_told() {
+async fn function_receives_typed_arguments_and_every_call_is_recorded() {
     let world = World::new(set([add()]), "");
     assert_eq!(world.call("add", json!({"a": 2, "b": 3})).await, result(json!({"sum": 5})));
     assert_eq!(world.call("add", json!({"a": 2})).await, result(json!({"sum": 2})));
@@ -54,7 +54,7 @@ async fn a_function_is_called_with_its_types_and_every_call_is_told() {
     assert_eq!(events[0].arguments, None);
     assert!(events[0].rule.contains("p.yaml:1"), "{}", events[0].rule);
     assert_eq!((events[2].outcome.as_str(), events[2].result_bytes), ("failed", 0));
-    assert_eq!(world.desk.observed().calls, 3);
+    assert_eq!(world.broker.observed().calls, 3);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn arguments_that_do_not_fit_never_reach_the_function() {
 }
 
 #[tokio::test]
-async fn a_future_is_a_tool_and_a_schema_of_the_callers_is_enforced_both_ways() {
+async fn explicit_schemas_of_an_async_tool_are_enforced_both_ways() {
     let wait = Tool::new_async("wait", "Waits.", |pair: Pair| async move {
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok::<_, ToolFailure>(pair.a)
@@ -97,7 +97,7 @@ async fn a_future_is_a_tool_and_a_schema_of_the_callers_is_enforced_both_ways() 
 }
 
 #[tokio::test]
-async fn what_the_policy_does_not_name_is_denied_and_told_once_in_the_result() {
+async fn unlisted_tool_is_denied_and_appears_once_in_the_result() {
     let world = World::with_policy(set([add()]), "tool_allowlist: [other]");
     let mut program = world.connect();
     for _ in 0..3 {
@@ -112,13 +112,13 @@ async fn what_the_policy_does_not_name_is_denied_and_told_once_in_the_result() {
     let events = world.events(4).await;
     assert_eq!((events[0].verdict, events[0].outcome.as_str()), (Effect::Deny, "denied"));
     assert_eq!(events[0].denial.as_ref().unwrap().control, "tools");
-    let observed = world.desk.observed();
+    let observed = world.broker.observed();
     assert_eq!(observed.denials.len(), 1, "{observed:?}");
     assert_eq!((observed.denials[0].target.as_str(), observed.calls), ("add", 4));
 }
 
 #[tokio::test]
-async fn rules_see_the_name_and_the_arguments() {
+async fn rules_judge_the_name_and_the_arguments() {
     let rules = "tool_allowlist: [add]\nrules:\n  - name: no-thirteen\n    condition: {field: \
                  arguments.a, operator: eq, value: 13}\n    action: deny\n    message: unlucky\n";
     let world = World::with_policy(set([add()]), rules);
@@ -129,14 +129,14 @@ async fn rules_see_the_name_and_the_arguments() {
 }
 
 #[tokio::test]
-async fn arguments_are_recorded_where_the_policy_says_so() {
+async fn arguments_are_recorded_only_if_the_policy_allows_it() {
     let world = World::new(set([add()]), "tool_arguments: record");
     world.call("add", json!({"a": 1, "b": 2})).await;
     assert_eq!(world.events(1).await[0].arguments.as_deref(), Some(r#"{"a":1,"b":2}"#));
 }
 
 #[tokio::test]
-async fn the_list_has_what_is_both_allowed_and_offered() {
+async fn listing_has_the_tools_that_are_both_allowed_and_offered() {
     let other = Tool::new("hidden", "Not allowed.", |(): ()| Ok::<_, String>(1)).unwrap();
     let world = World::with_policy(set([add(), other]), "tool_allowlist: [add, missing]");
     let mut program = world.connect();
@@ -159,7 +159,7 @@ async fn the_list_has_what_is_both_allowed_and_offered() {
 }
 
 #[tokio::test]
-async fn a_panic_and_a_hang_cost_their_call_only() {
+async fn panic_and_hang_fail_only_their_own_call() {
     let panics = Tool::new("panics", "", |(): ()| -> Result<Value, String> { panic!("oh no") });
     let panics_late = Tool::new_async("panics_late", "", |(): ()| async {
         tokio::task::yield_now().await;
@@ -177,7 +177,7 @@ async fn a_panic_and_a_hang_cost_their_call_only() {
     });
     let tools = [panics, panics_late, hangs, waits].map(Result::unwrap);
     let tools = set(tools.into_iter().chain([add()]));
-    // Telling a panic takes its time where every frame of it is named.
+    // Printing a panic takes time when a backtrace resolves every frame.
     let world = World::new(tools.clone(), "");
     let mut program = world.connect();
     let panicked = program.call("panics", json!({})).await;
@@ -191,7 +191,8 @@ async fn a_panic_and_a_hang_cost_their_call_only() {
     assert_eq!(world.outcomes(3).await, ["broken", "broken", "answered"]);
     let world = World::new(tools, "limits: {max_tool_seconds: 0.5}");
     let mut program = world.connect();
-    let late = "the tool did not answer within 0.5 seconds; max_tool_seconds in the policy says so";
+    let late =
+        "the tool did not answer within 0.5 seconds; the limit is max_tool_seconds in the policy";
     for name in ["hangs", "waits"] {
         let answer = program.call(name, json!({})).await;
         assert_eq!((code(&answer), message(&answer)), ("timed_out".into(), late.into()));
@@ -201,7 +202,7 @@ async fn a_panic_and_a_hang_cost_their_call_only() {
 }
 
 #[tokio::test]
-async fn names_collide_and_strange_names_are_refused_before_the_run() {
+async fn duplicate_and_invalid_names_are_refused_before_the_run() {
     let mut tools = set([add()]);
     assert!(tools.add(add()).unwrap_err().to_string().contains("two tools are called `add`"));
     assert!(tools.merge(set([add()])).is_err());

@@ -1,4 +1,4 @@
-//! What becomes of calls that nobody waits for any more.
+//! Calls whose program no longer waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ impl Drop for Dropped {
     }
 }
 
-/// A tool that never answers, and what tells that it began and that it was dropped.
+/// A tool that never answers, with signals for its start and its drop.
 fn endless() -> (Tools, Arc<Notify>, Arc<Notify>) {
     let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (began, drops) = (Arc::clone(&begun), Arc::clone(&dropped));
@@ -36,7 +36,7 @@ fn endless() -> (Tools, Arc<Notify>, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn a_call_whose_program_is_gone_is_cancelled_and_told() {
+async fn call_of_a_closed_connection_is_cancelled_and_recorded() {
     let (tools, begun, dropped) = endless();
     let world = World::new(tools, "");
     let mut program = world.connect();
@@ -45,21 +45,21 @@ async fn a_call_whose_program_is_gone_is_cancelled_and_told() {
     drop(program);
     within(dropped.notified()).await;
     assert_eq!(world.outcomes(1).await, ["cancelled"]);
-    within(world.desk.idle()).await;
+    within(world.broker.idle()).await;
 }
 
 #[tokio::test]
-async fn closing_the_desk_cancels_all_and_takes_no_more() {
+async fn closing_the_broker_cancels_all_calls_and_accepts_no_more() {
     let (tools, begun, dropped) = endless();
     let world = World::new(tools, "");
     let mut program = world.connect();
     program.ask("hang", json!({})).await;
     within(begun.notified()).await;
-    world.desk.close();
-    within(world.desk.idle()).await;
-    // When nothing is served any more, everything is told.
+    world.broker.close();
+    within(world.broker.idle()).await;
+    // When nothing is served any more, every call is recorded.
     assert_eq!(world.outcomes(1).await, ["cancelled"]);
-    assert_eq!(world.desk.observed().calls, 1);
+    assert_eq!(world.broker.observed().calls, 1);
     within(dropped.notified()).await;
     assert_eq!(program.rest().await, "");
     assert_eq!(world.connect().rest().await, "");
@@ -70,7 +70,7 @@ async fn dropping_the_connection_on_the_host_cancels_its_calls() {
     let (tools, begun, dropped) = endless();
     let world = World::new(tools, "");
     let (mut inside, outside) = tokio::io::duplex(1000);
-    let serving = tokio::spawn(world.desk.serve(Box::new(outside)));
+    let serving = tokio::spawn(world.broker.serve(Box::new(outside)));
     let request = b"{\"id\":1,\"call\":\"hang\",\"arguments\":{}}\n";
     tokio::io::AsyncWriteExt::write_all(&mut inside, request).await.unwrap();
     within(begun.notified()).await;
@@ -80,7 +80,7 @@ async fn dropping_the_connection_on_the_host_cancels_its_calls() {
 }
 
 #[tokio::test]
-async fn a_waiting_call_of_a_program_that_is_gone_never_runs() {
+async fn queued_call_of_a_closed_connection_never_runs() {
     let runs = Arc::new(AtomicUsize::new(0));
     let (mut tools, begun, _dropped) = endless();
     let counted = Arc::clone(&runs);
@@ -98,12 +98,12 @@ async fn a_waiting_call_of_a_program_that_is_gone_never_runs() {
     drop(second);
     assert_eq!(world.outcomes(1).await, ["cancelled"]);
     drop(first);
-    within(world.desk.idle()).await;
+    within(world.broker.idle()).await;
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn cancelling_kills_a_program_with_everything_it_started() {
+async fn cancelling_kills_a_program_and_its_children() {
     let shop = Workshop::new();
     let code = "import os,subprocess,time\n\
         children = [subprocess.Popen(['sleep', '1000']) for _ in range(3)]\n\
@@ -116,8 +116,8 @@ async fn cancelling_kills_a_program_with_everything_it_started() {
     let processes = numbers(&shop.path().join("pids")).await;
     assert_eq!(processes.len(), 4);
     assert!(processes.iter().all(|process| is_alive(*process)));
-    world.desk.close();
-    within(world.desk.idle()).await;
+    world.broker.close();
+    within(world.broker.idle()).await;
     for process in processes {
         gone(process).await;
     }

@@ -9,7 +9,7 @@ use crate::world::{Workshop, World, code, gone, message, numbers, result};
 const MANY: &str = "defaults: {max_tool_calls: 1000}\n";
 
 #[tokio::test]
-async fn a_program_gets_json_and_gives_json() {
+async fn program_reads_json_and_writes_json() {
     let shop = Workshop::new();
     shop.write("count.py", "import json,sys\nprint(len(json.load(sys.stdin)['text'].split()))\n");
     let yaml = "tools:\n  - name: word_count\n    description: Counts.\n    command: [python3, \
@@ -22,7 +22,7 @@ async fn a_program_gets_json_and_gives_json() {
 }
 
 #[tokio::test]
-async fn a_program_that_fails_says_why_and_one_that_crashes_is_broken() {
+async fn failing_program_reports_its_error_and_a_crashed_one_is_broken() {
     let shop = Workshop::new();
     let code_text = "import json,sys,os,signal\nwhat = json.load(sys.stdin).get('what')\n\
         if what == 'raise': raise ValueError('no such city')\n\
@@ -36,12 +36,12 @@ async fn a_program_that_fails_says_why_and_one_that_crashes_is_broken() {
     let world = World::new(shop.python("x", code_text, "").await, MANY);
     let answers = [
         ("raise", "failed", "ValueError: no such city"),
-        ("quiet", "failed", "the tool ended with code 4 and did not say why"),
+        ("quiet", "failed", "the tool ended with code 4 and gave no reason"),
         ("crash", "broken", "the tool was ended by signal 11"),
         ("nan", "invalid_result", "the tool's result is not JSON"),
         ("text", "invalid_result", "the tool's result is not JSON"),
-        ("twice", "invalid_result", "the tool's result is not JSON: the key `a` is there twice"),
-        ("two", "invalid_result", "the tool's result is not JSON: there is more after its end"),
+        ("twice", "invalid_result", "the tool's result is not JSON: the key `a` occurs twice"),
+        ("two", "invalid_result", "the tool's result is not JSON: trailing bytes follow the value"),
         ("nothing", "invalid_result", "the tool ended without a result"),
     ];
     for (what, expected, text) in answers {
@@ -53,7 +53,7 @@ async fn a_program_that_fails_says_why_and_one_that_crashes_is_broken() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_any_more_is_broken_and_its_path_is_not_told() {
+async fn deleted_program_is_broken_and_its_path_stays_hidden() {
     let shop = Workshop::new();
     let yaml = "tools:\n  - name: x\n    command: [./secret]\n    input_schema: {type: object}\n";
     let program = shop.executable("secret");
@@ -66,7 +66,7 @@ async fn a_program_that_is_not_there_any_more_is_broken_and_its_path_is_not_told
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_installed_is_told_before_the_run() {
+async fn missing_program_is_an_error_before_the_run() {
     let mut shop = Workshop::new();
     shop.write("text", "echo 1\n");
     shop.executable("here");
@@ -77,12 +77,12 @@ async fn a_program_that_is_not_installed_is_told_before_the_run() {
         )
     };
     let cases = [
-        ("./absent", "`{}/absent`, which is not there"),
-        ("folder/absent", "`{}/folder/absent`, which is not there"),
-        ("/nowhere/absent", "`/nowhere/absent`, which is not there"),
-        ("absent-program", "`absent-program`, which no directory of PATH has"),
-        // A name is not looked for beside the file.
-        ("here", "`here`, which no directory of PATH has"),
+        ("./absent", "`{}/absent`, which does not exist"),
+        ("folder/absent", "`{}/folder/absent`, which does not exist"),
+        ("/nowhere/absent", "`/nowhere/absent`, which does not exist"),
+        ("absent-program", "`absent-program`, which is in no directory of PATH"),
+        // A bare name is not looked up next to the file.
+        ("here", "`here`, which is in no directory of PATH"),
         ("./text", "`{}/text`, which cannot be executed"),
         ("./folder", "`{}/folder`, which cannot be executed"),
     ];
@@ -93,7 +93,7 @@ async fn a_program_that_is_not_installed_is_told_before_the_run() {
     for program in ["./here", "sh", "/bin/sh"] {
         shop.tools(&yaml(program)).await;
     }
-    // Directories of PATH start from the directory of the file, where the program starts.
+    // Relative directories of PATH start at the directory of the file, where the program starts.
     shop.around.environment.insert("PATH".into(), "/nowhere:.".into());
     shop.tools(&yaml("here")).await;
     let text = shop.refusal(&yaml("text")).await;
@@ -103,7 +103,7 @@ async fn a_program_that_is_not_installed_is_told_before_the_run() {
 }
 
 #[tokio::test]
-async fn floods_on_either_output_are_bounded() {
+async fn excess_output_on_stdout_and_stderr_is_bounded() {
     let shop = Workshop::new();
     let code_text = "import json,sys\nwhat = json.load(sys.stdin).get('what')\n\
         while what == 'out': sys.stdout.write('x' * 65536)\n\
@@ -117,7 +117,7 @@ async fn floods_on_either_output_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_program_that_hangs_is_killed_with_everything_it_started() {
+async fn hanging_program_is_killed_with_its_children() {
     let shop = Workshop::new();
     let code_text = "import os,subprocess,time\n\
         child = subprocess.Popen(['sleep', '1000'])\n\
@@ -135,7 +135,7 @@ async fn a_program_that_hangs_is_killed_with_everything_it_started() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_is_killed_and_does_not_hold_up_its_answer() {
+async fn leftover_children_are_killed_and_do_not_delay_the_answer() {
     let shop = Workshop::new();
     let code_text =
         "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid)\n";
@@ -145,13 +145,13 @@ async fn what_a_program_leaves_behind_is_killed_and_does_not_hold_up_its_answer(
 }
 
 #[tokio::test]
-async fn what_left_the_group_of_a_program_does_not_hold_up_its_answer() {
+async fn process_that_left_the_group_does_not_delay_the_answer() {
     let shop = Workshop::new();
-    // The child keeps all three pipes open; its time is that of the whole test.
+    // The child keeps all three pipes open for as long as the whole test runs.
     let code_text = "import json,subprocess,sys\nwhat = json.load(sys.stdin)['what']\n\
         child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n\
         with open('pids', 'a') as file: print(child.pid, file=file)\n\
-        if what == 'fail': sys.exit('as I was told')\n\
+        if what == 'fail': sys.exit('as asked')\n\
         print(json.dumps('x' * 60000))\n";
     let world = World::new(shop.python("x", code_text, "").await, MANY);
     let started = Instant::now();
@@ -163,21 +163,18 @@ async fn what_left_the_group_of_a_program_does_not_hold_up_its_answer() {
     let children = numbers(&shop.path().join("pids")).await;
     assert_eq!(children.len(), 2);
     for child in children {
-        // Such a process is known to outlive its tool; not this test.
+        // Such a process outlives its tool, but must not outlive this test.
         let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).unwrap();
         rustix::process::kill_process(child, rustix::process::Signal::KILL)
             .expect("it held the pipes all the time");
     }
     assert_eq!(answers[0], result("x".repeat(60_000)));
-    assert_eq!(
-        (code(&answers[1]), message(&answers[1])),
-        ("failed".into(), "as I was told".into())
-    );
+    assert_eq!((code(&answers[1]), message(&answers[1])), ("failed".into(), "as asked".into()));
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[tokio::test]
-async fn a_program_has_the_ordinary_variables_and_those_that_are_named() {
+async fn program_gets_the_ordinary_variables_and_the_named_ones() {
     let mut shop = Workshop::new();
     for (name, value) in
         [("API_KEY", "k"), ("OTHER_SECRET", "s"), ("TZ", "UTC"), ("LD_PRELOAD", "")]
@@ -200,7 +197,7 @@ async fn a_program_has_the_ordinary_variables_and_those_that_are_named() {
         "API_KEY",
         "cwd",
         "LC_CTYPE",
-        // Shims and interpreters add these to themselves.
+        // Shims and interpreters set these themselves.
         "PWD",
         "OLDPWD",
         "SHLVL",
@@ -215,13 +212,13 @@ async fn a_program_has_the_ordinary_variables_and_those_that_are_named() {
     let yaml = "tools:\n  - name: x\n    command: [x]\n    environment: [NOT_SET_HERE]\n    input_schema: {type: object}\n";
     let message = shop.refusal(yaml).await;
     assert!(
-        message.contains("`x` is to have the variable `NOT_SET_HERE`, which is not set"),
+        message.contains("`x` needs the variable `NOT_SET_HERE`, which is not set"),
         "{message}"
     );
 }
 
 #[tokio::test]
-async fn no_shell_reads_the_command_or_the_arguments() {
+async fn no_shell_interprets_the_command_or_the_arguments() {
     let shop = Workshop::new();
     shop.write("show.py", "import json,sys\nprint(json.dumps(sys.argv[1:]))\n");
     let yaml = "tools:\n  - name: x\n    command: [python3, ./show.py, '$(id)', '; id', '*', 'a b']\n    input_schema: {type: object}\n";
@@ -232,7 +229,7 @@ async fn no_shell_reads_the_command_or_the_arguments() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_read_its_arguments_still_answers() {
+async fn program_that_ignores_its_input_still_answers() {
     let shop = Workshop::new();
     let world = World::new(shop.python("x", "print(1)\n", "").await, "");
     assert_eq!(world.call("x", json!({"large": "x".repeat(900_000)})).await, result(1));

@@ -1,4 +1,4 @@
-//! Programs that send what they should not.
+//! Programs that send malformed or oversized input.
 
 use serde_json::json;
 use stockade_policy::Limit;
@@ -6,7 +6,7 @@ use stockade_policy::Limit;
 use crate::limits::echo;
 use crate::world::{World, code, message, result};
 
-/// Sends bytes as a line; the answer must be refused so, and the connection end after it.
+/// Sends bytes as a line; the answer must be this refusal, and the connection must end after it.
 async fn refused(world: &World, line: impl AsRef<[u8]>, expected: &str) -> String {
     let mut program = world.connect();
     program.try_send(line).await;
@@ -19,11 +19,11 @@ async fn refused(world: &World, line: impl AsRef<[u8]>, expected: &str) -> Strin
 }
 
 #[tokio::test]
-async fn what_is_not_a_request_is_answered_and_ends_the_connection() {
+async fn malformed_request_gets_an_error_and_ends_the_connection() {
     let world = World::new(echo(), "");
     let call = |arguments: &str| format!(r#"{{"id":1,"call":"echo","arguments":{arguments}}}"#);
     let twice = refused(&world, call(r#"{"a":1,"a":2}"#), "invalid_request").await;
-    assert!(twice.contains("the key `a` is there twice"), "{twice}");
+    assert!(twice.contains("the key `a` occurs twice"), "{twice}");
     let not_a_number = refused(&world, call(r#"{"a":NaN}"#), "invalid_request").await;
     assert!(not_a_number.contains("`NaN`"), "{not_a_number}");
     refused(&world, call(r#"{"a":Infinity}"#), "invalid_request").await;
@@ -39,12 +39,12 @@ async fn what_is_not_a_request_is_answered_and_ends_the_connection() {
     let events = world.events(10).await;
     assert!(events.iter().all(|event| event.outcome == "invalid_request"), "{events:?}");
     assert!(events.iter().all(|event| event.tool == "(unread)"), "{events:?}");
-    // None of it harms the desk.
+    // None of it harms the broker.
     assert_eq!(world.call("echo", json!({"say": "ok"})).await, result("ok"));
 }
 
 #[tokio::test]
-async fn half_a_line_is_answered_where_somebody_still_listens() {
+async fn half_line_gets_an_error_if_the_program_still_reads() {
     let world = World::new(echo(), "");
     let large = "x".repeat(100_000);
     for half in [r#"{"id":1,"call":"echo","arguments":{}}"#, &large] {
@@ -63,7 +63,7 @@ async fn half_a_line_is_answered_where_somebody_still_listens() {
 }
 
 #[tokio::test]
-async fn ten_megabytes_are_refused_and_the_connection_goes_on() {
+async fn ten_megabytes_are_refused_and_the_connection_stays_open() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     let large = "x".repeat(10 << 20);
@@ -74,13 +74,13 @@ async fn ten_megabytes_are_refused_and_the_connection_goes_on() {
     assert_eq!((code(&answer), &answer["id"]), ("too_large".into(), &json!(41)));
     assert!(message(&answer).contains("more than 1048576 bytes"), "{answer}");
     assert_eq!(program.call("echo", json!({"say": 1})).await, result(1));
-    let observed = world.desk.observed();
+    let observed = world.broker.observed();
     assert!(observed.limits_hit.contains(&Limit::ToolBytes));
     assert_eq!(observed.denials[0].control, "max_tool_bytes");
 }
 
 #[tokio::test]
-async fn ten_thousand_levels_are_refused_and_the_connection_goes_on() {
+async fn ten_thousand_levels_are_refused_and_the_connection_stays_open() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
@@ -96,7 +96,7 @@ async fn ten_thousand_levels_are_refused_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_given_up_without_being_kept() {
+async fn endless_line_is_given_up_without_being_buffered() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     let chunk = vec![b'x'; 1 << 20];
@@ -108,7 +108,7 @@ async fn a_line_without_end_is_given_up_without_being_kept() {
 }
 
 #[tokio::test]
-async fn names_are_not_what_they_seem_and_are_told_harmlessly() {
+async fn lookalike_names_are_denied_and_recorded_escaped() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     for name in [
@@ -133,7 +133,7 @@ async fn names_are_not_what_they_seem_and_are_told_harmlessly() {
 }
 
 #[tokio::test]
-async fn calls_under_way_are_answered_although_the_program_then_sends_rubbish() {
+async fn running_calls_are_answered_after_a_malformed_request() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     program.send("{\"id\":1,\"call\":\"echo\",\"arguments\":{\"say\":1}}\nrubbish\n{\"id\":2,\"list\":true}\n").await;
@@ -146,12 +146,12 @@ async fn calls_under_way_are_answered_although_the_program_then_sends_rubbish() 
 }
 
 #[tokio::test]
-async fn a_program_that_reads_no_answers_holds_up_nobody_else() {
+async fn program_that_reads_no_answers_does_not_block_others() {
     let limits = "defaults: {max_tool_calls: 1000000}\nlimits: {max_concurrent_tool_calls: 100}";
     let world = World::new(echo(), limits);
     let mut deaf = world.connect();
     let say = "x".repeat(100_000);
-    // Far more than the socket and the desk hold; the desk stops reading.
+    // Far more than the socket and the broker buffer; the broker stops reading.
     let flood = async {
         for _ in 0..200 {
             deaf.ask("echo", json!({"say": say})).await;
@@ -164,7 +164,7 @@ async fn a_program_that_reads_no_answers_holds_up_nobody_else() {
         }
     };
     tokio::select! {
-        () = flood => panic!("all was taken although nothing was read"),
+        () = flood => panic!("the broker took everything although no answer was read"),
         () = other => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that are HTTP endpoints, with a real server in the clear and with TLS.
+//! Tools that are HTTP endpoints, with a real server in plain text and with TLS.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificate;
 use crate::world::{Workshop, World, code, message, result};
 
-/// A server on this machine that gives each request the same bytes and remembers what it was sent.
+/// A local server that sends the same bytes to each request and remembers the requests.
 struct Server {
     port: u16,
     seen: Arc<Mutex<Vec<String>>>,
@@ -90,7 +90,7 @@ async fn ask(answer: impl Into<Vec<u8>>) -> Value {
 }
 
 #[tokio::test]
-async fn arguments_are_posted_and_the_answer_is_the_result() {
+async fn arguments_are_posted_and_the_response_is_the_result() {
     let server = Server::start(ok(r#"{"degrees": 21}"#), None).await;
     let mut shop = Workshop::new();
     shop.around.environment.insert("WEATHER_TOKEN".into(), "Bearer hunter2".into());
@@ -117,13 +117,13 @@ async fn arguments_are_posted_and_the_answer_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_server_with_tls_is_checked() {
+async fn tls_server_is_authenticated() {
     let (config, authority) = certificate::server(&["localhost"]);
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let server = Server::start(ok("{}"), Some(acceptor)).await;
     let mut shop = Workshop::new();
     let url = format!("https://localhost:{}/", server.port);
-    // A machine without any certificates of its own says so instead.
+    // A machine without any certificates reports that instead.
     shop.around.authorities = vec![certificate::server(&["other"]).1];
     let world = World::new(shop.tools(&tool(&url, "")).await, "");
     let unknown = world.call("web", json!({})).await;
@@ -138,7 +138,7 @@ async fn a_server_with_tls_is_checked() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// Leads every name to this machine, and remembers them.
+/// Resolves every name to this machine, and remembers the names.
 #[derive(Debug, Default)]
 struct Here(Mutex<Vec<(String, u16)>>);
 
@@ -150,7 +150,7 @@ impl Connect for Here {
 }
 
 #[tokio::test]
-async fn names_lead_where_the_caller_says_and_are_still_checked() {
+async fn custom_connector_is_used_and_tls_still_checks_the_name() {
     let (config, authority) = certificate::server(&["api.example.org"]);
     let server = Server::start(ok("{}"), Some(TlsAcceptor::from(Arc::new(config)))).await;
     let mut shop = Workshop::new();
@@ -166,7 +166,7 @@ async fn names_lead_where_the_caller_says_and_are_still_checked() {
 }
 
 #[tokio::test]
-async fn errors_and_redirections_fail_and_are_not_followed() {
+async fn errors_and_redirections_fail_the_call() {
     let missing = ask("HTTP/1.1 404 Not Found\r\nContent-Length: 12\r\n\r\nno such city").await;
     let expected = "the tool's server answered 404 Not Found: no such city";
     assert_eq!((code(&missing), message(&missing)), ("failed".into(), expected.into()));
@@ -184,7 +184,7 @@ async fn errors_and_redirections_fail_and_are_not_followed() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_json_or_too_much_are_refused() {
+async fn invalid_and_oversized_responses_are_refused() {
     assert_eq!(code(&ask(ok("<html>")).await), "invalid_result");
     assert_eq!(code(&ask(ok("{\"a\":1,\"a\":1}")).await), "invalid_result");
     let kind = ask(ok("[1]")).await;
@@ -205,7 +205,7 @@ async fn answers_that_are_no_json_or_too_much_are_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_or_away_costs_its_call() {
+async fn silent_or_unreachable_server_fails_only_its_call() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let shop = Workshop::new();
@@ -228,7 +228,7 @@ async fn a_server_that_is_silent_or_away_costs_its_call() {
 }
 
 #[tokio::test]
-async fn a_header_that_cannot_be_had_is_an_error_before_the_run() {
+async fn missing_header_value_is_an_error_before_the_run() {
     let mut shop = Workshop::new();
     let unset =
         shop.refusal(&tool("http://127.0.0.1/", ", headers_from: {A: 'env:NOT_SET_HERE'}")).await;

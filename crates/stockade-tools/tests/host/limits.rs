@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::world::{World, code, message, result, within};
 
-/// Says what it was told.
+/// Returns its arguments.
 pub(crate) fn echo() -> Tools {
     let mut tools = Tools::new();
     let schema = json!({"type": "object"});
@@ -32,7 +32,7 @@ fn hang() -> Tools {
 }
 
 #[tokio::test]
-async fn only_so_many_calls_run_and_refused_ones_do_not_count() {
+async fn number_of_calls_is_limited_and_refused_ones_do_not_count() {
     let world = World::new(echo(), "defaults: {max_tool_calls: 2}");
     let mut program = world.connect();
     assert_eq!(code(&program.call("nobody", json!({})).await), "denied");
@@ -43,13 +43,13 @@ async fn only_so_many_calls_run_and_refused_ones_do_not_count() {
     let expected = "2 calls were made already, as many as max_tool_calls allows; raise \
                     defaults.max_tool_calls in the policy";
     assert_eq!(message(&beyond), expected);
-    let observed = world.desk.observed();
+    let observed = world.broker.observed();
     assert!(observed.limits_hit.contains(&Limit::ToolCalls));
     assert_eq!(observed.denials[1].control, "max_tool_calls");
 }
 
 #[tokio::test]
-async fn one_of_something_is_not_told_in_the_plural() {
+async fn messages_use_the_singular_for_one() {
     let limits = "defaults: {max_tool_calls: 1}\nlimits: {max_tool_seconds: 1, max_tool_depth: 1}";
     let world = World::new(hang(), limits);
     let mut program = world.connect();
@@ -62,7 +62,7 @@ async fn one_of_something_is_not_told_in_the_plural() {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_rate_are_refused() {
+async fn calls_above_the_rate_are_refused() {
     let limits = "defaults: {max_tool_calls: 100}\nlimits: {max_tool_calls_per_second: 3}";
     let world = World::new(echo(), limits);
     let mut program = world.connect();
@@ -78,11 +78,11 @@ async fn calls_beyond_the_rate_are_refused() {
         }
     }
     assert!((10..=17).contains(&refused), "{refused}");
-    assert!(world.desk.observed().limits_hit.contains(&Limit::ToolRate));
+    assert!(world.broker.observed().limits_hit.contains(&Limit::ToolRate));
 }
 
 #[tokio::test]
-async fn arguments_and_results_keep_to_size_and_depth() {
+async fn arguments_and_results_are_limited_in_size_and_depth() {
     let limits =
         "limits: {max_tool_bytes: 1000, max_tool_depth: 4}\ndefaults: {max_tool_calls: 100}";
     let world = World::new(echo(), limits);
@@ -95,12 +95,12 @@ async fn arguments_and_results_keep_to_size_and_depth() {
     assert_eq!(program.call("echo", json!({"say": [[[]]]})).await, result(json!([[[]]])));
     let deep = program.call("echo", json!({"say": [[[[]]]]})).await;
     assert_eq!(code(&deep), "too_deep");
-    let observed = world.desk.observed();
+    let observed = world.broker.observed();
     assert_eq!(Vec::from_iter(observed.limits_hit), [Limit::ToolBytes, Limit::ToolDepth]);
 }
 
 #[tokio::test]
-async fn results_beyond_the_bounds_are_not_passed_on() {
+async fn results_over_the_limits_are_not_passed_on() {
     let mut tools = Tools::new();
     let make = |name: &str, value: Value| {
         Tool::from_schema(name, "", json!({"type": "object"}), None, move |_| {
@@ -116,12 +116,12 @@ async fn results_beyond_the_bounds_are_not_passed_on() {
     let deep = world.call("deep", json!({})).await;
     assert_eq!((code(&deep), message(&deep)), (
         "too_deep".into(),
-        "the tool's result is nested more than 64 levels deep; max_tool_depth in the policy says so".into(),
+        "the tool's result is nested more than 64 levels deep; the limit is max_tool_depth in the policy".into(),
     ));
 }
 
 #[tokio::test]
-async fn calls_beyond_those_at_once_wait_their_turn() {
+async fn calls_over_the_concurrency_limit_wait() {
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
     let gate = Arc::new(Semaphore::new(0));
@@ -161,7 +161,7 @@ async fn calls_beyond_those_at_once_wait_their_turn() {
 }
 
 #[tokio::test]
-async fn a_call_that_gets_no_turn_says_so() {
+async fn call_that_never_gets_to_run_reports_why() {
     let tools = hang();
     let limits = "limits: {max_concurrent_tool_calls: 1, max_tool_seconds: 0.3}";
     let world = World::new(tools, limits);
@@ -172,13 +172,13 @@ async fn a_call_that_gets_no_turn_says_so() {
     let mut messages = [message(&program.answer().await), message(&other.answer().await)];
     messages.sort();
     assert!(messages[0].starts_with("the tool did not answer within 0.3 seconds"), "{messages:?}");
-    // Either it waited to the end, or it got the rest of its time.
+    // Either it waited to the end, or it was cut off by the rest of the time.
     let waited = messages[1].contains("max_concurrent_tool_calls");
     assert!(waited || messages[1].starts_with("the tool did not answer"), "{messages:?}");
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_written_answers_no_call_any_more() {
+async fn no_call_is_answered_after_the_record_fails() {
     let world = World::new(echo(), "");
     let mut program = world.connect();
     assert_eq!(program.call("echo", json!({"say": 1})).await, result(1));

@@ -1,7 +1,7 @@
-//! Listings of tools that are asked for and not read.
+//! Listings that a program requests and does not read.
 //!
-//! The clock goes on only when nothing else is left to do, so that what has not come by then does
-//! not come at all.
+//! The paused clock advances only when all tasks are idle, so an answer that is not there by then
+//! never comes.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use tokio::time::timeout;
 
 use crate::world::{Program, World, result};
 
-/// With calls as large as this, one large thing is kept at a time.
+/// With calls of this size, only one large buffer is kept at a time.
 const ONE_AT_A_TIME: &str = "limits: {max_tool_bytes: 16777216}";
 
 const LIST: &str = "{\"id\":1,\"list\":true}\n";
 
-/// Shorter than the time after which a program that reads nothing is taken to be gone.
+/// Shorter than the time after which a program that reads nothing is treated as gone.
 const MOMENT: Duration = Duration::from_secs(10);
 
-/// A tool whose listing is more than a socket takes without being read.
+/// A tool whose listing is larger than a socket's buffer.
 fn wordy() -> Tools {
     let mut tools = Tools::new();
     let schema = json!({"type": "object"});
@@ -36,33 +36,33 @@ async fn is_answered(program: &mut Program) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listing_that_nobody_reads_is_kept_for_few_at_once() {
+async fn few_unread_listings_are_kept_at_once() {
     let world = World::new(wordy(), ONE_AT_A_TIME);
     let (mut deaf, mut other, mut caller) = (world.connect(), world.connect(), world.connect());
     deaf.send(LIST.repeat(100)).await;
-    // The first of them is under way once its beginning is there to be read.
+    // The first one is being written once its first bytes can be read.
     deaf.peek().await;
     other.send(LIST).await;
     assert!(
         !is_answered(&mut other).await,
-        "a second listing was kept beside one that is not read"
+        "a second listing was kept in addition to an unread one"
     );
-    // Others go on meanwhile.
+    // Other requests proceed in the meantime.
     assert_eq!(caller.call("echo", json!({"a": 1})).await, result(json!({"a": 1})));
     drop(deaf);
-    assert!(is_answered(&mut other).await, "the place of the first was not given back");
+    assert!(is_answered(&mut other).await, "the permit of the first was not released");
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_request_for_a_listing_does_not_wait_for_its_own_place() {
+async fn long_request_for_a_listing_does_not_wait_for_its_own_permit() {
     let world = World::new(wordy(), ONE_AT_A_TIME);
     let mut program = world.connect();
     program.send(format!("{}{LIST}", " ".repeat(100_000))).await;
-    assert!(is_answered(&mut program).await, "it waits for a place that it holds itself");
+    assert!(is_answered(&mut program).await, "it waits for a permit that it holds itself");
 }
 
 #[tokio::test(start_paused = true)]
-async fn place_of_a_listing_is_not_waited_for_by_a_program_that_is_gone() {
+async fn closed_connection_does_not_wait_for_a_listing_permit() {
     let world = World::new(wordy(), ONE_AT_A_TIME);
     let mut deaf = world.connect();
     deaf.send(LIST).await;

@@ -1,5 +1,5 @@
-//! The desk with real programs, servers and sockets: what a program inside sees, what tools see,
-//! and what is told.
+//! The tool broker with real programs, servers and sockets: what a program inside sees, what tools
+//! receive, and what is recorded.
 
 #![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
 
@@ -7,7 +7,7 @@ mod calls;
 mod cancel;
 mod certificate;
 mod commands;
-mod door;
+mod glue;
 mod hostile;
 mod http;
 mod limits;

@@ -1,4 +1,4 @@
-//! Many calls at once.
+//! Many concurrent calls.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn double() -> Tools {
 const MANY: &str = "defaults: {max_tool_calls: 10000}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_calls_on_one_connection_get_their_own_answers() {
+async fn thousand_calls_on_one_connection_get_their_own_answers() {
     let world = World::new(double(), MANY);
     let mut program = world.connect();
     for n in 0..1000 {
@@ -41,7 +41,7 @@ async fn a_thousand_calls_on_one_connection_get_their_own_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_connections_call_at_once_and_other_desks_are_not_held_up() {
+async fn thousand_connections_call_concurrently_without_delaying_other_brokers() {
     let busy = World::new(double(), MANY);
     let others: Vec<World> = (0..10).map(|_| World::new(double(), MANY)).collect();
     let mut programs: Vec<_> = (0..1000).map(|_| busy.connect()).collect();
@@ -60,7 +60,7 @@ async fn a_thousand_connections_call_at_once_and_other_desks_are_not_held_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_and_blocking_functions_take_turns() {
+async fn concurrent_programs_and_blocking_functions_are_limited() {
     let shop = Workshop::new();
     shop.write("id.sh", "cat\n");
     let yaml =

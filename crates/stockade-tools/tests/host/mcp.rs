@@ -1,4 +1,4 @@
-//! Tools of an MCP server, a real process that speaks over its input and output.
+//! Tools of an MCP server, a real process that speaks over stdin and stdout.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ async fn start(shop: &Workshop) -> Tools {
     shop.tools(&yaml("", "add, {name: do, as: act}")).await
 }
 
-/// One call of the tool that does what it is told.
+/// One call of the tool that does what its arguments ask.
 async fn act(world: &World, what: &str, n: i64) -> Value {
     world.call("act", json!({"what": what, "n": n})).await
 }
 
 #[tokio::test]
-async fn tools_are_imported_by_name_and_their_schemas_hold() {
+async fn tools_are_imported_by_name_and_their_schemas_are_enforced() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     assert_eq!(world.call("add", json!({"a": 2, "b": 3})).await, result(json!({"sum": 5})));
@@ -48,14 +48,14 @@ async fn tools_are_imported_by_name_and_their_schemas_hold() {
     let mut program = world.connect();
     program.send("{\"id\":1,\"list\":true}\n").await;
     let list = program.answer().await;
-    // In the order of the policy, which names them sorted here.
+    // In the order of the policy, which is sorted here.
     assert_eq!(list["result"][0]["name"], "act");
-    assert_eq!(list["result"][0]["description"], "Does what it is told.");
+    assert_eq!(list["result"][0]["description"], "Does what its arguments ask.");
     assert_eq!(list["result"][1]["input_schema"]["additionalProperties"], false);
 }
 
 #[tokio::test]
-async fn contents_become_the_result() {
+async fn content_items_become_the_result() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     assert_eq!(act(&world, "say", 0).await, result("plain words"));
@@ -74,7 +74,7 @@ async fn contents_become_the_result() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_fails_its_calls_and_says_how() {
+async fn dead_server_fails_its_calls_with_its_exit_status() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     let mut program = world.connect();
@@ -90,7 +90,7 @@ async fn a_server_that_dies_fails_its_calls_and_says_how() {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_times_out_and_the_others_go_on() {
+async fn hanging_call_times_out_and_the_others_continue() {
     let shop = shop();
     let world = World::new(start(&shop).await, &format!("{MANY}limits: {{max_tool_seconds: 1}}"));
     assert_eq!(code(&act(&world, "hang", 0).await), "timed_out");
@@ -98,7 +98,7 @@ async fn a_call_that_hangs_times_out_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_costs_its_call_and_an_endless_one_the_server() {
+async fn long_answer_fails_its_call_and_an_endless_one_ends_the_server() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     assert_eq!(act(&world, "say", 0).await, result("plain words"));
@@ -111,7 +111,7 @@ async fn an_answer_that_is_too_long_costs_its_call_and_an_endless_one_the_server
 }
 
 #[tokio::test]
-async fn a_long_answer_fails_its_own_call_and_not_those_beside_it() {
+async fn long_answer_fails_only_its_own_call() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     let mut program = world.connect();
@@ -123,21 +123,21 @@ async fn a_long_answer_fails_its_own_call_and_not_those_beside_it() {
 }
 
 #[tokio::test]
-async fn noise_is_passed_over_and_unreadable_answers_fail_their_call() {
+async fn noise_is_ignored_and_unparseable_answers_fail_their_call() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     assert_eq!(act(&world, "noise", 0).await, result("after the noise"));
     assert_eq!(code(&act(&world, "nan", 0).await), "invalid_result");
     assert_eq!(code(&act(&world, "deep", 10_000).await), "too_deep");
     assert_eq!(code(&act(&world, "deep_structure", 10_000).await), "too_deep");
-    // The deepest that the policy allows by default passes.
+    // The deepest result that the policy allows by default passes.
     assert!(act(&world, "deep_structure", 64).await.get("result").is_some());
     assert_eq!(code(&act(&world, "deep_structure", 120).await), "too_deep");
     assert_eq!(act(&world, "say", 0).await, result("plain words"));
 }
 
 #[tokio::test]
-async fn many_calls_at_once_get_their_own_answers() {
+async fn concurrent_calls_get_their_own_answers() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     let mut program = world.connect();
@@ -152,7 +152,7 @@ async fn many_calls_at_once_get_their_own_answers() {
 }
 
 #[tokio::test]
-async fn a_server_and_its_children_end_with_its_tools() {
+async fn server_and_its_children_end_with_its_tools() {
     let shop = shop();
     let tools = start(&shop).await;
     let world = World::new(tools.clone(), MANY);
@@ -168,7 +168,7 @@ async fn a_server_and_its_children_end_with_its_tools() {
 }
 
 #[tokio::test]
-async fn a_server_ends_when_its_tools_are_dropped() {
+async fn server_ends_when_its_tools_are_dropped() {
     let shop = shop();
     let world = World::new(start(&shop).await, MANY);
     let processes = act(&world, "child", 0).await;
@@ -180,30 +180,26 @@ async fn a_server_ends_when_its_tools_are_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_server_is_said_before_the_run() {
+async fn server_errors_are_reported_before_the_run() {
     let mut shop = shop();
     let missing = shop.refusal(&yaml("", "add, subtract")).await;
-    let expected = "the server of tools `test` has no tool `subtract`; it has: `add`, `do`";
+    let expected = "the tool server `test` has no tool `subtract`; it has: `add`, `do`";
     assert_eq!(missing, expected);
     let dies = shop.refusal(&yaml("dies", "add")).await;
-    let expected =
-        "the server of tools `test` ended by itself, exit status: 1: no configuration found";
+    let expected = "the tool server `test` ended by itself, exit status: 1: no configuration found";
     assert_eq!(dies, expected);
     let chatter = shop.refusal(&yaml("chatter", "add")).await;
-    assert_eq!(chatter, "the server of tools `test` ended by itself, exit status: 0");
+    assert_eq!(chatter, "the tool server `test` ended by itself, exit status: 0");
     shop.around.patience = Duration::from_millis(300);
     let mute = shop.refusal(&yaml("mute", "add")).await;
-    assert_eq!(mute, "the server of tools `test` did not list its tools within 0.3 seconds");
-    let nobody = "mcp_servers:\n  - name: test\n    command: [./nobody]\n    tools: [add]\n";
-    let nobody = shop.refusal(nobody).await;
-    assert!(
-        nobody.starts_with("cannot start the server of tools `test`: No such file"),
-        "{nobody}"
-    );
+    assert_eq!(mute, "the tool server `test` did not list its tools within 0.3 seconds");
+    let absent = "mcp_servers:\n  - name: test\n    command: [./absent]\n    tools: [add]\n";
+    let absent = shop.refusal(absent).await;
+    assert!(absent.starts_with("cannot start the tool server `test`: No such file"), "{absent}");
 }
 
 #[tokio::test]
-async fn a_server_has_the_ordinary_variables_only() {
+async fn server_gets_only_the_ordinary_variables() {
     let mut shop = shop();
     shop.around.environment.insert("OTHER_SECRET".into(), "s".into());
     let world = World::new(start(&shop).await, MANY);

@@ -1,6 +1,6 @@
 """A small MCP server over standard input and output, written by hand for the tests.
 
-What it does beyond that is said by its argument and by the arguments of its tools.
+Its command line and the arguments of its tools control everything else.
 """
 
 import json
@@ -42,7 +42,7 @@ TOOLS = [
     },
     {
         "name": "do",
-        "title": "Does what it is told.",
+        "title": "Does what its arguments ask.",
         "inputSchema": {
             "type": "object",
             "properties": {"what": {"type": "string"}, "n": {"type": "integer"}},

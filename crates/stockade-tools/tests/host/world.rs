@@ -1,4 +1,4 @@
-//! A desk with a policy, tools and a record, and programs that connect to it.
+//! A tool broker with a policy, tools and a record, and programs that connect to it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stockade_policy::{Context, Policy};
 use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
-use stockade_tools::{Desk, Surroundings, Tools, ToolsFile};
+use stockade_tools::{HostEnvironment, ToolBroker, Tools, ToolsFile};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -28,7 +28,7 @@ pub(crate) fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse_str("p.yaml", text, Path::new("/srv")).unwrap())
 }
 
-/// Keeps events, and can be told to fail.
+/// Keeps events, and can be set to fail.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     events: watch::Sender<Vec<ToolCall>>,
@@ -50,12 +50,12 @@ impl Sink for Recorder {
 }
 
 pub(crate) struct World {
-    pub(crate) desk: Desk,
+    pub(crate) broker: ToolBroker,
     recorder: Arc<Recorder>,
 }
 
 impl World {
-    /// A desk by a policy that has more lines than the tools it allows.
+    /// A broker with a policy that has further lines in addition to the tools.
     pub(crate) fn new(tools: Tools, more: &str) -> World {
         let names: Vec<&str> = tools.names().collect();
         let text = format!("tool_allowlist: [{}]\n{more}", names.join(", "));
@@ -65,8 +65,8 @@ impl World {
     pub(crate) fn with_policy(tools: Tools, text: &str) -> World {
         let recorder =
             Arc::new(Recorder { events: watch::Sender::new(Vec::new()), fails: Mutex::new(false) });
-        let desk = Desk::new(policy(text), tools, Context::default(), recorder.clone());
-        World { desk, recorder }
+        let broker = ToolBroker::new(policy(text), tools, Context::default(), recorder.clone());
+        World { broker, recorder }
     }
 
     pub(crate) fn break_record(&self) {
@@ -76,11 +76,11 @@ impl World {
     /// A connection as the guest opens it for a program.
     pub(crate) fn connect(&self) -> Program {
         let (inside, outside) = UnixStream::pair().unwrap();
-        tokio::spawn(self.desk.serve(Box::new(outside)));
+        tokio::spawn(self.broker.serve(Box::new(outside)));
         Program::new(inside)
     }
 
-    /// One call over a connection of its own.
+    /// One call over its own connection.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
         self.connect().call(tool, arguments).await
     }
@@ -98,7 +98,7 @@ impl World {
     }
 }
 
-/// A program inside, seen from its socket.
+/// A program inside, as seen from its socket.
 pub(crate) struct Program {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
@@ -115,17 +115,17 @@ impl Program {
         within(self.writer.write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Sends although the desk may have had enough.
+    /// Sends although the broker may have closed the connection.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = within(self.writer.write_all(bytes.as_ref())).await;
     }
 
-    /// Says no more, and goes on listening.
+    /// Half-closes the connection: sends no more, but still reads.
     pub(crate) async fn end_input(&mut self) {
         within(self.writer.shutdown()).await.unwrap();
     }
 
-    /// Asks without waiting for the answer; gives the id.
+    /// Sends a request without waiting for the answer; returns the id.
     pub(crate) async fn ask(&mut self, tool: &str, arguments: Value) -> u64 {
         self.asked += 1;
         let request = json!({"id": self.asked, "call": tool, "arguments": arguments});
@@ -133,7 +133,7 @@ impl Program {
         self.asked
     }
 
-    /// Waits until something is there to be read, and leaves most of it unread.
+    /// Waits until bytes can be read, and leaves most of them unread.
     pub(crate) async fn peek(&mut self) {
         within(self.reader.fill_buf()).await.unwrap();
     }
@@ -176,10 +176,10 @@ pub(crate) fn message(answer: &Value) -> String {
     answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// A directory with scripts, and files of tools in it.
+/// A directory with scripts and tools files.
 pub(crate) struct Workshop {
     directory: tempfile::TempDir,
-    pub(crate) around: Surroundings,
+    pub(crate) around: HostEnvironment,
 }
 
 impl Workshop {
@@ -188,7 +188,7 @@ impl Workshop {
         let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         Workshop {
             directory,
-            around: Surroundings { environment, ..Surroundings::of_this_process() },
+            around: HostEnvironment { environment, ..HostEnvironment::of_this_process() },
         }
     }
 
@@ -226,7 +226,7 @@ impl Workshop {
         text
     }
 
-    /// A program written in Python as a tool that takes anything.
+    /// A Python program as a tool that takes any arguments.
     pub(crate) async fn python(&self, name: &str, code: &str, more: &str) -> Tools {
         self.write(&format!("{name}.py"), code);
         let yaml = format!(
@@ -237,7 +237,7 @@ impl Workshop {
     }
 }
 
-/// Waits until a process is no more; one that nobody has reaped yet is no more.
+/// Waits until a process has exited; a zombie counts as exited.
 pub(crate) async fn gone(process: i64) {
     within(async {
         loop {
@@ -256,7 +256,7 @@ pub(crate) fn is_alive(process: i64) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Waits until a file is there and ends with a line end, and gives its numbers.
+/// Waits until a file exists and ends with a line feed, and returns its numbers.
 pub(crate) async fn numbers(path: &Path) -> Vec<i64> {
     within(async {
         loop {

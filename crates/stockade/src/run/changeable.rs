@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use stockade_engine::Deciding;
+use stockade_engine::TrustedPaths;
 use stockade_policy::{Policy, SYSTEM};
 use stockade_provider::Root;
 use stockade_sys::MountTable;
@@ -36,14 +36,14 @@ impl Writable {
     /// Refuses files that can be written from inside: by their path, by a link on the way to them,
     /// through another mount of the same directory, or by a second name. `decides` says what the
     /// files decide.
-    pub(crate) fn refuse(&self, files: &Deciding, decides: &str) -> Result<(), Problem> {
+    pub(crate) fn refuse(&self, files: &TrustedPaths, decides: &str) -> Result<(), Problem> {
         match self.changeable(files) {
             Some((file, place)) => Err(problem(&file, place, decides)),
             None => Ok(()),
         }
     }
 
-    fn changeable(&self, files: &Deciding) -> Option<(PathBuf, &Path)> {
+    fn changeable(&self, files: &TrustedPaths) -> Option<(PathBuf, &Path)> {
         let place = |holds: &dyn Fn(&Path) -> bool| {
             self.places.iter().map(PathBuf::as_path).find(|place| holds(place))
         };

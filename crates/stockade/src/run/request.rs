@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stockade_backends::Surroundings;
-use stockade_engine::{Deciding, Passage, RunRequest, Tools};
+use stockade_engine::{Passage, RunRequest, Tools, TrustedPaths};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root};
 
@@ -61,7 +61,7 @@ pub(crate) fn request(
     let root = root.unwrap_or(Root::Standard);
     let writable = Writable::of(&policy, &root)?;
     let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
-    let decisive_paths = Deciding::of_files(decisive.iter().map(PathBuf::as_path));
+    let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
     writable.refuse(&decisive_paths, "what the next run may do")?;
     offered.check(&writable)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;

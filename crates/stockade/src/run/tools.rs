@@ -39,8 +39,10 @@ impl Offered {
     pub(crate) fn check(&self, writable: &Writable) -> anyhow::Result<()> {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         for file in &self.0 {
-            writable
-                .refuse(&file.deciding(&search_path), "what a tool does outside of the wall")?;
+            writable.refuse(
+                &file.trusted_paths(&search_path),
+                "what a tool does outside of the wall",
+            )?;
         }
         Ok(())
     }
@@ -72,7 +74,7 @@ fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
 fn problem(error: &ToolsError) -> Problem {
     let remedy = match error {
         ToolsError::Start { .. } | ToolsError::Absent { .. } => {
-            "install its program, or correct `command` in the file of tools"
+            "install its program, or correct `command` in the tools file"
         }
         ToolsError::NotExecutable { .. } => {
             "make it executable with chmod +x, or name what runs it first, such as python3"
@@ -80,7 +82,7 @@ fn problem(error: &ToolsError) -> Problem {
         ToolsError::Missing { .. } => "name one that it has, or take another version of the server",
         ToolsError::HeaderFile { .. } => "check the path and its permissions",
         ToolsError::Roots { .. } => "install the certificates of the system (ca-certificates)",
-        _ => "correct the file of tools, or leave --tools out",
+        _ => "correct the tools file, or leave --tools out",
     };
     Problem::new(chain(error), remedy)
 }

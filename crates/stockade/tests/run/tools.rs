@@ -115,7 +115,7 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
         let alone = stockade(&words[..2].iter().chain(&words[4..]).copied().collect::<Vec<_>>());
         // What may come later is not there yet, and nothing else is wrong with it.
         let expected = if command == "[./dangling]" { (125, true) } else { (0, false) };
-        let said = (alone.code, alone.stderr.contains("dangling`, which is not there"));
+        let said = (alone.code, alone.stderr.contains("dangling`, which does not exist"));
         assert_eq!(said, expected, "{command}: {}", alone.stderr);
     }
 }

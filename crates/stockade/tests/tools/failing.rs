@@ -49,11 +49,11 @@ fn command_that_is_not_installed_is_told_before_anything_runs() {
         let command = format!("[{program}]");
         Shop::with(&tools.replacen("[python3, ./count.py]", &command, 1))
     };
-    let install = "install its program, or correct `command` in the file of tools";
+    let install = "install its program, or correct `command` in the tools file";
     let run_it = "make it executable with chmod +x, or name what runs it first, such as python3";
     let cases = [
-        ("./absent", "`{}/absent`, which is not there", install),
-        ("absent-program", "`absent-program`, which no directory of PATH has", install),
+        ("./absent", "`{}/absent`, which does not exist", install),
+        ("absent-program", "`absent-program`, which is in no directory of PATH", install),
         ("./count.py", "`{}/count.py`, which cannot be executed", run_it),
     ];
     for (program, message, remedy) in cases {

@@ -30,7 +30,7 @@ fn with_a_policy_a_tool_that_is_not_listed_does_not_exist() {
     assert!(gone.stderr.contains("NameError: name 'do' is not defined"), "{gone:?}");
     assert!(!shop.shell("stockade-tool --list").text().contains("do"));
     let files = shop.shell("cat /run/stockade/tools.json /run/stockade/python/*.py");
-    assert!(!files.text().contains("Does what it is told."), "{}", files.stdout);
+    assert!(!files.text().contains("Does what its arguments ask."), "{}", files.stdout);
     assert!(files.stdout.contains("Counts what a text has."), "{}", files.stdout);
 }
 
@@ -193,7 +193,7 @@ fn listed_tool_that_nobody_offers_is_unknown_and_not_shown() {
     assert!(!shop.shell("stockade-tool --list").text().contains("fetch_arxiv"));
     let run = shop.shell("stockade-tool fetch_arxiv '{}'");
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stderr.contains("nobody offers it"), "{run:?}");
+    assert!(run.stderr.contains("the host does not offer it"), "{run:?}");
     assert_eq!(shop.recorded()[0]["outcome"], "unknown");
 }
 

@@ -101,7 +101,7 @@ fn server_that_cannot_be_used_is_told_before_anything_runs() {
     }
     let absent = "mcp_servers:\n  - {name: numbers, command: [./absent], tools: [add]}\n";
     let cases = [
-        (Shop::with(absent), vec!["cannot start the server of tools `numbers`", "No such file"]),
+        (Shop::with(absent), vec!["cannot start the tool server `numbers`", "No such file"]),
         (shop("dies", "add"), vec!["`numbers`", "no configuration was found"]),
         // What is no message is passed over, so what is told is that it ended.
         (shop("mumbles", "add"), vec!["`numbers` ended by itself, exit status: 0\n"]),

@@ -1,4 +1,4 @@
-//! What all connections of one desk share.
+//! State shared by all connections of one tool broker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,12 +9,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
-use crate::desk::limits::CallLimits;
-use crate::desk::observed::Observed;
+use crate::broker::limits::CallLimits;
+use crate::broker::observed::Observed;
 use crate::listed::Listed;
 use crate::tools::Tools;
 
-/// What all lines that are kept at once may take, in bytes, beyond the first part of each.
+/// The most bytes that all buffered long lines may take together.
 const MOST_HELD: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -22,15 +22,15 @@ pub(super) struct Shared {
     pub(super) policy: Arc<Policy>,
     pub(super) tools: Tools,
     pub(super) limits: CallLimits,
-    /// Calls that may run at once.
-    pub(super) places: Arc<Semaphore>,
-    /// Large requests that may be held at once.
+    /// Permits for concurrent calls.
+    pub(super) permits: Arc<Semaphore>,
+    /// Permits for large requests held in memory.
     pub(super) large: Arc<Semaphore>,
-    /// Large values that may be worked on at once.
+    /// The permit for processing a large value.
     heavy: Arc<Semaphore>,
-    /// How many connections and calls are being served.
+    /// The number of connections and calls being served.
     pub(super) serving: watch::Sender<usize>,
-    /// The tools that are both listed and offered, as they are shown.
+    /// The tools that are both allowed and offered, as shown to programs.
     pub(super) listing: String,
     context: Context,
     began: Instant,
@@ -52,7 +52,7 @@ impl Shared {
         let large = (MOST_HELD / limits.bounds.bytes.max(1)).clamp(1, 256);
         let listed = listed(&policy, &tools);
         Shared {
-            places: Arc::new(Semaphore::new(limits.most_at_once)),
+            permits: Arc::new(Semaphore::new(limits.most_at_once)),
             large: Arc::new(Semaphore::new(large)),
             heavy: Arc::new(Semaphore::new(1)),
             serving: watch::Sender::new(0),
@@ -70,16 +70,16 @@ impl Shared {
         }
     }
 
-    /// Works on a large value, on a thread that may block so that it does not hold up everybody
-    /// else. One at a time for each desk: to the kernel a thread is a thread, and were there one
-    /// for each large request of a sandbox, those that serve all the others would hardly run.
+    /// Processes a large value on a blocking thread, so that the other tasks keep running. Only one
+    /// at a time per broker: with one thread per large request, a sandbox could take most CPU time
+    /// from the threads that serve all others.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let turn = Arc::clone(&self.heavy).acquire_owned().await;
         let work = move || {
-            // Kept to the end of the work, also where nobody waits for it any more.
+            // Held until the work ends, even if the caller has stopped waiting.
             let _turn = turn;
             work()
         };
@@ -91,7 +91,7 @@ impl Shared {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a call that is to run, unless there were as many as may be.
+    /// Counts a call that is about to run; fails if the maximum is reached.
     pub(super) fn count(&self) -> Result<(), ()> {
         let most = self.limits.most_calls;
         let counted = self.run.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |run| {
@@ -100,7 +100,7 @@ impl Shared {
         counted.map(|_| ()).map_err(|_| ())
     }
 
-    /// The context with the clock of this moment.
+    /// The context with the current time.
     pub(super) fn context(&self) -> Context {
         let mut context = self.context.clone();
         let passed = i64::try_from(self.began.elapsed().as_secs()).unwrap_or(i64::MAX);
@@ -110,16 +110,17 @@ impl Shared {
     }
 
     pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
-        // What a panicking holder left is whole: every change under this lock is a single call.
+        // A panic while the lock is held leaves the value consistent: every change under this lock
+        // is a single call.
         self.observed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes that a limit was met.
+    /// Notes that a limit was reached.
     pub(super) fn hit(&self, limit: Limit) {
         self.observed().limits_hit.insert(limit);
     }
 
-    /// The refusal of a call that is beyond a limit.
+    /// The denial of a call that exceeds a limit.
     pub(super) fn beyond(&self, limit: Limit, target: &str, why: String) -> Denial {
         self.hit(limit);
         let basis = self.policy.limits.basis(limit);
@@ -132,8 +133,8 @@ impl Shared {
         }
     }
 
-    /// Keeps an event. Where that fails no call is answered any more.
-    pub(super) fn tell(&self, event: ToolCall) -> bool {
+    /// Records an event. If that fails, the broker closes and answers no further calls.
+    pub(super) fn record(&self, event: ToolCall) -> bool {
         let mut observed = self.observed();
         observed.calls = observed.calls.saturating_add(1);
         if let Some(denial) = &event.denial {
@@ -151,20 +152,20 @@ impl Shared {
         self.is_closed.send_replace(true);
     }
 
-    /// Ends when the desk is closed.
+    /// Resolves when the broker is closed.
     pub(super) async fn closed(&self) {
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.is_closed.subscribe().wait_for(|closed| *closed).await;
     }
 }
 
-/// The tools that the policy names and somebody offers.
+/// The tools that the policy lists and the host offers.
 pub(super) fn listed(policy: &Policy, tools: &Tools) -> Vec<Listed> {
     let named = policy.tools.value.iter();
     named.filter_map(|name| tools.get(&name.value)).map(|tool| (*tool.listed).clone()).collect()
 }
 
-/// Something that is being served, up to its end or until it is cut off.
+/// Counts a connection or call as served until it is dropped.
 #[derive(Debug)]
 pub(super) struct Served {
     shared: Arc<Shared>,
@@ -195,9 +196,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct NoRecord;
 
-    impl Sink for Nobody {
+    impl Sink for NoRecord {
         fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
             Ok(())
         }
@@ -208,13 +209,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_values_of_a_sandbox_are_worked_on_one_at_a_time_and_those_of_another_beside() {
-        let desk = || {
+    async fn large_values_are_processed_one_at_a_time_per_sandbox() {
+        let broker = || {
             let policy = Policy::parse_str("p", "{}", Path::new("/")).expect("a policy");
             let context = Context::default();
-            Arc::new(Shared::new(Arc::new(policy), Tools::new(), context, Arc::new(Nobody)))
+            Arc::new(Shared::new(Arc::new(policy), Tools::new(), context, Arc::new(NoRecord)))
         };
-        let (one, other) = (desk(), desk());
+        let (one, other) = (broker(), broker());
         let [running, most] = [0; 2].map(|_| Arc::new(AtomicUsize::new(0)));
         let mut all = JoinSet::new();
         for _ in 0..20 {
@@ -229,10 +230,10 @@ mod tests {
             });
         }
         let (sender, receiver) = std::sync::mpsc::channel();
-        let waits = one.work(move || receiver.recv().expect("somebody tells"));
-        let tells = other.work(move || sender.send(()).expect("somebody waits"));
-        let (waited, told) = tokio::join!(waits, tells);
-        waited.and(told).expect("the other goes on beside");
+        let waits = one.work(move || receiver.recv().expect("the other broker sends"));
+        let sends = other.work(move || sender.send(()).expect("the first broker receives"));
+        let (waited, sent) = tokio::join!(waits, sends);
+        waited.and(sent).expect("the other broker works concurrently");
         while let Some(worked) = all.join_next().await {
             worked.expect("it does not panic");
         }

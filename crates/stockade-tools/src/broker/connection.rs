@@ -1,11 +1,11 @@
-//! One connection of a program to the desk.
+//! One connection of a program to the tool broker.
 //!
 //! ```text
-//! reading ── a request ──▶ wait for a place ──▶ its call runs beside the others
-//!    ├── a line too long ▶ answered, dropped up to its end, reading goes on
-//!    ├── no request ─────▶ answered; what runs is finished, then the connection ends
-//!    ├── half a line ────▶ answered; what runs is cancelled
-//!    └── the end ────────▶ what runs is cancelled: nobody waits for it
+//! reading ── a request ──▶ wait for a permit ──▶ its call runs concurrently
+//!    ├── a line too long ▶ answered, skipped, reading continues
+//!    ├── malformed ──────▶ answered; running calls finish, then the connection ends
+//!    ├── half a line ────▶ answered; running calls are cancelled
+//!    └── the end ────────▶ running calls are cancelled
 //! ```
 
 use std::sync::Arc;
@@ -18,29 +18,30 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::desk::account::Account;
-use crate::desk::call::{Asked, LARGE, answer};
-use crate::desk::request::{ENVELOPE, Refused, Request, error_line, result_line};
-use crate::desk::shared::Shared;
+use crate::broker::call::{LARGE, PendingCall, answer};
+use crate::broker::call_record::CallRecord;
+use crate::broker::request::{ENVELOPE, Refused, Request, error_line, result_line};
+use crate::broker::shared::Shared;
 use crate::fault::{Code, Fault};
 use crate::lines::{Lines, Read};
 
-/// What every connection may hold of a line. For more it needs one of a few places.
+/// How many bytes of a line each connection may buffer. Longer lines need one of a few permits.
 const SMALL: usize = 16 << 10;
 
-/// A line that is too long is dropped up to this many bytes; then the connection ends.
+/// A line that is too long is discarded up to this many bytes; then the connection ends.
 const HARD_BYTES: u64 = 64 << 20;
 
-/// Answers that wait to be written.
+/// The most answers that wait to be written.
 const WAITING: usize = 16;
 
-/// What the record calls the tool of a request that was not read; no tool can be called so.
+/// The name that the record uses for the tool of a request that could not be parsed; no tool can
+/// have it.
 const UNREAD_NAME: &str = "(unread)";
 
-/// A program that does not read its answers for so long is taken to be gone.
+/// A program that reads no answers for this long is treated as gone.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// Serves a connection up to its end. Dropping the future cancels its calls.
+/// Serves a connection until it ends. Dropping the future cancels its calls.
 pub(super) async fn serve(shared: &Arc<Shared>, stream: Box<dyn Duplex>) {
     let (reader, writer) = tokio::io::split(stream);
     let (sender, receiver) = mpsc::channel(WAITING);
@@ -48,7 +49,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: Box<dyn Duplex>) {
         Connection { shared, lines: Lines::new(reader), sender, calls: JoinSet::new() };
     let read = async {
         connection.read().await;
-        // Without the connection nothing is left that could send, and the writer ends.
+        // Dropping the connection drops the last sender, and the writer ends.
         drop(connection);
         std::future::pending::<()>().await;
     };
@@ -58,7 +59,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, stream: Box<dyn Duplex>) {
     }
 }
 
-/// A line on its way to the program, with what it holds until it is written.
+/// A line to write to the program, with the permit that it holds until it is written.
 struct Answer {
     line: Vec<u8>,
     _held: (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>),
@@ -84,7 +85,7 @@ struct Connection<'s> {
     calls: JoinSet<()>,
 }
 
-/// Whether further requests are read.
+/// Whether to read further requests.
 enum Next {
     Read,
     Finish,
@@ -94,7 +95,7 @@ enum Next {
 impl Connection<'_> {
     async fn read(&mut self) {
         loop {
-            // Calls that have ended are let go.
+            // Reaps calls that have ended.
             while self.calls.try_join_next().is_some() {}
             let next = match self.line().await {
                 Line::Whole(line, held) => self.request(line, held).await,
@@ -116,12 +117,12 @@ impl Connection<'_> {
         }
     }
 
-    /// Lets what runs be answered, as long as the program is there.
+    /// Waits for the running calls to be answered while the program stays connected.
     async fn finish(&mut self) {
         let calls = &mut self.calls;
         let finished = async { while calls.join_next().await.is_some() {} };
         let gone = async {
-            // What else it sends is not looked at.
+            // Further input is discarded.
             while let Ok(Some(_)) = self.lines.skip(HARD_BYTES).await {}
         };
         tokio::select! {
@@ -130,7 +131,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The next line. A long one waits for a place among those that may be long at once.
+    /// Reads the next line. A long one waits for a permit for long lines.
     async fn line(&mut self) -> Line {
         match self.lines.next(SMALL).await {
             Ok(Read::Line(line)) => return Line::Whole(line, None),
@@ -142,7 +143,7 @@ impl Connection<'_> {
             return Line::End;
         };
         let most = self.shared.limits.bounds.bytes.saturating_add(ENVELOPE).max(SMALL);
-        // A place is not kept from others by a line that does not come.
+        // A connection that sends nothing must not hold a permit.
         let rest = timeout(self.shared.limits.most_time, self.lines.next(most)).await;
         match rest {
             Ok(Ok(Read::Line(line))) => Line::Whole(line, Some(held)),
@@ -158,12 +159,12 @@ impl Connection<'_> {
         }
     }
 
-    /// What it means that nothing more comes.
+    /// What the end of input means.
     fn ended(&self) -> Line {
         if self.lines.is_in_line() { Line::Half } else { Line::End }
     }
 
-    /// Takes one request: answers it, or lets its call run.
+    /// Handles one request: answers it, or starts its call.
     async fn request(&mut self, line: Vec<u8>, held: Option<OwnedSemaphorePermit>) -> Next {
         let started = Instant::now();
         let deadline = started + self.shared.limits.most_time;
@@ -177,90 +178,90 @@ impl Connection<'_> {
         };
         match request {
             Ok(Request::List { id }) => {
-                let Some(held) = self.place_of_listing(held).await else { return Next::Stop };
+                let Some(held) = self.listing_permit(held).await else { return Next::Stop };
                 let listing = self.shared.listing.as_bytes();
                 self.send(result_line(&id, listing), (None, Some(held))).await
             }
             Ok(Request::Call { id, tool, arguments }) => {
-                let account = Account::new(self.shared, &tool, started);
-                let asked = Asked { id, tool, arguments, line_bytes, deadline, account };
-                self.call(asked, held).await
+                let record = CallRecord::new(self.shared, &tool, started);
+                let pending = PendingCall { id, tool, arguments, line_bytes, deadline, record };
+                self.call(pending, held).await
             }
             Err(refused) => self.refuse(refused, started).await,
         }
     }
 
-    /// A place for a listing: what nobody reads is kept for few at once. A request that was long
-    /// has one already, and must not wait for a second: all that have one could wait for each
-    /// other. None where nobody waits for the listing any more.
-    async fn place_of_listing(
+    /// Returns a permit for a listing, so that few unread listings are kept at once. A long request
+    /// already holds a permit and must not wait for a second one: all holders could wait for each
+    /// other. Returns `None` if the program no longer waits for the listing.
+    async fn listing_permit(
         &mut self,
         held: Option<OwnedSemaphorePermit>,
     ) -> Option<OwnedSemaphorePermit> {
         if held.is_some() {
             return held;
         }
-        let place = Arc::clone(&self.shared.large).acquire_owned();
+        let permit = Arc::clone(&self.shared.large).acquire_owned();
         tokio::select! {
             biased;
-            place = place => place.ok(),
+            permit = permit => permit.ok(),
             () = self.lines.ended() => None,
         }
     }
 
-    /// Lets a call run once there is a place for it. Nothing is read meanwhile, so that a program
-    /// that asks too much waits.
-    async fn call(&mut self, asked: Asked, held: Option<OwnedSemaphorePermit>) -> Next {
-        let place = Arc::clone(&self.shared.places).acquire_owned();
-        let place = tokio::select! {
+    /// Starts a call when a permit is free. No input is read in the meantime: this is the
+    /// backpressure on programs that call too much.
+    async fn call(&mut self, pending: PendingCall, held: Option<OwnedSemaphorePermit>) -> Next {
+        let permit = Arc::clone(&self.shared.permits).acquire_owned();
+        let permit = tokio::select! {
             biased;
-            place = timeout_at(asked.deadline, place) => place,
-            // Nobody waits for it any more.
+            permit = timeout_at(pending.deadline, permit) => permit,
+            // The program no longer waits for it.
             () = self.lines.ended() => return Next::Stop,
         };
-        let Ok(Ok(place)) = place else {
-            let Asked { id, mut account, .. } = asked;
-            account.refused("a call that gets no turn is not judged");
+        let Ok(Ok(permit)) = permit else {
+            let PendingCall { id, mut record, .. } = pending;
+            record.refused("a call that never gets to run is not judged");
             let message = "too many other calls were running all the time; call later, or raise \
                            max_concurrent_tool_calls in the policy";
             self.shared.hit(Limit::ToolsAtOnce);
             let fault = Fault::new(Code::TimedOut, message);
-            if !account.finish(Err(fault.code)) {
+            if !record.finish(Err(fault.code)) {
                 return Next::Stop;
             }
             return self.send(error_line(&id, &fault), (None, held)).await;
         };
         let (shared, sender) = (Arc::clone(self.shared), self.sender.clone());
         self.calls.spawn(async move {
-            if let Some(line) = answer(shared, asked).await {
-                // Fails where nobody is left to read it.
-                let _ = sender.send(Answer { line, _held: (Some(place), held) }).await;
+            if let Some(line) = answer(shared, pending).await {
+                // Fails only if the writer is gone.
+                let _ = sender.send(Answer { line, _held: (Some(permit), held) }).await;
             }
         });
         Next::Read
     }
 
-    /// Answers what was not taken.
+    /// Answers a refused line.
     async fn refuse(&mut self, refused: Refused, started: Instant) -> Next {
         let Refused { id, fault } = refused;
-        let mut account = Account::new(self.shared, UNREAD_NAME, started);
+        let mut record = CallRecord::new(self.shared, UNREAD_NAME, started);
         let next = match fault.code {
             Code::TooLarge => {
                 let why = Refused::larger(self.shared.limits.bounds);
-                account.denied(&self.shared.beyond(Limit::ToolBytes, "a call", why));
+                record.denied(&self.shared.beyond(Limit::ToolBytes, "a call", why));
                 Next::Read
             }
             Code::TooDeep => {
                 let why = Refused::deeper(self.shared.limits.bounds);
-                account.denied(&self.shared.beyond(Limit::ToolDepth, "a call", why));
+                record.denied(&self.shared.beyond(Limit::ToolDepth, "a call", why));
                 Next::Read
             }
             _ => {
-                account.refused("a request that is not understood is refused");
+                record.refused("malformed requests are refused");
                 Next::Finish
             }
         };
-        if !account.finish(Err(fault.code)) {
+        if !record.finish(Err(fault.code)) {
             return Next::Stop;
         }
         match self.send(error_line(&id, &fault), (None, None)).await {
@@ -281,12 +282,12 @@ impl Connection<'_> {
     }
 }
 
-/// What came on a connection.
+/// What arrived on a connection.
 enum Line {
     Whole(Vec<u8>, Option<OwnedSemaphorePermit>),
-    /// Its beginning; the rest was dropped.
+    /// The first bytes of a line that was too long; the rest was discarded.
     TooLong(Vec<u8>),
-    /// The program says no more, and its last line has no end.
+    /// The program closed its side in the middle of a line.
     Half,
     End,
 }

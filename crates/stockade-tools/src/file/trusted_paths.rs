@@ -1,8 +1,8 @@
-//! What of the host decides what the programs of a file do.
+//! The host paths that determine what the programs of a tools file do.
 //!
-//! Whoever can change one of these paths decides what is run outside of every wall. So a path is
-//! followed as the kernel does it, and every name on the way counts: that of a link as much as what
-//! it leads to, and a name that nobody has yet as much as one that is there.
+//! A process that can change one of these paths controls what runs outside every wall. So paths are
+//! resolved as the kernel does it, and every name on the way counts: symbolic links and their
+//! targets, and names that do not exist yet as well as existing ones.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -17,38 +17,39 @@ use crate::program::is_executable;
 
 use super::{CommandEntry, HeaderSource, ToolKind, ToolsFile};
 
-/// More links than the kernel follows.
+/// More symbolic links than the kernel follows.
 const MOST_LINKS: usize = 64;
 
-/// The longest first line of a script that names its interpreter.
+/// The longest `#!` line that is read.
 const FIRST_LINE: u64 = 512;
 
-/// More scripts that run each other than anybody has.
+/// More scripts that interpret each other than any real setup has.
 const MOST_SCRIPTS: usize = 8;
 
-/// Where programs are looked for.
+/// Where to search for programs.
 #[derive(Clone, Copy)]
 struct Search<'s> {
     base: &'s Path,
     search_path: &'s OsStr,
 }
 
-/// What decides what programs do.
+/// The paths that determine what programs do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deciding {
-    /// Names that are looked at, by their real places.
+pub struct TrustedPaths {
+    /// Names that are looked up, by their real paths.
     pub names: BTreeSet<PathBuf>,
-    /// Directories that a program is given, with everything below them.
+    /// Directories that are arguments of a program, with everything below them.
     pub trees: BTreeSet<PathBuf>,
-    /// Files that have further names somewhere.
+    /// Files with more than one hard link.
     pub linked: BTreeSet<PathBuf>,
 }
 
 impl ToolsFile {
-    /// What decides what the tools and servers of this file do: where they start, their programs,
-    /// interpreters of scripts, what their arguments name, and files with headers.
-    pub fn deciding(&self, search_path: &OsStr) -> Deciding {
-        let mut found = Deciding::default();
+    /// The paths that determine what the tools and servers of this file do: their working
+    /// directory, their programs, interpreters of scripts, paths in their arguments, and header
+    /// files.
+    pub fn trusted_paths(&self, search_path: &OsStr) -> TrustedPaths {
+        let mut found = TrustedPaths::default();
         for tool in &self.tools {
             match &tool.kind {
                 ToolKind::Command(command) => found.command(&self.base, command, search_path),
@@ -68,10 +69,10 @@ impl ToolsFile {
     }
 }
 
-impl Deciding {
-    /// What decides what is read from these absolute paths.
-    pub fn of_files<'p>(files: impl IntoIterator<Item = &'p Path>) -> Deciding {
-        let mut found = Deciding::default();
+impl TrustedPaths {
+    /// The paths that determine what is read from these absolute paths.
+    pub fn of_files<'p>(files: impl IntoIterator<Item = &'p Path>) -> TrustedPaths {
+        let mut found = TrustedPaths::default();
         for file in files {
             found.file(file);
         }
@@ -88,8 +89,8 @@ impl Deciding {
             self.after_env(search, command.arguments.iter().map(String::as_bytes), 0);
         }
         for argument in &command.arguments {
-            // `--option=path` too; a word that is no path names nothing in a directory that counts
-            // in any case.
+            // Also `--option=path`. A word that is not a path names nothing in the base directory,
+            // which counts in any case.
             let value = argument.split_once('=').map(|(_, value)| value);
             for word in [Some(argument.as_str()), value].into_iter().flatten() {
                 if let Some(end) = self.file(&base.join(word))
@@ -103,8 +104,8 @@ impl Deciding {
         }
     }
 
-    /// A program by its path or, as execvp(3) does it, along the search path: those directories
-    /// that come before it could have one of its name, and what cannot be executed is passed over.
+    /// A program by its path or, as in execvp(3), by the search path: an earlier directory could
+    /// get a file of that name, and files that cannot be executed are skipped.
     fn program(&mut self, search: Search<'_>, file: &Path) -> Option<PathBuf> {
         if file.as_os_str().as_bytes().contains(&b'/') {
             return self.file(&search.base.join(file));
@@ -114,7 +115,7 @@ impl Deciding {
             .find(|found| is_executable(found))
     }
 
-    /// The interpreter that the first line of a script names, which may be a script again.
+    /// The interpreter in the `#!` line of a script, which may itself be a script.
     fn interpreter(&mut self, search: Search<'_>, program: &Path, depth: usize) {
         let Some(line) = first_line(program).filter(|_| depth < MOST_SCRIPTS) else { return };
         let mut words =
@@ -130,7 +131,7 @@ impl Deciding {
         }
     }
 
-    /// The program that `env` looks for when it is given these words.
+    /// The program that `env` starts with these words.
     fn after_env<'w>(
         &mut self,
         search: Search<'_>,
@@ -156,7 +157,7 @@ impl Deciding {
         Some(end)
     }
 
-    /// Notes every name on the way, and says where the way ends if something is there.
+    /// Records every name on the way; returns the real path if something exists there.
     fn follow(&mut self, path: &Path) -> Option<PathBuf> {
         let mut here = PathBuf::from("/");
         let mut ahead: VecDeque<OsString> = parts(path);
@@ -182,7 +183,7 @@ impl Deciding {
                     }
                 }
                 Err(_) if name.symlink_metadata().is_ok() => here = name,
-                // What is not there yet may come, with everything that is looked for below it.
+                // A missing name may be created later, with everything below it.
                 Err(_) => return None,
             }
         }
@@ -199,8 +200,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(part).collect()
 }
 
-/// The program among the words after `env`, and the search path that it is looked for in where they
-/// set another. See env(1).
+/// The program among the words after `env`, and the search path if they set one. See env(1).
 fn named_to_env<'w>(
     words: impl Iterator<Item = &'w [u8]>,
 ) -> Option<(&'w OsStr, Option<&'w OsStr>)> {
@@ -208,7 +208,7 @@ fn named_to_env<'w>(
     let mut search_path = None;
     let mut is_taken = false;
     for word in words {
-        // `-S` may be written together with its first word, and with other letters before it.
+        // `-S` may be joined with its first word, and with other letters before it.
         let glued = word.strip_prefix(b"--split-string=").or_else(|| {
             let at = word.iter().position(|byte| *byte == b'S');
             at.filter(|_| word.starts_with(b"-") && !word.starts_with(b"--"))
@@ -228,7 +228,7 @@ fn named_to_env<'w>(
     None
 }
 
-/// What follows `#!`, if a file begins with that.
+/// The text after `#!`, if the file starts with it.
 fn first_line(program: &Path) -> Option<Vec<u8>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(program).ok()?;
@@ -242,5 +242,5 @@ fn first_line(program: &Path) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[path = "deciding_tests.rs"]
+#[path = "trusted_paths_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! A desk that answers by what is asked of it, and keeps what it saw.
+//! A broker that answers by what is asked of it, and keeps what it saw.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// The test's own gateway.
 #[derive(Clone, Debug)]
-pub(crate) struct TestDesk {
+pub(crate) struct TestBroker {
     network: bool,
     most: usize,
     seen: Arc<Seen>,
@@ -24,16 +24,16 @@ struct Seen {
     one_ended: Notify,
 }
 
-impl Default for TestDesk {
-    fn default() -> TestDesk {
-        TestDesk { network: false, most: 2000, seen: Arc::default() }
+impl Default for TestBroker {
+    fn default() -> TestBroker {
+        TestBroker { network: false, most: 2000, seen: Arc::default() }
     }
 }
 
-impl TestDesk {
+impl TestBroker {
     /// One that carries connections to the network too, and echoes what they say.
-    pub(crate) fn with_network() -> TestDesk {
-        TestDesk { network: true, ..TestDesk::default() }
+    pub(crate) fn with_network() -> TestBroker {
+        TestBroker { network: true, ..TestBroker::default() }
     }
 
     /// What was opened so far.
@@ -63,7 +63,7 @@ impl Drop for Ends {
     }
 }
 
-impl Gateway for TestDesk {
+impl Gateway for TestBroker {
     fn serve(&self, opening: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         self.seen.opened.lock().unwrap().push(opening.clone());
         let ends = Ends(Arc::clone(&self.seen));
@@ -126,6 +126,6 @@ async fn answer_all(stream: Box<dyn Duplex>) -> std::io::Result<()> {
     writer.shutdown().await
 }
 
-/// What the desk lists.
+/// What the broker lists.
 const LISTING: [(&str, &str); 2] =
     [("echo", "Says what it was told.\nMore of it."), ("longer_name", "")];

@@ -3,16 +3,16 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-fn deciding(base: &Path, command: &str, search_path: &str) -> Deciding {
+fn trusted_paths(base: &Path, command: &str, search_path: &str) -> TrustedPaths {
     let text = format!(
         "tools:\n  - {{name: t, description: d, command: {command}, input_schema: {{type: object}}}}\n"
     );
-    let file = ToolsFile::parse("t", text.as_bytes(), base).expect("a file of tools");
-    file.deciding(OsStr::new(search_path))
+    let file = ToolsFile::parse("t", text.as_bytes(), base).expect("a tools file");
+    file.trusted_paths(OsStr::new(search_path))
 }
 
 #[test]
-fn every_name_on_the_way_counts_and_what_is_not_there_too() {
+fn every_name_on_a_path_is_reported_even_if_missing() {
     let scratch = tempfile::tempdir().expect("a directory");
     let top = scratch.path().canonicalize().expect("its real path");
     let (conf, proj) = (top.join("conf"), top.join("proj"));
@@ -34,28 +34,28 @@ fn every_name_on_the_way_counts_and_what_is_not_there_too() {
         "[sh, --require=../proj/x.js]",
         "[sh, -c, x, ../proj]",
     ] {
-        let names = deciding(&conf, command, "/usr/bin:/bin").names;
+        let names = trusted_paths(&conf, command, "/usr/bin:/bin").names;
         assert!(names.iter().any(|name| name.starts_with(&proj)), "{command}: {names:?}");
     }
     let ahead = format!("{}:/usr/bin:/bin", proj.join("nowhere").display());
     for search_path in [&ahead, "../proj/bin:/usr/bin:/bin"] {
-        let names = deciding(&conf, "[sh]", search_path).names;
+        let names = trusted_paths(&conf, "[sh]", search_path).names;
         assert!(names.iter().any(|name| name.starts_with(&proj)), "{search_path}: {names:?}");
     }
     let after = format!("/usr/bin:/bin:{}", proj.display());
-    let names = deciding(&conf, "[sh, -c, exit]", &after).names;
+    let names = trusted_paths(&conf, "[sh, -c, exit]", &after).names;
     assert!(!names.iter().any(|name| name.starts_with(&proj)), "{names:?}");
 }
 
 #[test]
-fn trees_and_files_with_further_names_are_told() {
+fn directory_arguments_and_hard_linked_files_are_reported() {
     let scratch = tempfile::tempdir().expect("a directory");
     let top = scratch.path().canonicalize().expect("its real path");
     fs::create_dir_all(top.join("conf")).expect("made");
     fs::create_dir_all(top.join("srv/node_modules")).expect("made");
     fs::write(top.join("conf/tool"), "").expect("written");
     fs::hard_link(top.join("conf/tool"), top.join("same")).expect("a second name");
-    let found = deciding(&top.join("conf"), "[./tool, ../srv]", "/usr/bin");
+    let found = trusted_paths(&top.join("conf"), "[./tool, ../srv]", "/usr/bin");
     assert!(found.trees.contains(&top.join("srv")), "{found:?}");
     assert!(found.linked.contains(&top.join("conf/tool")), "{found:?}");
 }
@@ -65,13 +65,13 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
-/// Whether any name below a folder decides.
-fn is_below(found: &Deciding, folder: &Path) -> bool {
+/// Whether any name below a folder is in the result.
+fn is_below(found: &TrustedPaths, folder: &Path) -> bool {
     found.names.iter().any(|name| name.starts_with(folder))
 }
 
 #[test]
-fn program_that_env_finds_for_a_script_decides() {
+fn program_that_env_finds_for_a_script_is_reported() {
     let scratch = tempfile::tempdir().expect("a directory");
     let top = scratch.path().canonicalize().expect("its real path");
     let (conf, proj) = (top.join("conf"), top.join("proj"));
@@ -91,27 +91,33 @@ fn program_that_env_finds_for_a_script_decides() {
         "/usr/bin/env -S --chdir / snake",
     ] {
         fs::write(conf.join("script"), format!("#!{line}\n")).expect("written");
-        let found = deciding(&conf, "[./script]", &search_path);
+        let found = trusted_paths(&conf, "[./script]", &search_path);
         assert!(found.names.contains(&proj.join("bin/snake")), "{line}: {found:?}");
-        assert!(!is_below(&deciding(&conf, "[./script]", "/usr/bin"), &proj), "{line}");
+        assert!(!is_below(&trusted_paths(&conf, "[./script]", "/usr/bin"), &proj), "{line}");
     }
-    // What comes first could have one, and where it is found is where the search ends.
+    // An earlier directory could get one; the search ends where it is found.
     fs::write(conf.join("script"), "#!/usr/bin/env sh\n").expect("written");
-    assert!(is_below(&deciding(&conf, "[./script]", &format!("{place}:/usr/bin:/bin")), &proj));
-    assert!(!is_below(&deciding(&conf, "[./script]", &format!("/usr/bin:/bin:{place}")), &proj));
-    // What cannot be executed ends no search.
+    assert!(is_below(
+        &trusted_paths(&conf, "[./script]", &format!("{place}:/usr/bin:/bin")),
+        &proj
+    ));
+    assert!(!is_below(
+        &trusted_paths(&conf, "[./script]", &format!("/usr/bin:/bin:{place}")),
+        &proj
+    ));
+    // A file that cannot be executed does not end the search.
     fs::write(conf.join("sh"), "").expect("written");
     let passed = format!("{}:{place}:/usr/bin:/bin", conf.display());
-    assert!(is_below(&deciding(&conf, "[./script]", &passed), &proj));
-    // A search path of its own, and `env` as the command itself.
+    assert!(is_below(&trusted_paths(&conf, "[./script]", &passed), &proj));
+    // With its own search path, and with `env` as the command itself.
     fs::write(conf.join("script"), format!("#!/usr/bin/env -S PATH={place} snake\n"))
         .expect("written");
-    assert!(is_below(&deciding(&conf, "[./script]", "/usr/bin"), &proj));
-    assert!(is_below(&deciding(&conf, "[env, snake, x]", &search_path), &proj));
+    assert!(is_below(&trusted_paths(&conf, "[./script]", "/usr/bin"), &proj));
+    assert!(is_below(&trusted_paths(&conf, "[env, snake, x]", &search_path), &proj));
 }
 
 #[test]
-fn interpreter_that_is_a_script_has_one_that_decides() {
+fn interpreter_of_an_interpreter_script_is_reported() {
     let scratch = tempfile::tempdir().expect("a directory");
     let top = scratch.path().canonicalize().expect("its real path");
     let (conf, proj) = (top.join("conf"), top.join("proj"));
@@ -122,15 +128,15 @@ fn interpreter_that_is_a_script_has_one_that_decides() {
     fs::write(conf.join("direct"), format!("#!{}/shims/snake\n", conf.display())).expect("written");
     let search_path = format!("{}:/usr/bin", conf.join("shims").display());
     for command in ["[./script]", "[./direct]", "[snake]"] {
-        assert!(is_below(&deciding(&conf, command, &search_path), &proj), "{command}");
+        assert!(is_below(&trusted_paths(&conf, command, &search_path), &proj), "{command}");
     }
-    // Scripts that name each other come to an end.
+    // Scripts that name each other do not loop forever.
     executable(&conf.join("shims/snake"), "#!/usr/bin/env snake\n");
-    deciding(&conf, "[./script]", &search_path);
+    trusted_paths(&conf, "[./script]", &search_path);
 }
 
 #[test]
-fn file_of_a_header_decides_and_so_does_every_link_to_it() {
+fn header_file_and_every_link_to_it_are_reported() {
     let scratch = tempfile::tempdir().expect("a directory");
     let top = scratch.path().canonicalize().expect("its real path");
     let (conf, proj) = (top.join("conf"), top.join("proj"));
@@ -143,12 +149,12 @@ fn file_of_a_header_decides_and_so_does_every_link_to_it() {
         let text = format!(
             "tools:\n  - name: t\n    http: {{url: 'http://localhost/', headers_from: {{X-Key: '{source}'}}}}\n    input_schema: {{type: object}}\n"
         );
-        let file = ToolsFile::parse("t", text.as_bytes(), &conf).expect("a file of tools");
-        file.deciding(OsStr::new("/usr/bin"))
+        let file = ToolsFile::parse("t", text.as_bytes(), &conf).expect("a tools file");
+        file.trusted_paths(OsStr::new("/usr/bin"))
     };
     for source in ["file:../proj/key", "file:./link"] {
         assert!(headed(source).names.contains(&proj.join("key")), "{source}");
     }
     assert!(headed("file:key").linked.contains(&conf.join("key")));
-    assert_eq!(headed("env:KEY"), Deciding::default());
+    assert_eq!(headed("env:KEY"), TrustedPaths::default());
 }

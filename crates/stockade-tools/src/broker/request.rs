@@ -1,4 +1,4 @@
-//! What programs may ask, one JSON object on a line.
+//! Requests of programs: one JSON object per line.
 
 use serde_json::{Map, Value, json};
 
@@ -6,24 +6,24 @@ use crate::fault::{Code, Fault};
 use crate::json::{Bounds, JsonError, read};
 use crate::words::counted;
 
-/// What a line may have beyond the arguments: the id, the name, and the words around them.
+/// How many bytes a line may have in addition to the arguments: the id, the name, and the keys.
 pub(super) const ENVELOPE: usize = 2048;
 
-/// The longest id that is a text, in bytes.
+/// The longest id that is a string, in bytes.
 const MAX_ID: usize = 64;
 
-/// The largest id that is a number; every reader of JSON can hold it.
+/// The largest id that is a number; every JSON parser can represent it.
 const MAX_NUMBER: u64 = 1 << 53;
 
 const UNDERSTOOD: &str =
     "write {\"id\": 1, \"call\": \"NAME\", \"arguments\": {…}} or {\"id\": 1, \"list\": true}";
 
-/// How a program tells its requests apart.
+/// The id by which a program matches answers to its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     Number(u64),
     Text(String),
-    /// Of a request whose id could not be read.
+    /// The id of a request could not be read.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Request {
     Call { id: Id, tool: String, arguments: Value },
 }
 
-/// Why a line is not taken.
+/// Why a line was refused.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refused {
     pub(super) id: Id,
@@ -42,7 +42,7 @@ pub(super) struct Refused {
 }
 
 impl Request {
-    /// Reads a line. Arguments keep to the bounds; the line may be a little longer than they.
+    /// Parses a line. The arguments must be within the bounds; the line may be slightly longer.
     pub(super) fn read(line: &[u8], bounds: Bounds) -> Result<Request, Refused> {
         let whole =
             Bounds { bytes: bounds.bytes.saturating_add(ENVELOPE), depth: bounds.depth + 1 };
@@ -90,21 +90,21 @@ impl Request {
 }
 
 impl Refused {
-    /// For a line that is longer than it may be, of which this is the beginning.
+    /// For a line that exceeds its limit; `head` is its start.
     pub(super) fn too_large(head: &[u8], bounds: Bounds) -> Refused {
         let why = Refused::larger(bounds);
         let message = format!("{why}; send less, or raise max_tool_bytes in the policy");
         Refused { id: Id::of_line(head), fault: Fault::new(Code::TooLarge, message) }
     }
 
-    /// For a line whose end does not come.
+    /// For a line without a line feed.
     pub(super) fn half() -> Refused {
         not_understood("the request stops in the middle of a line; end each with a line feed")
     }
 
     fn too_deep(head: &[u8], bounds: Bounds) -> Refused {
         let why = Refused::deeper(bounds);
-        let message = format!("{why}; max_tool_depth in the policy says so");
+        let message = format!("{why}; the limit is max_tool_depth in the policy");
         Refused { id: Id::of_line(head), fault: Fault::new(Code::TooDeep, message) }
     }
 
@@ -130,8 +130,8 @@ impl Id {
         }
     }
 
-    /// The id of a line that was not read, if it comes first and is a plain number. It only says
-    /// to the same program which of its requests is answered.
+    /// The id of a line that was not parsed, if it comes first and is a plain number. It only tells
+    /// the same program which of its requests is answered.
     fn of_line(head: &[u8]) -> Id {
         let number = head.strip_prefix(b"{\"id\":").and_then(|rest| {
             let rest = rest.trim_ascii_start();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_lists_are_read() {
+    fn calls_and_lists_are_parsed() {
         let call = r#"{"id":7,"call":"add","arguments":{"a":[1]}}"#;
         let expected = Request::Call {
             id: Id::Number(7),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_a_request_is_refused() {
+    fn malformed_requests_are_refused() {
         for line in [
             "",
             "[]",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_those_of_the_arguments_and_the_id_is_given_back() {
+    fn bounds_apply_to_the_arguments_and_the_refusal_carries_the_id() {
         let deep = |levels: usize| {
             format!(
                 r#"{{"id":5,"call":"a","arguments":{{"x":{}{}}}}}"#,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_line() {
+    fn answer_is_one_line() {
         let fault = Fault::failed("two\nlines");
         let line = error_line(&Id::Text("a\nb".to_owned()), &fault);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);

@@ -1,4 +1,4 @@
-//! One call: judged, checked, run, and checked again.
+//! One call: judged, checked, run, and its result checked.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 use stockade_policy::Limit;
 use tokio::time::{Instant, timeout_at};
 
-use crate::desk::account::Account;
-use crate::desk::request::{Id, error_line, result_line};
-use crate::desk::shared::Shared;
+use crate::broker::call_record::CallRecord;
+use crate::broker::request::{Id, error_line, result_line};
+use crate::broker::shared::Shared;
 use crate::fault::{Code, Fault};
 use crate::json::{JsonError, measure};
 use crate::run::Call;
@@ -16,45 +16,45 @@ use crate::task::{AbortOnDrop, ended};
 use crate::tool::Tool;
 use crate::words::{counted, harmless};
 
-/// Values from this many bytes on are worked on by a thread that may block.
+/// Values of at least this many bytes are processed on a blocking thread.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// A call that was read.
+/// A parsed call.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     pub(super) id: Id,
     pub(super) tool: String,
     pub(super) arguments: Value,
-    /// Bytes of its line.
+    /// The length of its line in bytes.
     pub(super) line_bytes: usize,
     pub(super) deadline: Instant,
-    pub(super) account: Account,
+    pub(super) record: CallRecord,
 }
 
-/// The line that answers a call; none where it could not be recorded. Dropping the future
-/// cancels the call.
-pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
-    let id = asked.id.clone();
-    // As a task of its own, so that a panic is that of this call only.
-    let mut task = AbortOnDrop(tokio::spawn(settle(shared, asked)));
+/// Returns the line that answers a call, or `None` if the call could not be recorded. Dropping the
+/// future cancels the call.
+pub(super) async fn answer(shared: Arc<Shared>, pending: PendingCall) -> Option<Vec<u8>> {
+    let id = pending.id.clone();
+    // Runs in its own task, so that a panic fails only this call.
+    let mut task = AbortOnDrop(tokio::spawn(run_and_record(shared, pending)));
     match (&mut task.0).await {
         Ok(line) => line,
         Err(error) => Some(error_line(&id, &ended(error))),
     }
 }
 
-async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
-    let id = asked.id.clone();
-    let deadline = asked.deadline;
-    let desk = Arc::clone(&shared);
-    let (account, admitted) = if asked.line_bytes >= LARGE {
-        let admitted = shared.work(move || admit(&desk, asked)).await;
+async fn run_and_record(shared: Arc<Shared>, pending: PendingCall) -> Option<Vec<u8>> {
+    let id = pending.id.clone();
+    let deadline = pending.deadline;
+    let broker = Arc::clone(&shared);
+    let (record, admitted) = if pending.line_bytes >= LARGE {
+        let admitted = shared.work(move || admit(&broker, pending)).await;
         match admitted {
             Ok(admitted) => admitted,
             Err(error) => return Some(error_line(&id, &ended(error))),
         }
     } else {
-        admit(&desk, asked)
+        admit(&broker, pending)
     };
     let outcome = match admitted {
         Ok((tool, call)) => run(&shared, &tool, call, deadline).await,
@@ -64,25 +64,25 @@ async fn settle(shared: Arc<Shared>, asked: Asked) -> Option<Vec<u8>> {
         Ok(result) => Ok(result.len()),
         Err(fault) => Err(fault.code),
     };
-    // First the record, then the answer.
-    account.finish(code).then(|| match &outcome {
+    // Records first, then answers.
+    record.finish(code).then(|| match &outcome {
         Ok(result) => result_line(&id, result),
         Err(fault) => error_line(&id, fault),
     })
 }
 
-type Admitted = (Account, Result<(Tool, Call), Fault>);
+type Admitted = (CallRecord, Result<(Tool, Call), Fault>);
 
-/// Whether the call may run. What costs least is asked first.
-fn admit(shared: &Shared, asked: Asked) -> Admitted {
-    let Asked { tool, arguments, mut account, .. } = asked;
-    let judged = judge(shared, &mut account, &tool, arguments);
-    (account, judged)
+/// Whether the call may run. The cheapest checks come first.
+fn admit(shared: &Shared, pending: PendingCall) -> Admitted {
+    let PendingCall { tool, arguments, mut record, .. } = pending;
+    let judged = judge(shared, &mut record, &tool, arguments);
+    (record, judged)
 }
 
 fn judge(
     shared: &Shared,
-    account: &mut Account,
+    record: &mut CallRecord,
     name: &str,
     arguments: Value,
 ) -> Result<(Tool, Call), Fault> {
@@ -91,7 +91,7 @@ fn judge(
     if shared.limits.rate.as_ref().is_some_and(|rate| !rate.take()) {
         let why = "more calls in a second than max_tool_calls_per_second allows".to_owned();
         let denial = shared.beyond(Limit::ToolRate, &shown, why);
-        account.denied(&denial);
+        record.denied(&denial);
         let message = format!("{}; wait, or {} in the policy", denial.why, denial.how_to_allow);
         return Err(Fault::new(Code::TooMany, message));
     }
@@ -101,20 +101,20 @@ fn judge(
             _ => (Limit::ToolBytes, Code::TooLarge),
         };
         let denial = shared.beyond(limit, &shown, format!("the arguments {error}"));
-        account.denied(&denial);
+        record.denied(&denial);
         Fault::new(code, format!("{}; {} in the policy", denial.why, denial.how_to_allow))
     })?;
-    account.arguments(&arguments, bytes);
+    record.arguments(&arguments, bytes);
     let verdict = shared.policy.judge_tool(name, Some(&arguments), &shared.context());
     if let Some(denial) = verdict.denial() {
-        account.denied(&denial);
+        record.denied(&denial);
         let message = format!("{}; to allow it, {}", denial.why, denial.how_to_allow);
         return Err(Fault::new(Code::Denied, message));
     }
-    account.allowed(&verdict);
+    record.allowed(&verdict);
     let tool = shared.tools.get(name).cloned().ok_or_else(|| {
         let message = format!(
-            "the policy lists `{shown}`, but nobody offers it; add it to the tools of this run"
+            "the policy lists `{shown}`, but the host does not offer it; add it to the tools of this run"
         );
         Fault::new(Code::Unknown, message)
     })?;
@@ -127,14 +127,14 @@ fn judge(
         let made = counted(most, "call");
         let why = format!("{made} {verb} made already, as many as max_tool_calls allows");
         let denial = shared.beyond(Limit::ToolCalls, &shown, why);
-        account.denied(&denial);
+        record.denied(&denial);
         let message = format!("{}; {} in the policy", denial.why, denial.how_to_allow);
         return Err(Fault::new(Code::Limit, message));
     }
     Ok((tool, Call { arguments, bounds }))
 }
 
-/// The result of a call that was let through, as compact JSON.
+/// The result of an allowed call, as compact JSON.
 async fn run(
     shared: &Shared,
     tool: &Tool,
@@ -158,12 +158,15 @@ async fn run(
         if let Some(schema) = output {
             let checked = schema.check(&result, bytes, "result");
             checked.map_err(|why| {
-                Fault::new(Code::InvalidResult, format!("the tool broke its promise: {why}"))
+                Fault::new(
+                    Code::InvalidResult,
+                    format!("the result does not fit the tool's schema: {why}"),
+                )
             })?;
         }
         serde_json::to_vec(&result).map_err(|error| Fault::broken(error.to_string()))
     };
-    // A policy with large bounds has large results.
+    // A policy with large bounds allows large results.
     let concluded = if bounds.bytes > 16 * LARGE {
         shared.work(conclude).await.unwrap_or_else(|error| Err(ended(error)))
     } else {
@@ -181,6 +184,6 @@ fn late(shared: &Shared, tool: &Tool, is_policy: bool) -> Fault {
         }
     };
     let most = counted(most.as_secs_f64(), "second");
-    let message = format!("the tool did not answer within {most}; {who} says so");
+    let message = format!("the tool did not answer within {most}; the limit is {who}");
     Fault::new(Code::TimedOut, message)
 }

@@ -1,4 +1,4 @@
-//! The limits of a policy that a desk keeps.
+//! The policy limits that the tool broker enforces.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::json::Bounds;
 
-/// Limits of each call, and of how many there are.
+/// Limits of each call and of the number of calls.
 #[derive(Debug)]
 pub(super) struct CallLimits {
-    /// Of arguments, and of a result.
+    /// Bounds of the arguments and of the result.
     pub(super) bounds: Bounds,
-    /// From the request to the answer.
+    /// The time from the request to the answer.
     pub(super) most_time: Duration,
     pub(super) most_calls: u64,
     pub(super) most_at_once: usize,
@@ -36,12 +36,12 @@ impl CallLimits {
     }
 }
 
-/// A limit that always has a value; where it ever had none, nothing passes.
+/// A limit that always has a value; if it were missing, nothing would pass.
 fn size(limits: &Limits, limit: Limit) -> usize {
     usize::try_from(limits.value(limit).unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// So many calls a second: what is not used is saved for one second.
+/// A token bucket of so many calls per second; unused tokens are kept for one second.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_second: f64,
@@ -50,12 +50,12 @@ pub(super) struct Rate {
 
 impl Rate {
     fn new(per_second: u64) -> Rate {
-        // At most a million, so nothing is rounded.
+        // At most a million, so the conversion is exact.
         let per_second = u32::try_from(per_second).map_or(f64::MAX, f64::from);
         Rate { per_second, saved: Mutex::new((per_second, Instant::now())) }
     }
 
-    /// Whether one more call may begin now.
+    /// Whether another call may start now.
     pub(super) fn take(&self) -> bool {
         let mut saved = self.saved.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = Instant::now();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_rate_lets_that_many_begin_in_a_second() {
+    async fn rate_limits_the_calls_that_start_per_second() {
         let rate = Rate::new(10);
         let begun = |_: &i32| rate.take();
         assert_eq!((0..100).filter(begun).count(), 10);

@@ -1,27 +1,27 @@
-//! What was refused, without repetitions and bounded.
+//! Denials, deduplicated and bounded.
 
 use std::collections::BTreeSet;
 
 use stockade_policy::{Denial, Limit};
 
-/// The most different denials that are kept.
+/// The most distinct denials that are kept.
 const MAX_DENIALS: usize = 256;
 
-/// What a desk saw so far.
+/// What the tool broker has observed so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Refusals, each once, in the order of their first time.
+    /// Denials, each once, in the order of their first occurrence.
     pub denials: Vec<Denial>,
-    /// How many more there were after the list was full.
+    /// How many denials came after the list was full.
     pub dropped_denials: u64,
-    /// Limits of calls that were met.
+    /// Limits that calls reached.
     pub limits_hit: BTreeSet<Limit>,
-    /// Calls that were told to the record, however they ended.
+    /// Calls that were recorded, with any outcome.
     pub calls: u64,
 }
 
 impl Observed {
-    /// Keeps a denial unless the same was kept before.
+    /// Keeps a denial unless an equal one is kept already.
     pub(super) fn note(&mut self, denial: &Denial) {
         let same = |held: &Denial| {
             (&held.control, &held.target, &held.why)

@@ -1,4 +1,4 @@
-//! A desk for the tests of the glue, and programs that are run against it.
+//! A tool broker for the tests of the glue, and programs that run against it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,8 +17,8 @@ use crate::listed::Listed;
 /// How long a program may take; a program that hangs fails its test.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The files in a directory, and a desk on a socket beside them.
-pub(crate) struct Desk {
+/// The files in a directory, and a tool broker on a socket in the same directory.
+pub(crate) struct TestBroker {
     directory: tempfile::TempDir,
     shared: Arc<Shared>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Desk {
 #[derive(Default)]
 struct Shared {
     listing: Value,
-    /// Every request, in the order of their arrival.
+    /// Every request, in order of arrival.
     requests: Mutex<Vec<Value>>,
     /// Calls of `gather` that wait for the others.
     gathered: Mutex<Vec<(Value, Arc<Mutex<UnixStream>>)>>,
@@ -42,8 +42,8 @@ pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
 }
 
-impl Desk {
-    pub(crate) fn new(tools: &[Listed]) -> Desk {
+impl TestBroker {
+    pub(crate) fn new(tools: &[Listed]) -> TestBroker {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         for (path, bytes) in files(tools) {
             let path = directory.path().join(path);
@@ -65,14 +65,14 @@ impl Desk {
                 });
             }
         });
-        Desk { directory, shared }
+        TestBroker { directory, shared }
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A file beside those of the glue.
+    /// Writes a file next to those of the glue.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -80,7 +80,7 @@ impl Desk {
         path
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Value> {
         self.shared.requests.lock().unwrap().clone()
     }
@@ -90,12 +90,12 @@ impl Desk {
         self.requests().iter().map(|request| request["arguments"].clone()).collect()
     }
 
-    /// How many connections there were so far.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
@@ -110,15 +110,15 @@ impl Desk {
         command
     }
 
-    /// Runs Python code that must end well, and returns what it printed.
+    /// Runs Python code that must succeed, and returns what it printed.
     pub(crate) fn python(&self, code: &str) -> String {
         let run = ended(self.command(&interpreter("python3")).args(["-W", "error", "-c", code]));
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{code}\n{}", run.stdout);
         run.stdout
     }
 
-    /// Runs JavaScript that must end well, and returns what it printed. `None` where there is no
-    /// Node, unless the tests must have it.
+    /// Runs JavaScript that must succeed, and returns what it printed. `None` if Node is missing,
+    /// unless the tests require it.
     pub(crate) fn node(&self, file: &str, code: &str) -> Option<String> {
         if !node_runs() {
             return None;
@@ -130,13 +130,13 @@ impl Desk {
     }
 }
 
-/// The interpreter itself, not a script that chooses one.
+/// The interpreter itself, not a script that selects one.
 pub(crate) fn interpreter(name: &str) -> PathBuf {
     let run = ended(Command::new(name).args(["-c", "import sys; print(sys.executable)"]));
     PathBuf::from(run.stdout.trim_end())
 }
 
-/// Runs a program to its end.
+/// Runs a program until it exits.
 pub(crate) fn ended(command: &mut Command) -> Ended {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the program starts");
@@ -164,7 +164,7 @@ fn text_of(stream: &mut impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether there is Node here. Where there is none and the tests must have it, they fail.
+/// Whether Node is installed. If it is missing and the tests require it, they fail.
 pub(crate) fn node_runs() -> bool {
     if Command::new("node").arg("--version").output().is_ok_and(|run| run.status.success()) {
         return true;
@@ -196,7 +196,7 @@ fn serve(stream: UnixStream, shared: &Shared) {
             }
             Some("sleep") => continue,
             Some("die") => {
-                // The other half of the stream is the reader's, which ends with the loop.
+                // The reader holds the other half of the stream, and ends with the loop.
                 writer.lock().unwrap().shutdown(std::net::Shutdown::Both).unwrap();
                 return;
             }
@@ -209,22 +209,22 @@ fn serve(stream: UnixStream, shared: &Shared) {
             Some("confused") => error(Value::Null, "invalid_request", "this is no request"),
             Some(_) => json!({ "id": id, "result": arguments }),
         };
-        tell(&writer, &answer);
+        send(&writer, &answer);
     }
 }
 
-/// Answers once as many calls as the argument says have come, the last one first.
+/// Answers when as many calls have come as the argument asks for, the last one first.
 fn gather(id: Value, arguments: &Value, writer: &Arc<Mutex<UnixStream>>, shared: &Shared) {
     let mut gathered = shared.gathered.lock().unwrap();
     gathered.push((json!({ "id": id, "result": arguments["number"] }), Arc::clone(writer)));
     if Some(gathered.len() as u64) == arguments["of"].as_u64() {
         for (answer, writer) in gathered.drain(..).rev() {
-            tell(&writer, &answer);
+            send(&writer, &answer);
         }
     }
 }
 
-fn tell(writer: &Mutex<UnixStream>, answer: &Value) {
-    // A program that has gone away wants no answer.
+fn send(writer: &Mutex<UnixStream>, answer: &Value) {
+    // A program that has closed its connection needs no answer.
     let _ = writer.lock().unwrap().write_all(format!("{answer}\n").as_bytes());
 }
