@@ -1,4 +1,4 @@
-//! Bytes through the gate: how many, and how fast.
+//! Byte and rate limits of the gate.
 
 use std::io;
 use std::sync::Mutex;
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 /// How far ahead of its rate a sandbox may run.
 const BURST: Duration = Duration::from_millis(250);
 
-/// From here on it matters how large the pieces are that bytes come in.
+/// Below this many remaining bytes the size of each read matters.
 const AMPLE_BYTES: u64 = 16 << 20;
 
-/// What all connections of one sandbox share.
+/// The budget that all connections of one sandbox share.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
     hit: watch::Sender<Hit>,
 }
 
-/// Which limits were met.
+/// The limits that were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub(crate) bytes: bool,
@@ -50,7 +50,7 @@ impl Budget {
         budget
     }
 
-    /// Goes by the limits of another policy; what is used stays used.
+    /// Applies the limits of another policy; used bytes stay used.
     pub(crate) fn change(&self, policy: &Policy) {
         let most = policy.limits.value(Limit::EgressBytes).unwrap_or(u64::MAX);
         self.most.store(most, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Budget {
         pace.bytes_per_second = policy.limits.value(Limit::EgressRate);
     }
 
-    /// Waits until so many bytes may pass. An error is the end: there are no more.
+    /// Waits until so many bytes may pass. Fails when the limit is used up.
     pub(crate) async fn spend(&self, bytes: u64) -> io::Result<()> {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.most.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether bytes pass as they come: there is no rate, and the end is far.
+    /// Whether bytes pass without delay: no rate applies, and the limit is far.
     pub(crate) fn is_ample(&self) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let left = self.most.load(Ordering::Relaxed).saturating_sub(used);
@@ -84,13 +84,13 @@ impl Budget {
         *self.hit.borrow()
     }
 
-    /// Ends when the bytes are used up.
+    /// Resolves when the byte limit is used up.
     pub(crate) async fn exceeded(&self) {
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.hit.subscribe().wait_for(|hit| hit.bytes).await;
     }
 
-    /// When these bytes may pass, where that is not now.
+    /// When these bytes may pass, if not now.
     fn moment(&self, bytes: u64) -> Option<Instant> {
         let mut pace = self.pace.lock().unwrap_or_else(|held| held.into_inner());
         let rate = pace.bytes_per_second?;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_beyond_the_limit_do_not_pass_and_are_announced() {
+    async fn bytes_over_the_limit_do_not_pass_and_are_reported() {
         let budget = budget("max_egress_bytes: 100");
         budget.spend(60).await.unwrap();
         budget.spend(40).await.unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_pieces_are_for_those_without_a_rate_and_far_from_the_end() {
+    async fn large_reads_need_no_rate_and_a_distant_limit() {
         assert!(budget("max_egress_bytes: 1000000000").is_ample());
         assert!(!budget("max_egress_bytes_per_second: 1000000000").is_ample());
         let nearly = budget("max_egress_bytes: 20000000");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rate_is_held_over_time_whatever_the_pieces() {
+    async fn rate_holds_over_time_for_any_read_size() {
         let budget = budget("max_egress_bytes_per_second: 10000");
         let begin = Instant::now();
         for _ in 0..100 {

@@ -7,9 +7,9 @@ use stockade_policy::{Control, Denial, Host, Limit, Protocol};
 use stockade_provider::Destination;
 use stockade_record::Via;
 
-use crate::account::Account;
 use crate::converse::{converse, refuse_unknown};
 use crate::dial::Target;
+use crate::egress_record::EgressRecord;
 use crate::learned::Learned;
 use crate::meter::Meter;
 use crate::names::{self, NameTable};
@@ -17,7 +17,7 @@ use crate::proxy;
 use crate::shared::{Place, Shared};
 use crate::side::Side;
 
-/// What is known of a connection all through it.
+/// What is known about a connection for its whole life.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Arc<Meter>,
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     place: Option<Place>,
 }
 
-/// Serves one stream to its end.
+/// Serves one stream until it ends.
 pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside: Side) {
     let transparent = || Connection::new(shared, Via::Transparent);
     let (connection, target) = match destination {
@@ -34,7 +34,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside
         Destination::Proxy => {
             return proxy::serve(Connection::new(shared, Via::Http), inside).await;
         }
-        // Not for the network: the stream is dropped, and with it the connection.
+        // Not a network destination: drops the stream, which closes the connection.
         Destination::Tools => return,
         Destination::Address { address, port } => {
             let connection = transparent();
@@ -64,13 +64,13 @@ impl Connection {
         }
     }
 
-    /// An account of something that happens on it.
-    pub(crate) fn request_account(&self) -> Account {
-        Account::new(&self.shared, self.number, self.via, Some(&self.meter))
+    /// A record of an event on this connection.
+    pub(crate) fn request_account(&self) -> EgressRecord {
+        EgressRecord::new(&self.shared, self.number, self.via, Some(&self.meter))
     }
 
-    /// Where a host leads. An address that stands for a name is that name: some programs ask the
-    /// name server themselves and give the proxy what it said.
+    /// The host of a destination. A synthetic address is replaced by its name: some programs
+    /// resolve names themselves and pass the address to the proxy.
     pub(crate) fn target(&self, host: Host, port: u16) -> Result<Target, Denial> {
         match host {
             Host::Address(IpAddr::V4(address)) if NameTable::is_synthetic(address) => {
@@ -96,7 +96,7 @@ impl Connection {
         self.place.is_none()
     }
 
-    /// The refusal of a connection that came when all places were taken.
+    /// The denial of a connection over the connection limit.
     pub(crate) fn overfull(&self, target: &Target) -> Option<Denial> {
         if !self.is_overfull() {
             return None;
@@ -113,7 +113,7 @@ impl Connection {
         })
     }
 
-    /// Notes what is used, where that is what the gate is for.
+    /// Records the use, if the gate is learning.
     pub(crate) fn learn(&self, target: &Target, protocol: Protocol) {
         if self.shared.rules.borrow().is_learning() {
             let Target { host, port } = target.clone();

@@ -1,4 +1,4 @@
-//! A connection to one host: its first bytes decide how it goes on.
+//! A connection to one host: its first bytes decide its protocol.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use stockade_policy::{Control, Denial, Host, Protocol};
 use stockade_record::Inspection;
 use tokio::time::timeout;
 
-use crate::account::Account;
 use crate::connection::Connection;
 use crate::dial::{DialError, Dialled, Target, dial};
+use crate::egress_record::EgressRecord;
 use crate::http::{Authority, Refusal, answer_denied, exchange, linger};
 use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
@@ -19,72 +19,72 @@ use crate::words::harmless_bytes;
 /// The longest method of a request.
 const MAX_METHOD_BYTES: usize = 32;
 
-/// What the first bytes of a program are.
+/// The first bytes that a program sent.
 #[derive(Debug)]
 enum First {
-    /// A whole ClientHello, or something that only begins like one.
+    /// A whole ClientHello, or bytes that only start like one.
     Tls(Result<ClientHello, HelloError>),
-    /// The beginning of a request.
+    /// The start of an HTTP request.
     Http,
     /// Anything else.
     Other,
-    /// Nothing came in time.
+    /// No bytes came in time.
     Silence,
-    /// The program went away.
+    /// The program closed the connection.
     Gone,
 }
 
-/// Serves a connection to a host, dialled already or not. Nothing is dialled for a program before
-/// its first bytes are known to be allowed, except for a tunnel, which it must see open first.
+/// Serves a connection to a host, dialled already or not. Dials only after the program's first
+/// bytes are known to be allowed, except for a tunnel, which the program must see open first.
 pub(crate) async fn converse(
     connection: &Connection,
     mut inside: Side,
     target: &Target,
     dialled: Option<Dialled>,
 ) {
-    let mut account = connection.request_account();
-    account.target(&target.host, Some(target.port));
+    let mut record = connection.request_account();
+    record.target(&target.host, Some(target.port));
     let rules = connection.shared.rules();
     let verdict = rules.judge_host(&target.host, target.port);
     let refusal = verdict.denial().or_else(|| connection.overfull(target));
     let address = dialled.as_ref().map(|dialled| dialled.address);
     let anything = rules.protocol(&target.host, target.port, address) == Some(Protocol::Tcp);
     if refusal.is_none() && anything && !rules.is_learning() {
-        return pass(connection, inside, (target, dialled), account, Spoken::Bytes).await;
+        return pass(connection, inside, (target, dialled), record, Spoken::Bytes).await;
     }
     let times = &connection.shared.settings.times;
     let is_patient = refusal.is_none() && !rules.is_learning();
     let patience = if is_patient { times.first_bytes } else { times.brief };
     let first = first_bytes(&mut inside.incoming, patience, times.head).await;
     if matches!(first, First::Http) {
-        account.forget();
+        record.forget();
         let authority = Authority::Fixed(target.clone());
         exchange(connection, &mut inside, &authority, dialled).await;
         return;
     }
     if matches!(first, First::Gone) && refusal.is_none() {
-        account.allowed(&verdict);
-        return account.failed("the program went away before it said anything");
+        record.allowed(&verdict);
+        return record.failed("the program closed the connection before it sent anything");
     }
     if matches!(first, First::Tls(_)) {
-        account.inspected(Inspection::ServerName);
+        record.inspected(Inspection::ServerName);
     }
     match refusal.map_or_else(|| speech(&rules, target, address, &first), Err) {
-        Ok(spoken) => pass(connection, inside, (target, dialled), account, spoken).await,
-        Err(denial) => refuse(connection, inside, account, denial, &first).await,
+        Ok(spoken) => pass(connection, inside, (target, dialled), record, spoken).await,
+        Err(denial) => refuse(connection, inside, record, denial, &first).await,
     }
 }
 
-/// Refuses a connection to an address that stands for nothing.
+/// Refuses a connection to a synthetic address that has no name.
 pub(crate) async fn refuse_unknown(connection: &Connection, mut inside: Side, denial: Denial) {
-    let mut account = connection.request_account();
-    account.no_host(&denial.target);
+    let mut record = connection.request_account();
+    record.no_host(&denial.target);
     let times = &connection.shared.settings.times;
     let first = first_bytes(&mut inside.incoming, times.brief, times.head).await;
-    refuse(connection, inside, account, denial, &first).await;
+    refuse(connection, inside, record, denial, &first).await;
 }
 
-/// What is spoken, or why it may not be.
+/// The protocol, or why it is not allowed.
 fn speech(
     rules: &Rules,
     target: &Target,
@@ -101,14 +101,14 @@ fn speech(
             Some(denial) => Err(denial),
             None => Ok(spoken),
         },
-        // It would need an entry for any bytes, and that is what is learned.
+        // It would need an entry with `protocol: tcp`, and the gate learns exactly that.
         (Some(_), true) => Ok(Spoken::Bytes),
         (Some(why), false) => Err(wrong_name(target, why)),
     }
 }
 
-/// Compares the server name of a ClientHello with the host that was allowed. A literal address has
-/// no server name: RFC 6066 forbids it.
+/// Compares the server name of a ClientHello with the allowed host. A literal address has no server
+/// name: RFC 6066 forbids it.
 fn check_name(target: &Target, hello: &Result<ClientHello, HelloError>) -> Result<(), String> {
     let hello = hello.as_ref().map_err(ToString::to_string)?;
     match (&hello.server_name, &target.host) {
@@ -131,12 +131,12 @@ fn wrong_name(target: &Target, why: String) -> Denial {
     }
 }
 
-/// Dials unless that was done, and passes bytes both ways.
+/// Dials if needed, and relays bytes in both directions.
 async fn pass(
     connection: &Connection,
     mut inside: Side,
     (target, dialled): (&Target, Option<Dialled>),
-    mut account: Account,
+    mut record: EgressRecord,
     spoken: Spoken,
 ) {
     let shared = &connection.shared;
@@ -149,14 +149,14 @@ async fn pass(
         Ok(dialled) => dialled,
         Err(DialError::Denied(denial)) => {
             let first = first_of(spoken);
-            return refuse(connection, inside, account, denial, &first).await;
+            return refuse(connection, inside, record, denial, &first).await;
         }
         Err(DialError::Unresolved(why) | DialError::Unreachable(why) | DialError::TooSlow(why)) => {
-            return account.failed(why);
+            return record.failed(why);
         }
     };
-    account.allowed(&dialled.verdict);
-    account.dialled(dialled.address);
+    record.allowed(&dialled.verdict);
+    record.dialled(dialled.address);
     let protocol = if spoken == Spoken::Bytes { Protocol::Tcp } else { Protocol::Web };
     connection.learn(target, protocol);
     connection.meter.touch();
@@ -164,14 +164,14 @@ async fn pass(
     tokio::select! {
         biased;
         denial = shared.refused(seen, &target.host, target.port, place, spoken) => {
-            account.denied(&denial);
+            record.denied(&denial);
         }
         () = connection.meter.silent_for(shared.settings.times.idle) => {
-            account.failed("nothing was sent or received for too long");
+            record.failed("nothing was sent or received for too long");
         }
         result = relay(&mut inside, &mut dialled.outside) => {
             if let Err(error) = result {
-                account.failed(format!("the connection broke: {error}"));
+                record.failed(format!("the connection broke: {error}"));
             }
         }
     }
@@ -185,31 +185,31 @@ fn first_of(spoken: Spoken) -> First {
     }
 }
 
-/// Tells a program why, in what it speaks.
+/// Sends a program the reason in its own protocol.
 async fn refuse(
     connection: &Connection,
     mut inside: Side,
-    mut account: Account,
+    mut record: EgressRecord,
     denial: Denial,
     first: &First,
 ) {
-    account.denied(&denial);
+    record.denied(&denial);
     match first {
         First::Tls(_) => {
             let _ = inside.outgoing.send(&ACCESS_DENIED).await;
         }
         First::Http => {
-            account.status(403);
+            record.status(403);
             answer_denied(&mut inside, &Refusal::forbidden(denial), false).await;
         }
         First::Other | First::Silence | First::Gone => {}
     }
-    // Told before the wait, so that nobody waits for the event.
-    drop(account);
+    // Recorded before the wait, so that the event is not delayed.
+    drop(record);
     linger(&mut inside, connection.shared.settings.times.linger).await;
 }
 
-/// Looks at the first bytes and leaves them where they are.
+/// Peeks at the first bytes without consuming them.
 async fn first_bytes(incoming: &mut Incoming, patience: Duration, whole: Duration) -> First {
     if incoming.held().is_empty() {
         match timeout(patience, incoming.fill()).await {
@@ -218,7 +218,7 @@ async fn first_bytes(incoming: &mut Incoming, patience: Duration, whole: Duratio
             Ok(Ok(_)) => {}
         }
     }
-    // A beginning that does not go on is no better than another.
+    // An unfinished prefix is treated like any other bytes.
     match incoming.held().first() {
         Some(22) => First::Tls(
             timeout(whole, read_hello(incoming)).await.unwrap_or(Err(HelloError::Malformed)),
@@ -241,7 +241,7 @@ async fn read_hello(incoming: &mut Incoming) -> Result<ClientHello, HelloError> 
     }
 }
 
-/// Whether it begins with a word of capital letters and a space, as every request does.
+/// Whether it starts with a word of capital letters and a space, as every request does.
 async fn read_method(incoming: &mut Incoming) -> First {
     loop {
         let held = incoming.held();

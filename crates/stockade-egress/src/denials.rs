@@ -1,25 +1,25 @@
-//! What was refused, without repetitions and bounded.
+//! Denials, deduplicated and bounded.
 
 use std::collections::BTreeSet;
 
 use stockade_policy::{Denial, Limit};
 
-/// The most different denials that are kept.
+/// The most distinct denials that are kept.
 const MAX_DENIALS: usize = 256;
 
-/// What a gate saw so far.
+/// What a gate has observed so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Refusals, each once, in the order of their first time.
+    /// Denials, each once, in the order of their first occurrence.
     pub denials: Vec<Denial>,
-    /// How many more different or repeated ones there were after the list was full.
+    /// How many denials came after the list was full, repetitions included.
     pub dropped_denials: u64,
     /// Limits that refused or slowed something: connections, bytes, rate.
     pub limits_hit: BTreeSet<Limit>,
 }
 
 impl Observed {
-    /// Keeps a denial unless the same was kept before.
+    /// Keeps a denial unless an equal one is kept already.
     pub(crate) fn note(&mut self, denial: &Denial) {
         let same = |held: &Denial| {
             (&held.control, &held.target, &held.why)
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_are_kept_once_and_the_rest_is_counted() {
+    fn repeated_denials_are_kept_once_and_counted_when_full() {
         let mut observed = Observed::default();
         for target in (0..300).chain(0..200) {
             observed.note(&denial(target));

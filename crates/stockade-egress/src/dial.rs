@@ -1,4 +1,4 @@
-//! From an allowed host to a connection: resolve once, judge every address, dial what was judged.
+//! Connects to an allowed host: resolves once, judges every address, dials a judged one.
 
 use std::fmt;
 use std::io;
@@ -16,13 +16,13 @@ use crate::rules::{Rules, Spoken};
 use crate::shared::Shared;
 use crate::side::Side;
 
-/// Opens connections. It is only ever given addresses that were judged.
+/// Opens connections. It receives only addresses that were judged.
 pub trait Dial: Send + Sync + fmt::Debug {
-    /// Opens a connection to exactly this address. Dropping what is returned gives up.
+    /// Opens a connection to exactly this address. Dropping the future cancels the attempt.
     fn dial(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>>;
 }
 
-/// Dials from this machine, without any proxy of its own.
+/// Dials from this machine, without a proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemDial;
 
@@ -32,19 +32,19 @@ impl Dial for SystemDial {
     }
 }
 
-/// Where a program wants to go.
+/// A destination that a program asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) host: Host,
     pub(crate) port: u16,
 }
 
-/// An open connection to an address that was judged.
+/// An open connection to a judged address.
 pub(crate) struct Dialled {
     pub(crate) outside: Side,
     pub(crate) address: IpAddr,
     pub(crate) is_own: bool,
-    /// What allowed it.
+    /// The rule that allowed it.
     pub(crate) verdict: Verdict,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Dialled {
 pub(crate) enum DialError {
     /// It is not allowed.
     Denied(Denial),
-    /// The name leads nowhere.
+    /// The name does not resolve.
     Unresolved(String),
-    /// Nobody answers there.
+    /// No server answers there.
     Unreachable(String),
     /// It took too long.
     TooSlow(String),
@@ -68,8 +68,8 @@ struct Candidate {
     verdict: Verdict,
 }
 
-/// Opens a connection to a host. Of a mixed answer only the allowed addresses are tried; when none
-/// is, the refusal of the first is the answer. What is spoken may not be known yet.
+/// Opens a connection to a host. Of a mixed answer it tries only the allowed addresses; if none is
+/// allowed, it returns the denial of the first. The protocol may not be known yet.
 pub(crate) async fn dial(
     shared: &Shared,
     target: &Target,
@@ -81,7 +81,7 @@ pub(crate) async fn dial(
         return Err(DialError::Denied(denial));
     }
     let addresses = resolve(shared, &rules, target).await?;
-    // Looked up each time: interfaces come and go, and a missed one would be a hole.
+    // Read each time: interfaces come and go, and a missed one would be a hole.
     let own = stockade_sys::interface_addresses().map_err(|error| {
         DialError::Unreachable(format!("this machine's own addresses cannot be listed: {error}"))
     })?;
@@ -97,7 +97,7 @@ pub(crate) async fn dial(
         last = match timeout(share, shared.settings.dialer.dial(address)).await {
             Ok(Ok(stream)) => {
                 let Candidate { address, is_own, verdict } = candidate;
-                // Without it small pieces would wait for each other; it changes nothing else.
+                // Disables Nagle's algorithm, which would delay small writes.
                 let _ = stream.set_nodelay(true);
                 let outside = Side::outside(stream, Arc::clone(meter));
                 return Ok(Dialled { outside, address, is_own, verdict });
@@ -118,7 +118,7 @@ async fn resolve(
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name,
     };
-    // What is asked for leaves this machine as well.
+    // The queried name leaves this machine as well, so it counts as sent bytes.
     if let Err(error) = shared.budget.spend(name.as_str().len() as u64).await {
         return Err(DialError::Unreachable(error.to_string()));
     }
@@ -148,7 +148,7 @@ async fn resolve(
     Ok(addresses)
 }
 
-/// The addresses that may be dialled, or the refusal of the first that may not.
+/// The addresses that may be dialled, or the denial of the first if none may.
 fn candidates(
     rules: &Rules,
     target: &Target,

@@ -1,11 +1,11 @@
-//! The parsers of what comes from inside, for fuzz targets; no part of the interface.
+//! Parsers of untrusted input, for fuzz targets; not part of the public API.
 
 use crate::http::{Chunked, head_end, parse_request, parse_response};
 use crate::names::{Reply, answer, read_question};
 use crate::proxy::{read_greeting, read_request};
 use crate::tls::HelloReader;
 
-/// Reads a ClientHello, whole and in two pieces, which must come to the same.
+/// Parses a ClientHello, whole and in two pieces; both must give the same result.
 pub fn client_hello(bytes: &[u8]) {
     let whole = HelloReader::default().read(bytes);
     let mut reader = HelloReader::default();
@@ -15,7 +15,7 @@ pub fn client_hello(bytes: &[u8]) {
     }
 }
 
-/// Reads the heads of a request and of a response, and a chunked body.
+/// Parses the heads of a request and of a response, and a chunked body.
 pub fn http(bytes: &[u8]) {
     if let Ok(Some(end)) = head_end(bytes, 0) {
         let _ = parse_request(&bytes[..end]);
@@ -29,7 +29,7 @@ pub fn http(bytes: &[u8]) {
     }
 }
 
-/// Reads a question and answers it in every way.
+/// Parses a DNS question and builds every kind of answer.
 pub fn dns(bytes: &[u8]) {
     match read_question(bytes) {
         Ok(question) => {
@@ -48,7 +48,7 @@ pub fn dns(bytes: &[u8]) {
     }
 }
 
-/// Reads a SOCKS greeting and a request.
+/// Parses a SOCKS greeting and a request.
 pub fn socks(bytes: &[u8]) {
     if let Ok(Some(greeting)) = read_greeting(bytes) {
         assert!(greeting.bytes <= bytes.len(), "no more is used than there is");

@@ -1,4 +1,4 @@
-//! The gate itself, as the engine and the wall see it.
+//! The gate's interface for the engine and the wall.
 //!
 //! ```text
 //! open ── replace_policy ──▶ open, without what is no longer allowed
@@ -23,38 +23,39 @@ use crate::settings::{GateError, Settings};
 use crate::shared::{Served, Shared};
 use crate::side::Side;
 
-/// Streams beyond the connections of the policy: those of the name server, and those that are
-/// told why they are refused.
+/// Streams in addition to the policy's connections: those of the name server, and those that
+/// receive a refusal.
 const EXTRA_STREAMS: usize = 64;
 
-/// The way out of one sandbox. Clones are the same gate.
+/// The network egress of one sandbox. Clones share one gate.
 #[derive(Clone)]
 pub struct Gate {
     shared: Arc<Shared>,
 }
 
 impl Gate {
-    /// A gate that lets pass what the policy allows, and resolves names as this machine does.
+    /// Creates a gate that passes what the policy allows, and resolves names as this machine does.
     pub fn new(policy: Arc<Policy>, sink: Arc<dyn Sink>) -> Result<Gate, GateError> {
         Ok(Gate::with_settings(policy, sink, Settings::system()?))
     }
 
-    /// The same with settings of the caller's.
+    /// The same with the caller's settings.
     pub fn with_settings(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
         let budget = Budget::new(&policy);
         let shared = Shared::new(Rules::Policy(policy), budget, sink, settings);
         Gate { shared: Arc::new(shared) }
     }
 
-    /// A gate that lets every public host and port pass and notes which are used. The limits and
-    /// the blocklist of the policy hold; private, own and metadata addresses are never reached.
+    /// Creates a gate that passes every public host and port and records which are used. The limits
+    /// and the blocklist of the policy apply; private, own and metadata addresses are never
+    /// reached.
     pub fn learning(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
         let budget = Budget::new(&policy);
         let shared = Shared::new(Rules::Learning(policy), budget, sink, settings);
         Gate { shared: Arc::new(shared) }
     }
 
-    /// Goes by another policy from now on and closes every connection that it does not allow. A
+    /// Applies another policy from now on and closes every connection that it does not allow. A
     /// closed gate stays closed.
     pub fn replace_policy(&self, policy: Arc<Policy>) {
         self.shared.rules.send_if_modified(|rules| {
@@ -67,21 +68,21 @@ impl Gate {
         });
     }
 
-    /// Ends every connection and refuses all from now on.
+    /// Ends every connection and refuses all further ones.
     pub fn close(&self) {
         self.shared.close("the gate of this sandbox is closed");
     }
 
-    /// Ends when no connection is served, and none is left untold.
+    /// Resolves when no connection is served and every one is recorded.
     pub fn idle(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut serving = self.shared.serving.subscribe();
         async move {
-            // The gate is alive as long as somebody serves, so waiting cannot fail.
+            // The sender lives as long as a connection is served, so waiting cannot fail.
             let _ = serving.wait_for(|serving| *serving == 0).await;
         }
     }
 
-    /// Ends when the sandbox has used up a limit that ends it, and says which.
+    /// Resolves to the limit that ends the sandbox, once it is used up.
     pub fn exceeded(&self) -> impl Future<Output = Limit> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move {
@@ -90,7 +91,7 @@ impl Gate {
         }
     }
 
-    /// What was refused so far, and which limits were met.
+    /// The denials so far, and the limits that were reached.
     pub fn observed(&self) -> Observed {
         let mut observed = self.shared.observed().clone();
         let hit = self.shared.budget.hit();
@@ -103,7 +104,7 @@ impl Gate {
         observed
     }
 
-    /// What programs used so far. Empty unless the gate is learning.
+    /// The hosts that programs used so far. Empty unless the gate is learning.
     pub fn learned(&self) -> Vec<Learned> {
         self.shared.uses().list()
     }
@@ -118,7 +119,7 @@ impl fmt::Debug for Gate {
 impl Gateway for Gate {
     fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.shared);
-        // The name server's streams stay open, and tell what they refuse at once.
+        // The name server's streams stay open, and record each denial at once.
         let served = (destination != Destination::Names).then(|| Served::new(&shared));
         Box::pin(async move {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! HTTP/1.1, read strictly and passed on request by request.
+//! HTTP/1.1, parsed strictly and forwarded request by request.
 
 mod answer;
 mod body;

@@ -1,24 +1,24 @@
-//! What a program was seen to use.
+//! The hosts that a program used.
 
 use std::collections::BTreeSet;
 
 use stockade_policy::{Host, Protocol};
 
-/// The most different uses that are kept.
+/// The most distinct uses that are kept.
 const MAX_LEARNED: usize = 4096;
 
-/// A host that a program reached while its needs were being learned.
+/// A host that a program reached while the gate was learning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Learned {
-    /// The host, as it was asked for.
+    /// The host, as requested.
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// `Web` where a policy without a word about the protocol would have let it pass, else `Tcp`.
+    /// `Web` if an entry without `protocol` would have allowed it, otherwise `Tcp`.
     pub protocol: Protocol,
 }
 
-/// Every different use, bounded.
+/// Every distinct use, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Uses(BTreeSet<Learned>);
 

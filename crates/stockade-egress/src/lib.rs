@@ -1,5 +1,4 @@
-//! The gate: the one place on the host where connections out of a sandbox are read, judged and
-//! dialled.
+//! The gate: reads, judges and dials connections out of a sandbox, on the host.
 //!
 //! ```text
 //! guest ── names ──────▶ name server: a name that some port allows gets an address of its own
@@ -8,16 +7,16 @@
 //!                                            ─▶ resolve once ─▶ judge each address ─▶ dial it
 //!                                            ─▶ pass bytes on, or judge request by request
 //! ```
-//! Everything that comes from inside is hostile: it is bounded before it is kept, parsed once by
-//! a strict parser, and refused where two readers could disagree. `stockade-policy` gives every
-//! verdict; a record that cannot be written closes the gate.
+//! Everything from inside the sandbox is untrusted: it is bounded before it is kept, parsed once by
+//! a strict parser, and refused if two parsers could disagree. `stockade-policy` gives every
+//! verdict; if the record cannot be written, the gate closes.
 
-mod account;
 mod budget;
 mod connection;
 mod converse;
 mod denials;
 mod dial;
+mod egress_record;
 mod gate;
 mod http;
 mod learned;

@@ -1,4 +1,4 @@
-//! What one connection moves.
+//! The traffic of one connection.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 use crate::shared::Shared;
 
-/// What one connection sent and received, and when it last did.
+/// The bytes that one connection sent and received, and when it last did.
 #[derive(Debug)]
 pub(crate) struct Meter {
     pub(crate) shared: Arc<Shared>,
@@ -31,12 +31,12 @@ impl Meter {
         })
     }
 
-    /// What was sent and received so far.
+    /// The bytes sent and received so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Ends when nothing was sent or received for so long.
+    /// Resolves when nothing was sent or received for this long.
     pub(crate) async fn silent_for(&self, time: Duration) {
         loop {
             let last = self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
@@ -47,13 +47,13 @@ impl Meter {
         }
     }
 
-    /// Starts the clock of silence anew.
+    /// Restarts the idle timer.
     pub(crate) fn touch(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(now, Ordering::Relaxed);
     }
 
-    /// Counts bytes of one direction, once they may pass.
+    /// Counts bytes of one direction once they may pass.
     pub(crate) async fn count(&self, counter: &AtomicU64, bytes: u64) -> io::Result<()> {
         self.touch();
         self.budget().spend(bytes).await?;

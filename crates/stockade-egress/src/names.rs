@@ -1,4 +1,5 @@
-//! The name server inside: it gives each allowed name an address of its own and resolves nothing.
+//! The name server inside the sandbox: it gives each allowed name a synthetic address and resolves
+//! nothing.
 
 mod answer;
 mod serve;

@@ -1,4 +1,4 @@
-//! The proxy inside: HTTP and SOCKS on one port, told apart by their first byte.
+//! The proxy inside the sandbox: HTTP and SOCKS on one port, distinguished by the first byte.
 
 mod socks;
 mod tunnel;
@@ -15,13 +15,13 @@ use crate::side::Side;
 pub(crate) use self::socks::{read_greeting, read_request};
 use self::tunnel::{connect, socks5};
 
-/// What SOCKS 4 says for no.
+/// The SOCKS 4 reply for a refused request.
 const SOCKS4_REFUSED: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 
 /// Serves one connection to the proxy.
 pub(crate) async fn serve(mut connection: Connection, mut inside: Side) {
     let times = connection.shared.settings.times;
-    // One that came too many is only told so.
+    // A connection over the limit only gets a refusal.
     let patience = if connection.is_overfull() { times.brief } else { times.idle };
     match timeout(patience, inside.incoming.fill()).await {
         Ok(Ok(read)) if read > 0 => {}
@@ -34,10 +34,10 @@ pub(crate) async fn serve(mut connection: Connection, mut inside: Side) {
         }
         Some(4) => {
             connection.via = Via::Socks;
-            let mut account = connection.request_account();
-            account.denied(&socks4());
+            let mut record = connection.request_account();
+            record.denied(&socks4());
             let _ = inside.outgoing.send(&SOCKS4_REFUSED).await;
-            drop(account);
+            drop(record);
             linger(&mut inside, times.linger).await;
         }
         _ => match exchange(&connection, &mut inside, &Authority::Proxy, None).await {

@@ -1,17 +1,17 @@
-//! Bytes both ways, once everything is decided.
+//! Relays bytes in both directions, after all decisions.
 
 use std::io;
 
 use crate::side::{Incoming, Outgoing, Side};
 
-/// Passes bytes both ways until both ends have finished. What is held goes first.
+/// Relays bytes in both directions until both ends have finished. Buffered bytes go first.
 pub(crate) async fn relay(inside: &mut Side, outside: &mut Side) -> io::Result<()> {
     let out = pass(&mut inside.incoming, &mut outside.outgoing);
     let back = pass(&mut outside.incoming, &mut inside.outgoing);
     tokio::try_join!(out, back).map(|_| ())
 }
 
-/// Passes everything from one end on, and then its end.
+/// Forwards everything from one end, and then its half-close.
 async fn pass(from: &mut Incoming, to: &mut Outgoing) -> io::Result<()> {
     loop {
         if from.held().is_empty() {

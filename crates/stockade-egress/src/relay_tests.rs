@@ -14,19 +14,20 @@ use super::*;
 use crate::meter::Meter;
 use crate::side::tests::shared;
 
-/// What the stream of a test can do.
+/// What the stream of a test supports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// It has no splice pipe.
     Stream,
-    /// It has one that cannot be sent to the guest.
+    /// Its splice pipe cannot be sent to the guest.
     Unsent,
-    /// It has one that cannot be opened.
+    /// Its splice pipe cannot be opened.
     Unopened,
     Splice,
 }
 
-/// What a program got by its stream and by its splice pipe, how the relay ended, and what was counted.
+/// What a program received by its stream and by its splice pipe, how the relay ended, and what was
+/// counted.
 struct Got {
     stream: Vec<u8>,
     pipe: Vec<u8>,
@@ -34,7 +35,7 @@ struct Got {
     received: u64,
 }
 
-/// A server sends so many bytes and ends; the program listens and says nothing.
+/// A server sends so many bytes and closes; the program only reads.
 async fn download(limits: &str, bytes: usize, kind: Kind) -> Got {
     download_from(limits, kind, move |mut server: TcpStream| async move {
         server.write_all(&pattern(bytes)).await
@@ -42,7 +43,7 @@ async fn download(limits: &str, bytes: usize, kind: Kind) -> Got {
     .await
 }
 
-/// The same from a server of the test's own.
+/// The same with a server of the test.
 async fn download_from<S>(limits: &str, kind: Kind, serve: impl FnOnce(TcpStream) -> S) -> Got
 where
     S: Future<Output = io::Result<()>> + Send + 'static,
@@ -73,7 +74,7 @@ where
     let end = relay(&mut inside, &mut outside).await;
     drop((inside, outside));
     let (stream, pipe) = (by_stream.await.unwrap(), by_pipe.await.unwrap());
-    // It fails where the bytes were used up before.
+    // It fails if the byte limit was used up before.
     let _ = sent.await.unwrap();
     Got { stream, pipe, end, received: meter.counts().1 }
 }
@@ -84,7 +85,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 
 fn read_stream(mut program: DuplexStream) -> JoinHandle<Vec<u8>> {
     tokio::spawn(async move {
-        // A program that has nothing to say.
+        // A program that sends nothing.
         program.shutdown().await.unwrap();
         let mut all = Vec::new();
         program.read_to_end(&mut all).await.unwrap();
@@ -101,7 +102,7 @@ fn read_pipe(pipe: OwnedFd) -> JoinHandle<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn much_goes_through_a_splice_pipe_and_every_byte_is_counted_and_in_order() {
+async fn splice_pipe_keeps_order_and_counts_every_byte() {
     let bytes = 8 << 20;
     let got = download("max_egress_bytes: 1000000000", bytes, Kind::Splice).await;
     got.end.unwrap();
@@ -111,7 +112,7 @@ async fn much_goes_through_a_splice_pipe_and_every_byte_is_counted_and_in_order(
 }
 
 #[tokio::test]
-async fn without_a_splice_pipe_everything_goes_by_the_stream() {
+async fn without_a_splice_pipe_all_bytes_use_the_stream() {
     let bytes = 4 << 20;
     for kind in [Kind::Stream, Kind::Unopened] {
         let got = download("max_egress_bytes: 1000000000", bytes, kind).await;
@@ -130,9 +131,9 @@ async fn splice_pipe_that_cannot_be_sent_costs_no_byte() {
     assert_eq!((got.pipe.len(), got.received), (0, bytes as u64));
 }
 
-/// splice(2) does not pass the mark of urgent data.
+/// splice(2) stops at the urgent-data mark.
 #[tokio::test]
-async fn urgent_data_ends_no_splice_pipe_and_stops_none() {
+async fn urgent_data_neither_ends_nor_stalls_a_splice_pipe() {
     let limits = "max_egress_bytes: 1000000000";
     for ends in [true, false] {
         let serve = move |mut server: TcpStream| async move {
@@ -142,7 +143,7 @@ async fn urgent_data_ends_no_splice_pipe_and_stops_none() {
             send(&server, b"!", SendFlags::OOB)?;
             server.write_all(&[2; 500_000]).await?;
             if !ends {
-                // A reader that waits at the mark would wait until now.
+                // A reader that waits at the mark would still wait.
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
             server.shutdown().await
@@ -157,7 +158,7 @@ async fn urgent_data_ends_no_splice_pipe_and_stops_none() {
 }
 
 #[tokio::test]
-async fn little_and_what_has_a_rate_stays_on_the_stream() {
+async fn small_and_rate_limited_transfers_stay_on_the_stream() {
     for limits in ["max_egress_bytes: 1000000", "max_egress_bytes_per_second: 1000000000"] {
         let got = download(limits, 900_000, Kind::Splice).await;
         got.end.unwrap();
@@ -166,13 +167,13 @@ async fn little_and_what_has_a_rate_stays_on_the_stream() {
 }
 
 #[tokio::test]
-async fn no_byte_passes_a_splice_pipe_beyond_the_limit() {
+async fn no_byte_over_the_limit_passes_a_splice_pipe() {
     let most = 20_000_000;
     let got = download(&format!("max_egress_bytes: {most}"), 30_000_000, Kind::Splice).await;
     got.end.unwrap_err();
     let passed = got.stream.len() + got.pipe.len();
     assert!(!got.pipe.is_empty() && passed as u64 == got.received && passed <= most, "{passed}");
-    // Pieces are small near the end.
+    // Reads are small near the limit.
     assert!(most - passed < 64 << 10, "{passed}");
     assert!([got.stream, got.pipe].concat() == pattern(30_000_000)[..passed]);
 }

@@ -1,4 +1,4 @@
-//! From a name to addresses, once per connection.
+//! Resolves names to addresses, once per connection.
 
 mod files;
 mod fixed;
@@ -14,24 +14,24 @@ use stockade_policy::HostName;
 pub use self::fixed::FixedNames;
 pub use self::system::SystemResolver;
 
-/// The most addresses of a name that are looked at.
+/// The most addresses of a name that are considered.
 pub(crate) const MAX_ADDRESSES: usize = 64;
 /// The most aliases between a name and its addresses.
 pub(crate) const MAX_ALIASES: usize = 16;
 
-/// Turns names into addresses. The name is absolute: nothing is appended to it.
+/// Resolves names to addresses. The name is absolute: no search domain is appended.
 pub trait Resolve: Send + Sync + fmt::Debug {
-    /// Every address of a name, with the aliases that led there. Called once per connection; what
-    /// it answers is judged before anything is dialled, and nothing is asked again.
+    /// Returns every address of a name, with the aliases that led there. Called once per
+    /// connection; the gate judges the answer before it dials, and does not resolve again.
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, Result<Resolved, ResolveError>>;
 }
 
-/// Where a name leads.
+/// The result of resolving a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// The addresses, in the order in which they are tried.
+    /// The addresses, in the order of dialling.
     pub addresses: Vec<IpAddr>,
-    /// The names between the one that was asked for and the one that has the addresses.
+    /// The aliases between the requested name and the name with the addresses.
     pub aliases: Vec<HostName>,
 }
 
@@ -39,25 +39,25 @@ pub struct Resolved {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// There is no such name.
+    /// The name does not exist.
     #[error("{name} does not exist")]
     Unknown {
         /// The name.
         name: HostName,
     },
-    /// The name exists and has no address.
+    /// The name exists but has no address.
     #[error("{name} has no address")]
     NoAddress {
         /// The name.
         name: HostName,
     },
-    /// An alias is no host name, or there are too many of them.
+    /// An alias is not a valid host name, or there are too many aliases.
     #[error("{name} leads through aliases that cannot be followed")]
     BadAlias {
         /// The name.
         name: HostName,
     },
-    /// No name server gave an answer.
+    /// No name server answered.
     #[error("no name server answered for {name}; is this machine connected to a network?")]
     NoAnswer {
         /// The name.

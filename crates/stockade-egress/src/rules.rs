@@ -1,4 +1,4 @@
-//! The rules a gate goes by at one moment.
+//! The rules that a gate currently applies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use stockade_policy::{
     classify,
 };
 
-/// What decides.
+/// The source of the decisions.
 #[derive(Clone, Debug)]
 pub(crate) enum Rules {
     /// A policy.
     Policy(Arc<Policy>),
-    /// Whatever is public passes and is noted. Limits and the blocklist are the policy's.
+    /// Every public host passes and is recorded. Limits and the blocklist come from the policy.
     Learning(Arc<Policy>),
     /// Nothing passes any more.
     Closed(&'static str),
 }
 
-/// What a program speaks.
+/// The protocol of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
-    /// TLS to the name that was allowed.
+    /// TLS to the allowed name.
     Tls,
-    /// HTTP that is read request by request.
+    /// HTTP, parsed request by request.
     Http,
-    /// Bytes that nobody looks at.
+    /// Bytes that are not inspected.
     Bytes,
 }
 
@@ -49,7 +49,7 @@ impl Spoken {
 }
 
 impl Rules {
-    /// Whether programs may ask for the address of a name.
+    /// Whether programs may query the address of a name.
     pub(crate) fn judge_name(&self, host: &Host) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_name(host),
@@ -81,7 +81,7 @@ impl Rules {
         }
     }
 
-    /// Whether an address that a host resolved to may be dialled; `own` are this machine's.
+    /// Whether a resolved address may be dialled; `own` are this machine's addresses.
     pub(crate) fn judge_address(
         &self,
         host: &Host,
@@ -104,7 +104,7 @@ impl Rules {
         }
     }
 
-    /// The refusal of an alias that no allowlist can open.
+    /// The denial of an alias that no allowlist can open.
     pub(crate) fn judge_alias(&self, host: &Host) -> Option<Verdict> {
         match self {
             Rules::Policy(policy) | Rules::Learning(policy) => policy.judge_outright(host),
@@ -112,8 +112,8 @@ impl Rules {
         }
     }
 
-    /// What may be spoken with an allowed host at an address: what its own entries say, and for an
-    /// address that is reached only because it is spelled out, what that literal's entries say.
+    /// The protocols allowed with a host at an address: those of its own entries and, for an
+    /// address that is reachable only through a literal entry, those of that entry.
     pub(crate) fn protocol(
         &self,
         host: &Host,
@@ -132,7 +132,7 @@ impl Rules {
         }
     }
 
-    /// The refusal of what is spoken on a connection, where it is refused.
+    /// The denial of the protocol of a connection, if it is not allowed.
     pub(crate) fn judge_speech(
         &self,
         host: &Host,
@@ -152,7 +152,7 @@ impl Rules {
         if !fits {
             return Some(Denial {
                 control: Control::NetworkHosts.as_str().into(),
-                rule: "built in: an entry allows tls or http unless it says another protocol"
+                rule: "built in: an entry allows tls or http unless it names another protocol"
                     .to_owned(),
                 target: format!("{host}:{port}"),
                 why: format!("only {} is allowed there, and {}", protocol.as_str(), spoken.words()),
@@ -168,7 +168,7 @@ impl Rules {
         })
     }
 
-    /// Whether only certain requests of a host are allowed.
+    /// Whether only certain requests to a host are allowed.
     pub(crate) fn judges_requests(&self, host: &Host, port: u16) -> bool {
         match self {
             Rules::Policy(policy) => policy.judges_requests(host, port),
@@ -176,7 +176,7 @@ impl Rules {
         }
     }
 
-    /// The policy whose limits hold.
+    /// The policy whose limits apply.
     pub(crate) fn policy(&self) -> Option<&Policy> {
         match self {
             Rules::Policy(policy) | Rules::Learning(policy) => Some(policy),

@@ -1,4 +1,4 @@
-//! What a gate is told about its machine.
+//! Settings of a gate that depend on its machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::dial::{Dial, SystemDial};
 use crate::resolve::{Resolve, SystemResolver};
 
-/// Why a gate cannot be made.
+/// Why a gate cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GateError {
-    /// A file that says how names are resolved cannot be read.
-    #[error("cannot read {file}, which says how names are resolved; make it readable")]
+    /// A resolver configuration file cannot be read.
+    #[error("cannot read {file}, which configures name resolution; make it readable")]
     Unreadable {
         /// The file.
         file: &'static str,
@@ -24,28 +24,28 @@ pub enum GateError {
 /// How a gate resolves names, dials addresses, and how long it waits.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who turns names into addresses.
+    /// Resolves names to addresses.
     pub resolver: Arc<dyn Resolve>,
-    /// Who opens connections to addresses.
+    /// Opens connections to addresses.
     pub dialer: Arc<dyn Dial>,
     /// How long it waits.
     pub times: Times,
 }
 
 impl Settings {
-    /// Resolves as this machine does, without search domains, by what its files say now.
+    /// Resolves as this machine does, without search domains, by the current contents of its files.
     pub fn system() -> Result<Settings, GateError> {
         let resolver = Arc::new(SystemResolver::read()?);
         Ok(Settings { resolver, dialer: Arc::new(SystemDial), times: Times::default() })
     }
 }
 
-/// How long the gate waits before it gives up on somebody.
+/// The timeouts of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// For a whole head, ClientHello or SOCKS request, from its first byte.
     pub head: Duration,
-    /// For the first bytes of a program that must speak first.
+    /// For the first bytes of a program that must send first.
     pub first_bytes: Duration,
     /// For the resolver.
     pub resolve: Duration,
@@ -53,10 +53,10 @@ pub struct Times {
     pub connect: Duration,
     /// For any byte in either direction.
     pub idle: Duration,
-    /// For a refused program to stop sending, so that it can read why.
+    /// For a refused program to stop sending, so that it can read the reason.
     pub linger: Duration,
-    /// For the first bytes of a program that is refused anyway, and while learning before the
-    /// server is taken to speak first.
+    /// For the first bytes of a program that is refused anyway and, while learning, before the gate
+    /// assumes that the server sends first.
     pub brief: Duration,
 }
 

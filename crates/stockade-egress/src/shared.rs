@@ -1,4 +1,4 @@
-//! What all connections of one gate share.
+//! State shared by all connections of one gate.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,9 +15,9 @@ use crate::names::NameTable;
 use crate::rules::{Rules, Spoken};
 use crate::settings::Settings;
 
-/// The most connections of one sandbox that are read from in large pieces at once.
+/// The most connections of one sandbox that use large reads at once.
 const MAX_WIDE: usize = 8;
-/// The most connections that have a splice pipe, which they keep to their end.
+/// The most connections with a splice pipe, which they keep until they end.
 const MAX_SPLICES: usize = 16;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     wide: AtomicUsize,
     splices: AtomicUsize,
     connections: AtomicU64,
-    /// How many streams of the guest are being served.
+    /// The number of guest streams being served.
     pub(crate) serving: watch::Sender<usize>,
 }
 
@@ -60,12 +60,12 @@ impl Shared {
         }
     }
 
-    /// The rules of this moment.
+    /// The current rules.
     pub(crate) fn rules(&self) -> Rules {
         self.rules.borrow().clone()
     }
 
-    /// The names that have an address inside.
+    /// The names that have a synthetic address.
     pub(crate) fn names(&self) -> MutexGuard<'_, NameTable> {
         lock(&self.names)
     }
@@ -83,7 +83,7 @@ impl Shared {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A place among the connections that may be open at once, unless all are taken.
+    /// A permit for an open connection, unless the limit is reached.
     pub(crate) fn admit(self: &Arc<Shared>) -> Option<Place> {
         let rules = self.rules.borrow();
         let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Leave to read in large pieces, unless too many have it.
+    /// A permit for large reads, unless too many connections have one.
     pub(crate) fn widen(self: &Arc<Shared>) -> Option<Wide> {
         let taken = self.wide.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wide| {
             (wide < MAX_WIDE).then_some(wide + 1)
@@ -109,7 +109,7 @@ impl Shared {
         taken.ok().map(|_| Wide { shared: Arc::clone(self) })
     }
 
-    /// Leave to have a splice pipe, unless too many connections have one.
+    /// A permit for a splice pipe, unless too many connections have one.
     pub(crate) fn take_splice_slot(self: &Arc<Shared>) -> Option<SpliceSlot> {
         let taken = self.splices.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |splices| {
             (splices < MAX_SPLICES).then_some(splices + 1)
@@ -117,8 +117,8 @@ impl Shared {
         taken.ok().map(|_| SpliceSlot { shared: Arc::clone(self) })
     }
 
-    /// Keeps an event. Where that fails nothing may pass any more.
-    pub(crate) fn tell(&self, event: Egress) {
+    /// Records an event. If that fails, nothing may pass any more.
+    pub(crate) fn record(&self, event: Egress) {
         if let Some(denial) = &event.denial {
             self.observed().note(denial);
         }
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Lets nothing pass any more and ends what is open.
+    /// Lets nothing pass any more and ends open connections.
     pub(crate) fn close(&self, why: &'static str) {
         self.rules.send_if_modified(|rules| {
             let is_open = !matches!(rules, Rules::Closed(_));
@@ -138,14 +138,14 @@ impl Shared {
         });
     }
 
-    /// Ends when the gate is closed.
+    /// Resolves when the gate is closed.
     pub(crate) async fn closed(&self) {
         let is_closed = |rules: &Rules| matches!(rules, Rules::Closed(_));
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.rules.subscribe().wait_for(is_closed).await;
     }
 
-    /// Ends when the rules have changed so that an open connection is not allowed any more.
+    /// Resolves when the rules have changed so that an open connection is no longer allowed.
     pub(crate) async fn refused(
         &self,
         mut seen: watch::Receiver<Rules>,
@@ -169,7 +169,7 @@ impl Shared {
     }
 }
 
-/// A connection that counts; its place is free again when it is dropped.
+/// A counted connection; dropping it releases its permit.
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
@@ -181,7 +181,7 @@ impl Drop for Place {
     }
 }
 
-/// A connection that is read from in large pieces until this is dropped.
+/// A connection with large reads until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Wide {
     shared: Arc<Shared>,
@@ -193,7 +193,7 @@ impl Drop for Wide {
     }
 }
 
-/// A connection that has a splice pipe until this is dropped.
+/// A connection with a splice pipe until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SpliceSlot {
     shared: Arc<Shared>,
@@ -205,7 +205,7 @@ impl Drop for SpliceSlot {
     }
 }
 
-/// A stream that is being served, up to its end or until it is cut off.
+/// Counts a stream as served until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Served {
     shared: Arc<Shared>,
@@ -224,8 +224,8 @@ impl Drop for Served {
     }
 }
 
-/// The value behind a lock. What a panicking holder left is still bounded and whole: every change
-/// under these locks is a single call.
+/// The value behind a lock. A panic while it is held leaves the value bounded and consistent: every
+/// change under these locks is a single call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

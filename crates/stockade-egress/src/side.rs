@@ -1,4 +1,4 @@
-//! One end of a conversation: what comes from it, and what goes to it.
+//! One end of a relayed connection: its input and its output.
 
 use std::io;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::meter::Meter;
 use crate::shared::{SpliceSlot, Wide};
 use crate::splice::Splice;
 
-/// The most that is read and not passed on.
+/// The most bytes that are read and not yet forwarded.
 pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024;
-/// The same of a connection through which much comes, where nothing has to be decided any more.
+/// The same for a busy connection after all decisions.
 const WIDE_BYTES: usize = 512 * 1024;
 
 /// A program inside, or a server outside.
@@ -45,19 +45,20 @@ impl Side {
     }
 }
 
-/// Where bytes come from.
+/// The source of bytes.
 enum Reader {
     Server(OwnedReadHalf),
     Any(Box<dyn AsyncRead + Send + Unpin>),
 }
 
-/// What comes from one end, at most [`MAX_HELD_BYTES`] of it held until it is only passed on.
+/// The input from one end; at most [`MAX_HELD_BYTES`] of it are buffered until it is only
+/// forwarded.
 pub(crate) struct Incoming {
     reader: Reader,
     held: Vec<u8>,
     start: usize,
     meter: Option<Arc<Meter>>,
-    /// Whether the last read left no room.
+    /// Whether the last read filled the buffer.
     was_full: bool,
     wide: Option<Wide>,
 }
@@ -67,12 +68,12 @@ impl Incoming {
         Incoming { reader, held: Vec::new(), start: 0, meter, was_full: false, wide: None }
     }
 
-    /// What was read and not yet used.
+    /// The bytes that were read and not yet used.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held[self.start..]
     }
 
-    /// Marks the beginning of what is held as used.
+    /// Marks the first bytes of the buffer as used.
     pub(crate) fn used(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.held.len());
         if self.start == self.held.len() {
@@ -81,13 +82,13 @@ impl Incoming {
         }
     }
 
-    /// Reads more, and says how much; nothing is the end. What is held must not be full.
+    /// Reads more and returns how much; 0 is the end. The buffer must not be full.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         self.fill_within(MAX_HELD_BYTES).await
     }
 
-    /// The same where nothing is held and what comes is only passed on: a server that sends faster
-    /// than that is read from in larger pieces, because each wakes everybody on the way.
+    /// The same if nothing is buffered and input is only forwarded: a fast server is read in larger
+    /// pieces, because each piece wakes every process on the way.
     pub(crate) async fn fill_to_pass(&mut self) -> io::Result<usize> {
         match &self.meter {
             Some(meter) if self.was_full && meter.budget().is_ample() => {
@@ -126,7 +127,7 @@ impl Incoming {
     }
 
     /// The splice pipe to the program at the other end, for a server that sends much, unless too
-    /// many connections have one. Nothing may be held.
+    /// many connections have one. The buffer must be empty.
     pub(crate) async fn open_splice(
         &mut self,
         to: &mut Outgoing,
@@ -135,16 +136,16 @@ impl Incoming {
             return Ok(None);
         };
         let Some(slot) = meter.shared.take_splice_slot() else { return Ok(None) };
-        // What could not be opened once will not be tried again.
+        // A failed attempt to open it is not repeated.
         let Some(open) = to.splice.take() else { return Ok(None) };
         let Some((splice, sent)) = Splice::open(&open)? else { return Ok(None) };
-        // Sends the reading end, which travels with the next write.
+        // Sends the reading end, as ancillary data of the next write.
         let _: usize = to.writer.write(&[]).await?;
         to.writer.flush().await?;
         Ok(sent.await.then_some((splice, slot)))
     }
 
-    /// Passes everything to the end through a splice pipe, counted like everything else.
+    /// Forwards everything to the end through a splice pipe, and counts it.
     pub(crate) async fn pass_through(
         &mut self,
         (splice, _slot): (Splice, SpliceSlot),
@@ -164,18 +165,18 @@ impl Incoming {
         }
     }
 
-    /// Whether nothing more has come, not even an end.
+    /// Whether nothing more has arrived, not even the end.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let has_come = tokio::select! {
             biased;
             _ = self.fill() => true,
             () = std::future::ready(()) => false,
         };
-        // What came may still wait for its share of the rate.
+        // Received bytes may still wait for their share of the rate.
         !has_come && self.held().is_empty()
     }
 
-    /// Reads until so many bytes are held; `false` is an end before that.
+    /// Reads until so many bytes are buffered; `false` if the input ends before.
     pub(crate) async fn fill_to(&mut self, bytes: usize) -> io::Result<bool> {
         while self.held().len() < bytes {
             if self.fill().await? == 0 {
@@ -186,16 +187,16 @@ impl Incoming {
     }
 }
 
-/// What goes to one end.
+/// The output to one end.
 pub(crate) struct Outgoing {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     meter: Option<Arc<Meter>>,
-    /// Opens the splice pipe, until it was tried.
+    /// Opens the splice pipe, until that was tried.
     splice: Option<OpenSplice>,
 }
 
 impl Outgoing {
-    /// Sends all of it now.
+    /// Writes all of it now.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(meter) = &self.meter {
             meter.count(&meter.sent, bytes.len() as u64).await?;
@@ -204,7 +205,7 @@ impl Outgoing {
         self.writer.flush().await
     }
 
-    /// Says that nothing more will come.
+    /// Half-closes: nothing more will be written.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         self.writer.shutdown().await
     }

@@ -30,13 +30,13 @@ pub(crate) fn shared(limits: &str) -> Arc<Shared> {
     Arc::new(Shared::new(Rules::Policy(policy), budget, Arc::new(Nobody), settings))
 }
 
-/// What comes from a server that sends so many bytes as fast as they are read.
+/// The input from a server that sends so many bytes as fast as they are read.
 fn server(shared: &Arc<Shared>, bytes: usize) -> Incoming {
     let reader = repeat(7).take(bytes as u64);
     Incoming::new(Reader::Any(Box::new(reader)), Some(Meter::new(Arc::clone(shared))))
 }
 
-/// Reads once and passes it on.
+/// Reads once and forwards it.
 async fn pass(incoming: &mut Incoming) -> usize {
     let read = incoming.fill_to_pass().await.unwrap();
     assert!(incoming.held().iter().all(|byte| *byte == 7));
@@ -47,7 +47,7 @@ async fn pass(incoming: &mut Incoming) -> usize {
 const PLENTY: &str = "max_egress_bytes: 1000000000";
 
 #[tokio::test]
-async fn room_grows_for_a_server_that_fills_it_and_shrinks_when_it_does_not() {
+async fn buffer_grows_for_a_fast_server_and_shrinks_for_a_slow_one() {
     let mut incoming = server(&shared(PLENTY), MAX_HELD_BYTES + WIDE_BYTES + 10);
     assert_eq!(pass(&mut incoming).await, MAX_HELD_BYTES);
     assert_eq!(pass(&mut incoming).await, WIDE_BYTES);
@@ -58,7 +58,7 @@ async fn room_grows_for_a_server_that_fills_it_and_shrinks_when_it_does_not() {
 }
 
 #[tokio::test]
-async fn large_room_is_for_few_at_once() {
+async fn large_buffers_are_limited_in_number() {
     let shared = shared(PLENTY);
     let mut wide = Vec::new();
     for _ in 0..8 {
@@ -76,7 +76,7 @@ async fn large_room_is_for_few_at_once() {
 }
 
 #[tokio::test]
-async fn pieces_stay_small_where_a_limit_would_notice() {
+async fn reads_stay_small_near_a_limit() {
     for limits in ["max_egress_bytes_per_second: 1000000000", "max_egress_bytes: 10000000"] {
         let mut incoming = server(&shared(limits), usize::MAX);
         for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! Bytes of a server on their way past this process: from its socket through pipes to the program.
+//! Moves a server's bytes from its socket through pipes to the program without copying them into
+//! this process.
 //!
 //! ```text
 //! server ── take ──▶ stage ── counted, or refused ── pass ──▶ splice pipe ──▶ program
@@ -14,13 +15,13 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe::Sender;
 
-/// How much is read where bytes cannot be moved.
+/// How much is read if bytes cannot be spliced.
 const PAST_THE_MARK: usize = 4 << 10;
 
 /// Resolves to whether the reading end reached the guest.
 pub(crate) type Sent = BoxFuture<'static, bool>;
 
-/// The splice pipe of a connection, and a pipe before it that no other process has.
+/// The splice pipe of a connection, and a private pipe before it.
 #[derive(Debug)]
 pub(crate) struct Splice {
     pipe: Sender,
@@ -29,8 +30,8 @@ pub(crate) struct Splice {
 }
 
 impl Splice {
-    /// Opens the splice pipe where there can be one. An error comes after it was opened, and ends
-    /// the connection.
+    /// Opens the splice pipe if possible. An error comes after it was opened, and ends the
+    /// connection.
     pub(crate) fn open(open: &OpenSplice) -> io::Result<Option<(Splice, Sent)>> {
         let Ok((stage_out, stage_in)) = pipe() else { return Ok(None) };
         let Ok(SplicePipe { pipe, sent }) = open() else { return Ok(None) };
@@ -38,7 +39,7 @@ impl Splice {
         Ok(Some((Splice { pipe, stage_in, stage_out }, sent)))
     }
 
-    /// Takes some bytes of a server; nothing is its end. All that was taken must have been passed.
+    /// Takes some bytes of a server; 0 is its end. All bytes taken before must have been passed on.
     pub(crate) async fn take(&self, server: &TcpStream, most: usize) -> io::Result<usize> {
         let take = || match move_bytes(server, &self.stage_in, most) {
             Ok(0) => self.copy(server),
@@ -48,19 +49,19 @@ impl Splice {
         server.async_io(Interest::READABLE, take).await
     }
 
-    /// The same by reading. splice(2) does not pass the mark of urgent data, tcp(7): there it finds
-    /// nothing, or an end that is none.
+    /// The same by reading. splice(2) stops at the urgent-data mark, tcp(7): there it finds
+    /// nothing, or a false end.
     fn copy(&self, server: &TcpStream) -> io::Result<usize> {
         let mut bytes = [0; PAST_THE_MARK];
         let read = rustix::io::read(server, &mut bytes)?;
-        // The stage is empty, and takes so little at once.
+        // The private pipe is empty and can hold this much.
         match rustix::io::write(&self.stage_in, &bytes[..read])? {
             written if written == read => Ok(read),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
-    /// Passes on so many bytes that were taken.
+    /// Passes on so many of the taken bytes.
     pub(crate) async fn pass(&self, mut bytes: usize) -> io::Result<()> {
         while bytes > 0 {
             self.pipe.writable().await?;

@@ -1,4 +1,4 @@
-//! Answers that the gate gives itself.
+//! Responses that the gate itself sends.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::words::ascii_line;
 
 /// The most characters of a reason in a status line.
 const MAX_REASON: usize = 200;
-/// The most that a refused program may go on sending.
+/// The most bytes that a refused program may still send.
 const MAX_LINGER_BYTES: usize = 1 << 20;
 
-/// A refusal with the status that says so.
+/// A refusal with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -22,12 +22,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// By the policy.
+    /// A denial by the policy.
     pub(crate) fn forbidden(denial: Denial) -> Refusal {
         Refusal { status: 403, denial: Box::new(denial) }
     }
 
-    /// For a head that more than one reader could read.
+    /// For a head that parsers could interpret differently.
     pub(crate) fn unreadable(target: String, error: &HeadError) -> Refusal {
         let why = match error {
             HeadError::Target => {
@@ -46,13 +46,14 @@ impl Refusal {
     }
 }
 
-/// Why an allowed request came to nothing.
+/// Why an allowed request failed.
 #[derive(Serialize)]
 struct Failure<'a> {
     failure: &'a str,
 }
 
-/// Tells a program why it is refused. `in_status_line` is for a CONNECT, whose body is not shown.
+/// Sends a program the reason of a refusal. `in_status_line` is for a CONNECT, whose body clients
+/// do not show.
 pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, in_status_line: bool) {
     let body = serde_json::to_vec(&refusal.denial).unwrap_or_default();
     let reason = match in_status_line {
@@ -62,14 +63,14 @@ pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, in_statu
     answer(inside, refusal.status, &reason, &body).await;
 }
 
-/// Tells a program why an allowed request failed.
+/// Sends a program the reason why an allowed request failed.
 pub(crate) async fn answer_failed(inside: &mut Side, status: u16, why: &str) {
     let body = serde_json::to_vec(&Failure { failure: why }).unwrap_or_default();
     answer(inside, status, &ascii_line(why, MAX_REASON), &body).await;
 }
 
-/// Reads on for a moment, so that closing does not take the answer away from a program that is
-/// still sending.
+/// Keeps reading for a moment: closing a socket with unread bytes resets it, and the program would
+/// lose the response.
 pub(crate) async fn linger(inside: &mut Side, time: Duration) {
     let _ = inside.outgoing.finish().await;
     let drain = async {
@@ -86,7 +87,7 @@ pub(crate) async fn linger(inside: &mut Side, time: Duration) {
     let _ = tokio::time::timeout(time, drain).await;
 }
 
-/// Whether the program reads it or not, the connection ends after it.
+/// The connection ends in any case, whether the program reads the response or not.
 async fn answer(inside: &mut Side, status: u16, reason: &str, body: &[u8]) {
     let head = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n\

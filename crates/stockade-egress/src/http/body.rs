@@ -1,4 +1,4 @@
-//! Bodies, passed on as they come.
+//! Forwards bodies as they arrive.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::chunked::{ChunkError, Chunked};
 use super::fields::Length;
 use crate::side::{Incoming, Outgoing};
 
-/// Why a body did not get through.
+/// Why a body was not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("{0}")]
@@ -19,7 +19,7 @@ pub(crate) enum BodyError {
     To(#[source] io::Error),
 }
 
-/// Passes one body on and nothing of what follows it.
+/// Forwards one body and nothing that follows it.
 pub(crate) async fn pass_body(
     from: &mut Incoming,
     to: &mut Outgoing,

@@ -1,6 +1,6 @@
-//! The end of a chunked body, found byte by byte so that cutting changes nothing.
+//! Finds the end of a chunked body byte by byte, so that segmentation does not matter.
 
-/// The most bytes after the last chunk; they are dropped.
+/// The most bytes of trailers; they are dropped.
 const MAX_TRAILER_BYTES: usize = 8 * 1024;
 /// The most digits of a chunk's size.
 const MAX_DIGITS: u8 = 15;
@@ -10,13 +10,13 @@ const MAX_DIGITS: u8 = 15;
 pub(crate) enum ChunkError {
     #[error("a chunk's size is not a plain hexadecimal number")]
     Size,
-    #[error("a chunk does not end where its size says")]
+    #[error("a chunk does not end at its declared size")]
     End,
     #[error("the trailer is malformed or too long")]
     Trailer,
 }
 
-/// Where in the body we are.
+/// The position in the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunked {
     state: State,
@@ -46,19 +46,19 @@ enum State {
     Done,
 }
 
-/// What to do with the beginning of what was read.
+/// What to do with the first bytes of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passing {
-    /// So many bytes go on as they are.
+    /// So many bytes are forwarded unchanged.
     pub(crate) pass: usize,
-    /// So many after them are dropped.
+    /// So many bytes after them are dropped.
     pub(crate) drop: usize,
-    /// The body ends there; an empty line ends it for the reader.
+    /// The body ends there; an empty line ends it for the receiver.
     pub(crate) is_done: bool,
 }
 
 impl Chunked {
-    /// Looks at more bytes.
+    /// Parses more bytes.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Passing, ChunkError> {
         let mut index = 0;
         let mut pass = 0;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is passed on of a body that comes in pieces, and how much was used of it.
+/// What is forwarded of a body that arrives in pieces, and how much of it was consumed.
 fn pass(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), ChunkError> {
     let mut chunks = Chunked::default();
     let (mut passed, mut used, mut done) = (Vec::new(), 0, false);
@@ -16,7 +16,7 @@ fn pass(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), ChunkError> {
 }
 
 #[test]
-fn body_ends_where_its_last_chunk_says() {
+fn body_ends_at_its_last_chunk() {
     let body = b"5\r\nhello\r\n0a\r\n0123456789\r\n0\r\n\r\nGET / HTTP/1.1";
     let (passed, used, done) = pass(&[body]).unwrap();
     assert_eq!(passed, b"5\r\nhello\r\n0a\r\n0123456789\r\n0\r\n");
@@ -30,7 +30,7 @@ fn trailers_are_dropped() {
 }
 
 #[test]
-fn sizes_that_two_readers_read_differently_are_refused() {
+fn ambiguous_chunk_sizes_are_refused() {
     for (body, error) in [
         (&b"5;a=b\r\nhello\r\n"[..], ChunkError::Size),
         (b"5 \r\nhello\r\n", ChunkError::Size),
@@ -51,14 +51,14 @@ fn sizes_that_two_readers_read_differently_are_refused() {
 }
 
 #[test]
-fn endless_trailers_are_refused_at_their_bound() {
+fn endless_trailers_are_refused_at_the_limit() {
     let endless = [b"0\r\n".as_slice(), &b"A: b\r\n".repeat(2000)].concat();
     assert_eq!(pass(&[&endless]), Err(ChunkError::Trailer));
 }
 
 proptest! {
     #[test]
-    fn however_it_is_cut_the_same_passes(
+    fn segmentation_does_not_change_what_passes(
         contents in proptest::collection::vec("[a-f0-9\r\n]{1,30}", 0..5),
         trailer in prop_oneof![Just(""), Just("A: b\r\n")],
         step in 1usize..9,

@@ -1,4 +1,4 @@
-//! Request after request on one connection, each judged anew.
+//! Request after request on one connection, each judged separately.
 
 use super::answer::Refusal;
 use super::forward::Ended;
@@ -6,21 +6,21 @@ use super::head::HeadError;
 use super::read::{ReadError, read_head};
 use super::request::{Aim, RequestHead, parse_request};
 use super::serve::{Server, refuse, serve_one};
-use crate::account::Account;
 use crate::connection::Connection;
 use crate::dial::{Dialled, Target};
+use crate::egress_record::EgressRecord;
 use crate::side::Side;
 
-/// Whom requests may be for.
+/// Which hosts requests may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Authority {
-    /// The one host that was dialled.
+    /// Only the host that was dialled.
     Fixed(Target),
-    /// Any: this is the proxy.
+    /// Any host: this is the proxy.
     Proxy,
 }
 
-/// Why there are no more requests to read.
+/// Why no more requests follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
     /// The connection is over.
@@ -61,7 +61,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// The next request, or nothing where there is none that can be served.
+/// The next request, or `None` if none can be served.
 async fn next_request(
     connection: &Connection,
     inside: &mut Side,
@@ -88,14 +88,14 @@ async fn next_request(
     None
 }
 
-/// The account of a request of which nothing can be said but where it came in.
-fn account_for(connection: &Connection, authority: &Authority) -> Account {
-    let mut account = connection.request_account();
+/// The record of a request of which only the listener is known.
+fn account_for(connection: &Connection, authority: &Authority) -> EgressRecord {
+    let mut record = connection.request_account();
     match authority {
-        Authority::Fixed(target) => account.target(&target.host, Some(target.port)),
-        Authority::Proxy => account.no_host(&whom(authority)),
+        Authority::Fixed(target) => record.target(&target.host, Some(target.port)),
+        Authority::Proxy => record.no_host(&whom(authority)),
     }
-    account
+    record
 }
 
 fn whom(authority: &Authority) -> String {
@@ -105,7 +105,7 @@ fn whom(authority: &Authority) -> String {
     }
 }
 
-/// What a request asks for here.
+/// The target of a request on this connection.
 enum Aimed {
     Tunnel(Target),
     Resource(Target, String),

@@ -1,8 +1,8 @@
-//! The fields of a head, and how long its body is by them.
+//! The fields of a head, and the length of the body that they declare.
 
 use super::head::HeadError;
 
-/// One field, its name as it was sent.
+/// One field, with its name as sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -18,17 +18,17 @@ impl Field {
 /// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// There is none.
+    /// There is no body.
     Nothing,
     /// After so many bytes.
     Bytes(u64),
-    /// With a chunk of no bytes.
+    /// With an empty chunk.
     Chunks,
-    /// With the connection; only a response may.
+    /// With the connection; only for responses.
     UntilClose,
 }
 
-/// Fields that end at the next hop, and those that speak to a proxy.
+/// Hop-by-hop fields, and those for a proxy.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "keep-alive",
@@ -42,7 +42,7 @@ const HOP_BY_HOP: [&str; 10] = [
     "http2-settings",
 ];
 
-/// Fields that no `Connection` may take away: they say where a message goes and where it ends.
+/// Fields that `Connection` must not remove: they set where a message goes and where it ends.
 const NEVER_DROPPED: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
 /// The fields of a head in order.
@@ -66,20 +66,20 @@ impl Fields {
         self.all(name).next().is_some()
     }
 
-    /// The value of a field that must be there once.
+    /// The value of a field that may occur only once.
     pub(crate) fn only(&self, name: &'static str) -> Option<&[u8]> {
         let mut values = self.all(name);
         let first = values.next()?;
         values.next().is_none().then_some(first)
     }
 
-    /// The words of a field that is a list, in lower case.
+    /// The words of a list field, in lower case.
     pub(crate) fn words(&self, name: &'static str) -> Vec<String> {
         let words = self.all(name).flat_map(|value| value.split(|byte| *byte == b','));
         words.map(|word| String::from_utf8_lossy(word.trim_ascii()).to_ascii_lowercase()).collect()
     }
 
-    /// How long the body is by the fields alone; `None` where they say nothing.
+    /// The length of the body by the fields alone; `None` if they do not declare one.
     pub(crate) fn length(&self, minor_version: u8) -> Result<Option<Length>, HeadError> {
         match (self.has("content-length"), self.has("transfer-encoding")) {
             (false, false) => Ok(None),
@@ -97,7 +97,7 @@ impl Fields {
         }
     }
 
-    /// Takes away what ends at this hop.
+    /// Removes hop-by-hop fields.
     pub(crate) fn without_hops(mut self) -> Result<Fields, HeadError> {
         let named = self.words("connection");
         if named.iter().any(|word| NEVER_DROPPED.contains(&word.as_str())) {

@@ -1,4 +1,4 @@
-//! One request to a server, and its answer back.
+//! Forwards one request to a server, and its response back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,49 +8,49 @@ use super::head::HeadError;
 use super::read::{ReadError, read_head};
 use super::request::RequestHead;
 use super::response::{Asked, ResponseHead, parse_response};
-use crate::account::Account;
 use crate::dial::Target;
+use crate::egress_record::EgressRecord;
 use crate::settings::Times;
 use crate::side::{Incoming, Outgoing, Side};
 
-/// The most answers before the real one, such as `100 Continue`.
+/// The most interim responses, such as `100 Continue`.
 const MAX_INTERIM: usize = 16;
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Both ends may go on.
+    /// Both connections can be reused.
     Kept,
-    /// The answer is complete and the connection over.
+    /// The response is complete and the connection is over.
     Over,
-    /// What follows is a WebSocket.
+    /// A WebSocket follows.
     WebSocket,
 }
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// Nothing of an answer was passed on yet.
+    /// No part of a response was forwarded yet.
     #[error("the server gave no answer that can be passed on: {0}")]
     NoAnswer(String),
-    /// The connection was closed before anything of an answer came.
+    /// The connection was closed before any part of a response came.
     #[error("the server closed the connection without an answer: {0}")]
     Gone(String),
-    /// The program's own body is at fault, before any answer.
+    /// The program's own body is malformed, before any response.
     #[error("the body of the request: {0}")]
     Request(BodyError),
-    /// The answer broke off.
+    /// The response broke off.
     #[error("the answer broke off: {0}")]
     Midway(BodyError),
 }
 
-/// Sends a request on and passes the answer back.
+/// Forwards a request and its response.
 pub(super) async fn forward(
     inside: &mut Side,
     outside: &mut Side,
     (head, target, path): (&RequestHead, &Target, &str),
     times: &Times,
-    account: &mut Account,
+    record: &mut EgressRecord,
 ) -> Result<Ended, ForwardError> {
     let written = write_request(head, target, path);
     let sent = outside.outgoing.send(&written).await;
@@ -58,18 +58,18 @@ pub(super) async fn forward(
     let upload = pass_body(&mut inside.incoming, &mut outside.outgoing, head.length);
     let has_begun = AtomicBool::new(false);
     let ends = (&mut outside.incoming, &mut inside.outgoing);
-    let answer = pass_answer(ends, head, times, account, &has_begun);
+    let answer = pass_answer(ends, head, times, record, &has_begun);
     tokio::pin!(upload, answer);
     tokio::select! {
         biased;
         uploaded = &mut upload => match uploaded {
             Ok(()) => answer.await,
-            // The server may have answered before it stopped reading.
+            // The server may have responded before it stopped reading.
             Err(BodyError::To(_)) => answer.await.map(over),
             Err(error) if has_begun.load(Ordering::Relaxed) => Err(ForwardError::Midway(error)),
             Err(error) => Err(ForwardError::Request(error)),
         },
-        // An answer to half a request: the other half must not be read as the next one.
+        // A response to half a request: the other half must not be read as the next request.
         ended = &mut answer => ended.map(over),
     }
 }
@@ -85,7 +85,7 @@ async fn pass_answer(
     (from, to): (&mut Incoming, &mut Outgoing),
     head: &RequestHead,
     times: &Times,
-    account: &mut Account,
+    record: &mut EgressRecord,
     has_begun: &AtomicBool,
 ) -> Result<Ended, ForwardError> {
     let asked = Asked { head_only: head.method == "HEAD", websocket: head.wants_websocket };
@@ -101,7 +101,7 @@ async fn pass_answer(
         }
         let is_interim = response.status < 200 && !response.is_websocket;
         let is_last = head.is_last || response.is_last || head.wants_websocket;
-        account.status(response.status);
+        record.status(response.status);
         let written = write_response(&response, is_last && !is_interim);
         has_begun.store(true, Ordering::Relaxed);
         let midway = |error| ForwardError::Midway(BodyError::To(error));

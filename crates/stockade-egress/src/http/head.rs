@@ -1,4 +1,4 @@
-//! Where a head ends, and what may not be in it.
+//! Finds the end of a head, and forbidden bytes in it.
 
 /// The longest head, and the most fields in it.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024 - 1;
@@ -43,12 +43,12 @@ pub(crate) enum HeadError {
     Connection,
     #[error("the upgrade to a WebSocket is malformed")]
     Upgrade,
-    #[error("the answer is to an upgrade that nobody asked for")]
+    #[error("the response is to an upgrade that was not requested")]
     UnaskedUpgrade,
 }
 
 impl HeadError {
-    /// The status that tells a client so.
+    /// The status for the client.
     pub(crate) fn status(&self) -> u16 {
         match self {
             HeadError::TooLong | HeadError::TooManyFields => 431,
@@ -59,8 +59,8 @@ impl HeadError {
     }
 }
 
-/// Where the head ends, just after its empty line; `None` while it goes on. `from` is how much was
-/// looked at before, so that slow bytes cost no more than fast ones.
+/// The end of the head, just after its empty line; `None` while it is incomplete. `from` is how
+/// much was scanned before, so that slow input costs no more than fast input.
 pub(crate) fn head_end(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadError> {
     let start = from.saturating_sub(3).min(bytes.len());
     for (index, byte) in bytes.iter().enumerate().skip(start) {
@@ -86,7 +86,8 @@ pub(crate) fn head_end(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadE
     Ok(None)
 }
 
-/// Refuses what is no HTTP as soon as its first line is there: others wait for an answer to it.
+/// Refuses bytes that are not HTTP as soon as the first line is complete: other clients wait for an
+/// answer to it.
 fn check_first_line(bytes: &[u8], line_end: usize) -> Result<(), HeadError> {
     let line = &bytes[..line_end - 1];
     if line.contains(&b'\n') {

@@ -12,7 +12,7 @@ fn head_ends_after_its_empty_line() {
 }
 
 #[test]
-fn other_line_ends_and_control_characters_are_refused_at_once() {
+fn other_line_endings_and_control_characters_are_refused_at_once() {
     for (bytes, error) in [
         (&b"GET / HTTP/1.1\n"[..], HeadError::BareLineEnd),
         (b"GET / HTTP/1.1\r\nA: b\n", HeadError::BareLineEnd),
@@ -31,7 +31,7 @@ fn other_line_ends_and_control_characters_are_refused_at_once() {
 }
 
 #[test]
-fn head_without_end_is_refused_at_its_bound() {
+fn endless_head_is_refused_at_the_limit() {
     let endless = [b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'x'; MAX_HEAD_BYTES]].concat();
     assert_eq!(head_end(&endless, 0), Err(HeadError::TooLong));
     assert_eq!(head_end(&endless[..MAX_HEAD_BYTES - 1], 0), Ok(None));
@@ -39,7 +39,7 @@ fn head_without_end_is_refused_at_its_bound() {
 
 proptest! {
     #[test]
-    fn however_it_is_cut_the_end_is_the_same(
+    fn segmentation_does_not_change_the_end_of_a_head(
         bytes in "(GET / HTTP/1\\.1)?([a-z: ]|\r\n|\n|\r){0,40}",
         step in 1usize..7,
     ) {

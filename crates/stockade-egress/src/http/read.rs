@@ -1,4 +1,4 @@
-//! Heads from a stream, bounded in bytes and time.
+//! Reads heads from a stream, bounded in bytes and time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) enum ReadError {
     Broken(#[source] std::io::Error),
 }
 
-/// Reads one head; `None` where the other end stops before it begins one, or waits too long to.
+/// Reads one head; `None` if the peer closes or idles before the first byte.
 pub(crate) async fn read_head(
     incoming: &mut Incoming,
     first_byte: Duration,

@@ -5,7 +5,7 @@ use stockade_policy::{Host, Method, parse_host_port};
 use super::fields::{Fields, Length};
 use super::head::{HeadError, MAX_FIELDS};
 
-/// A request that has one meaning only.
+/// A request with exactly one interpretation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestHead {
     pub(crate) method: String,
@@ -16,12 +16,12 @@ pub(crate) struct RequestHead {
     pub(crate) wants_websocket: bool,
     /// The program will not send another request.
     pub(crate) is_last: bool,
-    /// What is passed on: without hops, without Host.
+    /// The forwarded fields: no hop-by-hop fields, no Host.
     pub(crate) fields: Fields,
 }
 
 impl RequestHead {
-    /// Whether sending it twice is the same as once, and it is all here to be sent again.
+    /// Whether the request is idempotent and complete, so that it can be sent again.
     pub(crate) fn can_be_repeated(&self) -> bool {
         matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
             && self.length == Length::Nothing
@@ -29,18 +29,18 @@ impl RequestHead {
     }
 }
 
-/// What a request is about. The host is that of the target or, where that has none, of Host.
+/// The target of a request. The host is that of the target or, if the target has none, of Host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// A tunnel, for a proxy.
+    /// A tunnel through a proxy.
     Tunnel { host: Host, port: u16 },
     /// A resource with its authority, for a proxy.
     Absolute { host: Host, port: u16, path: String },
-    /// A resource of the server that was dialled.
+    /// A resource of the dialled server.
     Origin { host: Host, port: Option<u16>, path: String },
 }
 
-/// Reads a whole head.
+/// Parses a whole head.
 pub(crate) fn parse_request(bytes: &[u8]) -> Result<RequestHead, HeadError> {
     let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut storage);
@@ -56,7 +56,7 @@ pub(crate) fn parse_request(bytes: &[u8]) -> Result<RequestHead, HeadError> {
     else {
         return Err(HeadError::Malformed);
     };
-    // The library skips empty lines before a request; another reader may not.
+    // The library skips empty lines before a request; another parser may not.
     if !bytes.starts_with(method.as_bytes()) {
         return Err(HeadError::Malformed);
     }
@@ -69,7 +69,7 @@ pub(crate) fn parse_request(bytes: &[u8]) -> Result<RequestHead, HeadError> {
             let text = std::str::from_utf8(value).map_err(|_| HeadError::Host)?;
             Some(authority(text)?)
         }
-        // The target of a CONNECT is an authority already, and some programs send no other.
+        // The target of a CONNECT is an authority, and some programs send no Host.
         None if method == "CONNECT" && !fields.has("host") => None,
         None => return Err(HeadError::Host),
     };
@@ -132,7 +132,7 @@ fn authority(text: &str) -> Result<(Host, Option<u16>), HeadError> {
     parse_host_port(text).map_err(|error| HeadError::Authority(error.to_string()))
 }
 
-/// Whether a WebSocket is asked for. Any other upgrade is passed over, as a server may.
+/// Whether the request asks for a WebSocket. Other upgrades are ignored, as a server may do.
 fn wants_websocket(
     method: &str,
     fields: &Fields,

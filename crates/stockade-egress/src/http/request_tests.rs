@@ -15,7 +15,7 @@ fn host(text: &str) -> Host {
 }
 
 #[test]
-fn plain_requests_are_read() {
+fn plain_requests_are_parsed() {
     let head = read("GET /a?b HTTP/1.1\r\nHost: A.example.org.:8080\r\nX: y\r\n\r\n").unwrap();
     let aim =
         Aim::Origin { host: host("a.example.org"), port: Some(8080), path: "/a?b".to_owned() };
@@ -28,7 +28,7 @@ fn plain_requests_are_read() {
 }
 
 #[test]
-fn lengths_that_two_readers_read_differently_are_refused() {
+fn ambiguous_lengths_are_refused() {
     for (fields, error) in [
         ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", HeadError::TwoLengths),
         ("Content-Length: 5\r\nContent-Length: 5\r\n", HeadError::ContentLength),
@@ -86,7 +86,7 @@ fn hosts_and_targets_that_disagree_are_refused() {
 }
 
 #[test]
-fn what_ends_at_this_hop_is_not_passed_on() {
+fn hop_by_hop_fields_are_not_forwarded() {
     let fields = "Connection: close, X-Private\r\nX-Private: 1\r\nProxy-Authorization: s\r\n\
                   Proxy-Connection: keep-alive\r\nKeep-Alive: 5\r\nTE: trailers\r\nTrailer: X\r\n\
                   Upgrade: h2c\r\nHTTP2-Settings: x\r\nX-Public: 2\r\n";
@@ -120,12 +120,12 @@ fn number_of_fields_is_bounded() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         crate::fuzzing::http(&bytes);
     }
 
     #[test]
-    fn whatever_is_accepted_has_one_host_and_one_length(
+    fn accepted_requests_have_one_host_and_one_length(
         lines in proptest::collection::vec(
             prop_oneof![
                 Just("Host: a"), Just("Host: b"), Just("Content-Length: 1"),

@@ -3,7 +3,7 @@
 use super::fields::{Fields, Length};
 use super::head::{HeadError, MAX_FIELDS};
 
-/// A response whose end is known.
+/// A response with a known end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
@@ -11,20 +11,20 @@ pub(crate) struct ResponseHead {
     pub(crate) length: Length,
     /// The server agreed to a WebSocket.
     pub(crate) is_websocket: bool,
-    /// The server will not take another request.
+    /// The server accepts no further request.
     pub(crate) is_last: bool,
-    /// What is passed on, without hops.
+    /// The forwarded fields, without hop-by-hop fields.
     pub(crate) fields: Fields,
 }
 
-/// What a response is an answer to.
+/// The request that a response answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) head_only: bool,
     pub(crate) websocket: bool,
 }
 
-/// Reads a whole head.
+/// Parses a whole head.
 pub(crate) fn parse_response(bytes: &[u8], asked: Asked) -> Result<ResponseHead, HeadError> {
     let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut storage);

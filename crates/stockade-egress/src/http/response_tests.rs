@@ -30,7 +30,7 @@ fn end_of_a_response_is_known_from_its_head() {
 }
 
 #[test]
-fn responses_that_two_readers_read_differently_are_refused() {
+fn ambiguous_responses_are_refused() {
     for (text, error) in [
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -49,7 +49,7 @@ fn responses_that_two_readers_read_differently_are_refused() {
 }
 
 #[test]
-fn an_upgrade_that_nobody_asked_for_is_refused() {
+fn unrequested_upgrade_is_refused() {
     let switching = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let asked = Asked { websocket: true, ..PLAIN };
     assert!(read(switching, asked).unwrap().is_websocket);

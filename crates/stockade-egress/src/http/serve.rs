@@ -1,4 +1,4 @@
-//! One request: judged, sent and answered.
+//! One request: judged, forwarded and answered.
 
 use stockade_policy::{Denial, Method, Protocol, UrlPath, Verdict};
 use tokio::sync::watch;
@@ -7,14 +7,14 @@ use super::answer::{Refusal, answer_denied, answer_failed, linger};
 use super::forward::{Ended, ForwardError, forward};
 use super::head::HeadError;
 use super::request::RequestHead;
-use crate::account::Account;
 use crate::connection::Connection;
 use crate::dial::{DialError, Dialled, Target, dial};
+use crate::egress_record::EgressRecord;
 use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
 use crate::side::Side;
 
-/// Fields by which some servers take another method or path than the request's own.
+/// Fields by which some servers replace the method or path of a request.
 const OVERRIDES: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
@@ -23,13 +23,13 @@ const OVERRIDES: [&str; 5] = [
     "x-rewrite-url",
 ];
 
-/// A server that was dialled for a host.
+/// A connection to the server of a host.
 pub(super) struct Server {
     pub(super) target: Target,
     pub(super) dialled: Dialled,
 }
 
-/// Judges one request and has it answered.
+/// Judges one request and forwards it.
 pub(super) async fn serve_one(
     connection: &Connection,
     inside: &mut Side,
@@ -37,36 +37,36 @@ pub(super) async fn serve_one(
     server: &mut Option<Server>,
 ) -> Ended {
     let shared = &connection.shared;
-    let mut account = connection.request_account();
-    account.target(&target.host, Some(target.port));
-    account.request(&head.method, path);
+    let mut record = connection.request_account();
+    record.target(&target.host, Some(target.port));
+    record.request(&head.method, path);
     let seen = shared.rules.subscribe();
     let verdict = match judge(connection, head, target, path) {
         Ok(verdict) => verdict,
         Err(refusal) => {
-            refuse(connection, inside, account, refusal).await;
+            refuse(connection, inside, record, refusal).await;
             return Ended::Over;
         }
     };
-    account.allowed(&verdict);
+    record.allowed(&verdict);
     let (mut used, mut was_kept) = match reach(connection, target, server.take()).await {
         Ok(reached) => reached,
         Err(error) => {
-            fail(connection, inside, account, error).await;
+            fail(connection, inside, record, error).await;
             return Ended::Over;
         }
     };
     let result = loop {
-        account.dialled(used.dialled.address);
+        record.dialled(used.dialled.address);
         let request = (head, target, path);
-        match attempt(connection, inside, &mut used, request, &seen, &mut account).await {
+        match attempt(connection, inside, &mut used, request, &seen, &mut record).await {
             Attempt::Stopped => return Ended::Over,
-            // It closed while nobody asked it anything; its end and this request met on the way.
+            // The idle server closed its connection while this request was on its way.
             Attempt::Ended(Err(ForwardError::Gone(_))) if was_kept && head.can_be_repeated() => {
                 (used, was_kept) = match reach(connection, target, None).await {
                     Ok(reached) => reached,
                     Err(error) => {
-                        fail(connection, inside, account, error).await;
+                        fail(connection, inside, record, error).await;
                         return Ended::Over;
                     }
                 };
@@ -80,25 +80,25 @@ pub(super) async fn serve_one(
             Ended::Kept
         }
         Ok(Ended::Over) => {
-            // A stream that is let go before the program has ended it reaches the program as a
-            // reset, which takes away what it has not read yet.
-            drop((account, used));
+            // Dropping a stream before the program has closed it resets it, and the program loses
+            // unread bytes.
+            drop((record, used));
             linger(inside, shared.settings.times.idle).await;
             Ended::Over
         }
         Ok(Ended::WebSocket) => Ended::WebSocket,
         Err(error) => {
-            broken(connection, inside, account, error).await;
+            broken(connection, inside, record, error).await;
             Ended::Over
         }
     }
 }
 
-/// How an attempt to have a request answered went.
+/// How an attempt to forward a request ended.
 enum Attempt {
-    /// To its end, or it failed.
+    /// It completed, or it failed.
     Ended(Result<Ended, ForwardError>),
-    /// The rules or the time stopped it, and that is told.
+    /// A rule or a timeout stopped it, and that is recorded.
     Stopped,
 }
 
@@ -108,7 +108,7 @@ async fn attempt(
     used: &mut Server,
     (head, target, path): (&RequestHead, &Target, &str),
     seen: &watch::Receiver<Rules>,
-    account: &mut Account,
+    record: &mut EgressRecord,
 ) -> Attempt {
     let shared = &connection.shared;
     let times = &shared.settings.times;
@@ -119,18 +119,18 @@ async fn attempt(
     tokio::select! {
         biased;
         denial = shared.refused(seen.clone(), &target.host, target.port, place, Spoken::Http) => {
-            account.denied(&denial);
+            record.denied(&denial);
             Attempt::Stopped
         }
         () = connection.meter.silent_for(times.idle) => {
-            account.failed("nothing was sent or received for too long");
+            record.failed("nothing was sent or received for too long");
             Attempt::Stopped
         }
         result = async {
             let request = (head, target, path);
-            let ended = forward(inside, outside, request, times, account).await?;
+            let ended = forward(inside, outside, request, times, record).await?;
             if ended == Ended::WebSocket {
-                // Whatever follows belongs to this host and is no request any more.
+                // What follows belongs to this host and is no longer HTTP.
                 let _ = relay(inside, outside).await;
             }
             Ok(ended)
@@ -138,7 +138,7 @@ async fn attempt(
     }
 }
 
-/// Asks the policy about the connection, what is spoken on it, and the request.
+/// Judges the connection, its protocol, and the request by the policy.
 fn judge(
     connection: &Connection,
     head: &RequestHead,
@@ -157,7 +157,7 @@ fn judge(
     if let Some(denial) = connection.overfull(target) {
         return Err(Refusal { status: 503, denial: Box::new(denial) });
     }
-    // Some servers read an underscore in the name of a field as a hyphen.
+    // Some servers treat an underscore in a field name as a hyphen.
     let is_override = |name: &str| OVERRIDES.iter().any(|one| name.eq_ignore_ascii_case(one));
     let is_disguised = head.fields.0.iter().any(|field| is_override(&field.name.replace('_', "-")));
     if is_disguised && rules.judges_requests(host, *port) {
@@ -168,7 +168,7 @@ fn judge(
             let verdict = rules.judge_request(host, *port, &method, &read);
             verdict.denial().map_or(Ok(verdict), |denial| Err(Refusal::forbidden(denial)))
         }
-        // A path that servers read in two ways passes only where no rule is about paths.
+        // An ambiguous path passes only if no rule concerns paths.
         (Ok(_), Err(_)) if !rules.judges_requests(host, *port) => Ok(verdict),
         (Ok(_), Err(error)) => {
             let mut refusal = Refusal::unreadable(format!("{host}:{port}"), &HeadError::Malformed);
@@ -179,8 +179,8 @@ fn judge(
     }
 }
 
-/// The server of the request before, if it is the same and still there; else a new one. Says
-/// whether it was there before.
+/// The server of the previous request if it is the same and still connected, otherwise a new one.
+/// Also returns whether it was reused.
 async fn reach(
     connection: &Connection,
     target: &Target,
@@ -204,50 +204,55 @@ async fn reach(
 pub(super) async fn refuse(
     connection: &Connection,
     inside: &mut Side,
-    mut account: Account,
+    mut record: EgressRecord,
     refusal: Refusal,
 ) {
-    account.denied(&refusal.denial);
-    account.status(refusal.status);
+    record.denied(&refusal.denial);
+    record.status(refusal.status);
     answer_denied(inside, &refusal, false).await;
-    // Told before the wait, so that nobody waits for the event.
-    drop(account);
+    // Recorded before the wait, so that the event is not delayed.
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }
 
-async fn fail(connection: &Connection, inside: &mut Side, mut account: Account, error: DialError) {
+async fn fail(
+    connection: &Connection,
+    inside: &mut Side,
+    mut record: EgressRecord,
+    error: DialError,
+) {
     let (status, why) = match error {
-        DialError::Denied(denial) => return deny(connection, inside, account, denial).await,
+        DialError::Denied(denial) => return deny(connection, inside, record, denial).await,
         DialError::Unresolved(why) | DialError::Unreachable(why) => (502, why),
         DialError::TooSlow(why) => (504, why),
     };
-    account.status(status);
-    account.failed(why.clone());
+    record.status(status);
+    record.failed(why.clone());
     answer_failed(inside, status, &why).await;
-    drop(account);
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }
 
-async fn deny(connection: &Connection, inside: &mut Side, account: Account, denial: Denial) {
-    refuse(connection, inside, account, Refusal::forbidden(denial)).await;
+async fn deny(connection: &Connection, inside: &mut Side, record: EgressRecord, denial: Denial) {
+    refuse(connection, inside, record, Refusal::forbidden(denial)).await;
 }
 
 async fn broken(
     connection: &Connection,
     inside: &mut Side,
-    mut account: Account,
+    mut record: EgressRecord,
     error: ForwardError,
 ) {
     let why = error.to_string();
-    account.failed(why.clone());
+    record.failed(why.clone());
     let status = match error {
         ForwardError::NoAnswer(_) | ForwardError::Gone(_) => 502,
         ForwardError::Request(_) => 400,
-        // Another head would be read as part of the answer.
+        // A second head would be read as part of the response.
         ForwardError::Midway(_) => return,
     };
-    account.status(status);
+    record.status(status);
     answer_failed(inside, status, &why).await;
-    drop(account);
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }

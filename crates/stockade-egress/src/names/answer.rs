@@ -1,4 +1,4 @@
-//! Questions to the name server, and answers to them. Pure: bytes in, bytes out.
+//! Questions to the name server, and their answers. Pure: bytes in, bytes out.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,56 +9,56 @@ use stockade_policy::{Host, HostName};
 
 use crate::words::harmless;
 
-/// Seconds for which an answer may be kept. An address always means the same name, so only a
-/// refusal can be out of date.
+/// The TTL of an answer. An address always stands for the same name, so only a refusal can be out
+/// of date.
 const TTL_SECONDS: u32 = 5;
-/// The most bytes of an explanation: with it an answer fits 512 bytes.
+/// The most bytes of an explanation: with it an answer fits into 512 bytes.
 const MAX_EXPLANATION: usize = 190;
-/// The largest message that we say we take.
+/// The largest message that the server announces.
 const MAX_PAYLOAD: u16 = 1232;
-/// The option that carries an extended error, RFC 8914.
+/// The option for an extended error, RFC 8914.
 const EXTENDED_ERROR: u16 = 15;
 
-/// A question that could be read.
+/// A parsed question.
 #[derive(Debug)]
 pub(crate) struct Question {
     id: u16,
     recursion_desired: bool,
     query: Query,
     has_edns: bool,
-    /// What it is about.
+    /// Its subject.
     pub(crate) asked: Asked,
 }
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A name that may have an address.
     Name(HostName),
-    /// This machine, seen from inside.
+    /// `localhost`: the sandbox itself.
     Localhost,
     /// The name of an address.
     Reverse,
     /// A service of a name: `_https._tcp.example.org`.
     Service(HostName),
-    /// Something that is no host name.
+    /// A name that is not a host name.
     NoHost(String),
 }
 
-/// What is answered.
+/// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// The address that stands for the name.
+    /// The synthetic address of the name.
     Address(Ipv4Addr),
     /// The loopback addresses.
     Localhost,
-    /// The name is known, and has nothing of what was asked.
+    /// The name exists but has no record of this type.
     Nothing,
-    /// The name is not known; the code and the words of an extended error say why.
+    /// The name does not exist; an extended error gives the code and the reason.
     Refused(u16, String),
 }
 
-/// Reads a question, or makes the answer to what is none.
+/// Parses a question, or builds the answer to a malformed one.
 pub(crate) fn read_question(bytes: &[u8]) -> Result<Question, Vec<u8>> {
     let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let malformed = || error(id, OpCode::Query, ResponseCode::FormErr);
@@ -115,10 +115,10 @@ pub(crate) fn answer(question: &Question, reply: &Reply) -> Vec<u8> {
     message.to_vec().unwrap_or_else(|_| failed())
 }
 
-/// An answer that says nothing but its code.
+/// An answer with only a response code.
 fn error(id: u16, op_code: OpCode, code: ResponseCode) -> Vec<u8> {
     let written = Message::error_msg(id, op_code, code).to_vec();
-    // A header alone is always written; should it ever not be, the program gets an empty answer.
+    // Writing a header cannot fail; if it ever did, the program would get an empty answer.
     written.unwrap_or_default()
 }
 
@@ -130,7 +130,7 @@ fn bounded(words: &str) -> String {
     words
 }
 
-/// What a name in a question means, by the one parser of host names.
+/// The subject of a name in a question, by the single parser of host names.
 fn asked(name: &Name) -> Asked {
     let labels: Vec<&[u8]> = name.iter().collect();
     let Some(text) = text_of(&labels) else {
@@ -152,7 +152,7 @@ fn asked(name: &Name) -> Asked {
     }
 }
 
-/// Labels as text, where no label has a dot or a byte of its own that text would hide.
+/// Labels as text, unless a label has a dot or a byte that text would hide.
 fn text_of(labels: &[&[u8]]) -> Option<String> {
     let plain = |byte: &u8| byte.is_ascii_graphic() && *byte != b'.';
     if labels.is_empty() || !labels.iter().all(|label| label.iter().all(plain)) {

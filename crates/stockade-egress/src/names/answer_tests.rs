@@ -24,7 +24,7 @@ fn name(text: &str) -> HostName {
 }
 
 #[test]
-fn questions_are_read_by_the_one_parser_of_names() {
+fn questions_use_the_single_parser_of_host_names() {
     assert_eq!(asked_for("WWW.Example.org."), Asked::Name(name("www.example.org")));
     assert_eq!(asked_for("_a._tcp.example.org"), Asked::Service(name("example.org")));
     assert_eq!(asked_for("LOCALHOST."), Asked::Localhost);
@@ -35,7 +35,7 @@ fn questions_are_read_by_the_one_parser_of_names() {
 }
 
 #[test]
-fn bytes_that_text_would_hide_make_no_name() {
+fn labels_with_hidden_bytes_are_not_names() {
     for label in [&b"a.b"[..], b"a\0b", b"a b", b"\xff", b"a\n"] {
         let labels: Vec<&[u8]> = vec![label, b"example", b"org"];
         let mut bytes = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

@@ -7,7 +7,7 @@ use stockade_record::Via;
 
 use super::answer::{Asked, Question, Reply, answer, read_question};
 use super::table::MAX_NAMES;
-use crate::account::Account;
+use crate::egress_record::EgressRecord;
 use crate::shared::Shared;
 use crate::side::Side;
 
@@ -17,7 +17,7 @@ const MAX_QUESTION_BYTES: usize = 4096;
 const BLOCKED: u16 = 15;
 const PROHIBITED: u16 = 18;
 
-/// Answers questions, each with exactly one answer, until the program stops asking.
+/// Answers questions, each with exactly one answer, until the program closes the stream.
 pub(crate) async fn serve(shared: &Arc<Shared>, mut inside: Side) {
     let idle = shared.settings.times.idle;
     while let Ok(Ok(Some(question))) = tokio::time::timeout(idle, next(&mut inside)).await {
@@ -30,7 +30,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, mut inside: Side) {
     }
 }
 
-/// The next question; `None` is the end, or one that is too long.
+/// The next question; `None` at the end, or if it is too long.
 async fn next(inside: &mut Side) -> std::io::Result<Option<Vec<u8>>> {
     let incoming = &mut inside.incoming;
     if !incoming.fill_to(2).await? {
@@ -78,14 +78,14 @@ fn reply(shared: &Arc<Shared>, question: &Question) -> Reply {
     }
 }
 
-/// Tells a refusal and makes it the answer.
+/// Records a denial and turns it into the answer.
 fn refuse(shared: &Arc<Shared>, verdict: &Verdict) -> Reply {
     let Some(denial) = verdict.denial() else {
         return Reply::Nothing;
     };
-    let mut account = Account::new(shared, 0, Via::Dns, None);
-    account.no_host(&denial.target);
-    account.denied(&denial);
+    let mut record = EgressRecord::new(shared, 0, Via::Dns, None);
+    record.no_host(&denial.target);
+    record.denied(&denial);
     let code = if verdict.control == Control::NetworkBlock { BLOCKED } else { PROHIBITED };
     Reply::Refused(code, format!("{}; {}", denial.why, denial.how_to_allow))
 }

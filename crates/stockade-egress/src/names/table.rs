@@ -1,4 +1,4 @@
-//! Which address inside stands for which name.
+//! The synthetic addresses and their names.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -7,11 +7,11 @@ use stockade_policy::HostName;
 
 /// The most names of one sandbox.
 pub(crate) const MAX_NAMES: usize = 1024;
-/// Addresses of a third octet in use: those that end in 0 or 255 are left out.
+/// Usable addresses per third octet: those that end in 0 or 255 are left out.
 const PER_BLOCK: usize = 254;
 
-/// Names in the order in which they were first asked for. None is ever removed, so an address
-/// never comes to mean another name.
+/// Names in the order of their first query. No name is ever removed, so an address never changes
+/// its name.
 #[derive(Debug, Default)]
 pub(crate) struct NameTable {
     names: Vec<HostName>,
@@ -19,7 +19,7 @@ pub(crate) struct NameTable {
 }
 
 impl NameTable {
-    /// The address of a name, given to it now if it has none. `None` when all are given away.
+    /// The address of a name, allocated on first use. `None` when all are allocated.
     pub(crate) fn address_of(&mut self, name: &HostName) -> Option<Ipv4Addr> {
         if let Some(place) = self.places.get(name) {
             return Some(address_at(*place));
@@ -33,21 +33,21 @@ impl NameTable {
         Some(address_at(place))
     }
 
-    /// The name that an address stands for.
+    /// The name of a synthetic address.
     pub(crate) fn name_at(&self, address: Ipv4Addr) -> Option<HostName> {
         let [_, _, block, last] = address.octets();
         let place = usize::from(block) * PER_BLOCK + usize::from(last).checked_sub(1)?;
         (address_at(place) == address).then(|| self.names.get(place).cloned()).flatten()
     }
 
-    /// Whether an address is one of those that stand for names, given away or not.
+    /// Whether an address is in the synthetic range, allocated or not.
     pub(crate) fn is_synthetic(address: Ipv4Addr) -> bool {
         let [first, second, ..] = address.octets();
         first == 127 && second & 0b1100_0000 == 64
     }
 }
 
-/// The address at a place of the table, in 127.64.0.0/10.
+/// The address at an index of the table, in 127.64.0.0/10.
 fn address_at(place: usize) -> Ipv4Addr {
     let octet = |value: usize| u8::try_from(value % 256).unwrap_or_default();
     Ipv4Addr::new(127, 64, octet(place / PER_BLOCK), octet(place % PER_BLOCK + 1))
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_were_not_given_stand_for_nothing() {
+    fn unallocated_addresses_have_no_name() {
         let mut table = NameTable::default();
         assert_eq!(table.address_of(&name(0)), Some(Ipv4Addr::new(127, 64, 0, 1)));
         for other in

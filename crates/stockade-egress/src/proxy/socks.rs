@@ -13,14 +13,14 @@ pub(crate) enum SocksError {
     Command,
     #[error("the kind of address is unknown")]
     AddressKind,
-    #[error("the host is none: {0}")]
+    #[error("the host is not valid: {0}")]
     Host(String),
     #[error("port 0 cannot be connected to")]
     Port,
 }
 
 impl SocksError {
-    /// The reply that says so.
+    /// The reply code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             SocksError::Malformed => 1,
@@ -31,25 +31,25 @@ impl SocksError {
     }
 }
 
-/// What a client offers first.
+/// The greeting of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// Whether it can do without a name and password; nothing else is offered.
+    /// Whether it accepts no authentication; the proxy offers nothing else.
     pub(crate) without_authentication: bool,
-    /// How long it was.
+    /// Its length in bytes.
     pub(crate) bytes: usize,
 }
 
-/// Where a client wants to go.
+/// The destination that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocksRequest {
     pub(crate) host: Host,
     pub(crate) port: u16,
-    /// How long it was.
+    /// Its length in bytes.
     pub(crate) bytes: usize,
 }
 
-/// Reads a greeting; `None` asks for more bytes.
+/// Parses a greeting; `None` asks for more bytes.
 pub(crate) fn read_greeting(bytes: &[u8]) -> Result<Option<Greeting>, SocksError> {
     match bytes {
         [5, 0, ..] => Err(SocksError::Malformed),
@@ -65,7 +65,7 @@ pub(crate) fn read_greeting(bytes: &[u8]) -> Result<Option<Greeting>, SocksError
     }
 }
 
-/// Reads a request; `None` asks for more bytes.
+/// Parses a request; `None` asks for more bytes.
 pub(crate) fn read_request(bytes: &[u8]) -> Result<Option<SocksRequest>, SocksError> {
     if bytes.first().is_some_and(|version| *version != 5)
         || bytes.get(2).is_some_and(|reserved| *reserved != 0)

@@ -12,7 +12,7 @@ fn host(text: &str) -> Host {
 }
 
 #[test]
-fn requests_by_name_and_by_address_are_read() {
+fn requests_by_name_and_by_address_are_parsed() {
     let request = |bytes: &[u8]| read_request(bytes).unwrap().unwrap();
     let expected = SocksRequest { host: host("a.example.org"), port: 443, bytes: 20 };
     assert_eq!(request(&by_name(b"A.Example.org")), expected);
@@ -49,14 +49,14 @@ fn greetings_offer_methods() {
 
 proptest! {
     #[test]
-    fn however_it_is_cut_the_same_is_asked_for(cut in 0usize..20) {
+    fn segmentation_does_not_change_the_request(cut in 0usize..20) {
         let whole = by_name(b"a.example.org");
         prop_assert_eq!(read_request(&whole[..cut]), Ok(None));
         prop_assert!(read_request(&whole).unwrap().is_some());
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         crate::fuzzing::socks(&bytes);
         crate::fuzzing::socks(&[&[5, 1, 0, 3], bytes.as_slice()].concat());
     }

@@ -4,49 +4,49 @@ use stockade_policy::{Control, Denial};
 use tokio::time::timeout;
 
 use super::socks::{SocksError, SocksRequest, read_greeting, read_request};
-use crate::account::Account;
 use crate::connection::Connection;
 use crate::converse::converse;
 use crate::dial::{DialError, Dialled, Target, dial};
+use crate::egress_record::EgressRecord;
 use crate::http::{Refusal, answer_denied, answer_failed, linger};
 use crate::side::Side;
 
-/// What opens the tunnel of a CONNECT.
+/// The response that opens a CONNECT tunnel.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Opens the tunnel that a CONNECT asked for and says so, or says why not.
+/// Opens the tunnel of a CONNECT and sends the success response, or the reason of a refusal.
 pub(super) async fn connect(
     connection: &Connection,
     inside: &mut Side,
     target: &Target,
 ) -> Option<Dialled> {
-    let mut account = connection.request_account();
-    account.target(&target.host, Some(target.port));
+    let mut record = connection.request_account();
+    record.target(&target.host, Some(target.port));
     let error = match open(connection, target).await {
         Ok(dialled) => {
-            return establish(inside, dialled, account, ESTABLISHED).await;
+            return establish(inside, dialled, record, ESTABLISHED).await;
         }
         Err(error) => error,
     };
     let (status, why) = match error {
         DialError::Denied(denial) => {
             let status = if connection.overfull(target).is_some() { 503 } else { 403 };
-            account.denied(&denial);
-            account.status(status);
+            record.denied(&denial);
+            record.status(status);
             let refusal = Refusal { status, denial: Box::new(denial) };
             answer_denied(inside, &refusal, true).await;
-            drop(account);
+            drop(record);
             linger(inside, connection.shared.settings.times.linger).await;
             return None;
         }
         DialError::Unresolved(why) | DialError::Unreachable(why) => (502, why),
         DialError::TooSlow(why) => (504, why),
     };
-    account.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
-    account.status(status);
-    account.failed(why.clone());
+    record.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
+    record.status(status);
+    record.failed(why.clone());
     answer_failed(inside, status, &why).await;
-    drop(account);
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
     None
 }
@@ -68,18 +68,18 @@ pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
         Ok(target) => target,
         Err(denial) => return refuse(connection, &mut inside, &shown, 2, denial).await,
     };
-    let mut account = connection.request_account();
-    account.target(&target.host, Some(target.port));
+    let mut record = connection.request_account();
+    record.target(&target.host, Some(target.port));
     let error = match open(connection, &target).await {
         Ok(dialled) => {
-            if let Some(dialled) = establish(&mut inside, dialled, account, &reply(0)).await {
+            if let Some(dialled) = establish(&mut inside, dialled, record, &reply(0)).await {
                 converse(connection, inside, &target, Some(dialled)).await;
             }
             return;
         }
         Err(error) => error,
     };
-    account.forget();
+    record.forget();
     match error {
         DialError::Denied(denial) => refuse(connection, &mut inside, &shown, 2, denial).await,
         DialError::Unresolved(why) => fail(connection, &mut inside, &target, 4, why).await,
@@ -88,25 +88,25 @@ pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
     }
 }
 
-/// Says that a tunnel is open. What goes on in it is told then; a program that does not wait for
-/// that has had a name resolved and a host dialled all the same.
+/// Sends the reply that a tunnel is open. If the program is gone by then, the connection is still
+/// recorded: the name was resolved and the host dialled.
 async fn establish(
     inside: &mut Side,
     dialled: Dialled,
-    mut account: Account,
+    mut record: EgressRecord,
     word: &[u8],
 ) -> Option<Dialled> {
     if inside.outgoing.send(word).await.is_ok() {
-        account.forget();
+        record.forget();
         return Some(dialled);
     }
-    account.allowed(&dialled.verdict);
-    account.dialled(dialled.address);
-    account.failed("the program went away before the tunnel was open");
+    record.allowed(&dialled.verdict);
+    record.dialled(dialled.address);
+    record.failed("the program went away before the tunnel was open");
     None
 }
 
-/// Judges a tunnel and dials its host. What is spoken in it comes later.
+/// Judges a tunnel and dials its host. Its protocol is checked later.
 async fn open(connection: &Connection, target: &Target) -> Result<Dialled, DialError> {
     let verdict = connection.shared.rules().judge_host(&target.host, target.port);
     if let Some(denial) = verdict.denial().or_else(|| connection.overfull(target)) {
@@ -115,7 +115,8 @@ async fn open(connection: &Connection, target: &Target) -> Result<Dialled, DialE
     dial(&connection.shared, target, None, &connection.meter).await
 }
 
-/// Greets and reads the request; `None` is a client that went away or that wants to authenticate.
+/// Answers the greeting and reads the request; `None` if the client disconnects or requires
+/// authentication.
 async fn handshake(inside: &mut Side) -> Result<Option<SocksRequest>, SocksError> {
     let greeting = loop {
         if let Some(greeting) = read_greeting(inside.incoming.held())? {
@@ -152,21 +153,21 @@ async fn refuse(
     code: u8,
     denial: Denial,
 ) {
-    let mut account = connection.request_account();
-    account.no_host(target);
-    account.denied(&denial);
+    let mut record = connection.request_account();
+    record.no_host(target);
+    record.denied(&denial);
     let _ = inside.outgoing.send(&reply(code)).await;
-    drop(account);
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }
 
 async fn fail(connection: &Connection, inside: &mut Side, target: &Target, code: u8, why: String) {
-    let mut account = connection.request_account();
-    account.target(&target.host, Some(target.port));
-    account.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
-    account.failed(why);
+    let mut record = connection.request_account();
+    record.target(&target.host, Some(target.port));
+    record.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
+    record.failed(why);
     let _ = inside.outgoing.send(&reply(code)).await;
-    drop(account);
+    drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }
 

@@ -1,4 +1,4 @@
-//! `/etc/resolv.conf` and `/etc/hosts`, read leniently: they are the administrator's.
+//! `/etc/resolv.conf` and `/etc/hosts`, parsed leniently: the administrator wrote them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -8,10 +8,10 @@ use stockade_policy::{Host, HostName};
 
 use super::MAX_ADDRESSES;
 
-/// The most name servers that are asked, as for every other program; resolv.conf(5).
+/// The most name servers that are used, as in the C library; resolv.conf(5).
 const MAX_SERVERS: usize = 3;
 
-/// Who is asked, and how patiently.
+/// The name servers, the timeout and the number of attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Servers {
     pub(super) addresses: Vec<SocketAddr>,
@@ -19,7 +19,7 @@ pub(super) struct Servers {
     pub(super) attempts: u32,
 }
 
-/// Reads resolv.conf(5). Search domains are passed over: a name is what it says.
+/// Parses resolv.conf(5). Ignores search domains: every name is absolute.
 pub(super) fn read_servers(text: &str) -> Servers {
     let mut servers =
         Servers { addresses: Vec::new(), timeout: Duration::from_secs(3), attempts: 2 };
@@ -51,7 +51,7 @@ pub(super) fn read_servers(text: &str) -> Servers {
     servers
 }
 
-/// The address of a name server, which may be link-local with the number of an interface.
+/// The address of a name server, which may be link-local with an interface number.
 fn server_address(text: &str) -> Option<SocketAddr> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(SocketAddr::new(address, 53));
@@ -60,7 +60,7 @@ fn server_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address.parse().ok()?, 53, 0, zone.parse().ok()?).into())
 }
 
-/// Reads hosts(5).
+/// Parses hosts(5).
 pub(super) fn read_hosts(text: &str) -> HashMap<HostName, Vec<IpAddr>> {
     let mut hosts: HashMap<HostName, Vec<IpAddr>> = HashMap::new();
     for line in text.lines() {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_every_address_that_their_lines_say() {
+    fn hosts_file_gives_every_address_of_its_lines() {
         let text =
             "127.0.0.1 localhost\n192.0.2.7 A.example.org a # b\n2001:db8::7 a.example.org\n";
         let hosts = read_hosts(text);

@@ -1,4 +1,4 @@
-//! Names with addresses that somebody wrote down.
+//! A fixed table of names and addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use stockade_policy::{Host, HostName};
 
 use super::{Resolve, ResolveError, Resolved};
 
-/// A resolver that asks nobody. A name can have several answers, which are given one after the
-/// other; the last stays.
+/// A resolver without name servers. A name can have several answers, which are returned one after
+/// the other; the last one repeats.
 #[derive(Debug, Default)]
 pub struct FixedNames {
     answers: Mutex<HashMap<HostName, Vec<Resolved>>>,
 }
 
 impl FixedNames {
-    /// Adds an answer for a name. What is no name is left out.
+    /// Adds an answer for a name. Ignores an invalid name.
     pub fn answer(self, name: &str, addresses: &[IpAddr], aliases: &[&str]) -> FixedNames {
         let name_of = |text: &str| match Host::parse(text) {
             Ok(Host::Name(name)) => Some(name),

@@ -1,4 +1,4 @@
-//! One question to the name servers.
+//! One query to the name servers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,21 +12,21 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::files::Servers;
 use super::{MAX_ADDRESSES, MAX_ALIASES, ResolveError};
 
-/// The largest answer over UDP: what fits a packet on every network.
+/// The largest answer over UDP: it fits into one packet on every network.
 const UDP_BYTES: u16 = 1232;
 /// The largest answer over TCP that is read.
 const TCP_BYTES: usize = 16 * 1024;
 
-/// What one answer says about a name.
+/// The parts of an answer that concern a name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) aliases: Vec<HostName>,
     pub(super) addresses: Vec<IpAddr>,
-    /// Whether the answer reached the end of the aliases.
+    /// Whether the answer includes the end of the alias chain.
     pub(super) is_end: bool,
 }
 
-/// Asks each server in turn until one answers. `name` is the one that errors speak of.
+/// Queries each server in turn until one answers. Errors name `name`.
 pub(super) async fn ask(
     servers: &Servers,
     name: &HostName,
@@ -51,7 +51,7 @@ pub(super) async fn ask(
     Err(ResolveError::NoAnswer { name: name.clone() })
 }
 
-/// Follows the aliases of an answer. `None` where they cannot be followed.
+/// Follows the aliases of an answer. `None` if they cannot be followed.
 fn read_step(message: &Message, question: &Name, kind: RecordType) -> Option<Step> {
     let mut step = Step::default();
     let mut owner = question.clone();
@@ -90,7 +90,7 @@ fn host_name(name: &Name) -> Option<HostName> {
     }
 }
 
-/// One question over UDP, and over TCP where the answer does not fit.
+/// One query over UDP, and over TCP if the answer is truncated.
 async fn exchange(server: SocketAddr, name: &Name, kind: RecordType) -> io::Result<Message> {
     let mut message = Message::query();
     message.metadata.recursion_desired = true;
@@ -112,7 +112,7 @@ async fn over_udp(server: SocketAddr, question: &Message, bytes: &[u8]) -> io::R
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any).await?;
-    // Connected: the kernel drops what comes from anybody else.
+    // Connected: the kernel drops datagrams from other senders.
     socket.connect(server).await?;
     socket.send(bytes).await?;
     let mut buffer = vec![0; usize::from(UDP_BYTES)];
@@ -137,7 +137,7 @@ async fn over_tcp(server: SocketAddr, question: &Message, bytes: &[u8]) -> io::R
     matching(&buffer, question).ok_or_else(|| io::Error::other("the answer is to another question"))
 }
 
-/// The message, if it answers this question and no other.
+/// The message, if it answers exactly this query.
 fn matching(bytes: &[u8], question: &Message) -> Option<Message> {
     let answer = Message::from_vec(bytes).ok()?;
     let same = answer.metadata.id == question.metadata.id

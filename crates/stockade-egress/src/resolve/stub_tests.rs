@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::resolve::{Resolve, Resolved, SystemResolver};
 
-/// A name server whose answers a function makes, over UDP and TCP on one port.
+/// A name server with computed answers, over UDP and TCP on one port.
 async fn server(answers: fn(&Message, bool) -> Message) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -63,7 +63,7 @@ async fn step(address: SocketAddr, kind: RecordType) -> Result<Step, ResolveErro
 }
 
 #[tokio::test]
-async fn aliases_are_followed_and_told_and_strangers_records_are_not_believed() {
+async fn aliases_are_followed_and_unrelated_records_are_ignored() {
     let server = server(|question, _| {
         let mut message = reply(question);
         message.add_answer(alias("a.example.org.", "b.example.net."));
@@ -82,7 +82,7 @@ async fn aliases_are_followed_and_told_and_strangers_records_are_not_believed() 
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_asked_for_again_over_tcp() {
+async fn truncated_answer_is_queried_again_over_tcp() {
     let server = server(|question, over_tcp| {
         let mut message = reply(question);
         message.metadata.truncation = !over_tcp;
@@ -97,7 +97,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_over_tcp() {
 }
 
 #[tokio::test]
-async fn an_alias_that_is_no_host_name_and_a_circle_are_refused() {
+async fn invalid_and_circular_aliases_are_refused() {
     let odd = server(|question, _| {
         let mut message = reply(question);
         message.add_answer(alias("a.example.org.", "a_b.example.net."));
@@ -118,7 +118,7 @@ async fn an_alias_that_is_no_host_name_and_a_circle_are_refused() {
 }
 
 #[tokio::test]
-async fn names_that_do_not_exist_are_told_from_servers_that_do_not_answer() {
+async fn missing_names_are_distinguished_from_silent_servers() {
     let server = server(|question, _| {
         let mut message = reply(question);
         message.metadata.response_code = ResponseCode::NXDomain;
@@ -127,9 +127,9 @@ async fn names_that_do_not_exist_are_told_from_servers_that_do_not_answer() {
     .await;
     let unknown = ResolveError::Unknown { name: name("a.example.org") };
     assert_eq!(step(server, RecordType::A).await, Err(unknown));
-    let nobody = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let unbound = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let silent = ResolveError::NoAnswer { name: name("a.example.org") };
-    assert_eq!(step(nobody, RecordType::A).await, Err(silent));
+    assert_eq!(step(unbound, RecordType::A).await, Err(silent));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Resolving as this machine does.
+//! Resolves names as this machine does.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,11 +14,11 @@ use super::stub::{Step, ask};
 use super::{MAX_ADDRESSES, MAX_ALIASES, Resolve, ResolveError, Resolved};
 use crate::settings::GateError;
 
-/// The largest of these files that is looked at.
+/// The largest of these files that is read.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Asks the name servers of `/etc/resolv.conf`, after `/etc/hosts`. Both were read when it was
-/// made; it keeps no answers.
+/// Queries the name servers of `/etc/resolv.conf`, after `/etc/hosts`. Reads both files once, and
+/// caches no answers.
 #[derive(Clone, Debug)]
 pub struct SystemResolver {
     servers: Arc<Servers>,
@@ -26,7 +26,7 @@ pub struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// Reads both files. One that does not exist is empty; one that cannot be read is an error.
+    /// Reads both files. A missing file counts as empty; an unreadable one is an error.
     pub fn read() -> Result<SystemResolver, GateError> {
         let text = |file: &'static str| match std::fs::read(file) {
             Ok(mut bytes) => {
@@ -39,7 +39,7 @@ impl SystemResolver {
         Ok(SystemResolver::from_texts(&text("/etc/resolv.conf")?, &text("/etc/hosts")?))
     }
 
-    /// The same from the texts of the two files.
+    /// The same with the contents of the two files.
     pub fn from_texts(resolv_conf: &str, hosts: &str) -> SystemResolver {
         SystemResolver {
             servers: Arc::new(read_servers(resolv_conf)),
@@ -65,7 +65,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Follows aliases to the addresses of one kind.
+/// Follows aliases to the addresses of one family.
 async fn follow(
     servers: &Servers,
     name: &HostName,
@@ -73,7 +73,7 @@ async fn follow(
 ) -> Result<Resolved, ResolveError> {
     let mut found = Resolved::default();
     let mut current = name.clone();
-    // A server that resolves for us follows aliases itself; one that does not is asked again.
+    // A recursive server follows aliases itself; any other is queried again.
     for _ in 0..MAX_ALIASES {
         let Step { aliases, addresses, is_end } = ask(servers, name, &current, kind).await?;
         found.aliases.extend(aliases);
@@ -89,7 +89,7 @@ async fn follow(
     Err(ResolveError::BadAlias { name: name.clone() })
 }
 
-/// One answer from those for both kinds of addresses. A refusal to follow an alias wins.
+/// Merges the answers for both address families. A refused alias takes precedence.
 fn join(
     name: HostName,
     first: Result<Resolved, ResolveError>,

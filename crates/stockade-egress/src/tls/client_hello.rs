@@ -1,4 +1,4 @@
-//! The first message of a TLS client, however it is cut into records and segments.
+//! The first message of a TLS client, in any segmentation.
 
 /// The longest ClientHello, and the most records it may come in.
 const MAX_HELLO_BYTES: usize = 48 * 1024;
@@ -6,14 +6,14 @@ const MAX_RECORDS: usize = 1024;
 /// The longest plain record, RFC 8446 section 5.1.
 const MAX_RECORD_BYTES: usize = 1 << 14;
 
-/// What a ClientHello says about where it goes.
+/// The destination in a ClientHello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientHello {
-    /// The name in the extension `server_name`, as it was sent.
+    /// The name in the extension `server_name`, as sent.
     pub(crate) server_name: Option<Vec<u8>>,
 }
 
-/// Why bytes are no ClientHello.
+/// Why bytes are not a ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HelloError {
     #[error("the first bytes are not those of TLS")]
@@ -28,7 +28,7 @@ pub(crate) enum HelloError {
     SeveralNames,
 }
 
-/// Reads a ClientHello as it comes. It is given everything since the first byte each time.
+/// Parses a ClientHello incrementally. Each call receives all bytes since the first one.
 #[derive(Debug, Default)]
 pub(crate) struct HelloReader {
     position: usize,
@@ -37,7 +37,7 @@ pub(crate) struct HelloReader {
 }
 
 impl HelloReader {
-    /// The message once it is whole; `None` asks for more.
+    /// The message once it is complete; `None` asks for more.
     pub(crate) fn read(&mut self, all: &[u8]) -> Result<Option<ClientHello>, HelloError> {
         loop {
             if let Some(message) = self.message()? {
@@ -64,12 +64,12 @@ impl HelloReader {
         }
     }
 
-    /// The body of the handshake message, where all of it is there.
+    /// The body of the handshake message, if it is complete.
     fn message(&self) -> Result<Option<&[u8]>, HelloError> {
         let Some(kind) = self.handshake.first() else {
             return Ok(None);
         };
-        // Kind 1 is a ClientHello.
+        // Type 1 is a ClientHello.
         if *kind != 1 {
             return Err(HelloError::Malformed);
         }
@@ -89,7 +89,7 @@ impl HelloReader {
     }
 }
 
-/// Whether bytes can begin a record of a handshake: its kind, and a version of 3.1 to 3.4.
+/// Whether bytes can start a handshake record: its type, and a version of 3.1 to 3.4.
 fn check_start(bytes: &[u8]) -> Result<(), HelloError> {
     let fits = |index: usize, range: std::ops::RangeInclusive<u8>| {
         bytes.get(index).is_none_or(|byte| range.contains(byte))
@@ -101,7 +101,7 @@ fn check_start(bytes: &[u8]) -> Result<(), HelloError> {
     }
 }
 
-/// Reads the body of a ClientHello, RFC 8446 section 4.1.2.
+/// Parses the body of a ClientHello, RFC 8446 section 4.1.2.
 fn parse(body: &[u8]) -> Result<ClientHello, HelloError> {
     let mut rest = Cursor(body);
     let version = rest.take(2)?;
@@ -130,7 +130,7 @@ fn parse(body: &[u8]) -> Result<ClientHello, HelloError> {
         if seen.contains(&kind) {
             return Err(HelloError::Duplicate);
         }
-        // A client has a few dozen; looking through many for each would be slow.
+        // A client has a few dozen; the search for duplicates would be slow with many.
         if seen.len() >= 256 {
             return Err(HelloError::TooLong);
         }
@@ -142,7 +142,7 @@ fn parse(body: &[u8]) -> Result<ClientHello, HelloError> {
     Ok(ClientHello { server_name })
 }
 
-/// Reads the extension `server_name`, RFC 6066 section 3: exactly one name of a host.
+/// Parses the extension `server_name`, RFC 6066 section 3: exactly one host name.
 fn parse_server_name(content: &[u8]) -> Result<Vec<u8>, HelloError> {
     let mut rest = Cursor(content);
     let mut names = Cursor(rest.vector_u16()?);
@@ -158,7 +158,7 @@ fn parse_server_name(content: &[u8]) -> Result<Vec<u8>, HelloError> {
     Ok(name.to_vec())
 }
 
-/// Bytes that are taken from the front.
+/// A cursor over bytes.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

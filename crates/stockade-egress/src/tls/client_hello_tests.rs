@@ -76,7 +76,7 @@ fn ambiguous_hellos_are_refused() {
 }
 
 #[test]
-fn what_is_not_tls_is_refused_at_its_first_byte() {
+fn bytes_that_are_not_tls_are_refused_at_the_first_byte() {
     for bytes in [&b"GET / HTTP/1.1"[..], b"SSH-2.0-x", b"\x80\x2e\x01\x03\x01", b"\x16\x02"] {
         assert_eq!(read(bytes), Err(HelloError::NotTls), "{bytes:?}");
     }
@@ -95,7 +95,7 @@ fn length_and_number_of_pieces_are_bounded() {
 
 proptest! {
     #[test]
-    fn however_it_is_cut_the_same_name_is_read(
+    fn segmentation_does_not_change_the_server_name(
         name in "[a-z]{1,20}\\.example\\.org",
         size in 1usize..80,
         step in 1usize..50,
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic_and_alike_in_pieces(
+    fn any_bytes_parse_without_a_panic_and_alike_in_pieces(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         crate::fuzzing::client_hello(&bytes);

@@ -1,4 +1,4 @@
-//! Where names lead, and where nothing may.
+//! Where names resolve to, and which addresses stay unreachable.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ async fn connect(world: &World, authority: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn names_never_lead_to_special_addresses() {
+async fn names_never_resolve_to_special_addresses() {
     let server = Server::hello().await;
     let port = server.port;
     let open = World::new(&opens(port, &["a.example.org"], ""), here(&["a.example.org"]));
@@ -125,7 +125,7 @@ async fn own_addresses_are_refused_unless_spelled_out() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_address_is_judged_again() {
+async fn name_that_changes_its_address_is_judged_again() {
     let server = Server::hello().await;
     let port = server.port;
     let public = address("93.184.216.34");
@@ -160,7 +160,7 @@ async fn aliases_of_blocked_names_are_refused() {
 }
 
 #[tokio::test]
-async fn blocked_ranges_hold_after_resolving() {
+async fn blocked_ranges_apply_after_resolving() {
     let server = Server::hello().await;
     let port = server.port;
     let names = ["a.example.org"];
@@ -173,7 +173,7 @@ async fn blocked_ranges_hold_after_resolving() {
 }
 
 #[tokio::test]
-async fn an_address_that_stands_for_no_name_is_refused_in_every_protocol() {
+async fn synthetic_address_without_a_name_is_refused_in_every_protocol() {
     let server = Server::hello().await;
     let names = ["a.example.org"];
     let text = opens(server.port, &names, "");
@@ -197,10 +197,10 @@ async fn an_address_that_stands_for_no_name_is_refused_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn the_next_address_is_tried_when_one_does_not_answer() {
+async fn next_address_is_tried_when_one_does_not_answer() {
     let server = Server::hello().await;
     let port = server.port;
-    // Nobody listens on 127.0.0.2, and these are really dialled.
+    // No server listens on 127.0.0.2, and these are really dialled.
     let names = FixedNames::default().answer("a.example.org", &[address("127.0.0.2"), HERE], &[]);
     let more = format!("  - {{host: 127.0.0.2, ports: [{port}]}}\n");
     let world = World::dialling(&opens(port, &["a.example.org"], &more), names);

@@ -1,4 +1,4 @@
-//! A certificate for a test, made with cryptography that needs no compiler of C.
+//! A certificate for a test, made with cryptography that needs no C compiler.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// A server of these names, and the roots by which a client knows it.
+/// A server with these names, and the roots that authenticate it.
 pub(crate) fn server(names: &[&str]) -> (ServerConfig, RootCertStore) {
     let key = Key::generate();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -49,7 +49,7 @@ impl Key {
         let signing = SigningKey::<P256>::generate().unwrap();
         let mut buffer = [0; 256];
         let public = signing.to_spki_der(&mut buffer).unwrap();
-        // The key itself is the last part of its description: a byte and two coordinates.
+        // The key is the last part of its encoding: a byte and two coordinates.
         let point = public[public.len() - 65..].to_vec();
         Key { signing, point }
     }

@@ -1,4 +1,4 @@
-//! Rules that change, gates that close, records that break.
+//! Changing rules, closing gates, failing records.
 
 use hickory_proto::op::ResponseCode;
 use stockade_policy::Effect;
@@ -9,7 +9,7 @@ use crate::world::{World, here, opens, policy};
 
 const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 
-/// An entry for any bytes, so that a connection can be held open.
+/// An entry with `protocol: tcp`, so that a connection can be held open.
 fn tcp(port: u16, names: &[&str]) -> String {
     let entry = |name: &&str| format!("  - {{host: {name}, ports: [{port}], protocol: tcp}}\n");
     let entries: String = names.iter().chain(&["127.0.0.1"]).map(entry).collect();
@@ -78,7 +78,7 @@ async fn nothing_passes_once_the_record_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn what_was_open_is_told_when_its_sandbox_ends() {
+async fn open_connections_are_recorded_when_their_sandbox_ends() {
     let server = Server::echo("hi").await;
     let port = server.port;
     let world = World::new(&tcp(port, &NAMES), here(&NAMES));

@@ -60,7 +60,7 @@ async fn other_ports_of_an_allowed_host_are_denied() {
 }
 
 #[tokio::test]
-async fn authorities_with_a_second_reading_are_refused() {
+async fn ambiguous_authorities_are_refused() {
     let server = Server::hello().await;
     let port = server.port;
     let names = here(&["a.example.org", "evil.example.net"]);
@@ -120,7 +120,7 @@ async fn host_field_of_a_connect_must_be_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_tunnel_carries_is_read_as_well() {
+async fn contents_of_a_tunnel_are_judged_too() {
     let server = Server::hello().await;
     let port = server.port;
     let world = World::new(&opens(port, &["a.example.org"], ""), here(&["a.example.org"]));
@@ -148,7 +148,7 @@ async fn what_a_tunnel_carries_is_read_as_well() {
 }
 
 #[tokio::test]
-async fn tunnel_that_nobody_waits_for_is_told_all_the_same() {
+async fn abandoned_tunnel_is_still_recorded() {
     let server = Server::hello().await;
     let port = server.port;
     let world = World::new(&opens(port, &["a.example.org"], ""), here(&["a.example.org"]));
@@ -163,7 +163,7 @@ async fn tunnel_that_nobody_waits_for_is_told_all_the_same() {
 }
 
 #[tokio::test]
-async fn hosts_that_lead_nowhere_get_502_with_reason() {
+async fn unresolvable_hosts_get_502_with_reason() {
     let server = Server::hello().await;
     let text = opens(server.port, &["a.example.org", "b.example.org"], "");
     let world = World::new(&text, here(&["a.example.org"]));

@@ -1,4 +1,4 @@
-//! Programs that mean harm, and those that are only odd.
+//! Malicious programs, and unusual ones.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn garbage_on_the_proxy_is_refused() {
 }
 
 #[tokio::test]
-async fn thousands_of_connections_cost_little_and_stop_nobody_else() {
+async fn thousands_of_connections_cost_little_and_block_no_other() {
     let server = Server::hello().await;
     let port = server.port;
     let text = opens(port, &NAMES, "limits: {max_connections: 64}\n");
@@ -117,7 +117,7 @@ async fn hosts_in_events_are_harmless_and_short() {
 }
 
 #[tokio::test]
-async fn endless_answer_is_passed_on_without_being_kept() {
+async fn endless_response_is_forwarded_without_buffering() {
     let server = Server::start(|mut stream, _| async move {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
         let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();

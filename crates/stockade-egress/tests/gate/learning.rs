@@ -1,4 +1,4 @@
-//! A gate that notes what is used.
+//! A gate that records what is used.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ async fn connect(world: &World, authority: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn learning_never_reaches_private_own_or_blocked_places() {
+async fn learning_never_reaches_private_own_or_blocked_addresses() {
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     let names = FixedNames::default()
         .answer("private.example.org", &[address("10.0.0.1")], &[])
@@ -44,7 +44,7 @@ async fn learning_never_reaches_private_own_or_blocked_places() {
 }
 
 #[tokio::test]
-async fn what_is_used_is_noted_with_what_was_spoken() {
+async fn used_hosts_are_recorded_with_their_protocol() {
     let web = Server::hello().await;
     let first = Server::echo("220 ready").await;
     let public: IpAddr = "93.184.216.34".parse().unwrap();

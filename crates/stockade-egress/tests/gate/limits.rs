@@ -10,7 +10,7 @@ use crate::world::{World, here, opens, short_times, within};
 const NAMES: [&str; 1] = ["a.example.org"];
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_so_and_places_come_back() {
+async fn connections_over_the_limit_are_refused_and_permits_are_released() {
     let server = Server::hello().await;
     let port = server.port;
     let text = opens(port, &NAMES, "limits: {max_connections: 2}\n");
@@ -34,7 +34,7 @@ async fn connections_beyond_the_limit_are_told_so_and_places_come_back() {
     drop(one);
     drop(two);
     world.events(4).await;
-    // A place is free once its connection has ended, which the program cannot see.
+    // A permit is free once its connection has ended, which the program cannot observe.
     loop {
         let mut again = world.dial("a.example.org", port).await;
         again.send(&request).await;
@@ -45,7 +45,7 @@ async fn connections_beyond_the_limit_are_told_so_and_places_come_back() {
 }
 
 #[tokio::test]
-async fn bytes_beyond_the_limit_do_not_pass_and_the_engine_is_told() {
+async fn bytes_over_the_limit_do_not_pass_and_the_engine_is_notified() {
     let body = "x".repeat(10_000);
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n{body}");
     let server = Server::http(&answer).await;

@@ -1,5 +1,5 @@
 //! The gate with real sockets: what a program inside sees, what a server outside sees, and what is
-//! told.
+//! recorded.
 
 #![expect(clippy::unwrap_used, reason = "the whole crate is a test")]
 

@@ -30,7 +30,7 @@ async fn allowed_names_get_one_address_each_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn other_names_do_not_exist_and_the_answer_says_why() {
+async fn other_names_do_not_exist_and_the_answer_gives_the_reason() {
     let world = world("{network_allowlist: [a.example.org], network_blocklist: [b.example.org]}");
     assert_eq!(world.code("a.example.org").await, ResponseCode::NoError);
     let answer = world.ask("token.evil.example.net", RecordType::A).await;
@@ -73,7 +73,7 @@ async fn localhost_is_the_sandbox_itself_and_addresses_have_no_names() {
 }
 
 #[tokio::test]
-async fn a_name_beyond_the_last_address_is_refused_and_the_others_stay() {
+async fn name_after_the_last_free_address_is_refused_and_the_others_stay() {
     let world = world("network_allowlist: ['*.example.org']");
     for number in 0..1024 {
         assert_eq!(world.code(&format!("n{number}.example.org")).await, ResponseCode::NoError);
@@ -83,7 +83,7 @@ async fn a_name_beyond_the_last_address_is_refused_and_the_others_stay() {
 }
 
 #[tokio::test]
-async fn what_is_no_question_gets_exactly_one_answer() {
+async fn malformed_question_gets_exactly_one_answer() {
     let world = world("network_allowlist: [a.example.org]");
     for bytes in [&b""[..], b"x", b"xyz", &[0xff; 12], &[0; 12], &[0x12; 600]] {
         let answer = world.ask_bytes(bytes).await;

@@ -15,7 +15,7 @@ fn world(port: u16) -> World {
 }
 
 #[tokio::test]
-async fn each_request_of_a_kept_connection_is_judged_and_told() {
+async fn each_request_of_a_kept_connection_is_judged_and_recorded() {
     let server = Server::hello().await;
     let port = server.port;
     let world = world(port);
@@ -27,10 +27,10 @@ async fn each_request_of_a_kept_connection_is_judged_and_told() {
     program.send(format!("GET /three HTTP/1.1\r\nHost: b.example.org:{port}\r\n\r\n")).await;
     assert_eq!(program.answer().await.status, 400);
     let events = world.events(3).await;
-    let told: Vec<_> =
+    let recorded: Vec<_> =
         events.iter().map(|event| (event.path.as_deref(), event.status, event.verdict)).collect();
     assert_eq!(
-        told,
+        recorded,
         [
             (Some("/one"), Some(200), Effect::Allow),
             (Some("/two"), Some(200), Effect::Allow),
@@ -57,7 +57,7 @@ async fn host_that_the_wall_knows_by_name_needs_no_synthetic_address() {
     };
     assert_eq!(status("a.example.org").await, 200);
     assert_eq!(status("b.example.org").await, 403);
-    // A synthetic address stands for a name here too, and this one for none.
+    // A synthetic address stands for a name here too; this one has no name.
     assert_eq!(status("127.64.0.200").await, 403);
     let events = world.events(3).await;
     assert!(events.iter().all(|event| event.via == Via::Transparent));
@@ -95,7 +95,7 @@ async fn proxy_takes_whole_addresses_and_changes_hosts_between_requests() {
 }
 
 #[tokio::test]
-async fn what_the_proxy_cannot_serve_is_400_with_a_sentence() {
+async fn requests_that_the_proxy_cannot_serve_get_400_with_reason() {
     let server = Server::hello().await;
     let port = server.port;
     let world = world(port);
@@ -117,7 +117,7 @@ async fn what_the_proxy_cannot_serve_is_400_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn redirects_are_passed_on_and_never_followed() {
+async fn redirects_are_forwarded_and_never_followed() {
     let answer = "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\n\
                   Content-Length: 0\r\n\r\n";
     let server = Server::http(answer).await;
@@ -133,7 +133,7 @@ async fn redirects_are_passed_on_and_never_followed() {
 
 #[tokio::test]
 async fn bodies_of_every_kind_pass_both_ways() {
-    // Sends the request back as the body of the answer.
+    // Returns the request as the body of the response.
     let server = Server::start(|mut stream, _| async move {
         let mut held = Vec::new();
         let mut buffer = [0; 4096];
@@ -157,7 +157,7 @@ async fn bodies_of_every_kind_pass_both_ways() {
     .await;
     let port = server.port;
     let world = world(port);
-    // The server answers after the body, so the body must pass before any answer comes.
+    // The server responds after the body, so the body must pass before any response.
     let send = async |fields: &str, body: &str, expected: &str| {
         let mut program = world.dial("a.example.org", port).await;
         let head = format!("POST / HTTP/1.1\r\nHost: a.example.org:{port}\r\n{fields}\r\n\r\n");
@@ -173,7 +173,7 @@ async fn bodies_of_every_kind_pass_both_ways() {
 }
 
 #[tokio::test]
-async fn answer_without_a_length_ends_with_its_connection() {
+async fn response_without_a_length_ends_with_its_connection() {
     let server = Server::start(|mut stream, _| async move {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer).await;
@@ -206,7 +206,7 @@ async fn server_that_closed_between_requests_is_dialled_again() {
 }
 
 #[tokio::test]
-async fn server_that_makes_no_sense_becomes_502() {
+async fn malformed_response_becomes_502() {
     for nonsense in [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 200 OK\nContent-Length: 1\n\n",
@@ -266,7 +266,7 @@ async fn methods_and_paths_are_judged_where_the_policy_names_them() {
 }
 
 #[tokio::test]
-async fn answer_that_ends_with_its_connection_ends_in_good_order() {
+async fn response_that_ends_with_its_connection_closes_cleanly() {
     let server = Server::start(|mut stream, _| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end").await;
@@ -277,6 +277,6 @@ async fn answer_that_ends_with_its_connection_ends_in_good_order() {
     let mut program = world.dial("a.example.org", port).await;
     program.send(format!("GET / HTTP/1.1\r\nHost: a.example.org:{port}\r\n\r\n")).await;
     assert!(program.rest().await.ends_with(b"\r\n\r\nuntil the end"));
-    // One that was dropped would have been reset, and takes no more.
+    // A dropped connection would have been reset, and would accept no more.
     program.send(b"x").await;
 }

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::RootCertStore;
 
 use crate::certificate;
 
-/// A server on this machine that remembers what it was sent.
+/// A local server that remembers what it received.
 pub(crate) struct Server {
     pub(crate) port: u16,
     seen: watch::Receiver<Seen>,
@@ -46,12 +46,12 @@ impl Server {
         .await
     }
 
-    /// Says hello with 200 and stays.
+    /// Answers 200 with a greeting and keeps the connection.
     pub(crate) async fn hello() -> Server {
         Server::http("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await
     }
 
-    /// Speaks first, then sends back what comes.
+    /// Sends first, then echoes.
     pub(crate) async fn echo(greeting: &'static str) -> Server {
         Server::start(move |mut stream, seen| async move {
             let _ = stream.write_all(greeting.as_bytes()).await;
@@ -67,7 +67,7 @@ impl Server {
         .await
     }
 
-    /// A real TLS server that sends back what comes. Its certificate is for all given names.
+    /// A real TLS server that echoes. Its certificate is for all given names.
     pub(crate) async fn tls(names: &[&str]) -> (Server, RootCertStore) {
         let (config, roots) = certificate::server(names);
         let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -107,12 +107,12 @@ impl Server {
         Server { port, seen }
     }
 
-    /// What it has seen until now.
+    /// What it has received so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.borrow().clone()
     }
 
-    /// What it has seen, as text.
+    /// What it has received, as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen().bytes).into_owned()
     }

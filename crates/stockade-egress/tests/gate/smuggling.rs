@@ -1,10 +1,10 @@
-//! Requests that two readers would cut differently.
+//! Requests that two parsers would split differently.
 
 use crate::server::Server;
 use crate::world::{World, here, opens};
 
 #[tokio::test]
-async fn requests_with_two_readings_are_refused_and_never_sent_on() {
+async fn ambiguous_requests_are_refused_and_never_forwarded() {
     let server = Server::hello().await;
     let port = server.port;
     let names = ["a.example.org"];
@@ -44,7 +44,7 @@ async fn requests_with_two_readings_are_refused_and_never_sent_on() {
 }
 
 #[tokio::test]
-async fn malformed_chunks_end_the_connection_before_what_follows_is_read() {
+async fn malformed_chunks_end_the_connection_before_the_next_request() {
     let server = Server::hello().await;
     let port = server.port;
     let names = ["a.example.org"];
@@ -87,7 +87,7 @@ async fn pipelined_requests_are_served_one_after_the_other_and_each_is_judged() 
 }
 
 #[tokio::test]
-async fn upgrade_to_http2_is_passed_over() {
+async fn upgrade_to_http2_is_ignored() {
     let server = Server::hello().await;
     let port = server.port;
     let names = ["a.example.org"];

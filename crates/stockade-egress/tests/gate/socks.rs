@@ -41,7 +41,7 @@ async fn denied_host_gets_reply_2() {
 }
 
 #[tokio::test]
-async fn tunnel_that_nobody_waits_for_is_told_all_the_same() {
+async fn abandoned_tunnel_is_still_recorded() {
     let server = Server::hello().await;
     let port = server.port;
     let world = World::new(&opens(port, &["a.example.org"], ""), here(&NAMES));
@@ -94,7 +94,7 @@ async fn passwords_and_socks_4_are_refused() {
 }
 
 #[tokio::test]
-async fn an_address_that_stands_for_a_name_is_that_name() {
+async fn synthetic_address_is_judged_as_its_name() {
     let server = Server::hello().await;
     let port = server.port;
     let world = World::new(&opens(port, &["a.example.org"], ""), here(&NAMES));

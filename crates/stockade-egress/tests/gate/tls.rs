@@ -15,7 +15,7 @@ use crate::world::{Program, World, here, opens, short_times, within};
 
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// Sends bytes over TLS and says what came back.
+/// Sends bytes over TLS and returns the response.
 async fn over_tls(program: Program, roots: RootCertStore, name: &str) -> std::io::Result<Vec<u8>> {
     let connector = TlsConnector::from(Arc::new(certificate::client(roots)));
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -45,7 +45,7 @@ async fn hello(name: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn tls_to_the_allowed_name_passes_untouched() {
+async fn tls_to_the_allowed_name_passes_unchanged() {
     let names = ["a.example.org", "b.example.org"];
     let (server, roots) = Server::tls(&names).await;
     let world = World::new(&opens(server.port, &["a.example.org"], ""), here(&names));
@@ -86,7 +86,7 @@ async fn literal_addresses_go_through_the_proxy_without_a_server_name() {
 }
 
 #[tokio::test]
-async fn hello_in_many_pieces_is_put_together_and_passed_on() {
+async fn segmented_hello_is_reassembled_and_forwarded() {
     let server = Server::echo("").await;
     let names = ["a.example.org"];
     let world = World::new(&opens(server.port, &names, ""), here(&names));
@@ -112,7 +112,7 @@ async fn hello_in_many_pieces_is_put_together_and_passed_on() {
 }
 
 #[tokio::test]
-async fn what_only_looks_like_tls_is_refused() {
+async fn bytes_that_only_start_like_tls_are_refused() {
     let server = Server::echo("").await;
     let names = ["a.example.org"];
     let text = opens(server.port, &names, "");
@@ -123,7 +123,7 @@ async fn what_only_looks_like_tls_is_refused() {
     assert_eq!(allowed.exactly(whole.len()).await, whole);
     let mut without_name = whole.clone();
     let at = without_name.windows(13).position(|part| part == b"a.example.org").unwrap();
-    // The kind of the extension, nine bytes before the name, becomes an unknown one.
+    // The type of the extension, nine bytes before the name, becomes an unknown one.
     without_name[at - 9] = 0x7a;
     let half = whole[..whole.len() / 2].to_vec();
     for (bytes, why) in [
@@ -169,7 +169,7 @@ async fn protocol_of_an_entry_decides_what_passes() {
 }
 
 #[tokio::test]
-async fn server_that_speaks_first_needs_protocol_tcp() {
+async fn server_that_sends_first_needs_protocol_tcp() {
     let server = Server::echo("220 ready\r\n").await;
     let names = ["a.example.org"];
     let entry = |protocol: &str| {

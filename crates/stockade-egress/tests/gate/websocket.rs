@@ -8,7 +8,7 @@ use crate::world::{World, here, opens};
 const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
-/// Agrees to every upgrade, or to none, then sends back what comes.
+/// Agrees to every upgrade, or to none, then echoes.
 async fn server(answer: &'static str) -> Server {
     Server::start(move |mut stream, seen| async move {
         let mut buffer = [0; 4096];
@@ -58,7 +58,7 @@ async fn after_the_upgrade_bytes_pass_both_ways_to_that_host_only() {
 }
 
 #[tokio::test]
-async fn bytes_sent_before_the_server_agreed_are_no_request() {
+async fn bytes_sent_before_the_server_agrees_are_not_a_request() {
     let refusing = server("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").await;
     let port = refusing.port;
     let names = ["a.example.org"];

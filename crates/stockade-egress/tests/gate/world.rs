@@ -27,7 +27,7 @@ pub(crate) fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse_str("p.yaml", text, Path::new("/srv")).unwrap())
 }
 
-/// A policy that opens names on a port of this machine, with more lines after.
+/// A policy that opens names on a port of this machine, with further lines.
 pub(crate) fn opens(port: u16, names: &[&str], more: &str) -> String {
     let mut text = "network_allowlist:\n".to_owned();
     for name in names.iter().chain(&["127.0.0.1"]) {
@@ -36,12 +36,12 @@ pub(crate) fn opens(port: u16, names: &[&str], more: &str) -> String {
     text + more
 }
 
-/// Names that lead to this machine.
+/// Names that resolve to this machine.
 pub(crate) fn here(names: &[&str]) -> FixedNames {
     names.iter().fold(FixedNames::default(), |fixed, name| fixed.answer(name, &[HERE], &[]))
 }
 
-/// Times short enough to wait for in a test.
+/// Timeouts short enough for a test.
 pub(crate) fn short_times() -> Times {
     Times {
         head: Duration::from_millis(300),
@@ -52,7 +52,7 @@ pub(crate) fn short_times() -> Times {
     }
 }
 
-/// Whoever is dialled, a server of the test answers; who was is remembered.
+/// Connects every dialled address to a server of the test, and remembers the addresses.
 #[derive(Debug, Default)]
 pub(crate) struct FakeInternet {
     dialled: Mutex<Vec<SocketAddr>>,
@@ -65,7 +65,7 @@ impl Dial for FakeInternet {
     }
 }
 
-/// Keeps events, and can be told to fail.
+/// Keeps events, and can be set to fail.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     events: watch::Sender<Vec<Egress>>,
@@ -151,13 +151,13 @@ impl World {
         self.open(Destination::Proxy)
     }
 
-    /// A connection to a name, found as programs do.
+    /// A connection to a name, resolved as programs do.
     pub(crate) async fn dial(&self, name: &str, port: u16) -> Program {
         let address = self.address(name).await;
         self.open(Destination::Address { address, port })
     }
 
-    /// The address inside that stands for a name.
+    /// The synthetic address of a name.
     pub(crate) async fn address(&self, name: &str) -> Ipv4Addr {
         let answer = self.ask(name, RecordType::A).await;
         match answer.answers.first().map(|record| &record.data) {
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-/// A program inside, seen from its socket.
+/// A program inside, as seen from its socket.
 pub(crate) struct Program {
     pub(crate) stream: DuplexStream,
 }
@@ -214,7 +214,7 @@ impl Program {
         within(self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Sends although the gate may have had enough.
+    /// Sends although the gate may have closed the connection.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = timeout(DEADLINE, self.stream.write_all(bytes.as_ref())).await;
     }
@@ -232,7 +232,7 @@ impl Program {
         bytes
     }
 
-    /// A head, up to and with its empty line.
+    /// A head, including its empty line.
     pub(crate) async fn head(&mut self) -> String {
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {

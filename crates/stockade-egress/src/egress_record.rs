@@ -1,4 +1,4 @@
-//! The account of one connection, request or refused question, told when it ends.
+//! The record of one connection, request or refused question, written when it ends.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::meter::Meter;
 use crate::shared::Shared;
 use crate::words::{MAX_HOST, MAX_PATH, harmless};
 
-/// Collects what happened and tells it exactly once, when it is dropped: also when the sandbox
+/// Collects what happened and records it exactly once, when it is dropped: also when the sandbox
 /// ends in the middle.
-pub(crate) struct Account {
+pub(crate) struct EgressRecord {
     shared: Arc<Shared>,
     meter: Option<Arc<Meter>>,
     before: (u64, u64),
@@ -22,13 +22,13 @@ pub(crate) struct Account {
     is_told: bool,
 }
 
-impl Account {
+impl EgressRecord {
     pub(crate) fn new(
         shared: &Arc<Shared>,
         connection: u64,
         via: Via,
         meter: Option<&Arc<Meter>>,
-    ) -> Account {
+    ) -> EgressRecord {
         let event = Egress {
             execution: None,
             connection,
@@ -48,7 +48,7 @@ impl Account {
             denial: None,
             failure: None,
         };
-        Account {
+        EgressRecord {
             shared: Arc::clone(shared),
             meter: meter.cloned(),
             before: meter.map_or((0, 0), |meter| meter.counts()),
@@ -58,18 +58,18 @@ impl Account {
         }
     }
 
-    /// Tells nothing: others tell what happened.
+    /// Records nothing: another record covers what happened.
     pub(crate) fn forget(mut self) {
         self.is_told = false;
     }
 
-    /// Where it goes.
+    /// The destination.
     pub(crate) fn target(&mut self, host: &Host, port: Option<u16>) {
         self.event.host = harmless(&host.to_string(), MAX_HOST);
         self.event.port = port;
     }
 
-    /// What was asked for where that is no host.
+    /// The requested target, if it is not a host.
     pub(crate) fn no_host(&mut self, text: &str) {
         self.event.host = harmless(text, MAX_HOST);
     }
@@ -93,26 +93,26 @@ impl Account {
         self.event.status = Some(status);
     }
 
-    /// What decided that it goes ahead.
+    /// The rule that allowed it.
     pub(crate) fn allowed(&mut self, verdict: &Verdict) {
         self.event.verdict = verdict.effect;
         self.event.rule = verdict.basis.to_string();
     }
 
-    /// What refused it.
+    /// The denial that refused it.
     pub(crate) fn denied(&mut self, denial: &Denial) {
         self.event.verdict = Effect::Deny;
         self.event.rule = denial.rule.clone();
         self.event.denial = Some(denial.clone());
     }
 
-    /// Why it came to nothing although it was allowed.
+    /// Why it failed although it was allowed.
     pub(crate) fn failed(&mut self, why: impl Into<String>) {
         self.event.failure = Some(why.into());
     }
 }
 
-impl Drop for Account {
+impl Drop for EgressRecord {
     fn drop(&mut self) {
         if !self.is_told {
             return;
@@ -122,6 +122,6 @@ impl Drop for Account {
         event.sent_bytes = now.0.saturating_sub(self.before.0);
         event.received_bytes = now.1.saturating_sub(self.before.1);
         event.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.shared.tell(event);
+        self.shared.record(event);
     }
 }
