@@ -160,7 +160,7 @@ async fn run(
             checked.map_err(|why| {
                 Fault::new(
                     Code::InvalidResult,
-                    format!("the result does not fit the tool's schema: {why}"),
+                    format!("the tool's result does not fit its schema: {why}"),
                 )
             })?;
         }
