@@ -18,7 +18,7 @@ use crate::seccomp::{Instruction, to_kernel};
 pub struct Spawn<'a> {
     /// The path of the executable; `PATH` is not searched.
     pub path: &'a CStr,
-    /// The arguments, starting with argv[0].
+    /// The arguments; the first is the name that the program sees as its own.
     pub arguments: &'a [CString],
     /// The environment, as `NAME=value`.
     pub environment: &'a [CString],
