@@ -22,6 +22,7 @@ const ROWS: [&[&str]; 7] = [
         "stockade-egress",
         "stockade-conformance",
         "stockade-internet",
+        "stockade-testing",
         "stockade-carrier",
         "stockade-guest",
         "stockade-tools",
@@ -47,7 +48,7 @@ const ROWS: [&[&str]; 7] = [
 const OUTSIDE_ROWS: [&str; 2] = ["xtask", "stockade-fuzz"];
 
 /// The crates that tests of every row may use.
-const TESTS_FOR_ALL: [&str; 2] = ["stockade-conformance", "stockade-internet"];
+const TESTS_FOR_ALL: [&str; 3] = ["stockade-conformance", "stockade-internet", "stockade-testing"];
 
 /// Dependencies that a crate must never have, in addition to its row's rule.
 const NEVER: [(&str, &[&str]); 7] = [
@@ -149,6 +150,7 @@ mod tests {
         assert!(breach("stockade-sys", Development, "stockade-wire").is_some());
         assert_eq!(breach("stockade-provider", Development, "stockade-conformance"), None);
         assert_eq!(breach("stockade-policy", Development, "stockade-internet"), None);
+        assert_eq!(breach("stockade-launcher", Development, "stockade-testing"), None);
         assert!(breach("stockade-provider", Normal, "stockade-conformance").is_some());
     }
 
