@@ -30,7 +30,7 @@ fn every_example_policy_checks() {
 
 #[test]
 fn a_typo_is_named_with_file_line_column_caret_and_the_key_that_was_meant() {
-    let scratch = Scratch::new("typo");
+    let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "version: \"2\"\nnetwork_allow_list: [example.org]\n");
     let run = stockade(&["policy", "check", &file]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""));
@@ -49,7 +49,7 @@ fn a_typo_is_named_with_file_line_column_caret_and_the_key_that_was_meant() {
 
 #[test]
 fn one_refused_file_does_not_hide_the_others() {
-    let scratch = Scratch::new("several");
+    let scratch = Scratch::new();
     let bad = scratch.file("bad.yaml", "nonsense: 1\n");
     let run = stockade(&["policy", "check", &bad, POLICY, "/nonexistent.yaml"]);
     assert_eq!(run.code, 125);
@@ -62,7 +62,7 @@ fn one_refused_file_does_not_hide_the_others() {
 
 #[test]
 fn hostile_files_end_quickly_with_one_sentence_and_a_remedy() {
-    let scratch = Scratch::new("hostile");
+    let scratch = Scratch::new();
     let huge = scratch.path().join("huge.yaml");
     fs::File::create(&huge).unwrap().set_len(100 << 20).unwrap();
     let bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned()
@@ -103,7 +103,7 @@ fn standard_input_is_a_policy_file_too() {
 
 #[test]
 fn every_preset_is_written_commented_and_checks() {
-    let scratch = Scratch::new("presets");
+    let scratch = Scratch::new();
     for preset in ["strict", "default", "data", "web", "coding-agent"] {
         let run = stockade(&["policy", "init", preset]);
         assert_eq!(run.code, 0, "{preset}");
@@ -123,7 +123,7 @@ fn every_preset_is_written_commented_and_checks() {
 
 #[test]
 fn init_replaces_a_file_only_when_told_to() {
-    let scratch = Scratch::new("force");
+    let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "mine");
     let run = stockade(&["policy", "init", "strict", "--output", &file]);
     assert_eq!(run.code, 125);
@@ -147,7 +147,7 @@ fn what_show_prints_is_the_same_policy_again() {
 
 #[test]
 fn showing_two_policies_shows_the_narrower_of_each_clause() {
-    let scratch = Scratch::new("narrow");
+    let scratch = Scratch::new();
     let narrow = scratch
         .file("n.yaml", "isolation: vm\ndefaults: {max_memory_mb: 64}\ntool_allowlist: [other]\n");
     let shown = stockade(&["policy", "show", "--json", POLICY, &narrow]).json();
@@ -196,7 +196,7 @@ fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
 
 #[test]
 fn plan_holds_every_clause_about_tools_behind_the_native_wall_alone() {
-    let scratch = Scratch::new("tools");
+    let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
         "tool_allowlist: [search]\ndefaults: {max_tool_calls: 3}\nlimits: {max_tool_seconds: 5}\n",
@@ -218,7 +218,7 @@ fn plan_holds_every_clause_about_tools_behind_the_native_wall_alone() {
 
 #[test]
 fn plan_holds_a_policy_without_network_and_tools_behind_the_native_wall() {
-    let scratch = Scratch::new("held");
+    let scratch = Scratch::new();
     let plain = scratch.file("p.yaml", "limits: {max_pids: 16}\ncommand_allowlist: [sh]\n");
     let run = stockade(&["policy", "plan", &plain, "--provider", "native", "--json"]);
     let plan = run.json();
@@ -247,7 +247,7 @@ fn plan_asks_one_wall_when_told_and_names_the_walls_there_are() {
 
 #[test]
 fn diff_names_what_the_second_allows_and_the_first_does_not() {
-    let scratch = Scratch::new("diff");
+    let scratch = Scratch::new();
     let wide = scratch
         .file("wide.yaml", "defaults: {max_memory_mb: 4096}\nnetwork_allowlist: [example.org]\n");
     let run = stockade(&["policy", "diff", POLICY, POLICY, "--exit-code"]);
@@ -274,7 +274,7 @@ fn completions_and_manual_pages_know_every_command() {
         let json = stockade(&["completions", shell, "--json"]).json();
         assert_eq!(json["script"], run.stdout, "{shell}");
     }
-    let scratch = Scratch::new("man");
+    let scratch = Scratch::new();
     let directory = scratch.path().join("pages");
     let run = stockade(&["man", "--dir", directory.to_str().unwrap()]);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -360,7 +360,7 @@ fn a_closed_reader_is_not_an_error() {
 
 #[test]
 fn nothing_printed_for_a_person_carries_escape_sequences_from_a_file() {
-    let scratch = Scratch::new("escape");
+    let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "name: \"x\\e]0;title\\a\"\nrules: [{name: \"\\e[2J\", condition: {field: code, operator: contains, value: a}, action: deny, message: \"\\e[31m\"}]\n");
     let code = scratch.file("a.py", "a\n");
     let odd = scratch.file("\u{1b}[2J\u{202e}.yaml", "name: \"\\u202e\\x7f\"\n");

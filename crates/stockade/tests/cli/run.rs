@@ -27,7 +27,7 @@ fn denied(run: &Run) -> serde_json::Value {
 
 #[test]
 fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
-    let scratch = Scratch::new("run-scripts");
+    let scratch = Scratch::new();
     let directory = scratch.path().join("folder.py");
     std::fs::create_dir(&directory).unwrap();
     let directory = directory.to_str().unwrap();
@@ -70,7 +70,7 @@ fn amount_that_is_none_names_the_flag_and_an_example() {
 
 #[test]
 fn walls_mounts_roots_and_policies_that_are_not_there_are_refused() {
-    let scratch = Scratch::new("run-places");
+    let scratch = Scratch::new();
     let broken = scratch.file("broken.yaml", "nonsense: 1\n");
     refused(&["--provider", "magic", "--", "ls"], "magic", "native");
     refused(&["--isolation", "magic", "--", "ls"], "magic", "vm");
@@ -99,7 +99,7 @@ fn variable_that_must_stay_outside_is_refused_with_what_to_do_instead() {
 
 #[test]
 fn flag_beside_a_policy_only_tightens_it() {
-    let scratch = Scratch::new("run-tighten");
+    let scratch = Scratch::new();
     let policy = scratch.file("p.yaml", "environment: {LANG: C}\n");
     let with = |flag: &str, value: &str, message: &str, remedy: &str| {
         refused(&["--policy", &policy, flag, value, "--", "ls"], message, remedy);
@@ -112,7 +112,7 @@ fn flag_beside_a_policy_only_tightens_it() {
 
 #[test]
 fn policy_that_denies_ends_the_run_before_any_wall_is_asked() {
-    let scratch = Scratch::new("run-denied");
+    let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
         "command_allowlist: [ls]\ndefaults: {action: allow}\nrules:\n  - {name: no-eval, action: \
@@ -135,7 +135,7 @@ fn policy_that_denies_ends_the_run_before_any_wall_is_asked() {
 
 #[test]
 fn code_that_is_not_text_is_denied_where_rules_would_judge_it() {
-    let scratch = Scratch::new("run-binary");
+    let scratch = Scratch::new();
     let script = scratch.file("a.py", b"# \xff\n");
     let policy = root().join("examples/policies/research-agent.yaml");
     let run = stockade(&["run", "--json", "--policy", policy.to_str().unwrap(), &script]);
@@ -152,14 +152,14 @@ fn program_in_place_of_a_script_is_answered_with_the_command_to_write() {
         "`stockade run --memory 64m -- sh -c 'a b'`",
     );
     // A script of that name is a script all the same.
-    let scratch = Scratch::new("run-named");
+    let scratch = Scratch::new();
     let script = scratch.file("ls", "hello");
     refused(&[&script], "says its language", "--language");
 }
 
 #[test]
 fn pipe_device_or_socket_is_no_script_and_holds_nobody() {
-    let scratch = Scratch::new("run-kinds");
+    let scratch = Scratch::new();
     let pipe = scratch.path().join("pipe.py");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());

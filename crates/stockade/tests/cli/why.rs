@@ -72,7 +72,7 @@ fn why_answers_thirty_two_questions_with_the_deciding_line() {
 
 #[test]
 fn code_is_judged_by_the_rules_and_the_text_names_line_and_remedy() {
-    let scratch = Scratch::new("code");
+    let scratch = Scratch::new();
     let harmful = scratch.file("a.py", "import subprocess\n");
     let harmless = scratch.file("b.py", "print(1)\n");
     let run = stockade(&["policy", "why", POLICY, "--code", &harmful]);
@@ -90,7 +90,7 @@ fn code_is_judged_by_the_rules_and_the_text_names_line_and_remedy() {
 
 #[test]
 fn a_callers_context_adds_fields_and_never_replaces_the_judged_code() {
-    let scratch = Scratch::new("context");
+    let scratch = Scratch::new();
     let code = scratch.file("a.py", "import subprocess\n");
     let run = stockade(&["policy", "why", POLICY, "--code", &code, "--context", "code=harmless"]);
     assert_eq!(run.code, 125);
@@ -112,7 +112,7 @@ fn a_callers_context_adds_fields_and_never_replaces_the_judged_code() {
 
 #[test]
 fn a_tool_is_judged_with_the_arguments_that_were_given() {
-    let scratch = Scratch::new("arguments");
+    let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
         "tool_allowlist: [search]\nrules: [{name: private, action: deny, \
@@ -138,7 +138,7 @@ fn a_tool_is_judged_with_the_arguments_that_were_given() {
 
 #[test]
 fn rules_with_a_time_are_judged_by_the_clock_that_was_given() {
-    let scratch = Scratch::new("time");
+    let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
         "rules:\n  - name: office\n    condition: {field: action, operator: eq, value: execute_code}\n    \
@@ -177,7 +177,7 @@ fn an_exit_code_asked_for_after_command_is_not_swallowed() {
 
 #[test]
 fn code_is_judged_only_when_its_language_and_text_are_certain() {
-    let scratch = Scratch::new("certain");
+    let scratch = Scratch::new();
     let ruby = scratch.file("a.rb", "puts 1\n");
     let run = stockade(&["policy", "why", POLICY, "--code", &ruby]);
     assert_eq!(run.code, 125);
@@ -213,7 +213,7 @@ fn the_readme_shows_what_is_printed() {
 
 #[test]
 fn combined_policies_name_the_part_that_denies() {
-    let scratch = Scratch::new("combined");
+    let scratch = Scratch::new();
     let narrow = scratch.file("narrow.yaml", "network_allowlist: [files.example.org]\n");
     let ask =
         |host: &str| stockade(&["policy", "why", POLICY, &narrow, "--host", host, "--json"]).json();

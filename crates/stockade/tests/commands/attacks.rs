@@ -3,11 +3,11 @@
 use crate::support::{NOT_ALLOWED, NOT_THERE, Tools, lists_can_be_held};
 
 /// One act per call, each in sandboxes of its own.
-fn denied(name: &str, acts: &[(&str, &str, &str)]) {
+fn denied(acts: &[(&str, &str, &str)]) {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new(name);
+    let tools = Tools::new();
     for (act, answer, target) in acts {
         tools.assert_denied(act, answer, target);
     }
@@ -15,32 +15,26 @@ fn denied(name: &str, acts: &[(&str, &str, &str)]) {
 
 #[test]
 fn program_of_the_host_is_not_there_by_any_name() {
-    denied(
-        "names",
-        &[
-            ("start('/bin/ls')", NOT_THERE, "/bin/ls"),
-            ("start('ls')", NOT_THERE, "/usr/bin/ls"),
-            ("start('/proc/self/root/usr/bin/ls')", NOT_THERE, "/proc/self/root/usr/bin/ls"),
-            ("start('/usr/../bin/./ls')", NOT_THERE, "/usr/../bin/./ls"),
-            ("os.chdir('/usr'); start('bin/ls')", NOT_THERE, "/usr/bin/ls"),
-        ],
-    );
+    denied(&[
+        ("start('/bin/ls')", NOT_THERE, "/bin/ls"),
+        ("start('ls')", NOT_THERE, "/usr/bin/ls"),
+        ("start('/proc/self/root/usr/bin/ls')", NOT_THERE, "/proc/self/root/usr/bin/ls"),
+        ("start('/usr/../bin/./ls')", NOT_THERE, "/usr/../bin/./ls"),
+        ("os.chdir('/usr'); start('bin/ls')", NOT_THERE, "/usr/bin/ls"),
+    ]);
 }
 
 #[test]
 fn shell_behind_system_is_not_there() {
     let act = "code = os.system('true'); print('started' if code == 0 else 'refused', code >> 8)";
-    denied("system", &[(act, "refused 127", "/bin/sh")]);
+    denied(&[(act, "refused 127", "/bin/sh")]);
 }
 
 #[test]
 fn copy_does_not_start_from_any_place_that_can_be_written() {
     for place in ["/tmp", "/workspace", "/dev/shm", "/run"] {
         let act = format!("start(shutil.copy('/tools/ls', '{place}/ls'))");
-        denied(
-            &format!("copy{}", place.replace('/', "-")),
-            &[(&act, NOT_ALLOWED, &format!("{place}/ls"))],
-        );
+        denied(&[(&act, NOT_ALLOWED, &format!("{place}/ls"))]);
     }
 }
 
@@ -48,37 +42,31 @@ fn copy_does_not_start_from_any_place_that_can_be_written() {
 fn copy_does_not_start_by_another_name_or_through_a_link() {
     let copy = "shutil.copy('/tools/ls', '/tmp/a'); ";
     let act = |rest: &str| format!("{copy}{rest}");
-    denied(
-        "links",
-        &[
-            (&act("os.rename('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
-            (&act("os.link('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
-            (&act("os.symlink('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
-            (
-                &act("os.rename('/tmp/a', '/tmp/python3'); start('/tmp/python3')"),
-                NOT_ALLOWED,
-                "/tmp/python3",
-            ),
-            (&act("os.chdir('/tmp'); start('./a')"), NOT_ALLOWED, "/tmp/./a"),
-            (
-                "os.symlink('/proc/self/root/tools/ls', '/tmp/b'); start('/tmp/b')",
-                NOT_ALLOWED,
-                "/tmp/b",
-            ),
-        ],
-    );
+    denied(&[
+        (&act("os.rename('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
+        (&act("os.link('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
+        (&act("os.symlink('/tmp/a', '/tmp/b'); start('/tmp/b')"), NOT_ALLOWED, "/tmp/b"),
+        (
+            &act("os.rename('/tmp/a', '/tmp/python3'); start('/tmp/python3')"),
+            NOT_ALLOWED,
+            "/tmp/python3",
+        ),
+        (&act("os.chdir('/tmp'); start('./a')"), NOT_ALLOWED, "/tmp/./a"),
+        (
+            "os.symlink('/proc/self/root/tools/ls', '/tmp/b'); start('/tmp/b')",
+            NOT_ALLOWED,
+            "/tmp/b",
+        ),
+    ]);
 }
 
 #[test]
 fn program_in_a_read_only_mount_does_not_start() {
-    denied(
-        "mount",
-        &[
-            ("start('/tools/ls')", NOT_ALLOWED, "/tools/ls"),
-            ("start('/proc/self/root/tools/ls')", NOT_ALLOWED, "/proc/self/root/tools/ls"),
-            ("start('/proc/self/cwd/../tools/ls')", NOT_ALLOWED, "/proc/self/cwd/../tools/ls"),
-        ],
-    );
+    denied(&[
+        ("start('/tools/ls')", NOT_ALLOWED, "/tools/ls"),
+        ("start('/proc/self/root/tools/ls')", NOT_ALLOWED, "/proc/self/root/tools/ls"),
+        ("start('/proc/self/cwd/../tools/ls')", NOT_ALLOWED, "/proc/self/cwd/../tools/ls"),
+    ]);
 }
 
 #[test]
@@ -97,14 +85,11 @@ fn open_file_does_not_start() {
            os._exit(100 + ctypes.get_errno())\n\
          code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n\
          print('started 0' if code == 0 else f'refused {code - 100}')";
-    denied(
-        "open",
-        &[
-            (by_path, NOT_ALLOWED, "/proc/self/fd/3"),
-            (by_descriptor, NOT_ALLOWED, "/tools/ls"),
-            (by_folder, NOT_ALLOWED, "/tools/ls"),
-        ],
-    );
+    denied(&[
+        (by_path, NOT_ALLOWED, "/proc/self/fd/3"),
+        (by_descriptor, NOT_ALLOWED, "/tools/ls"),
+        (by_folder, NOT_ALLOWED, "/tools/ls"),
+    ]);
 }
 
 #[test]
@@ -116,13 +101,10 @@ fn memory_does_not_start() {
          os.write(d, open('/tools/ls', 'rb').read())\n";
     let by_descriptor = format!("{act}start_open(d)");
     let by_path = format!("{act}start_open(f'/proc/self/fd/{{d}}')");
-    denied(
-        "memory",
-        &[
-            (&by_descriptor, NOT_ALLOWED, "/memfd:ls (deleted)"),
-            (&by_path, NOT_ALLOWED, "/proc/self/fd/3"),
-        ],
-    );
+    denied(&[
+        (&by_descriptor, NOT_ALLOWED, "/memfd:ls (deleted)"),
+        (&by_path, NOT_ALLOWED, "/proc/self/fd/3"),
+    ]);
 }
 
 #[test]
@@ -133,12 +115,9 @@ fn script_written_at_run_time_does_not_start() {
              start('/tmp/s')"
         )
     };
-    denied(
-        "script",
-        &[
-            (&script("'/bin/sh'"), NOT_ALLOWED, "/tmp/s"),
-            // Even for the one program that may be started.
-            (&script("sys.executable"), NOT_ALLOWED, "/tmp/s"),
-        ],
-    );
+    denied(&[
+        (&script("'/bin/sh'"), NOT_ALLOWED, "/tmp/s"),
+        // Even for the one program that may be started.
+        (&script("sys.executable"), NOT_ALLOWED, "/tmp/s"),
+    ]);
 }

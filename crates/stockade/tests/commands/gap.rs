@@ -10,7 +10,7 @@ fn the_dynamic_loader_still_maps_what_it_is_given() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("loader");
+    let tools = Tools::new();
     let policy = tools.policy("command_allowlist: [python3]");
     // Flag 8 is MFD_NOEXEC_SEAL: the memory cannot be started, but it can be mapped.
     let code = format!(
@@ -30,7 +30,7 @@ fn the_dynamic_loader_maps_no_file_of_a_writable_place_and_finds_no_program_of_t
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("loader-held");
+    let tools = Tools::new();
     let code = format!(
         "{PRELUDE}{LOADER}start(loader, shutil.copy('/tools/ls', '/tmp/ls'), '/')\n\
          start(loader, '/usr/bin/ls', '/')"

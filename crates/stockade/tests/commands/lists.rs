@@ -11,7 +11,7 @@ fn listed_helper_starts_and_one_that_is_not_is_named() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("helpers");
+    let tools = Tools::new();
     let policy = tools.plain_policy("command_allowlist: [python3, ls]\n");
     let code =
         format!("{PRELUDE}start('ls', '/'); start('/bin/ls', '/'); start('cat', '/dev/null')");
@@ -28,7 +28,7 @@ fn empty_list_starts_nothing_but_the_interpreter_that_was_asked_for() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("empty");
+    let tools = Tools::new();
     let script = tools.path().join("script.py");
     let code = format!("{PRELUDE}start(sys.executable, '-c', ''); start('/bin/ls', '/')");
     std::fs::write(&script, code).unwrap();
@@ -46,7 +46,7 @@ fn command_that_is_not_on_the_host_is_refused_before_anything_runs() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("missing");
+    let tools = Tools::new();
     let policy = tools.plain_policy("command_allowlist: [python3, surely-no-such-program]\n");
     let output = stockade(&["run", "--policy", &policy, "--", "python3", "-c", "print('ran')"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -59,7 +59,7 @@ fn listed_path_starts_that_file_alone() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("path");
+    let tools = Tools::new();
     let own = tools.path().join("tools");
     std::fs::copy(own.join("ls"), own.join("other")).unwrap();
     let (ls, other) = (own.join("ls"), own.join("other"));
@@ -80,7 +80,7 @@ fn listed_script_needs_its_interpreter_listed_and_the_denial_names_that() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("interpreter");
+    let tools = Tools::new();
     let script = tools.path().join("tools/script");
     std::fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -101,7 +101,7 @@ fn writable_and_layered_places_of_the_host_start_nothing() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("writable");
+    let tools = Tools::new();
     let own = tools.path().join("tools");
     for (clause, place) in [
         (format!("filesystem: {{write: [{{host: {}, guest: /out}}]}}\n", own.display()), "/out"),
@@ -131,7 +131,7 @@ fn many_tries_leave_a_bounded_list_and_nothing_that_drives_a_terminal() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("many");
+    let tools = Tools::new();
     let code = format!(
         "{PRELUDE}\
          for n in range(100):\n start(shutil.copy('/tools/ls', f'/tmp/\\x1b[2J{{n}}'))\n"
@@ -148,7 +148,7 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
     if !lists_can_be_held() {
         return;
     }
-    let tools = Tools::new("root");
+    let tools = Tools::new();
     let root = tools.path().join("root");
     let programs = ["/bin/sh", "/bin/true"];
     for program in programs {

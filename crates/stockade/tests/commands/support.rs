@@ -1,11 +1,11 @@
 //! Running one Python program with and without a list.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use stockade_testing::{Scratch, skipped, under_test};
 
 /// Words that the programs of these tests share. `start` says what came of starting a program.
 pub(crate) const PRELUDE: &str = r#"
@@ -32,26 +32,23 @@ pub(crate) const NOT_THERE: &str = "refused 2";
 pub(crate) const NOT_ALLOWED: &str = "refused 13";
 
 /// A folder with a copy of `ls` in it, which a policy shows at `/tools`.
-pub(crate) struct Tools(PathBuf);
+pub(crate) struct Tools(Scratch);
 
 impl Tools {
-    /// Makes one; `name` must be unique among the tests of one binary.
-    pub(crate) fn new(name: &str) -> Tools {
-        let folder =
-            std::env::temp_dir().join(format!("stockade-commands-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(folder.join("tools")).expect("a temporary folder can be made");
-        let folder = std::fs::canonicalize(folder).expect("the folder is there");
-        std::fs::copy("/bin/ls", folder.join("tools/ls")).expect("ls can be copied");
+    pub(crate) fn new() -> Tools {
+        let folder = Scratch::new();
+        folder.directory("tools");
+        std::fs::copy("/bin/ls", folder.path().join("tools/ls")).expect("ls can be copied");
         Tools(folder)
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Writes a policy that shows the tools, and has these clauses besides.
     pub(crate) fn policy(&self, clauses: &str) -> String {
-        let tools = self.0.join("tools");
+        let tools = self.path().join("tools");
         self.plain_policy(&format!(
             "filesystem: {{read: [{{host: {}, guest: /tools}}]}}\n{clauses}\n",
             tools.display()
@@ -59,9 +56,7 @@ impl Tools {
     }
 
     pub(crate) fn plain_policy(&self, text: &str) -> String {
-        let path = self.0.join("policy.yaml");
-        std::fs::write(&path, text).expect("a policy can be written");
-        path.to_str().expect("temporary paths are text").to_owned()
+        self.0.file("policy.yaml", text)
     }
 
     /// Shows that an act works without the clause and not with it, and that the denial names it.
@@ -76,13 +71,6 @@ impl Tools {
         let shown = stockade(&["run", "--policy", &listed, "--", "python3", "-c", &code]);
         let said = String::from_utf8_lossy(&shown.stderr).into_owned();
         assert!(said.contains(&format!("denied {target}: command_allowlist")), "{said}");
-    }
-}
-
-impl Drop for Tools {
-    fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -124,10 +112,9 @@ pub(crate) fn report(output: &Output) -> Report {
     Report(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{said}")))
 }
 
-/// The binary under test: another copy of it where a person without rights runs the tests.
+/// The binary under test.
 fn binary() -> PathBuf {
-    let built = || PathBuf::from(env!("CARGO_BIN_EXE_stockade"));
-    std::env::var_os("STOCKADE_UNDER_TEST").map_or_else(built, PathBuf::from)
+    under_test(env!("CARGO_BIN_EXE_stockade"))
 }
 
 /// Runs the binary under test, with the system's own interpreters alone.
@@ -147,18 +134,13 @@ pub(crate) fn stockade(words: &[&str]) -> Output {
 pub(crate) fn lists_can_be_held() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
-        let tools = Tools::new("probe");
+        let tools = Tools::new();
         let policy = tools.plain_policy("command_allowlist: [python3]\n");
         let output = stockade(&["run", "--policy", &policy, "--", "python3", "-c", "print(1)"]);
         let reason = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.stdout != b"1\n").then_some(reason)
     });
     let Some(reason) = reason else { return true };
-    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
-    let named =
-        required.split(',').map(str::trim).any(|name| name == "namespaces" || name == "all");
-    assert!(!named, "required, but skipped: {reason}");
-    // Past the harness, which keeps the output of tests that pass.
-    let _ = writeln!(std::io::stderr(), "run tests: skipped for want of namespaces: {reason}");
+    skipped("namespaces", reason);
     false
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use stockade_testing::{not_run, skipped};
 
-use crate::leftovers::{Host, not_run, skipped, walls_can_be_built};
+use crate::leftovers::{Host, walls_can_be_built};
 use crate::support::{Scratch, control, doctor, doctor_here, json, quiet, refusals};
 
 const NOBODY: u32 = 65_534;
@@ -71,7 +72,7 @@ fn delegated_cgroups_hold_limits_exactly_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
         return not_run("only root can give cgroups away");
     }
-    let scratch = Scratch::new("delegated");
+    let scratch = Scratch::new();
     let memory = |doctor: &Value| control(doctor, "max_memory_mb")["enforced"]["precision"].clone();
     let (_, as_root) = doctor_here();
     if memory(&as_root) != "exact" {

@@ -4,8 +4,9 @@ use std::process::Command;
 
 use libc::{ENOSYS, EPERM};
 use serde_json::Value;
+use stockade_testing::skipped;
 
-use crate::leftovers::{Host, skipped, walls_can_be_built};
+use crate::leftovers::{Host, walls_can_be_built};
 use crate::refusing::{Refused, finish};
 use crate::support::{
     NOBODY, Scratch, Words, control, doctor, doctor_here, error, json, native, patiently, quiet,
@@ -93,7 +94,7 @@ fn forbidden_user_namespaces_are_named_alike_by_doctor_plan_and_run() {
     if !walls_can_be_built() {
         return;
     }
-    let scratch = Scratch::new("forbidden");
+    let scratch = Scratch::new();
     let policy = scratch.policy("{}\n");
     let run = ["run", "--no-record", "--provider", "native", "--", "true"];
     let without = finish(in_namespace(&scratch, "", &run));
@@ -126,7 +127,7 @@ fn filter_that_refuses_namespaces_is_named_alike_by_doctor_plan_and_run() {
     if !walls_can_be_built() {
         return;
     }
-    let scratch = Scratch::new("filter");
+    let scratch = Scratch::new();
     let policy = scratch.policy("{}\n");
     let said = ask(&policy, |words| json(stockade(words), &NAMESPACES));
     said.is_refusal_by("seccomp", "allow");
@@ -146,7 +147,7 @@ fn root_of_a_small_user_namespace_is_told_so() {
     if !walls_can_be_built() {
         return;
     }
-    let scratch = Scratch::new("small");
+    let scratch = Scratch::new();
     let policy = scratch.policy("{}\n");
     let within = |arguments: &[&str]| {
         let mut command = unshare();
@@ -163,7 +164,7 @@ fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
     if !walls_can_be_built() {
         return;
     }
-    let scratch = Scratch::new("landlock");
+    let scratch = Scratch::new();
     let policy = scratch.policy("command_allowlist: [ls]\n");
     let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
     let (_, with) = doctor_here();
@@ -190,7 +191,7 @@ fn kernel_without_nftables_lacks_only_the_way_out_and_says_how_to_get_it() {
     if !walls_can_be_built() {
         return;
     }
-    let scratch = Scratch::new("nftables");
+    let scratch = Scratch::new();
     let policy = scratch.policy("network_allowlist: [example.org]\n");
     let plan = ["policy", "plan", &policy, "--provider", "native", "--json"];
     let (_, doctor) = json(stockade(&["doctor", "--json"]), &[]);

@@ -37,7 +37,7 @@ const WALLS: [(&str, &str); 2] = [("native", "process"), ("reduced", "reduced")]
 #[test]
 fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
     let _alone = Host::alone();
-    let scratch = Scratch::new("enforceable");
+    let scratch = Scratch::new();
     let (code, doctor) = doctor_here();
     let mut usable = Vec::new();
     for (provider, isolation) in WALLS {
@@ -85,7 +85,7 @@ fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
 #[test]
 fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
     let _alone = Host::alone();
-    let scratch = Scratch::new("refused");
+    let scratch = Scratch::new();
     let (_, doctor) = doctor_here();
     let clauses = [
         ("commands", "command_allowlist: [ls]\n"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use stockade_testing::set_mode;
 
 use crate::leftovers::binary;
 use crate::refusing::{Refused, Run, finish, finish_refusing};
@@ -14,39 +15,24 @@ pub(crate) type Words = (String, String);
 /// The user that owns nothing.
 pub(crate) const NOBODY: &str = "65534";
 
-/// A temporary directory that everybody may read, with a copy of the binary and a policy.
-pub(crate) struct Scratch(PathBuf);
+/// A temporary directory that every user may read, with a copy of the binary and a policy.
+pub(crate) struct Scratch(stockade_testing::Scratch);
 
 impl Scratch {
-    pub(crate) fn new(name: &str) -> Scratch {
-        use std::os::unix::fs::PermissionsExt;
-        let path =
-            std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
-        let everybody = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, everybody.clone()).expect("its mode can be set");
-        let copy = path.join("stockade");
-        std::fs::copy(binary(), &copy).expect("the binary can be copied");
-        std::fs::set_permissions(copy, everybody).expect("its mode can be set");
-        Scratch(path)
+    pub(crate) fn new() -> Scratch {
+        let scratch = Scratch(stockade_testing::Scratch::new());
+        std::fs::copy(binary(), scratch.binary()).expect("the binary can be copied");
+        set_mode(&scratch.binary(), 0o755);
+        scratch
     }
 
     pub(crate) fn binary(&self) -> PathBuf {
-        self.0.join("stockade")
+        self.0.path().join("stockade")
     }
 
-    /// Writes a policy and says where it is.
+    /// Writes a policy and returns its path.
     pub(crate) fn policy(&self, text: &str) -> String {
-        let path = self.0.join("policy.yaml");
-        std::fs::write(&path, text).expect("a temporary file can be written");
-        path.to_str().expect("temporary paths are text").to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.file("policy.yaml", text)
     }
 }
 

@@ -49,7 +49,7 @@ fn launcher_that_is_killed_at_any_moment_ends_the_run_with_125_and_leaves_nothin
         return;
     }
     let host = Host::alone();
-    let marked = Marked::new("launcher-deaths");
+    let marked = Marked::new();
     let mut during_start = 0;
     for moment in 0..MOMENTS {
         let mut command = marked.command_of("echo ran; exec sleep 60", &[]);
@@ -73,7 +73,7 @@ fn first_process_that_is_killed_ends_the_run_with_125_and_leaves_nothing() {
         return;
     }
     let host = Host::alone();
-    let marked = Marked::new("guest-deaths");
+    let marked = Marked::new();
     for moment in 0..MOMENTS {
         let mut command = marked.command_of("echo ran; sleep 60 & exec sleep 60", &[]);
         let child = command.spawn().expect("the binary under test starts");

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use libc::{EAGAIN, ENOSYS, EPERM};
+use stockade_testing::skipped;
 
-use crate::leftovers::{Host, binary, skipped};
+use crate::leftovers::{Host, binary};
 use crate::refusals::{is_root, wrongs_of};
 use crate::refusing::{Marked, Refused, finish};
 
@@ -77,7 +78,7 @@ fn command(marked: &Marked) -> Command {
 #[test]
 fn each_refused_call_of_the_reduced_wall_is_named_and_nothing_runs_or_stays() {
     let host = Host::alone();
-    let marked = Marked::new("reduced");
+    let marked = Marked::new();
     std::fs::set_permissions(marked.path(), Permissions::from_mode(0o777)).unwrap();
     let run = finish(command(&marked));
     if run.stderr.contains("Landlock") {

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use libc::{EINVAL, EMFILE, ENOSPC, ENOSYS, EPERM};
+use stockade_testing::not_run;
 
-use crate::leftovers::{Host, not_run, walls_can_be_built};
+use crate::leftovers::{Host, walls_can_be_built};
 use crate::refusing::{CALLER, Marked, Refused, finish, finish_refusing, upper};
 
 /// Who makes the call at all.
@@ -295,7 +296,7 @@ fn each_refused_call_is_named_with_a_remedy_and_nothing_runs_or_stays() {
         return;
     }
     let host = Host::alone();
-    let marked = Marked::new("refusals");
+    let marked = Marked::new();
     runs_without_a_fault(&marked);
     let mut wrong = Vec::new();
     for case in CASES {
@@ -315,7 +316,7 @@ fn refused_clone_is_named_with_a_remedy_and_nothing_runs_or_stays() {
         return;
     }
     let host = Host::alone();
-    let marked = Marked::new("clones");
+    let marked = Marked::new();
     runs_without_a_fault(&marked);
     assert_eq!(wrongs(&host, &marked, &CLONES, "clone"), [""; 0]);
 }
@@ -329,7 +330,7 @@ fn refused_writes_to_cgroups_and_id_maps_are_named_and_nothing_runs_or_stays() {
         return not_run("only root has cgroups and a range of ids for certain");
     }
     let host = Host::alone();
-    let marked = Marked::new("writes");
+    let marked = Marked::new();
     runs_without_a_fault(&marked);
     assert_eq!(wrongs(&host, &marked, &[MEMORY_LIMIT], "cgroup: write \"104857600\""), [""; 0]);
     assert_eq!(wrongs(&host, &marked, &[ID_MAP], "maps"), [""; 0]);
@@ -341,7 +342,7 @@ fn refused_start_of_the_program_is_told_and_nothing_stays() {
         return;
     }
     let host = Host::alone();
-    let marked = Marked::new("program");
+    let marked = Marked::new();
     runs_without_a_fault(&marked);
     let run = finish_refusing(marked.command(), &[PROGRAM]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(127), ""), "{}", run.stderr);

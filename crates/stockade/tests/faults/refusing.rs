@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use stockade_sys::{Instruction, ends_within, install_filter, set_no_new_privs};
+use stockade_testing::Scratch;
 
 use crate::leftovers::binary;
 
@@ -40,14 +41,11 @@ pub(crate) struct Run {
 }
 
 /// A folder that is writable inside, where a program leaves the mark that it ran.
-pub(crate) struct Marked(PathBuf);
+pub(crate) struct Marked(Scratch);
 
 impl Marked {
-    pub(crate) fn new(name: &str) -> Marked {
-        let path =
-            std::env::temp_dir().join(format!("stockade-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
-        Marked(path)
+    pub(crate) fn new() -> Marked {
+        Marked(Scratch::new())
     }
 
     /// Whether a program ran, by the file that it made.
@@ -62,11 +60,11 @@ impl Marked {
 
     /// The folder.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     fn mark(&self) -> PathBuf {
-        self.0.join("mark")
+        self.path().join("mark")
     }
 
     /// `stockade run` of a program that prints and leaves the mark.
@@ -79,7 +77,7 @@ impl Marked {
         let mut command = Command::new(binary());
         command
             .args(["run", "--memory", "100m", "--mount"])
-            .arg(format!("{}:/out:rw", self.0.display()))
+            .arg(format!("{}:/out:rw", self.0.text()))
             .args(flags)
             .args(["--", "sh", "-c", script])
             .current_dir(Path::new("/"))
@@ -87,13 +85,6 @@ impl Marked {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
-    }
-}
-
-impl Drop for Marked {
-    fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use stockade_testing::skipped;
 
-use crate::leftovers::{Host, binary, skipped, walls_can_be_built};
+use crate::leftovers::{Host, binary, walls_can_be_built};
 use crate::rounds::nothing_runs_within;
 
 #[test]

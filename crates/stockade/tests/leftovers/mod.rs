@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
@@ -206,56 +205,14 @@ fn groups() -> Vec<PathBuf> {
     found
 }
 
-/// Whether this host lets `stockade run` build a wall. Where it does not, the tests say why they
-/// do not run, or fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host lets Stockade build a wall; see [`stockade_testing::walls_can_be_built`].
 pub(crate) fn walls_can_be_built() -> bool {
-    static REASON: OnceLock<Option<String>> = OnceLock::new();
-    let reason = REASON.get_or_init(|| {
-        let run = std::process::Command::new(binary())
-            .args(["run", "--", "true"])
-            .stdin(std::process::Stdio::null())
-            .output()
-            .expect("the binary under test starts");
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        (!run.status.success()).then_some(said)
-    });
-    let Some(reason) = reason else { return true };
-    skipped("namespaces", reason);
-    false
+    stockade_testing::walls_can_be_built(&binary())
 }
 
-/// Says why something was not tested for want of a part of the host, or fails where that is
-/// required. Past the harness, which keeps the output of tests that pass.
-pub(crate) fn skipped(part: &str, reason: &str) {
-    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
-    assert!(!is_required(part, &required), "required, but skipped: {reason}");
-    let _ = writeln!(std::io::stderr(), "run tests: skipped for want of {part}: {reason}");
-}
-
-fn is_required(part: &str, required: &str) -> bool {
-    required.split(',').map(str::trim).any(|name| name == part || name == "all")
-}
-
-#[test]
-fn part_is_required_by_its_name_or_with_all_others() {
-    for required in ["terminals", "node, terminals", "all"] {
-        assert!(is_required("terminals", required), "{required}");
-    }
-    for required in ["", "node", "terminal"] {
-        assert!(!is_required("terminals", required), "{required}");
-    }
-}
-
-/// Says that the rest of a test has no meaning for this user; the suites run it as another too.
-#[allow(dead_code, reason = "only some of the tests that share this file are about rights")]
-pub(crate) fn not_run(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "run tests: not for this user: {reason}");
-}
-
-/// The binary under test: another copy of it where a person without rights runs the tests.
+/// The binary under test.
 pub(crate) fn binary() -> PathBuf {
-    let built = || PathBuf::from(env!("CARGO_BIN_EXE_stockade"));
-    std::env::var_os("STOCKADE_UNDER_TEST").map_or_else(built, PathBuf::from)
+    stockade_testing::under_test(env!("CARGO_BIN_EXE_stockade"))
 }
 
 /// Kills a process by its number; one that has ended is fine.

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use crate::conversation::{Said, converse};
-use crate::support::{Run, Watch, command, direct, finish, inside, internet, tests, with_policy};
+use crate::support::{
+    Run, Token, Watch, command, direct, finish, inside, internet, tests, with_policy,
+};
 
 tests![
     h11_literals_in_every_spelling_are_refused,

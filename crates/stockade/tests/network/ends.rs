@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::{Place, Running, Watch, command, internet, tests};
+use stockade_testing::{processes, within};
+
+use crate::support::{Place, Watch, command, internet, start, tests};
 
 tests![
     h27_h28_nothing_listens_on_the_machine_for_a_sandbox,
@@ -18,7 +20,7 @@ fn h27_h28_nothing_listens_on_the_machine_for_a_sandbox() {
     let script = "import sys, urllib.request\n\
                   print(urllib.request.urlopen('https://files.test/').read().decode(), flush=True)\n\
                   sys.stdin.readline()";
-    let mut sandbox = Running::start(command(&FILES, &["python3", "-c", script]));
+    let mut sandbox = start(command(&FILES, &["python3", "-c", script]));
     assert_eq!(sandbox.hear(), format!("{} files.test", internet().token()));
     let sockets = sockets_of(sandbox.0.id());
     assert_eq!(sockets, BTreeSet::new());
@@ -73,12 +75,12 @@ fn h33_servers_inside_are_not_reached_from_the_machine() {
     let mut outside = {
         let mut command = std::process::Command::new("python3");
         command.args(["-c", script]);
-        Running::start(command)
+        start(command)
     };
     assert_eq!(outside.hear(), "listening");
     assert!(!refused(34_567), "without the wall it is reached");
     drop(outside);
-    let mut sandbox = Running::start(command(&FILES, &["python3", "-c", script]));
+    let mut sandbox = start(command(&FILES, &["python3", "-c", script]));
     assert_eq!(sandbox.hear(), "listening");
     for port in [8080, 34_567] {
         assert!(refused(port), "port {port} inside is reached from the machine");
@@ -99,22 +101,13 @@ while True:
         print(error, flush=True)
 ";
     let flags = ["--allow-host", place.name.as_str()];
-    let mut sandbox = Running::start(command(&flags, &["python3", "-c", script, &place.name]));
+    let mut sandbox = start(command(&flags, &["python3", "-c", script, &place.name]));
     assert_eq!(sandbox.hear(), "b'HTTP/1.1 200'");
     sandbox.0.kill().expect("Stockade runs");
     sandbox.0.wait().expect("Stockade ends");
     let watch = Watch::start();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while is_running(&place.name) {
-        assert!(Instant::now() < deadline, "the program goes on without Stockade");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
+    let goes_on = || processes().iter().any(|line| line.contains(&place.name));
+    let ended = within(Duration::from_secs(10), || !goes_on());
+    assert!(ended, "the program goes on without Stockade");
     assert_eq!(watch.to(&place), []);
-}
-
-/// Whether a process of the host has this among its words.
-fn is_running(word: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(word))
 }

@@ -1,6 +1,6 @@
 //! Using the gate up, and the limits that bound it.
 
-use crate::support::{Running, command, direct, inside, internet, tests, with_policy};
+use crate::support::{command, direct, inside, internet, start, tests, with_policy};
 
 tests![
     h30_many_connections_are_bounded_and_others_go_on,
@@ -32,7 +32,7 @@ for talk in held:
 print('refused', refused, flush=True)
 sys.stdin.readline()
 ";
-    let mut greedy = Running::start(command(&FILES, &["python3", "-c", script]));
+    let mut greedy = start(command(&FILES, &["python3", "-c", script]));
     let said = greedy.hear();
     let refused: u32 = said.trim_start_matches("refused ").parse().expect(&said);
     // 64 connections at once unless a policy says otherwise, and as many that are told why not.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::conversation::{Said, converse};
-use crate::support::{finish, inside, report, stockade, tests};
+use crate::support::{Token, finish, inside, report, stockade, tests};
 
 tests![
     denial_is_in_the_report_with_how_to_allow_it,

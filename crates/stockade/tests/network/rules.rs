@@ -1,8 +1,8 @@
 //! What the lists say, and what follows from it.
 
 use crate::support::{
-    Place, Watch, command, direct, finish, inside, internet, reaches_only_without_wall, tests,
-    try_policy, with_policy,
+    Place, Token, Watch, command, direct, finish, inside, internet, reaches_only_without_wall,
+    tests, try_policy, with_policy,
 };
 
 tests![

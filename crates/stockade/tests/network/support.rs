@@ -1,16 +1,16 @@
 //! Programs on the machine and in sandboxes, and what of them is seen on the wire.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
 use stockade_internet::{EnterError, Entry, Internet, Mark};
+use stockade_testing::{Conversation, under_test};
+pub(crate) use stockade_testing::{Run, finish, not_run, skipped};
 
 /// Where programs are looked for, the same on the machine as in a sandbox.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -60,19 +60,6 @@ pub(crate) fn packages() -> Result<&'static Path, &'static str> {
     packages.as_ref().map(PathBuf::as_path).map_err(String::as_str)
 }
 
-/// Says that a test does not run for want of a part of the host, or fails where that is required.
-pub(crate) fn skipped(part: &str, reason: &str) {
-    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
-    let named = required.split(',').map(str::trim).any(|name| name == part || name == "all");
-    assert!(!named, "required, but skipped: {reason}");
-    let _ = writeln!(std::io::stderr(), "run tests: skipped for want of {part}: {reason}");
-}
-
-/// Says that a test has no meaning for this user or this host.
-pub(crate) fn not_run(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "run tests: not here: {reason}");
-}
-
 /// Whether a program is on the machine. Where it is not, that is said, by the part of the host that
 /// is missing.
 pub(crate) fn has(program: &str, part: &str) -> bool {
@@ -83,29 +70,14 @@ pub(crate) fn has(program: &str, part: &str) -> bool {
     found
 }
 
-/// What a program printed and how it ended.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+/// The text that only the servers of the fake internet know.
+pub(crate) trait Token {
+    /// Whether a program printed it.
+    fn has_token(&self) -> bool;
 }
 
-impl Run {
-    /// Standard output of a program that must have ended well.
-    pub(crate) fn text(&self) -> &str {
-        assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
-        &self.stdout
-    }
-
-    /// Standard output as JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
-    }
-
-    /// Whether it printed what only the servers know.
-    pub(crate) fn has_token(&self) -> bool {
+impl Token for Run {
+    fn has_token(&self) -> bool {
         let token = internet().token();
         self.stdout.contains(token) || self.stderr.contains(token)
     }
@@ -136,10 +108,7 @@ pub(crate) fn direct(words: &[&str]) -> Run {
 
 /// `stockade` with these words, not started yet.
 pub(crate) fn stockade(words: &[&str]) -> Command {
-    let binary = std::env::var_os("STOCKADE_UNDER_TEST");
-    let binary =
-        binary.map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_stockade")), PathBuf::from);
-    let mut command = clean(binary);
+    let mut command = clean(under_test(env!("CARGO_BIN_EXE_stockade")));
     command.args(words);
     command
 }
@@ -180,54 +149,10 @@ pub(crate) fn report(flags: &[&str], words: &[&str]) -> Value {
     inside(&[&["--json"], flags].concat(), words).json()
 }
 
-/// Runs a command to its end without input.
-pub(crate) fn finish(mut command: Command) -> Run {
-    command.stdin(Stdio::null());
-    let output = command.output();
-    let Output { status, stdout, stderr } =
-        output.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
-    Run {
-        code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        stdout: String::from_utf8_lossy(&stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&stderr).into_owned(),
-    }
-}
-
-/// A program that runs while a test does other things; dropping it kills it.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Running {
-    /// Starts it with pipes for its input and its output.
-    pub(crate) fn start(mut command: Command) -> Running {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Running(command.spawn().expect("the program starts"))
-    }
-
-    /// The next line that it prints; empty at its end.
-    pub(crate) fn hear(&mut self) -> String {
-        let output = self.0.stdout.as_mut().expect("standard output is piped");
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while std::io::Read::read(output, &mut byte).is_ok_and(|count| count == 1) && byte != *b"\n"
-        {
-            line.extend(byte);
-        }
-        String::from_utf8_lossy(&line).into_owned()
-    }
-
-    /// Sends a line.
-    pub(crate) fn say(&mut self, line: &str) {
-        let input = self.0.stdin.as_mut().expect("standard input is piped");
-        writeln!(input, "{line}").expect("the program takes a line");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a program that runs while a test does other things.
+pub(crate) fn start(mut command: Command) -> Conversation {
+    command.stderr(Stdio::null());
+    Conversation::start(command)
 }
 
 /// A public address that only one test uses, and the name that leads to it.

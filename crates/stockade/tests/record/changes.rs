@@ -9,12 +9,12 @@ fn run_writes_a_stream_that_verifies_and_its_result_says_where() {
     }
     let records = Records::new();
     let run = records.stockade(&["run", "--json", "--", "sh", "-c", "echo hi; exit 3"]);
-    assert_eq!(run.code, Some(3), "{run:?}");
+    assert_eq!(run.code, 3, "{run:?}");
     let [file] = records.files().try_into().unwrap();
     let report = run.json();
     assert_eq!(report["record"], file.to_str().unwrap());
     let verified = records.audit(&["verify", "--json"]);
-    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert_eq!(verified.code, 0, "{verified:?}");
     let told = verified.json();
     assert_eq!(told["session"], report["session"]);
     assert_eq!((&told["complete"], &told["events"]), (&true.into(), &5.into()));
@@ -35,7 +35,7 @@ fn every_changed_byte_of_the_stream_of_a_run_is_found() {
         return;
     }
     let records = Records::new();
-    assert_eq!(records.stockade(&["run", "--", "true"]).code, Some(0));
+    assert_eq!(records.stockade(&["run", "--", "true"]).code, 0);
     let [file] = records.files().try_into().unwrap();
     let original = std::fs::read(&file).unwrap();
     for at in 0..original.len() {
@@ -51,15 +51,15 @@ fn every_changed_byte_of_the_stream_of_a_run_is_found() {
         bytes[at] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
         let run = records.audit(&["verify"]);
-        assert_eq!(run.code, Some(1), "byte {at}: {run:?}");
+        assert_eq!(run.code, 1, "byte {at}: {run:?}");
         assert!(run.stdout.contains("BROKEN"), "{run:?}");
     }
     for length in [0, original.len() / 2, original.len() - 1] {
         std::fs::write(&file, &original[..length]).unwrap();
-        assert_eq!(records.audit(&["verify"]).code, Some(1), "cut to {length}");
+        assert_eq!(records.audit(&["verify"]).code, 1, "cut to {length}");
     }
     std::fs::write(&file, &original).unwrap();
-    assert_eq!(records.audit(&["verify", "--all"]).code, Some(0));
+    assert_eq!(records.audit(&["verify", "--all"]).code, 0);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn chain_can_be_followed_by_hand_with_ordinary_tools() {
         return;
     }
     let records = Records::new();
-    assert_eq!(records.stockade(&["run", "--", "true"]).code, Some(0));
+    assert_eq!(records.stockade(&["run", "--", "true"]).code, 0);
     let [file] = records.files().try_into().unwrap();
     // The commands of docs/audit.md.
     let script = r#"

@@ -28,7 +28,7 @@ fn records_go_to_the_state_of_the_user_and_no_record_leaves_none() {
     let listed = run(&["audit", "ls", "--json"]).json();
     let ours = |one: &&serde_json::Value| one["session"] == session;
     assert_eq!(listed.as_array().unwrap().iter().filter(ours).count(), 1, "{listed}");
-    assert_eq!(run(&["run", "--no-record", "--record", "/x", "--", "true"]).code, Some(125));
+    assert_eq!(run(&["run", "--no-record", "--record", "/x", "--", "true"]).code, 125);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn directory_that_is_a_link_or_open_to_others_is_refused_before_anything_runs() 
     assert_eq!(records.stockade(&words).stdout, "it ran\n");
     fs::set_permissions(records.path(), Permissions::from_mode(0o777)).unwrap();
     let run = records.stockade(&words);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:?}");
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{run:?}");
     assert!(run.stderr.contains("chmod 700"), "{run:?}");
     fs::remove_dir_all(records.path()).unwrap();
     let elsewhere = records.scratch().join("elsewhere");
@@ -49,7 +49,7 @@ fn directory_that_is_a_link_or_open_to_others_is_refused_before_anything_runs() 
     fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).unwrap();
     symlink(&elsewhere, records.path()).unwrap();
     let run = records.stockade(&words);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:?}");
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{run:?}");
     assert!(run.stderr.contains("is a link"), "{run:?}");
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
@@ -64,12 +64,12 @@ fn records_in_a_place_that_the_program_could_change_are_refused() {
     let list = ["--", "ls", "/data"];
     // Elsewhere the same mount is fine.
     let other = Records::new();
-    assert_eq!(other.stockade(&[&["run", "--mount", &writable], &list[..]].concat()).code, Some(0));
+    assert_eq!(other.stockade(&[&["run", "--mount", &writable], &list[..]].concat()).code, 0);
     for shown in [writable, format!("{}:/data", records.path().join("below").display())] {
         fs::create_dir_all(records.path().join("below")).unwrap();
         fs::set_permissions(records.path(), Permissions::from_mode(0o700)).unwrap();
         let run = records.stockade(&[&["run", "--mount", &shown], &list[..]].concat());
-        assert_eq!(run.code, Some(125), "{run:?}");
+        assert_eq!(run.code, 125, "{run:?}");
         assert!(run.stderr.contains("--record DIR"), "{run:?}");
     }
 }
@@ -80,7 +80,7 @@ fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
         return;
     }
     let records = Records::new();
-    assert_eq!(records.stockade(&["run", "--", "true"]).code, Some(0));
+    assert_eq!(records.stockade(&["run", "--", "true"]).code, 0);
     fs::write(records.scratch().join("seen"), "").unwrap();
     let shown = format!("{}:/data", records.scratch().display());
     let overlay = records.scratch().display().to_string();
@@ -125,7 +125,7 @@ fn records_that_another_mount_shows_are_kept_apart_as_well() {
         assert!(kept.stdout.contains("./seen"), "elsewhere it is shown: {kept:?}");
         for (kind, option) in [("--workspace", "write"), ("--mount", "/data:rw")] {
             let refused = run("alias/records", kind, option);
-            assert_eq!((refused.code, refused.stdout.as_str()), (Some(125), ""), "{refused:?}");
+            assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
             assert!(refused.stderr.contains("could be changed from inside"), "{refused:?}");
         }
         for (kind, option, seen) in
@@ -149,7 +149,7 @@ fn somebody_elses_directory_in_tmp_keeps_nobody_from_their_records() {
     let state = records.scratch().join("state");
     let run =
         finish(Command::new(binary()).args(["run", "--", "true"]).env("XDG_STATE_HOME", &state));
-    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.code, 0, "{run:?}");
     let audit = |planted: &str| {
         let script = format!("mount --bind \"$1\" /tmp && {planted} && shift && exec \"$@\"");
         let mut command = Command::new("unshare");
@@ -157,13 +157,13 @@ fn somebody_elses_directory_in_tmp_keeps_nobody_from_their_records() {
         finish(command.args(["audit", "verify", "--all"]).env("XDG_STATE_HOME", "/tmp/state"))
     };
     let alone = audit("true");
-    assert_eq!((alone.code, alone.stderr.as_str()), (Some(0), ""), "{alone:?}");
+    assert_eq!((alone.code, alone.stderr.as_str()), (0, ""), "{alone:?}");
     for planted in [
         "mkdir /tmp/stockade-0 && chown 65534 /tmp/stockade-0",
         "rmdir /tmp/stockade-0 && ln -s /proc /tmp/stockade-0",
     ] {
         let beside = audit(planted);
-        assert_eq!((beside.code, beside.stdout), (Some(0), alone.stdout.clone()), "{planted}");
+        assert_eq!((beside.code, beside.stdout), (0, alone.stdout.clone()), "{planted}");
         assert!(beside.stderr.contains("/tmp/stockade-0"), "{}", beside.stderr);
     }
 }
@@ -180,7 +180,7 @@ fn sessions_at_the_same_time_have_records_of_their_own() {
         assert!(child.wait().unwrap().success());
     }
     let all = records.audit(&["verify", "--all", "--json"]);
-    assert_eq!(all.code, Some(0), "{all:?}");
+    assert_eq!(all.code, 0, "{all:?}");
     let all = all.json();
     assert_eq!(all.as_array().unwrap().len(), 8);
     assert!(all.as_array().unwrap().iter().all(|one| one["complete"] == true), "{all}");

@@ -142,7 +142,7 @@ fn calls_to_tools_are_shown_and_counted() {
         assert!(shown.stdout.contains("tool_allowlist does not name"), "{}", shown.stdout);
     }
     assert!(is_harmless(&text), "{text:?}");
-    assert_eq!(records.audit(&["verify", &session]).code, Some(0));
+    assert_eq!(records.audit(&["verify", &session]).code, 0);
     let shown = records.audit(&["show", "--json"]).json();
     assert_eq!(
         (&shown[1]["kind"], &shown[1]["body"]["outcome"]),
@@ -158,7 +158,7 @@ fn names_from_inside_drive_no_terminal_and_make_no_line() {
     for words in [&["ls"][..], &["show"], &["verify"], &["summary"], &["follow"], &["ls", "--json"]]
     {
         let run = records.audit(words);
-        assert_eq!(run.code, Some(0), "{words:?}: {run:?}");
+        assert_eq!(run.code, 0, "{words:?}: {run:?}");
         assert!(is_harmless(&run), "{words:?}: {run:?}");
     }
     assert_eq!(records.audit(&["ls"]).stdout.lines().count(), 1);
@@ -177,11 +177,11 @@ fn session_is_found_by_the_beginning_of_its_name_or_by_its_file() {
     assert_eq!(records.audit(&["verify", "--json"]).json()["session"], second);
     for (word, message) in [("zzz", "no session is called"), (&first[..8], "2 sessions begin")] {
         let run = records.audit(&["show", word]);
-        assert_eq!(run.code, Some(125));
+        assert_eq!(run.code, 125);
         assert!(run.stderr.contains(message), "{run:?}");
     }
     let none = Records::new().audit(&["show"]);
-    assert_eq!(none.code, Some(125));
+    assert_eq!(none.code, 125);
     assert!(none.stderr.contains("there is no record yet"), "{none:?}");
 }
 
@@ -197,8 +197,8 @@ fn prune_removes_what_is_old_and_only_says_so_when_asked() {
     let pruned = records.audit(&["prune", "--older-than", "0s", "--keep", "1", "--json"]).json();
     assert_eq!(pruned["removed"].as_array().unwrap().len(), 2);
     assert_eq!(records.files().len(), 1);
-    assert_eq!(records.audit(&["prune", "--older-than", "soon"]).code, Some(125));
-    assert_eq!(records.audit(&["prune"]).code, Some(125));
+    assert_eq!(records.audit(&["prune", "--older-than", "soon"]).code, 125);
+    assert_eq!(records.audit(&["prune"]).code, 125);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn denial_event_result_and_suggestion_tell_the_same_story() {
     std::fs::write(&policy, "command_allowlist: [ls]\n").unwrap();
     let policy = policy.to_str().unwrap();
     let run = records.stockade(&["run", "--json", "--policy", policy, "--", "cat", "/x"]);
-    assert_eq!(run.code, Some(126), "{run:?}");
+    assert_eq!(run.code, 126, "{run:?}");
     let denial = &run.json()["denials"][0];
     assert_eq!(&records.audit(&["show", "--json"]).json()[1]["body"]["denial"], denial);
     let place = records.path();

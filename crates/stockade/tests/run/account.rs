@@ -3,11 +3,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{
     Conversation, Run, binary, command, not_run, outside, report, skipped, stockade,
     walls_can_be_built,
 };
+use stockade_testing::{Scratch, set_mode};
 
 /// An account that every host has, without a login shell.
 const NOBODY: &str = "nobody";

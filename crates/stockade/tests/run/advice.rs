@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{Run, binary, command, finish, outside, report, stockade, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 /// Runs `stockade run` in a directory.
 fn stockade_in(directory: &Path, words: &[&str]) -> Run {
     let mut command = command(words);
     command.current_dir(directory);
-    finish(command, b"")
+    finish(command)
 }
 
 /// What is between the first two backquotes of the hint, as words after `stockade run`.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::scratch::Scratch;
 use crate::support::{Run, alone, binary, finish, skipped, walls_can_be_built};
+use stockade_testing::Scratch;
 
 fn bench(words: &[&str]) -> Run {
     let mut command = Command::new(binary());
     command.arg("bench").args(words);
-    finish(command, b"")
+    finish(command)
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn call_of_a_tool_is_measured_beside_the_tool_itself() {
 fn download_without_a_client_says_what_to_install() {
     let mut command = Command::new(binary());
     command.args(["bench", "--json", "--rows", "download"]).env("PATH", "/nonexistent");
-    let run = finish(command, b"");
+    let run = finish(command);
     assert_eq!(run.code, 125, "{}", run.stdout);
     let report = run.json();
     let missing = &report["not_measured"][0];

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::scratch::Scratch;
 use crate::support::{
     Conversation, binary, command, finish, outside, stockade, walls_can_be_built,
 };
+use stockade_testing::Scratch;
 
 /// Plants everything that its argument names, says so, and keeps it until its input ends.
 pub(crate) const PLANT: &str = include_str!("programs/plant.py");
@@ -69,9 +69,9 @@ pub(crate) fn nothing_planted_is_found(number: u32, mut inside: Command) {
     assert_eq!(planted.hear(), "ready");
     let mut found = Command::new(look[0]);
     found.args(&look[1..]).env("PLANTED", &canaries.token);
-    assert_eq!(finish(found, b"").json(), json!(ALL), "without the wall everything is found");
+    assert_eq!(finish(found).json(), json!(ALL), "without the wall everything is found");
     inside.arg("--").args(look).env("PLANTED", &canaries.token);
-    let run = finish(inside, b"");
+    let run = finish(inside);
     let report = run.json();
     assert_eq!((run.code, &report["stdout"]), (0, &json!("[]\n")), "{report}");
     assert!(!run.stdout.contains(&canaries.token));
@@ -111,11 +111,11 @@ fn directory_and_names_of_the_caller_stay_outside() {
 print(json.dumps([os.getcwd(), sorted(os.listdir('.')), socket.gethostname(), os.getuid()]))";
     let mut host = Command::new("python3");
     host.args(["-c", look]).current_dir(scratch.path());
-    let found: Value = finish(host, b"").json();
+    let found: Value = finish(host).json();
     assert_eq!(found[1], json!(["canary-in-the-directory"]));
     let mut inside = command(&["--", "python3", "-c", look]);
     inside.current_dir(scratch.path());
-    let seen: Value = finish(inside, b"").json();
+    let seen: Value = finish(inside).json();
     assert_eq!((&seen[0], &seen[1], &seen[3]), (&json!("/workspace"), &json!([]), &json!(1000)));
     assert_ne!(seen[2], found[2], "the host's name is seen");
 }
@@ -129,7 +129,7 @@ fn first_process_inside_shows_nothing_of_the_host() {
                 cat /proc/1/cmdline /proc/cmdline /proc/keys /proc/kcore /proc/sysrq-trigger 2>&1";
     let mut inside = command(&["--", "sh", "-c", read]);
     inside.env("PLANTED", "canary-of-the-first-process");
-    let seen = finish(inside, b"");
+    let seen = finish(inside);
     let text = [seen.stdout.as_str(), seen.stderr.as_str()].concat();
     assert!(!text.contains("canary-of-the-first-process"), "{text}");
     let host = std::fs::read_to_string("/proc/cmdline").unwrap();

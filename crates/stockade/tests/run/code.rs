@@ -5,10 +5,11 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::scratch::Scratch;
 use crate::support::{
-    Conversation, binary, command, finish, outside, report, skipped, stockade, walls_can_be_built,
+    Conversation, binary, command, finish_with, outside, report, skipped, stockade,
+    walls_can_be_built,
 };
+use stockade_testing::Scratch;
 
 #[test]
 fn script_runs_with_arguments_that_look_like_options() {
@@ -31,9 +32,9 @@ fn code_from_standard_input_runs_without_input_of_its_own() {
         return;
     }
     let code = b"import sys; print(sys.argv[1:], repr(sys.stdin.read()))\n";
-    let run = finish(command(&["--language", "python", "-", "a"]), code);
+    let run = finish_with(command(&["--language", "python", "-", "a"]), code);
     assert_eq!(run.text(), "['a'] ''\n");
-    let run = finish(command(&["-"]), b"#!/usr/bin/env bash\necho ${BASH_VERSION%%.*}\n");
+    let run = finish_with(command(&["-"]), b"#!/usr/bin/env bash\necho ${BASH_VERSION%%.*}\n");
     assert!(run.text().trim().parse::<u32>().unwrap() >= 3);
 }
 
@@ -90,7 +91,7 @@ fn ten_megabytes_of_code_run() {
     let scratch = Scratch::new();
     let script = scratch.file("large.py", &code);
     assert_eq!(stockade(&[&script]).text(), "at the end 0\n");
-    let run = finish(command(&["--language", "python", "-"]), code.as_bytes());
+    let run = finish_with(command(&["--language", "python", "-"]), code.as_bytes());
     assert_eq!(run.text(), "at the end 0\n");
 }
 
@@ -123,7 +124,7 @@ fn javascript_runs_where_the_host_has_node() {
     let scratch = Scratch::new();
     let script = scratch.file("a.js", "console.log(process.argv.slice(2), 6 * 7);\n");
     assert_eq!(stockade(&[script.as_str(), "--x"]).text(), "[ '--x' ] 42\n");
-    let run = finish(command(&["--language", "javascript", "-"]), b"console.log(1)");
+    let run = finish_with(command(&["--language", "javascript", "-"]), b"console.log(1)");
     assert_eq!(run.text(), "1\n");
 }
 
@@ -153,7 +154,7 @@ fn bytes_pass_as_they_are_in_both_directions() {
     let bytes: Vec<u8> = (0..20_000_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
         .collect();
-    let run = finish(command(&["--max-output", "20m", "--", "cat"]), &bytes);
+    let run = finish_with(command(&["--max-output", "20m", "--", "cat"]), &bytes);
     assert_eq!((run.code, run.bytes.len()), (0, bytes.len()), "{}", run.stderr);
     assert!(run.bytes == bytes, "bytes were changed on the way");
     let (_, report) = report(&["--", "printf", r"a\377\000b"]);

@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::scratch::Scratch;
 use crate::support::{
     Conversation, Run, binary, command, finish, is_root, not_run, outside, stockade,
     walls_can_be_built,
 };
+use stockade_testing::Scratch;
 
 /// Moves a directory away in every way there is, and makes another in its place.
 const MOVE_AWAY: &str = "import ctypes, os, shutil, sys
@@ -193,7 +193,7 @@ pub(crate) fn with_bind(source: &Path, place: &Path, words: &[&str]) -> Run {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(source).arg(place);
     command.arg(binary()).args(words);
-    finish(command, b"")
+    finish(command)
 }
 
 #[test]

@@ -132,7 +132,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
     let run = |words: &[&str]| {
         let mut python = Command::new("python3");
         python.args(["-c", job]).args(words);
-        finish(python, b"").stdout
+        finish(python).stdout
     };
     assert_eq!(run(&["/bin/cat"]), "99\n", "a terminal stops a job that reads it");
     let binary = binary();

@@ -12,10 +12,10 @@ fn only_listed_variables_are_there() {
     let names = "import os; print(*sorted(os.environ))";
     let mut host = Command::new("python3");
     host.args(["-c", names]).env("PLANTED", "x");
-    assert!(finish(host, b"").text().contains("PLANTED"));
+    assert!(finish(host).text().contains("PLANTED"));
     let mut inside = command(&["--", "env"]);
     inside.env("PLANTED", "x").env("AWS_SECRET_ACCESS_KEY", "x");
-    let run = finish(inside, b"");
+    let run = finish(inside);
     let mut seen: Vec<&str> =
         run.text().lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     seen.sort_unstable();
@@ -33,7 +33,7 @@ fn variable_is_set_or_passed_through() {
     let print = ["sh", "-c", "echo \"$A|$PASSED|${EMPTY-unset}|${OTHER-unset}\""];
     let mut inside = command(&[&words[..], &print].concat());
     inside.env("PASSED", "through").env("OTHER", "x");
-    assert_eq!(finish(inside, b"").text(), "one two=3|through||unset\n");
+    assert_eq!(finish(inside).text(), "one two=3|through||unset\n");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn credentials_and_loader_variables_are_refused_with_the_way_out() {
     ] {
         let mut refused = Command::new(binary());
         refused.args(["run", "--env", said, "--", "env"]).env("GITHUB_TOKEN", "canary");
-        let run = finish(refused, b"");
+        let run = finish(refused);
         assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{said}");
         assert!(run.stderr.contains(remedy), "{said}: {}", run.stderr);
         assert!(!run.stderr.contains("canary"), "{said}: {}", run.stderr);
@@ -95,10 +95,10 @@ fn program_may_run_on_every_processor_of_the_caller() {
         };
         let mut plain = Command::new(asked[0]);
         plain.args(&asked[1..]);
-        let expected = finish(limited(plain), b"").stdout;
+        let expected = finish(limited(plain)).stdout;
         for words in [&["--"][..], &["--mount", &shown, "--"]] {
             let words = [words, &asked].concat();
-            let ran = finish(limited(command(&words)), b"");
+            let ran = finish(limited(command(&words)));
             assert_eq!(ran.stdout, expected, "{words:?} {processors:?} {}", ran.stderr);
         }
     }

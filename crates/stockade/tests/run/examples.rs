@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::scratch::Scratch;
 use crate::support::{examples, is_root, outside, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 /// The limits of the tutorial.
 const FLAGS: [&str; 4] = ["--memory", "100m", "--cpus", "0.5"];

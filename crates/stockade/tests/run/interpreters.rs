@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{command, finish, outside, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 /// A home directory with a virtual environment that has one module, and with secrets.
 fn home() -> (Scratch, String) {
@@ -37,7 +37,7 @@ fn packages_of_an_active_environment_can_be_imported() {
     for words in [vec![script.as_str()], vec!["--", "python3", "-c", IMPORT]] {
         let mut inside = command(&words);
         inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
-        assert_eq!(finish(inside, b"").text(), "imported\n", "{words:?}");
+        assert_eq!(finish(inside).text(), "imported\n", "{words:?}");
     }
 }
 
@@ -51,11 +51,11 @@ fn said_python_is_used_by_file_and_by_directory() {
     for python in [venv.clone(), format!("{venv}/bin/python3")] {
         let mut inside = command(&["--python", &python, &script]);
         inside.env("HOME", home.text());
-        assert_eq!(finish(inside, b"").text(), "imported\n", "{python}");
+        assert_eq!(finish(inside).text(), "imported\n", "{python}");
     }
     let mut missing = command(&["--python", "/nonexistent/python3", &script]);
     missing.env("HOME", home.text());
-    let run = finish(missing, b"");
+    let run = finish(missing);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""));
     assert!(run.stderr.contains("/nonexistent/python3") && run.stderr.contains("  = "));
 }
@@ -79,7 +79,7 @@ for folder, _, files in os.walk(sys.argv[1]):
     assert_eq!(found.join("\n") + "\n", expected);
     let mut inside = command(&["--", "python3", "-c", look, home.text()]);
     inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
-    assert_eq!(finish(inside, b"").text(), "");
+    assert_eq!(finish(inside).text(), "");
 }
 
 #[test]
@@ -93,7 +93,7 @@ try: open(planted_module.__file__, 'a').write('x'); print('changed')
 except OSError as error: print(error.errno)";
     let mut inside = command(&["--", "python3", "-c", break_it]);
     inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
-    let run = finish(inside, b"");
+    let run = finish(inside);
     assert!(["30\n", "13\n"].contains(&run.text()), "{}", run.stdout);
     let host = outside(&[format!("{venv}/bin/python3").as_str(), "-c", break_it]);
     assert_eq!(host.text(), "changed\n");

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::scratch::Scratch;
 use crate::support::{
     alone, binary, command, finish, hits, outside, report, stockade, walls_can_be_built,
 };
+use stockade_testing::Scratch;
 
 /// The longest of the host's forks while something runs, and how many there were.
 fn forks_during(act: impl FnOnce()) -> (Duration, u32) {
@@ -39,7 +39,7 @@ fn fork_bomb_leaves_the_host_able_to_fork() {
     }
     let _quiet = alone();
     let timed_out = |program: &[&str]| {
-        let run = finish(command(&[&["--quiet", "--timeout", "3s", "--"], program].concat()), b"");
+        let run = finish(command(&[&["--quiet", "--timeout", "3s", "--"], program].concat()));
         assert_eq!(run.code, 124, "{}", run.stderr);
     };
     let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
@@ -143,7 +143,7 @@ sys.stdout.flush()
 os.killpg(0, 9) if len(sys.argv) > 1 else None";
     let mut control = Command::new("setsid");
     control.args(["--wait", "python3", "-c", spawn, "end"]);
-    assert_eq!(finish(control, b"").stdout, "all\n");
+    assert_eq!(finish(control).stdout, "all\n");
     let (code, report) = report(&["--pids", "20", "--", "python3", "-c", spawn]);
     assert_eq!((code, &report["stdout"]), (0, &json!("True 11\n")), "{report}");
     let controls = report["isolation"]["controls"].as_array().expect("the report lists controls");
@@ -180,7 +180,7 @@ fn lower_bound_of_the_caller_stays() {
         let mut prlimit = Command::new("prlimit");
         prlimit.arg(format!("--sigpending={bound}:{bound}")).arg(binary());
         prlimit.args(["run", "--", "python3", "-c", signals]);
-        finish(prlimit, b"")
+        finish(prlimit)
     };
     assert_eq!(run("100").text(), "100 100\n");
     let had = outside(&["python3", "-c", signals]);

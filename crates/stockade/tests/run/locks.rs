@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::scratch::Scratch;
 use crate::support::{Conversation, command, outside, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 /// Locks every file that is named and watches for its use; then says how often it was used.
 const HOLD: &str = "import ctypes, fcntl, os, sys

@@ -23,7 +23,6 @@ mod permissions;
 mod profiles;
 mod reduced;
 mod refusals;
-mod scratch;
 mod sockets;
 mod support;
 mod tools;

@@ -131,5 +131,5 @@ fn without_cgroups(words: &[&str]) -> Value {
     let script = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
     without.args(["--mount", "sh", "-c", script, "sh"]).arg(run.get_program());
     without.args(run.get_args());
-    finish(without, b"").json()
+    finish(without).json()
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{is_root, not_run, outside, report, stockade, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 fn mount(host: &str, guest: &str) -> String {
     format!("{host}:{guest}")
@@ -151,7 +151,7 @@ fn set_user_id_programs_of_the_host_give_nothing() {
     set_mode(Path::new(&program), 0o4755);
     let mut nobody = Command::new(&program);
     std::os::unix::process::CommandExt::uid(nobody.arg("-u"), 65534);
-    assert_eq!(crate::support::finish(nobody, b"").text(), "0\n", "it works without the wall");
+    assert_eq!(crate::support::finish(nobody).text(), "0\n", "it works without the wall");
     let run = stockade(&["--mount", &mount(&program, "/opt/id"), "--", "/opt/id", "-u"]);
     assert_eq!(run.text(), "1000\n");
 }

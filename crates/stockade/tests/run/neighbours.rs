@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::canaries::{Canaries, LOOK, PLANT};
-use crate::scratch::Scratch;
 use crate::support::{
     Conversation, alone, command, finish, outside, processes, stockade, walls_can_be_built, within,
 };
+use stockade_testing::Scratch;
 
 #[test]
 fn nothing_of_one_sandbox_is_found_in_another() {
@@ -86,8 +86,7 @@ fn sandbox_that_wants_everything_does_not_starve_another() {
         Conversation::start(command(&["--quiet", "--cpus", "1", "--", "sh", "-c", busy]));
     assert_eq!(hungry.hear(), "ready");
     let modest = "print(sum(range(10**6)))";
-    let run =
-        finish(command(&["--cpus", "1", "--timeout", "20s", "--", "python3", "-c", modest]), b"");
+    let run = finish(command(&["--cpus", "1", "--timeout", "20s", "--", "python3", "-c", modest]));
     assert_eq!(run.text(), "499999500000\n");
     assert!(run.elapsed < Duration::from_secs(10), "{:?}", run.elapsed);
     assert!(hungry.0.try_wait().unwrap().is_none(), "the hungry one still runs");

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::scratch::Scratch;
 use crate::support::{
     Conversation, alone, binary, command, outside, processes, report, stockade, walls_can_be_built,
     within,
 };
+use stockade_testing::Scratch;
 
 #[test]
 fn report_is_one_object_in_which_each_control_names_its_mechanism() {

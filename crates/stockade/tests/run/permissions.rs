@@ -4,8 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{Run, binary, finish, is_root, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 const NOBODY: u32 = 65_534;
 
@@ -24,7 +24,7 @@ fn as_nobody(scratch: &Scratch, words: &[&str]) -> Run {
         Command::new(binary())
     };
     command.args(["run", "--no-record"]).args(words).current_dir("/").env("HOME", "/nonexistent");
-    finish(command, b"")
+    finish(command)
 }
 
 #[test]

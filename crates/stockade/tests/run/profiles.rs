@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::reduced;
-use crate::scratch::Scratch;
-use crate::support::{Run, command, examples, finish, stockade, walls_can_be_built};
+use crate::support::{Run, command, examples, finish_with, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 /// Runs a shell line under a policy that names a profile.
 fn under(scratch: &Scratch, profile: &str, line: &str) -> Run {
@@ -122,7 +122,7 @@ fn walls() -> Vec<&'static [&'static str]> {
 fn behind(wall: &[&str], words: &[&str], input: &[u8]) -> Run {
     let mut command = command(&[wall, words].concat());
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
-    finish(command, input)
+    finish_with(command, input)
 }
 
 /// What `cat`, `tee` and the loader call, by either C library. Nothing of what the guest needs to

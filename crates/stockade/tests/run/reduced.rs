@@ -40,14 +40,14 @@ fn command<W: AsRef<OsStr>>(rest: &[W]) -> Command {
 
 /// Runs something behind the reduced wall.
 fn reduced<W: AsRef<OsStr>>(rest: &[W]) -> Run {
-    finish(command(rest), b"")
+    finish(command(rest))
 }
 
 /// The same; its report.
 fn report<W: AsRef<OsStr>>(rest: &[W]) -> Value {
     let mut command = words(&["run", "--json"]);
     command.args(ASKED).args(rest);
-    finish(command, b"").json()
+    finish(command).json()
 }
 
 /// Asks again for as long as the answer is that the host was too busy to tell.
@@ -60,7 +60,7 @@ fn patiently(ask: impl Fn() -> Run) -> Run {
 fn outside(program: &str, arguments: &[&str]) -> Run {
     let mut command = Command::new("python3");
     command.args(["-c", program]).args(arguments).env("PATH", PROGRAMS);
-    finish(command, b"")
+    finish(command)
 }
 
 /// Runs the same behind the reduced wall.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{
     Run, binary, finish, is_root, not_run, outside, stockade, walls_can_be_built,
 };
+use stockade_testing::{Scratch, set_mode};
 
 /// A refusal: nothing printed but one sentence and a remedy.
 fn is_refusal(run: &Run, message: &str, remedy: &str) {
@@ -98,7 +98,7 @@ fn want_of_descriptors_is_one_sentence() {
         let script = format!("ulimit -S -n {count}; exec \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]).arg(&stockade).args(["run", "--", "echo", "ran"]);
-        finish(command, b"")
+        finish(command)
     };
     // It takes some number of them; below it every number is refused, and none half works.
     let (mut refused, mut ran) = (0, 0);

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{
     Run, binary, finish, is_root, not_run, outside, report, stockade, walls_can_be_built,
 };
+use stockade_testing::{Scratch, set_mode};
 
 /// Connects to a socket and prints what comes.
 const CONNECT: &str = "import socket, sys
@@ -138,7 +138,7 @@ fn with_a_mount_at(point: &str, words: &[&str]) -> Run {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", point]).arg(binary());
     command.arg("run").args(words);
-    finish(command, b"")
+    finish(command)
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn file_system_without_layers_needs_an_entry_that_the_report_shows() {
         command.args(["--mount", "sh", "-c", script, "sh", &data]).arg(binary());
         command.args(["run", "--no-record", "--json", "--mount", &format!("{data}:/data")]);
         command.args(words);
-        finish(command, b"")
+        finish(command)
     };
     let refused = run(&["--", "true"]);
     assert_eq!(refused.code, 125, "{}", refused.stdout);
@@ -310,5 +310,5 @@ fn strict_with_a_writable_mount_is_refused_before_landlock_9() {
 fn finish_plan(policy: &str) -> Run {
     let mut command = Command::new(binary());
     command.args(["policy", "plan", policy]);
-    finish(command, b"")
+    finish(command)
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::scratch::Scratch;
 use crate::support::{Run, command, finish, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 const TOOLS: &str = "
 tools:
@@ -139,7 +139,7 @@ fn program_that_env_finds_for_a_tool_is_kept_from_the_run() {
     let run = |mount: &str| {
         let mut run = command(&["--quiet", "--tools", tools.to_str().expect("plain text")]);
         run.args(["--mount", mount, "--", "stockade-tool", "say"]).env("PATH", &path);
-        finish(run, b"")
+        finish(run)
     };
     let seen = run(&format!("{}:/m", written.display()));
     assert_eq!((seen.code, seen.stdout.as_str()), (0, "\"plain\"\n"), "{}", seen.stderr);

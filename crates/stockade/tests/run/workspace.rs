@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{outside, stockade, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 /// What tells a change: mode, owner, inode, time of the last change, and content.
 type Facts = (u32, u32, u64, i64, Option<Vec<u8>>);

@@ -4,8 +4,8 @@ use std::process::{Child, Command, Stdio};
 
 use super::{ASKED, PROGRAMS, can_be_built, inside, outside, words};
 use crate::canaries::nothing_planted_is_found;
-use crate::scratch::Scratch;
 use crate::support::finish;
+use stockade_testing::Scratch;
 
 #[test]
 fn nothing_planted_on_the_host_is_found_without_namespaces_either() {
@@ -112,7 +112,7 @@ fn pair_of_sockets_reaches_nobody_but_its_two_ends() {
     let scratch = Scratch::new();
     let path = scratch.path().join("log");
     let log = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    crate::scratch::set_mode(&path, 0o777);
+    stockade_testing::set_mode(&path, 0o777);
     let path = path.to_str().unwrap();
     assert_eq!(outside(DATAGRAM, &[path]).text(), "sent\n");
     assert_eq!(log.recv(&mut [0; 16]).unwrap(), 6);
@@ -162,6 +162,6 @@ fn what_is_not_listed_is_neither_read_nor_listed_nor_watched() {
     // In an IPC namespace of its own, so that nothing stays on the host.
     let mut before = Command::new("unshare");
     before.args(["-U", "-r", "-i", "python3", "-c", PEEK, scratch.text()]).env("PATH", PROGRAMS);
-    assert_eq!(finish(before, b"").text(), all);
+    assert_eq!(finish(before).text(), all);
     assert_eq!(inside(&["--quiet"], PEEK, &[scratch.text()]).text(), "\n");
 }

@@ -1,7 +1,7 @@
 //! Files of the host, which no program behind the wall changes.
 
 use super::{can_be_built, inside, outside};
-use crate::scratch::{Scratch, set_mode};
+use stockade_testing::{Scratch, set_mode};
 
 /// Tries every way to change what is below a directory, and prints those that work.
 const CHANGE: &str = r#"

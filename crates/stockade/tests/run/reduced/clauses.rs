@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::{PROGRAMS, can_be_built, patiently, reduced, words};
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{Run, binary, finish, is_root, not_run, walls_can_be_built};
+use stockade_testing::{Scratch, set_mode};
 
 /// A run with a policy of this text, and nothing of it printed.
 fn with_policy(scratch: &Scratch, text: &str) -> Run {
     let policy = scratch.file("policy.yaml", text);
     let start = ["run", "--provider", "reduced", "--policy", &policy, "--", "echo", "ran"];
-    finish(words(&start), b"")
+    finish(words(&start))
 }
 
 fn is_refused(run: &Run, names: &[&str]) {
@@ -27,17 +27,17 @@ fn nobody_gets_the_reduced_wall_without_having_asked_for_it() {
         return;
     }
     let scratch = Scratch::new();
-    let unasked = finish(words(&["run", "--provider", "reduced", "--", "echo", "ran"]), b"");
+    let unasked = finish(words(&["run", "--provider", "reduced", "--", "echo", "ran"]));
     is_refused(&unasked, &["isolation", "the policy wants process", "isolation: reduced"]);
     is_refused(&with_policy(&scratch, "name: p"), &["isolation", "the policy wants process"]);
     // Beside a policy a flag does not lower its floor.
     let policy = scratch.file("unsaid.yaml", "name: p");
     let lower = ["run", "--isolation", "reduced", "--policy", &policy, "--", "echo", "ran"];
-    is_refused(&finish(words(&lower), b""), &["--isolation reduced would widen the policy"]);
+    is_refused(&finish(words(&lower)), &["--isolation reduced would widen the policy"]);
     let both = scratch.file("reduced.yaml", "isolation: reduced");
     let combined =
         ["run", "--provider", "reduced", "--policy", &policy, "--policy", &both, "--", "true"];
-    is_refused(&finish(words(&combined), b""), &["the policy wants process"]);
+    is_refused(&finish(words(&combined)), &["the policy wants process"]);
     assert_eq!(with_policy(&scratch, "isolation: reduced").text(), "ran\n");
 }
 
@@ -47,7 +47,7 @@ fn policy_that_accepts_the_reduced_wall_gets_a_stronger_one_where_there_is_one()
         return;
     }
     let run = words(&["run", "--json", "--isolation", "reduced", "--", "true"]);
-    assert_eq!(finish(run, b"").json()["provider"], "native");
+    assert_eq!(finish(run).json()["provider"], "native");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_would_be_changed_against_the_policy_is_refused() {
     std::fs::write(&policy, format!("isolation: reduced\nfilesystem: {{ write: [{place}] }}\n"))
         .unwrap();
     let own = ["run", "--provider", "reduced", "--policy", &policy, "--", "echo", "ran"];
-    is_refused(&finish(words(&own), b""), &["decides what the next run may do"]);
+    is_refused(&finish(words(&own)), &["decides what the next run may do"]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn workspace_of_the_host_is_the_working_directory_itself() {
         "-c",
         "ls; echo x > new || echo no",
     ];
-    assert_eq!(finish(words(&start), b"").text(), "no\n");
+    assert_eq!(finish(words(&start)).text(), "no\n");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn plan_of_the_reduced_wall_names_what_holds_each_control() {
     let plan = |more: &[&str]| {
         let mut command = std::process::Command::new(binary());
         command.args(["policy", "plan", &policy]).args(more).env("PATH", PROGRAMS);
-        finish(command, b"")
+        finish(command)
     };
     let text = patiently(|| plan(&["--provider", "reduced"]));
     assert_eq!(text.code, 0, "{}{}", text.stdout, text.stderr);

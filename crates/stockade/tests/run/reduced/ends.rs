@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{can_be_built, command, reduced};
-use crate::scratch::{Scratch, set_mode};
 use crate::support::{Conversation, finish, is_root, not_run, processes, within};
+use stockade_testing::{Scratch, set_mode};
 
 /// How long after the end somebody may still be there.
 const SOON: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn daemon_that_outlives_its_program_elsewhere_is_gone_here() {
     let own = number(1);
     let mut without = Command::new("sh");
     without.args(["-c", &waits(own)]);
-    assert_eq!(finish(without, b"").code, 0);
+    assert_eq!(finish(without).code, 0);
     assert!(sleeps(own), "without the wall it stays");
     end(own);
     for (own, option, rest) in [
@@ -72,7 +72,7 @@ fn daemons_of_root_are_gone_where_no_cgroup_finds_them() {
         let mut without = Command::new("unshare");
         without.args(["--mount", "sh", "-c", WITHOUT, "sh"]).arg(run.get_program());
         without.args(run.get_args());
-        let report = finish(without, b"").json();
+        let report = finish(without).json();
         let controls = report["isolation"]["controls"].as_array().unwrap();
         let cleanup = controls.iter().find(|it| it["control"] == "cleanup").unwrap();
         assert!(!cleanup["mechanism"].to_string().contains("cgroup"), "{cleanup}");
@@ -199,7 +199,7 @@ fn what_stockade_and_its_launcher_left_when_both_were_killed_is_swept_by_the_nex
     let left = || directories_of(scratch.path(), owner);
     assert_eq!(left().len(), 1, "nobody was there to remove it");
     let other = scratch.directory("stockade-1-2");
-    assert_eq!(finish(there(&["--quiet", "--", "true"]), b"").code, 0);
+    assert_eq!(finish(there(&["--quiet", "--", "true"])).code, 0);
     assert_eq!(left(), Vec::<PathBuf>::new());
     assert!(Path::new(&other).exists(), "what has another name is left alone");
 }

@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use super::{PROGRAMS, can_be_built, patiently};
-use crate::scratch::Scratch;
 use crate::support::{Run, binary, finish, skipped, walls_can_be_built};
+use stockade_testing::Scratch;
 
 /// Takes cgroups away, which belong to the host, then user namespaces, and goes on.
 const FORBID: &str = "test ! -d /sys/fs/cgroup || mount -t tmpfs none /sys/fs/cgroup || exit 99
@@ -17,7 +17,7 @@ fn there(words: &[&str]) -> Run {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", FORBID, "sh"]);
     command.arg(binary()).args(words).env("PATH", PROGRAMS);
-    finish(command, b"")
+    finish(command)
 }
 
 /// Whether such a place can be made, and both walls work outside of it.

@@ -30,12 +30,12 @@ fn inodes_memory_and_processes_are_bounded() {
     if !can_be_built() {
         return;
     }
-    let scratch = crate::scratch::Scratch::new();
+    let scratch = stockade_testing::Scratch::new();
     let policy = scratch.file("p.yaml", "isolation: reduced\nlimits: { max_inodes: 100 }\n");
     let many = "i=0; while :; do i=$((i+1)); : > $i; done";
     let start =
         ["run", "--json", "--provider", "reduced", "--policy", &policy, "--", "sh", "-c", many];
-    let json = crate::support::finish(super::words(&start), b"").json();
+    let json = crate::support::finish(super::words(&start)).json();
     assert_eq!(
         (&json["outcome"], &json["limit"]),
         (&"limit_exceeded".into(), &"max_inodes".into())
@@ -76,7 +76,7 @@ fn fork_bomb_that_lets_nobody_get_on_does_not_hold_up_its_end() {
     bomb.args(["--cpu-list", "0"]).arg(binary()).args(["run", "--json"]).args(ASKED);
     bomb.args(["--timeout", "2s", "--", "python3", "-c", BOMB]).env("PATH", PROGRAMS);
     let start = Instant::now();
-    let json = finish(bomb, b"").json();
+    let json = finish(bomb).json();
     let took = start.elapsed();
     let ended = ["timed_out", "limit_exceeded", "out_of_memory"];
     assert!(ended.iter().any(|outcome| json["outcome"] == *outcome), "{json}");

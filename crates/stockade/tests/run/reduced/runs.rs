@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{can_be_built, command, reduced, report};
-use crate::support::finish;
+use crate::support::{finish, finish_with};
 
 const SAID: &str =
     "stockade: the reduced wall was used: no namespaces, and less hidden of the host\n";
@@ -49,21 +49,18 @@ print(subprocess.check_output(['cat'], input=b'child').decode())
 open('here', 'w').write('x'); print(os.listdir('.'), os.environ['HOME'] == os.environ['TMPDIR'])";
     let mut run = command(&["--quiet", "--language", "python", "-"]);
     run.env("SECRET", "of the caller");
-    let run = finish(run, python.as_bytes());
+    let run = finish_with(run, python.as_bytes());
     assert_eq!(run.text(), "thread\nchild\n['here'] True\n");
     let shell = "cat <(echo substituted); x=$(mktemp); echo \"$x\" > /dev/null; cd /; exec 3</dev/zero; env";
-    let run = finish(command(&["--quiet", "--language", "bash", "-"]), shell.as_bytes());
+    let run = finish_with(command(&["--quiet", "--language", "bash", "-"]), shell.as_bytes());
     assert!(run.text().starts_with("substituted\n") && !run.stdout.contains("SECRET"), "{run:?}");
-    let node = finish(
-        command(&[
-            "--quiet",
-            "--",
-            "node",
-            "-e",
-            "require('fs').writeFileSync('x', ''); console.log(1 + 1)",
-        ]),
-        b"",
-    );
+    let node = finish(command(&[
+        "--quiet",
+        "--",
+        "node",
+        "-e",
+        "require('fs').writeFileSync('x', ''); console.log(1 + 1)",
+    ]));
     match node.stderr.contains("no interpreter for javascript was found") {
         true => crate::support::skipped("node", "it is not installed"),
         false => assert_eq!(node.text(), "2\n"),
