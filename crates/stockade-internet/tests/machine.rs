@@ -1,10 +1,11 @@
 //! The fake internet as seen from its machine, and the host after it ends.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use stockade_testing::{skipped, within};
 
 /// Runs a Python script on the fake internet; `None`, with the reason on standard error, if this
 /// host cannot create one.
@@ -12,10 +13,7 @@ fn on_the_internet(script: &str) -> Option<String> {
     let output = run(&["python3", "-c", script]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(125) && errors.starts_with("stockade-internet: ") {
-        let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
-        let named = required.split(',').any(|name| matches!(name.trim(), "internet" | "all"));
-        assert!(!named, "required, but skipped: {errors}");
-        let _ = write!(std::io::stderr(), "run tests: skipped for want of internet: {errors}");
+        skipped("internet", &errors);
         return None;
     }
     assert!(output.status.success(), "{errors}");
@@ -142,11 +140,7 @@ print(os.path.dirname(os.environ['STOCKADE_INTERNET_LOG']), left.pid)
     let (directory, process) = output.trim().split_once(' ').unwrap();
     let gone =
         || !Path::new(directory).exists() && !Path::new(&format!("/proc/{process}")).exists();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !gone() {
-        assert!(Instant::now() < deadline, "{output} is left");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
+    assert!(within(Duration::from_secs(10), gone), "{output} is left");
     assert_eq!(fs::read("/etc/resolv.conf").unwrap(), before);
     assert_eq!(run(&["sh", "-c", "exit 7"]).status.code(), Some(7));
 }

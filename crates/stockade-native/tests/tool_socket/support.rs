@@ -1,19 +1,14 @@
 //! Programs in a sandbox with tools, and what they said.
 
-use std::io::Write;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stockade_native::{NativeProvider, Surroundings, User};
-use stockade_policy::Policy;
 use stockade_provider::{
-    Entry, Execution, Gateway, Language, ProcessEnd, Program, Provider, Root, Running, Sandbox,
-    SandboxRequest, ToolAccess, chain,
+    Execution, Program, Provider, Running, Sandbox, SandboxRequest, ToolAccess, chain,
 };
-use tokio::io::AsyncReadExt;
-use tokio::runtime::Runtime;
-use tokio::time::timeout;
+pub(crate) use stockade_testing::sandbox::runtime;
+use stockade_testing::skipped;
 
 use crate::broker::TestBroker;
 
@@ -54,10 +49,6 @@ def refused(act, *words):
     return 'done'
 ";
 
-pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
-
 /// What the sandboxes of these tests show of tools.
 pub(crate) fn tool_access() -> ToolAccess {
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -72,16 +63,8 @@ pub(crate) fn tool_access() -> ToolAccess {
 
 /// A sandbox for Python under a policy, with a broker.
 pub(crate) fn request(policy: &str, broker: &TestBroker) -> SandboxRequest {
-    let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
-    let gateway: Arc<dyn Gateway> = Arc::new(broker.clone());
-    SandboxRequest {
-        policy: Arc::new(policy),
-        root: Root::Standard,
-        entry: Entry::Interpreter(Language::Python),
-        protected: Vec::new(),
-        gateway: Some(gateway),
-        tools: Some(tool_access()),
-    }
+    let request = stockade_testing::sandbox::request(policy, Some(Arc::new(broker.clone())));
+    SandboxRequest { tools: Some(tool_access()), ..request }
 }
 
 pub(crate) async fn sandbox(request: &SandboxRequest) -> Result<Box<dyn Sandbox>, String> {
@@ -89,12 +72,7 @@ pub(crate) async fn sandbox(request: &SandboxRequest) -> Result<Box<dyn Sandbox>
 }
 
 pub(crate) fn python(script: &str) -> Program {
-    Program::Code {
-        language: Language::Python,
-        name: "script.py".to_owned(),
-        code: format!("{PRELUDE}{script}").into_bytes(),
-        arguments: Vec::new(),
-    }
+    stockade_testing::sandbox::python(format!("{PRELUDE}{script}"))
 }
 
 pub(crate) fn shell(script: &str) -> Program {
@@ -107,14 +85,7 @@ pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, program: Program) -> R
 
 /// All that a program said on both streams until it ended well.
 pub(crate) async fn finish(running: Running) -> String {
-    let Running { mut stdout, mut stderr, end, stdin, .. } = running;
-    drop(stdin);
-    let (mut out, mut err) = (String::new(), String::new());
-    let all = async {
-        tokio::join!(stdout.read_to_string(&mut out), stderr.read_to_string(&mut err), end)
-    };
-    let (_, _, end) = timeout(LIMIT, all).await.expect("the program ends");
-    assert_eq!(end.unwrap(), ProcessEnd::Exited { code: 0 }, "{out}{err}");
+    let (out, err) = stockade_testing::sandbox::finish(running, LIMIT).await;
     out + &err
 }
 
@@ -143,12 +114,7 @@ pub(crate) fn walls_can_be_built() -> bool {
         runtime().block_on(async { sandbox(&plain).await.err() })
     });
     let Some(reason) = reason else { return true };
-    let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
-    let named =
-        required.split(',').map(str::trim).any(|name| name == "namespaces" || name == "all");
-    assert!(!named, "required, but skipped: {reason}");
-    // Past the harness, which keeps the output of tests that pass.
-    let _ = writeln!(std::io::stderr(), "tool socket tests: skipped: {reason}");
+    skipped("namespaces", reason);
     false
 }
 

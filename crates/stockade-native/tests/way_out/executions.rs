@@ -1,9 +1,5 @@
 //! Many executions at once in one sandbox.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use stockade_policy::Policy;
 use stockade_provider::{ErrorKind, Provider};
 use tokio::io::AsyncWriteExt;
 
@@ -15,9 +11,8 @@ fn nine_executions_run_at_once_in_one_sandbox_and_the_tenth_is_refused_by_name()
         return;
     }
     runtime().block_on(async {
-        let policy = Policy::parse_str("test", "{}", Path::new("/")).unwrap();
         let provider = native().with_executions(9);
-        let mut sandbox = provider.create(&request(Arc::new(policy), None)).await.unwrap();
+        let mut sandbox = provider.create(&request("{}", None)).await.unwrap();
         let mut running = Vec::new();
         for number in 0..9 {
             // All have the same name, and each its own code.
