@@ -1,8 +1,8 @@
-//! A program that is not listed does not start, whatever it is called and wherever it lies.
+//! A program that is not listed does not start, under any name and from any directory.
 
 use crate::support::{NOT_ALLOWED, NOT_THERE, Tools, lists_can_be_held};
 
-/// One act per call, each in sandboxes of its own.
+/// Asserts that each act works without a command list and is denied with one.
 fn denied(acts: &[(&str, &str, &str)]) {
     if !lists_can_be_held() {
         return;
@@ -14,7 +14,7 @@ fn denied(acts: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn program_of_the_host_is_not_there_by_any_name() {
+fn unlisted_host_program_is_missing_under_every_path() {
     denied(&[
         ("start('/bin/ls')", NOT_THERE, "/bin/ls"),
         ("start('ls')", NOT_THERE, "/usr/bin/ls"),
@@ -25,13 +25,13 @@ fn program_of_the_host_is_not_there_by_any_name() {
 }
 
 #[test]
-fn shell_behind_system_is_not_there() {
+fn libc_system_finds_no_shell() {
     let act = "code = os.system('true'); print('started' if code == 0 else 'refused', code >> 8)";
     denied(&[(act, "refused 127", "/bin/sh")]);
 }
 
 #[test]
-fn copy_does_not_start_from_any_place_that_can_be_written() {
+fn copied_program_does_not_start_from_any_writable_directory() {
     for place in ["/tmp", "/workspace", "/dev/shm", "/run"] {
         let act = format!("start(shutil.copy('/tools/ls', '{place}/ls'))");
         denied(&[(&act, NOT_ALLOWED, &format!("{place}/ls"))]);
@@ -39,7 +39,7 @@ fn copy_does_not_start_from_any_place_that_can_be_written() {
 }
 
 #[test]
-fn copy_does_not_start_by_another_name_or_through_a_link() {
+fn copied_program_does_not_start_under_another_name_or_through_a_link() {
     let copy = "shutil.copy('/tools/ls', '/tmp/a'); ";
     let act = |rest: &str| format!("{copy}{rest}");
     denied(&[
@@ -70,7 +70,7 @@ fn program_in_a_read_only_mount_does_not_start() {
 }
 
 #[test]
-fn open_file_does_not_start() {
+fn program_does_not_start_through_an_open_descriptor() {
     let by_path = "d = os.open('/tools/ls', os.O_RDONLY); os.set_inheritable(d, True); \
                    start_open(f'/proc/self/fd/{d}')";
     let by_descriptor = "start_open(os.open('/tools/ls', os.O_RDONLY))";
@@ -93,8 +93,8 @@ fn open_file_does_not_start() {
 }
 
 #[test]
-fn memory_does_not_start() {
-    // Flag 8 is MFD_NOEXEC_SEAL, the only kind of memory file that is to be had under a list.
+fn program_in_a_memfd_does_not_start() {
+    // Flag 8 is MFD_NOEXEC_SEAL: under a command list no other memfd can be created.
     let act = "flags = 0\n\
          try:\n d = os.memfd_create('ls', 0)\n\
          except PermissionError:\n d = os.memfd_create('ls', 8)\n\
@@ -117,7 +117,7 @@ fn script_written_at_run_time_does_not_start() {
     };
     denied(&[
         (&script("'/bin/sh'"), NOT_ALLOWED, "/tmp/s"),
-        // Even for the one program that may be started.
+        // Not even with the one listed program as its interpreter.
         (&script("sys.executable"), NOT_ALLOWED, "/tmp/s"),
     ]);
 }

@@ -1,4 +1,4 @@
-//! What a list does not hold, shown as it is. README.md says the same.
+//! Known gaps of a command list. README.md lists the same.
 
 use crate::support::{PRELUDE, Tools, lists_can_be_held, run};
 
@@ -6,13 +6,13 @@ const LOADER: &str = "loader = next(p for p in ('/lib64/ld-linux-x86-64.so.2', \
                       '/lib/ld-linux-aarch64.so.1') if os.path.exists(p))\n";
 
 #[test]
-fn the_dynamic_loader_still_maps_what_it_is_given() {
+fn dynamic_loader_still_runs_unlisted_programs_from_read_only_mounts_and_memfds() {
     if !lists_can_be_held() {
         return;
     }
     let tools = Tools::new();
     let policy = tools.policy("command_allowlist: [python3]");
-    // Flag 8 is MFD_NOEXEC_SEAL: the memory cannot be started, but it can be mapped.
+    // Flag 8 is MFD_NOEXEC_SEAL: execve refuses the memfd, but the loader can map it.
     let code = format!(
         "{PRELUDE}{LOADER}\
          start('/tools/ls', '/')\n\
@@ -26,7 +26,7 @@ fn the_dynamic_loader_still_maps_what_it_is_given() {
 }
 
 #[test]
-fn the_dynamic_loader_maps_no_file_of_a_writable_place_and_finds_no_program_of_the_host() {
+fn dynamic_loader_maps_no_file_from_a_writable_directory_and_finds_no_host_program() {
     if !lists_can_be_held() {
         return;
     }

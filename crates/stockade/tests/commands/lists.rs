@@ -1,4 +1,4 @@
-//! What a list means: who may start, who may not, and which lists are refused.
+//! Which programs a command list allows and denies, and which lists are refused.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{PRELUDE, Tools, lists_can_be_held, report, run, stockade};
 
 #[test]
-fn listed_helper_starts_and_one_that_is_not_is_named() {
+fn listed_helper_starts_and_the_denial_names_an_unlisted_one() {
     if !lists_can_be_held() {
         return;
     }
@@ -24,7 +24,7 @@ fn listed_helper_starts_and_one_that_is_not_is_named() {
 }
 
 #[test]
-fn empty_list_starts_nothing_but_the_interpreter_that_was_asked_for() {
+fn empty_list_allows_only_the_interpreter_of_the_script() {
     if !lists_can_be_held() {
         return;
     }
@@ -42,7 +42,7 @@ fn empty_list_starts_nothing_but_the_interpreter_that_was_asked_for() {
 }
 
 #[test]
-fn command_that_is_not_on_the_host_is_refused_before_anything_runs() {
+fn listed_command_missing_on_the_host_is_refused_before_anything_runs() {
     if !lists_can_be_held() {
         return;
     }
@@ -55,7 +55,7 @@ fn command_that_is_not_on_the_host_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn listed_path_starts_that_file_alone() {
+fn listed_path_allows_only_that_file() {
     if !lists_can_be_held() {
         return;
     }
@@ -76,7 +76,7 @@ fn listed_path_starts_that_file_alone() {
 }
 
 #[test]
-fn listed_script_needs_its_interpreter_listed_and_the_denial_names_that() {
+fn listed_script_needs_its_interpreter_listed_and_the_denial_names_it() {
     if !lists_can_be_held() {
         return;
     }
@@ -97,7 +97,7 @@ fn listed_script_needs_its_interpreter_listed_and_the_denial_names_that() {
 }
 
 #[test]
-fn writable_and_layered_places_of_the_host_start_nothing() {
+fn no_program_starts_from_a_writable_or_overlaid_host_directory() {
     if !lists_can_be_held() {
         return;
     }
@@ -127,7 +127,7 @@ fn writable_and_layered_places_of_the_host_start_nothing() {
 }
 
 #[test]
-fn many_tries_leave_a_bounded_list_and_nothing_that_drives_a_terminal() {
+fn many_denials_are_capped_and_their_control_characters_escaped() {
     if !lists_can_be_held() {
         return;
     }
@@ -144,7 +144,7 @@ fn many_tries_leave_a_bounded_list_and_nothing_that_drives_a_terminal() {
 }
 
 #[test]
-fn root_of_ones_own_starts_its_listed_programs_alone() {
+fn custom_root_starts_only_its_listed_programs() {
     if !lists_can_be_held() {
         return;
     }
@@ -155,7 +155,7 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
         install(&root, program);
     }
     std::os::unix::fs::symlink("usr/bin", root.join("bin")).unwrap();
-    // As an unpacked image has them.
+    // An unpacked image has these directories and files.
     for folder in ["etc", "dev", "proc", "tmp", "workspace"] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
@@ -179,7 +179,7 @@ fn root_of_ones_own_starts_its_listed_programs_alone() {
     assert_eq!(kept, "the image's own\n", "the directory itself is not changed");
 }
 
-/// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.
+/// Copies a program to `usr/bin`, and its shared libraries to their own paths.
 fn install(root: &Path, program: &str) {
     let put = |from: &str, to: PathBuf| {
         let folder = to.parent().expect("a program is in a folder");

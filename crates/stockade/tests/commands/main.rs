@@ -1,5 +1,5 @@
-//! `command_allowlist`, attacked through the command line. Every act is first shown to work without
-//! the clause.
+//! Attacks on `command_allowlist` through the command line. Each test first proves that the act
+//! works without the clause.
 
 mod attacks;
 mod gap;

@@ -1,4 +1,4 @@
-//! Running one Python program with and without a list.
+//! Runs one Python program with and without a command list.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use stockade_testing::{Scratch, skipped, under_test};
 
-/// Words that the programs of these tests share. `start` says what came of starting a program.
+/// Python helpers that the programs of these tests share. `start` prints whether a program started,
+/// with its exit code or errno.
 pub(crate) const PRELUDE: &str = r#"
 import ctypes, os, shutil, subprocess, sys
 def start(*argv):
@@ -27,11 +28,11 @@ def start_open(descriptor):
     print('started 0' if code == 0 else f'refused {code - 100}')
 "#;
 
-/// What the kernel answers to a program that is not in the root, and to one that may not start.
+/// The output of `start` for a program that the root lacks, and for one that may not start.
 pub(crate) const NOT_THERE: &str = "refused 2";
 pub(crate) const NOT_ALLOWED: &str = "refused 13";
 
-/// A folder with a copy of `ls` in it, which a policy shows at `/tools`.
+/// A directory with a copy of `ls`, which a policy mounts at `/tools`.
 pub(crate) struct Tools(Scratch);
 
 impl Tools {
@@ -46,7 +47,7 @@ impl Tools {
         self.0.path()
     }
 
-    /// Writes a policy that shows the tools, and has these clauses besides.
+    /// Writes a policy that mounts the tools and contains these clauses.
     pub(crate) fn policy(&self, clauses: &str) -> String {
         let tools = self.path().join("tools");
         self.plain_policy(&format!(
@@ -59,7 +60,7 @@ impl Tools {
         self.0.file("policy.yaml", text)
     }
 
-    /// Shows that an act works without the clause and not with it, and that the denial names it.
+    /// Asserts that an act works only without the clause, and that the denial names `target`.
     pub(crate) fn assert_denied(&self, act: &str, answer: &str, target: &str) {
         let code = format!("{PRELUDE}{act}");
         let free = run(&["--policy", &self.policy(""), "--"], &code);
@@ -87,7 +88,7 @@ impl Report {
         denials.iter().map(|denial| denial["target"].as_str().expect("text")).collect()
     }
 
-    /// Asserts that one denial is about `target`, with the line that decided.
+    /// Asserts that a denial names `target` and the policy line that denied it.
     pub(crate) fn assert_names(&self, target: &str) {
         let denials = self.0["denials"].as_array().expect("denials are a list");
         let denial = denials.iter().find(|denial| denial["target"] == target);
@@ -117,7 +118,7 @@ fn binary() -> PathBuf {
     under_test(env!("CARGO_BIN_EXE_stockade"))
 }
 
-/// Runs the binary under test, with the system's own interpreters alone.
+/// Runs the binary under test with only the system's interpreters in `PATH`.
 pub(crate) fn stockade(words: &[&str]) -> Output {
     Command::new(binary())
         .args(words)
@@ -129,8 +130,8 @@ pub(crate) fn stockade(words: &[&str]) -> Output {
         .expect("the binary under test starts")
 }
 
-/// Whether this host can hold a list. Where it cannot, the tests say why they do not run, or fail
-/// where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host can enforce a command list. If not, the tests print why they are skipped, or
+/// fail if `STOCKADE_REQUIRE` requires them.
 pub(crate) fn lists_can_be_held() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A part of Stockade is killed while it builds or holds a wall.
+//! Kills a process of Stockade during or after the start of a sandbox.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -11,11 +11,11 @@ use crate::refusing::Marked;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many moments of a start are tried, and how far apart they are.
+/// How many delays before the kill are tried, and the step between them.
 const MOMENTS: u32 = 30;
 const APART: Duration = Duration::from_micros(500);
 
-/// Waits until a process below `parent` is seen that is as wanted, and returns its number.
+/// Waits until a child of `parent` satisfies `wanted`, and returns its process id.
 fn child_of(parent: u32, wanted: fn(u32) -> bool) -> Option<u32> {
     let deadline = Instant::now() + PATIENCE;
     let is_it = |(pid, it): &(u32, Process)| it.parent == parent && wanted(*pid);
@@ -27,14 +27,14 @@ fn child_of(parent: u32, wanted: fn(u32) -> bool) -> Option<u32> {
     None
 }
 
-/// Whether a process is the first of a pid namespace: the last of its numbers says so.
+/// Whether a process is the init of a PID namespace: its innermost process id is 1.
 fn is_first(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
     numbers.split_whitespace().last() == Some("1")
 }
 
-/// The end of a run: its exit code, and what it printed and said.
+/// Waits for a run to end; returns its exit code, standard output and standard error.
 fn end_of(child: Child) -> (Option<i32>, String, String) {
     assert!(ends_within(&child, PATIENCE).unwrap_or(false), "it does not end");
     let output = child.wait_with_output().expect("the child can be waited for");

@@ -1,5 +1,5 @@
-//! A start whose single steps fail: the kernel refuses one system call, or a part of Stockade is
-//! killed, and then nothing runs, nothing is left, and a person is told what failed.
+//! Starts in which one step fails: the kernel refuses a system call, or a process of Stockade is
+//! killed. No program runs, nothing stays on the host, and the error names the failed step.
 
 mod deaths;
 #[path = "../leftovers/mod.rs"]

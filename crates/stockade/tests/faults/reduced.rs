@@ -1,4 +1,4 @@
-//! One system call of each step of the reduced wall refused.
+//! Refuses one system call of each step that builds the reduced wall.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ const ALL: u32 = u32::MAX;
 const PIDFD: u32 = libc::CLONE_PIDFD as u32;
 const MEMORY: u32 = libc::CLONE_VM as u32;
 
-/// What is refused, and what must be said of it.
+/// The refused call, and text that the error must contain.
 type Case = (Refused, &'static str);
 
 const fn case(
@@ -27,7 +27,7 @@ const fn case(
     (Refused { call, when, errno }, says)
 }
 
-/// Steps that everybody's sandbox has, in order.
+/// Steps of every sandbox, in order.
 const CASES: [Case; 11] = [
     case(libc::SYS_setsid, &[], ENOSYS, "stand_apart"),
     case(libc::SYS_prctl, &[(0, ALL, 36)], EPERM, "adopt_orphans"),
@@ -42,14 +42,13 @@ const CASES: [Case; 11] = [
     case(libc::SYS_close_range, &[(2, 4, 4)], EPERM, "serve_confined"),
 ];
 
-/// The first process is forked, and into a cgroup where version 2 is used: two calls, of which a
-/// host needs one.
+/// Stockade forks the first process with clone, or with clone3 into a cgroup of version 2.
 const FORKS: [Refused; 2] = [
     Refused { call: libc::SYS_clone, when: &[(0, PIDFD | MEMORY, PIDFD)], errno: EAGAIN },
     Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
 ];
 
-/// Steps of a sandbox with a user id of its own.
+/// Steps of a sandbox that has its own user id, which only root can create.
 const ROOTS: [Case; 7] = [
     case(libc::SYS_bind, &[], EPERM, "range of uids"),
     case(libc::SYS_fchown, &[], EPERM, "scratch directory"),
@@ -60,7 +59,7 @@ const ROOTS: [Case; 7] = [
     case(libc::SYS_capset, &[], EPERM, "become_user"),
 ];
 
-/// A run behind the reduced wall that prints and leaves the mark.
+/// A run behind the reduced wall that prints and creates the mark file.
 fn command(marked: &Marked) -> Command {
     let place = marked.path().display();
     let mut command = Command::new(binary());

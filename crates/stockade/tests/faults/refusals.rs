@@ -1,4 +1,4 @@
-//! One system call of each step refused.
+//! Refuses one system call of each step that builds the native wall.
 
 use std::process::Command;
 
@@ -8,19 +8,19 @@ use stockade_testing::not_run;
 use crate::leftovers::{Host, walls_can_be_built};
 use crate::refusing::{CALLER, Marked, Refused, finish, finish_refusing, upper};
 
-/// Who makes the call at all.
+/// Which users make the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Anybody,
     Root,
 }
 
-/// A refused call, and what must be said of it.
+/// A refused call, and the error that it must cause.
 struct Case {
     what: &'static str,
     by: By,
     refused: Refused,
-    /// The step, as the message has it.
+    /// The name of the step in the error message.
     says: &'static str,
 }
 
@@ -47,19 +47,19 @@ const DROP_FROM_BOUNDING_SET: &[(u32, u32, u32)] = &[(0, ALL, 24)];
 const NO_NEW_PRIVS: &[(u32, u32, u32)] = &[(0, ALL, 38)];
 const AMBIENT: &[(u32, u32, u32)] = &[(0, ALL, 47)];
 
-/// What fsmount(2) is told of attributes: no set-user-id, no devices, no execution.
+/// Attributes of fsmount(2): MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV and MOUNT_ATTR_NOEXEC.
 const NO_SUID: u32 = 2;
 const NO_DEVICES: u32 = 4;
 const NO_EXECUTION: u32 = 8;
 
-/// Whoever the guest's executable runs in is not loaded at a random place: what its pointers lead
-/// to lies in the lower four gigabytes, and what everybody else's lead to does not.
+/// The guest's executable is loaded below 4 GiB, so the upper half of its pointers is zero.
+/// Pointers of other executables are above 4 GiB.
 const OF_THE_GUEST_1: (u32, u32, u32) = (upper(1), ALL, 0);
 
-/// So is its code.
+/// The guest's code is below 4 GiB too, so the upper half of the call's address is zero.
 const BY_THE_GUEST: (u32, u32, u32) = (CALLER, ALL, 0);
 
-/// The guest's first write of two bytes is a `0` to max_user_namespaces.
+/// The first two-byte write of the guest's executable sets max_user_namespaces to 0.
 const NO_MORE: &[(u32, u32, u32)] = &[OF_THE_GUEST_1, (2, ALL, 2)];
 
 /// Every step of a start, in order.
@@ -231,18 +231,17 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// The first process is cloned into namespaces, and into a cgroup where version 2 is used: two
-/// calls, of which a host needs one. Whoever only starts a program does without the second.
+/// Stockade creates the first process with clone, or with clone3 into a cgroup of version 2. An
+/// ordinary program start falls back from clone3 to clone.
 const CLONES: [Refused; 2] = [
     Refused { call: libc::SYS_clone, when: &[(0, NEW_MOUNTS, NEW_MOUNTS)], errno: ENOSPC },
     Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
 ];
 
-/// The start of the program itself, which the guest makes.
+/// The guest's execve of the program.
 const PROGRAM: Refused = Refused { call: libc::SYS_execve, when: &[BY_THE_GUEST], errno: EPERM };
 
-/// Writes to files of the kernel, told apart by their length: the limit of memory, and a map of a
-/// range of ids.
+/// Writes to kernel files, distinguished by their length: the memory limit and an id map.
 const MEMORY_LIMIT: Refused = refused_write(&[(2, ALL, 9)], EINVAL);
 const ID_MAP: Refused = refused_write(&[(2, ALL, 19)], EPERM);
 
@@ -250,12 +249,12 @@ const fn refused_write(when: &'static [(u32, u32, u32)], errno: i32) -> Refused 
     Refused { call: libc::SYS_write, when, errno }
 }
 
-/// A start under refused calls: what is wrong with how it ended.
+/// Starts the marked command under refused calls and returns what is wrong with its result.
 fn wrongs(host: &Host, marked: &Marked, refused: &[Refused], says: &str) -> Vec<String> {
     wrongs_of(host, marked, marked.command(), refused, says)
 }
 
-/// The same of another command that leaves the mark.
+/// The same for another command that creates the mark file.
 pub(crate) fn wrongs_of(
     host: &Host,
     marked: &Marked,
@@ -282,7 +281,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Shows that the program runs where nothing is refused.
+/// Asserts that the program runs if no call is refused.
 fn runs_without_a_fault(marked: &Marked) {
     let run = finish(marked.command());
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ran\n"), "{}", run.stderr);
@@ -337,7 +336,7 @@ fn refused_writes_to_cgroups_and_id_maps_are_named_and_nothing_runs_or_stays() {
 }
 
 #[test]
-fn refused_start_of_the_program_is_told_and_nothing_stays() {
+fn refused_execve_of_the_program_is_reported_and_nothing_stays() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Running the binary under a kernel that refuses one system call.
+//! Runs the binary under a seccomp filter that refuses one system call.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,26 +9,26 @@ use stockade_testing::Scratch;
 
 use crate::leftovers::binary;
 
-/// The longest that a refused start may take.
+/// The maximum time of a refused start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which calls are refused: all of a number whose arguments are as said.
+/// The refused calls: those with this number and matching arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) call: libc::c_long,
-    /// Which argument, which of its lower bits, and what they must be; `upper` means the others.
+    /// Argument index, mask of its lower 32 bits, and their value; `upper` selects the upper half.
     pub(crate) when: &'static [(u32, u32, u32)],
     pub(crate) errno: i32,
 }
 
-/// The upper half of an argument.
+/// Selects the upper 32 bits of an argument.
 pub(crate) const fn upper(argument: u32) -> u32 {
     argument | UPPER
 }
 
 const UPPER: u32 = 0x80;
 
-/// The upper half of the address of the call itself, in the place of an argument.
+/// Selects the upper 32 bits of the calling instruction's address instead of an argument.
 pub(crate) const CALLER: u32 = 0x40;
 
 /// How a run ended.
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// A folder that is writable inside, where a program leaves the mark that it ran.
+/// A directory that is writable inside, where a program creates a mark file to prove that it ran.
 pub(crate) struct Marked(Scratch);
 
 impl Marked {
@@ -48,17 +48,16 @@ impl Marked {
         Marked(Scratch::new())
     }
 
-    /// Whether a program ran, by the file that it made.
+    /// Whether a program ran and created the mark file.
     pub(crate) fn is_marked(&self) -> bool {
         self.mark().exists()
     }
 
     pub(crate) fn clear(&self) {
-        // It is not there unless a program ran.
+        // The file exists only if a program ran.
         let _ = std::fs::remove_file(self.mark());
     }
 
-    /// The folder.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -67,12 +66,12 @@ impl Marked {
         self.path().join("mark")
     }
 
-    /// `stockade run` of a program that prints and leaves the mark.
+    /// `stockade run` of a program that prints and creates the mark file.
     pub(crate) fn command(&self) -> Command {
         self.command_of("echo ran; echo ran > /out/mark", &[])
     }
 
-    /// `stockade run` of a shell script, with the folder at `/out`.
+    /// `stockade run` of a shell script, with the directory at `/out`.
     pub(crate) fn command_of(&self, script: &str, flags: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command
@@ -88,7 +87,7 @@ impl Marked {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command until it exits, and fails if it exceeds [`PATIENCE`].
 pub(crate) fn finish(mut command: Command) -> Run {
     let mut child = command.spawn().expect("the binary under test starts");
     let ended = ends_within(&child, PATIENCE).expect("the child can be waited for");
@@ -103,8 +102,8 @@ pub(crate) fn finish(mut command: Command) -> Run {
     Run { pid, code: output.status.code(), stdout, stderr }
 }
 
-/// Runs a command under a kernel that refuses some calls. Filters hold for a thread and what it
-/// starts, so the command is started by a thread of its own.
+/// Runs a command with some calls refused. A seccomp filter applies to a thread and its children,
+/// so a separate thread starts the command.
 pub(crate) fn finish_refusing(command: Command, refused: &[Refused]) -> Run {
     let programs: Vec<_> = refused.iter().map(program).collect();
     let run = std::thread::spawn(move || {
@@ -117,7 +116,7 @@ pub(crate) fn finish_refusing(command: Command, refused: &[Refused]) -> Run {
     run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The filter as the kernel wants it: seccomp(2), bpf(2).
+/// The seccomp filter as a BPF program, seccomp(2).
 fn program(refused: &Refused) -> Vec<Instruction> {
     const LOAD: u16 = 0x20;
     const AND: u16 = 0x54;
@@ -125,7 +124,8 @@ fn program(refused: &Refused) -> Vec<Instruction> {
     const RETURN: u16 = 0x06;
     const ALLOW: u32 = 0x7fff_0000;
     const ERRNO: u32 = 0x0005_0000;
-    // Of struct seccomp_data: the number at 0, the address of the call at 8, the arguments from 16 on, lower halves first.
+    // Offsets in struct seccomp_data: call number at 0, address of the call at 8, arguments from
+    // 16, each with its lower half first.
     let mut tests = vec![(0, u32::MAX, u32::try_from(refused.call).expect("numbers are small"))];
     tests.extend(refused.when.iter().map(|(argument, mask, value)| {
         let half = if argument & UPPER == 0 { 0 } else { 4 };

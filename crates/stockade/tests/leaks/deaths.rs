@@ -1,4 +1,4 @@
-//! `kill -9` of Stockade at any moment.
+//! Kills Stockade with SIGKILL at any moment.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -10,16 +10,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::leftovers::{Host, binary, descendants, groups_of, kill, walls_can_be_built};
 use crate::rounds::{is_long, nothing_runs_within};
 
-/// How long anything may still run after Stockade is dead.
+/// How long a process may outlive Stockade.
 const A_SECOND: Duration = Duration::from_secs(1);
 
-/// Delays from a fixed seed, so that a failure can be tried again.
+/// Pseudorandom delays from a fixed seed, so that a failure can be reproduced.
 struct Delays(u64);
 
 impl Delays {
-    /// Up to 30 ms, in steps of a microsecond: before, during and after a start.
+    /// Up to 30 ms in microsecond steps, which covers moments before, during and after a start.
     fn next(&mut self) -> Duration {
-        // Xorshift: what is drawn need not be unguessable.
+        // Xorshift: the delays need not be unpredictable.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -31,7 +31,7 @@ fn rounds() -> u32 {
     if is_long() { 100 } else { 20 }
 }
 
-/// A run with processes that do not want to end with it.
+/// Starts a run whose processes ignore signals or leave its session.
 fn start() -> Child {
     let script = "(setsid sleep 60 &); trap '' TERM HUP INT; sleep 60 & echo ran; sleep 60";
     let mut command = stockade(&["sh", "-c", script]);
@@ -46,7 +46,7 @@ fn stockade(argv: &[&str]) -> Command {
     command
 }
 
-/// Waits for the moment of a round: in every third the program runs.
+/// Waits until the program runs in every third round, and for a random delay in the others.
 fn wait_for_the_moment(round: u32, child: &mut Child, delays: &mut Delays) {
     if round.is_multiple_of(3) {
         let stdout = child.stdout.as_mut().expect("standard output is piped");
@@ -56,8 +56,8 @@ fn wait_for_the_moment(round: u32, child: &mut Child, delays: &mut Delays) {
     }
 }
 
-/// Kills Stockade in many rounds. Nothing may run a second later, and after the next start nothing
-/// may be left.
+/// Kills Stockade in many rounds. After a second no process may run, and after the next start
+/// nothing may be left on the host.
 fn each_death_leaves_nothing(killing: impl Fn(u32, u32)) {
     if !walls_can_be_built() {
         return;
@@ -104,9 +104,9 @@ fn killed_process_group_leaves_nothing_running_and_nothing_after_the_next_start(
     });
 }
 
-/// What the tests here look for is found while a run lasts, where cgroups hold one.
+/// Proves that `groups_of` finds the cgroups of a run, if this host uses cgroups.
 #[test]
-fn groups_of_a_run_are_found_while_it_lasts() {
+fn cgroups_of_a_run_are_found_during_the_run() {
     if !walls_can_be_built() {
         return;
     }

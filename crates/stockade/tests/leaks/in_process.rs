@@ -1,4 +1,4 @@
-//! Many sandboxes in one process that lives on.
+//! Many sandboxes in one long-lived process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::rounds::is_long;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many rounds there are where not said otherwise.
+/// The default number of rounds.
 fn rounds() -> u32 {
     if is_long() { 200 } else { 80 }
 }
 
-/// What this process holds: descriptors and threads.
+/// The number of descriptors and threads of this process.
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
     descriptors: usize,
@@ -34,8 +34,8 @@ impl Held {
     }
 }
 
-/// Waits until this process has no child, not even one that has ended, and holds no more than
-/// before. Nothing is waited for here: that is the product's part.
+/// Waits until this process has no child, not even a zombie, and holds no more than before. It does
+/// not reap children, because the product must.
 fn holds_no_more_than(before: &Held) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -52,7 +52,7 @@ fn holds_no_more_than(before: &Held) {
 }
 
 fn runtime() -> Runtime {
-    // Threads of its pool that have nothing to do end at once and are not counted.
+    // Idle threads of the blocking pool end early, so that they are not counted.
     let mut builder = Builder::new_current_thread();
     let builder = builder.enable_all().thread_keep_alive(Duration::from_millis(10));
     builder.build().expect("a runtime can be made")
@@ -98,7 +98,7 @@ fn wanted() -> SandboxRequest {
     }
 }
 
-/// Runs `round` many times on one runtime; the first few may take what is kept for good.
+/// Runs `round` many times on one runtime; the first three rounds may allocate permanent resources.
 fn leaves_nothing(rounds: u32, mut round: impl AsyncFnMut(u32)) {
     let host = Host::alone();
     let runtime = runtime();
@@ -127,7 +127,7 @@ fn two_hundred_runs_leave_no_process_descriptor_or_thread() {
 }
 
 #[test]
-fn runs_given_up_at_any_moment_leave_no_process_descriptor_or_thread() {
+fn runs_cancelled_at_any_moment_leave_no_process_descriptor_or_thread() {
     if !walls_can_be_built() {
         return;
     }
@@ -155,7 +155,7 @@ fn sandboxes_ended_or_dropped_leave_no_process_descriptor_or_thread() {
 }
 
 #[test]
-fn start_after_the_death_of_the_first_process_says_how_it_ended() {
+fn start_after_the_first_process_was_killed_reports_the_signal() {
     if !walls_can_be_built() {
         return;
     }
@@ -168,7 +168,7 @@ fn start_after_the_death_of_the_first_process_says_how_it_ended() {
         let first = below.iter().find(|(_, it)| it.parent != own).expect("there is a guest").0;
         kill(*first);
         let mut ends = Vec::new();
-        // The first may still be sent, and the last finds the stream closed.
+        // The first start is still sent; the second finds the stream closed.
         for _ in 0..2 {
             let argv = vec!["true".to_owned()];
             let started = sandbox.start(Execution::new(Program::Command { argv })).await;

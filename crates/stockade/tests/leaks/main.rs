@@ -1,4 +1,4 @@
-//! Nothing is left: of many runs, of runs whose Stockade is killed, and in a process that runs many.
+//! Nothing is left after many runs, after Stockade is killed, and in a process with many sandboxes.
 
 mod deaths;
 mod in_process;

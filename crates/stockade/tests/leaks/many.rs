@@ -1,19 +1,19 @@
-//! Many runs of the command line at once.
+//! Many concurrent runs of the command line.
 
 use std::process::{Command, Stdio};
 
 use crate::leftovers::{Host, binary, walls_can_be_built};
 use crate::rounds::is_long;
 
-/// How many runs go on at a time.
+/// The number of concurrent runs.
 const AT_ONCE: usize = 10;
 
-/// How many runs there are in all.
+/// The total number of runs.
 fn runs() -> usize {
     if is_long() { 1000 } else { 100 }
 }
 
-/// One run, which leaves something at every place inside where it can. Returns its process id.
+/// Runs a program that leaves files and a process inside. Returns the process id of Stockade.
 fn run() -> u32 {
     let script = "echo x > /tmp/x; echo x > /dev/shm/x; (sleep 60 &); echo ran";
     let child = Command::new(binary())

@@ -1,15 +1,15 @@
-//! How much is tried, and how long it may take to be gone.
+//! The length of these tests, and waiting until no process is left.
 
 use std::time::{Duration, Instant};
 
 use crate::leftovers::{descendants, named, reap};
 
-/// Whether all the rounds are asked for that are promised, and not only the quick ones.
+/// Whether the tests run the full number of rounds instead of a quick selection.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("STOCKADE_LONG").is_some()
 }
 
-/// Whether no process below this one is left within a time. Orphans that have ended are waited for.
+/// Fails if this process still has descendants after `limit`. Reaps orphans that have ended.
 pub(crate) fn nothing_runs_within(limit: Duration) -> Result<(), String> {
     let deadline = Instant::now() + limit;
     loop {

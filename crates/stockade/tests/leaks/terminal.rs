@@ -1,4 +1,4 @@
-//! A terminal that goes away while a program runs in it.
+//! A terminal that is closed while a program runs in it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -28,9 +28,9 @@ fn closed_terminal_ends_the_run_and_leaves_nothing() {
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
     let inner = || OpenOptions::new().read(true).write(true).open(path).unwrap();
-    // The program would rather stay.
+    // The program ignores SIGHUP and starts a process in another session.
     let script = "trap '' HUP; (setsid sleep 60 &); echo ran; sleep 60";
-    // Whoever runs the tests may ignore the signal, and that is handed down.
+    // The caller of the tests may ignore SIGHUP, which child processes inherit.
     let mut child = Command::new("env")
         .args(["--default-signal", "setsid", "--ctty"])
         .arg(binary())

@@ -1,7 +1,7 @@
-//! What a run of `stockade` may leave on a host, and looking for it.
+//! Finds what a run of `stockade` leaves on the host.
 //!
-//! A test takes the host for itself, so that every process below this one is its own: orphans come
-//! back here and not to the first process of the host.
+//! Tests run one at a time, and this process is a child subreaper: orphans reparent to it and not
+//! to the host's init, so every descendant belongs to the current test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
-/// How long taking down may go on after the answer.
+/// How long teardown may continue after Stockade exits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often the host is looked at meanwhile.
+/// The polling interval.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where files could be left.
+/// Directories in which a run could leave files.
 const FOLDERS: [&str; 3] = ["/tmp", "/dev/shm", "/run"];
 
-/// The one test that runs now.
+/// Exclusive use of the host by one test, with the state of the host before it.
 pub(crate) struct Host {
     before: Seen,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What is on the host beside processes and groups, which are told apart by whose they are.
+/// The mounts, files and locks on the host. Processes and cgroups are found by their owner instead.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     mounts: BTreeSet<String>,
@@ -36,7 +36,7 @@ struct Seen {
 }
 
 impl Host {
-    /// Waits for other tests of this executable to end, and notes what there is.
+    /// Waits for other tests of this executable to end, and records the state of the host.
     pub(crate) fn alone() -> Host {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,8 +44,8 @@ impl Host {
         Host { before: Seen::now(), _alone: alone }
     }
 
-    /// Waits until nothing is left of the runs with these process ids, all of which have ended and
-    /// been waited for. Says what is left at the deadline.
+    /// Waits until nothing is left of the runs with these process ids, which have ended and been
+    /// reaped. The error lists what is left at the deadline.
     pub(crate) fn is_as_before(&self, runs: &[u32]) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         let mut locks = Seen::now().locks;
@@ -58,7 +58,7 @@ impl Host {
             let files: Vec<_> = now.files.difference(&self.before.files).collect();
             let files: Vec<_> =
                 files.into_iter().filter(|file| !is_of_others(file, runs)).collect();
-            // Others may run sandboxes on this host; a lock that is ours stays without a break.
+            // Other processes may run sandboxes on this host; a leaked lock is in every poll.
             locks.retain(|lock| now.locks.contains(lock) && !self.before.locks.contains(lock));
             let left = (named(&processes), &groups, &mounts, &files, &locks);
             if processes.is_empty()
@@ -92,7 +92,7 @@ impl Seen {
     }
 }
 
-/// The files in a folder that carry the product's name.
+/// The files in a directory whose names contain the product's name.
 fn files_of_ours(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_ours = |name: &str| name.contains("stockade");
@@ -103,19 +103,19 @@ fn files_of_ours(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a file is named with numbers, as by a process, none of which is of these.
+/// Whether a file name contains process ids but none of these.
 fn is_of_others(file: &Path, runs: &[u32]) -> bool {
     let name = file.to_string_lossy();
     let mut numbers = name.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).peekable();
     numbers.peek().is_some() && !numbers.any(|number: u32| runs.contains(&number))
 }
 
-/// Waits for every orphan that has ended.
+/// Reaps every orphan that has ended.
 pub(crate) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Every process below this one, ended or not, with what is known of it.
+/// All descendants of this process, including zombies.
 pub(crate) fn descendants() -> BTreeMap<u32, Process> {
     let mut all = processes();
     let mut found = BTreeMap::new();
@@ -143,7 +143,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// Processes as one line.
+/// Formats processes as one line.
 pub(crate) fn named(processes: &BTreeMap<u32, Process>) -> String {
     let each: Vec<String> = processes.iter().map(|(pid, it)| format!("{pid} {it}")).collect();
     each.join(", ")
@@ -155,7 +155,7 @@ fn processes() -> BTreeMap<u32, Process> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process that has ended meanwhile is not there.
+        // The process may have ended since the listing.
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         if let Some(process) = parse(&stat) {
             all.insert(pid, process);
@@ -172,7 +172,7 @@ fn parse(stat: &str) -> Option<Process> {
     Some(Process { parent: fields.next()?.parse().ok()?, name: name.to_owned(), state })
 }
 
-/// The control groups of these processes, in every hierarchy.
+/// The cgroups that these processes created, in every hierarchy.
 pub(crate) fn groups_of(owners: &[u32]) -> Vec<PathBuf> {
     let owned = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -182,7 +182,7 @@ pub(crate) fn groups_of(owners: &[u32]) -> Vec<PathBuf> {
     groups().into_iter().filter(owned).collect()
 }
 
-/// Every control group of Stockade, whoever owns it.
+/// Every cgroup of Stockade, of any owner.
 fn groups() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc can be read");
     let tops = mounts.lines().filter_map(|line| {
@@ -215,7 +215,7 @@ pub(crate) fn binary() -> PathBuf {
     stockade_testing::under_test(env!("CARGO_BIN_EXE_stockade"))
 }
 
-/// Kills a process by its number; one that has ended is fine.
+/// Kills a process, which may have ended already.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -17,7 +17,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this is root, who alone can become another user.
+/// Whether the tests run as root: only root can become another user.
 fn only_root() -> bool {
     if !is_root() {
         not_run("only root can become another user");
@@ -26,7 +26,7 @@ fn only_root() -> bool {
 }
 
 #[test]
-fn account_that_is_missing_or_has_the_rights_of_root_is_refused_with_the_command_that_makes_one() {
+fn missing_or_root_account_is_refused_with_the_command_that_creates_one() {
     let run = stockade(&["--as-user", "stockade-nowhere", "--", "true"]);
     assert_eq!(run.code, 125);
     let create = "adduser --system --group --no-create-home --shell /usr/sbin/nologin \
@@ -56,7 +56,7 @@ fn only_root_can_become_another_account() {
     }
 }
 
-/// A process and everything that it has started, as `/proc/PID/status`.
+/// The `/proc/PID/status` of a process and of all its descendants.
 fn family(process: u32) -> Vec<String> {
     let directory = format!("/proc/{process}");
     let Ok(status) = std::fs::read_to_string(format!("{directory}/status")) else {
@@ -77,7 +77,7 @@ fn family_of(process: &str) -> Vec<String> {
 }
 
 #[test]
-fn supervisor_wall_and_program_have_the_ids_of_the_account_and_nothing_of_root() {
+fn supervisor_launcher_and_program_have_the_account_ids_and_no_capabilities() {
     if !only_root() {
         return;
     }
@@ -137,7 +137,7 @@ fn policy_and_mounts_are_opened_with_the_rights_of_the_account() {
 }
 
 #[test]
-fn record_of_an_account_is_kept_in_a_directory_of_its_own() {
+fn record_of_an_account_is_kept_in_its_own_directory() {
     if !only_root() {
         return;
     }
@@ -153,7 +153,7 @@ fn record_of_an_account_is_kept_in_a_directory_of_its_own() {
     std::fs::remove_file(record).expect("root may remove it");
 }
 
-/// Runs `stockade run` as nobody with one more group, where the host gives it further ids or not.
+/// Runs `stockade run` as the user nobody with an extra group, with or without sub-ids.
 fn as_nobody(sub_ids: bool, words: &[&str]) -> Run {
     let scratch = Scratch::new();
     let users = scratch.file("subuid", "nobody:200000:65536\n");
@@ -172,7 +172,7 @@ fn as_nobody(sub_ids: bool, words: &[&str]) -> Run {
     outside(&[&start[..], &["run", "--no-record"], words].concat())
 }
 
-/// Whether the helpers are here, and this is root, who can pose as a user whom they serve.
+/// Whether newuidmap is installed and the tests run as root, which can act as a user with sub-ids.
 fn can_give_sub_ids() -> bool {
     if !Path::new("/usr/bin/newuidmap").exists() {
         skipped("uidmap", "newuidmap is not installed (apt install uidmap)");
@@ -189,7 +189,7 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn code_of_a_user_with_sub_ids_has_other_ids_than_the_user() {
+fn code_of_a_user_with_sub_ids_runs_under_those_ids() {
     if !can_give_sub_ids() {
         return;
     }
@@ -208,7 +208,7 @@ fn code_of_a_user_with_sub_ids_has_other_ids_than_the_user() {
 }
 
 #[test]
-fn user_with_sub_ids_still_owns_what_is_written_to_its_files() {
+fn user_with_sub_ids_owns_files_written_to_its_workspace() {
     if !can_give_sub_ids() {
         return;
     }
@@ -226,7 +226,7 @@ fn user_with_sub_ids_still_owns_what_is_written_to_its_files() {
 }
 
 #[test]
-fn code_with_sub_ids_is_ended_like_any_other() {
+fn timeout_ends_code_with_sub_ids() {
     if !can_give_sub_ids() {
         return;
     }

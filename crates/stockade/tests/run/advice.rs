@@ -12,7 +12,7 @@ fn stockade_in(directory: &Path, words: &[&str]) -> Run {
     finish(command)
 }
 
-/// What is between the first two backquotes of the hint, as words after `stockade run`.
+/// The arguments of the `stockade run` command that the hint quotes between backquotes.
 fn advised(run: &Run) -> Vec<String> {
     let hint = run.stderr.lines().find(|line| line.starts_with("stockade: hint: "));
     let hint = hint.unwrap_or_else(|| panic!("no hint: {}", run.stderr));
@@ -22,7 +22,7 @@ fn advised(run: &Run) -> Vec<String> {
 }
 
 #[test]
-fn file_or_module_beside_a_script_names_the_workspace_and_that_helps() {
+fn missing_file_or_module_next_to_a_script_gets_a_workspace_hint_that_works() {
     if !walls_can_be_built() {
         return;
     }
@@ -47,13 +47,13 @@ fn file_or_module_beside_a_script_names_the_workspace_and_that_helps() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     assert_eq!(words, ["--workspace", ".", "--", "python3", "imports.py"]);
     assert_eq!(stockade_in(here, &words).text(), "helped\n");
-    // A report may reach whoever wrote the code, and must not tell what the host has.
+    // The author of the code may read the report, so it must not reveal which files the host has.
     let run = stockade_in(here, &["--json", "reads.py"]);
     assert_eq!(run.json()["hints"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn script_or_program_of_the_host_after_two_hyphens_names_what_runs_it() {
+fn host_script_or_program_after_two_hyphens_gets_a_hint_how_to_run_it() {
     if !walls_can_be_built() {
         return;
     }
@@ -77,7 +77,7 @@ fn script_or_program_of_the_host_after_two_hyphens_names_what_runs_it() {
 }
 
 #[test]
-fn code_that_is_larger_than_the_disk_names_the_flag() {
+fn code_larger_than_the_disk_limit_gets_a_hint_to_raise_it() {
     if !walls_can_be_built() {
         return;
     }
@@ -107,17 +107,17 @@ fn missing_module_names_the_flag_that_chooses_a_python() {
 }
 
 #[test]
-fn path_that_is_only_on_the_host_names_the_flag_that_shows_it() {
+fn path_that_exists_only_on_the_host_gets_a_mount_hint() {
     if !walls_can_be_built() {
         return;
     }
-    // Every host has it, and no sandbox.
+    // Exists on every host and in no sandbox.
     let path = "/etc/fstab";
     assert!(std::path::Path::new(path).exists(), "{path} is on the host");
     let words = ["--", "python3", "-c", "import sys; open(sys.argv[1])", path];
     let run = stockade(&words);
     assert!(run.stderr.contains(&format!("--mount {path}:{path}")), "{}", run.stderr);
-    // A report may reach whoever wrote the code, and must not tell what the host has.
+    // The author of the code may read the report, so it must not reveal which files the host has.
     let (code, report) = report(&words);
     assert_eq!((code, report["hints"].as_array().map(Vec::len)), (1, Some(0)));
     let scratch = Scratch::new();
@@ -146,12 +146,12 @@ fn path_that_only_the_program_printed_is_never_looked_up_on_the_host() {
         ("there.txt", "gone.txt"),
         ("/workspace/there.txt", "/workspace/gone.txt"),
         ("/run/code/there.txt", "/run/code/gone.txt"),
-        // Every host has the one, and none the other.
+        // The first exists on every host, the second on none.
         ("/etc/fstab", "/etc/stockade-nowhere"),
     ] {
         assert_eq!(said(there), said(gone));
     }
-    // What the caller wrote is looked up.
+    // Paths in the caller's arguments are looked up.
     let run = stockade(&["--", "cat", "/etc/fstab"]);
     assert!(run.stderr.contains("/etc/fstab exists on the host"), "{}", run.stderr);
     let run = stockade_in(scratch.path(), &["--", "cat", "there.txt"]);
@@ -167,7 +167,7 @@ fn on_a_terminal(words: &[&str]) -> String {
 }
 
 #[test]
-fn terminal_is_shown_escape_sequences_as_text_unless_raw() {
+fn terminal_gets_escape_sequences_as_text_without_raw() {
     if !walls_can_be_built() {
         return;
     }
@@ -182,25 +182,25 @@ fn terminal_is_shown_escape_sequences_as_text_unless_raw() {
 }
 
 #[test]
-fn program_on_a_terminal_cannot_print_a_line_that_looks_like_stockades_own() {
+fn program_on_a_terminal_cannot_forge_a_line_of_stockade() {
     if !walls_can_be_built() {
         return;
     }
     let forge = ["--", "printf", r"stockade: all is well\nhidden\rstockade: shown\nopen"];
     let shown = on_a_terminal(&forge);
     assert_eq!(shown, "stockade\\x3a all is well\r\nhidden\r\nstockade\\x3a shown\r\nopen");
-    // Its own has a style that the program's cannot have, and begins a line.
+    // A line of Stockade starts on a new line, with a bold prefix that a program cannot print.
     let killed = ["--", "sh", "-c", r"printf 'stockade: fine\nopen'; kill -9 $$"];
     let shown = on_a_terminal(&killed);
     let own = "\r\n\u{1b}[1mstockade:\u{1b}[0m killed by SIGKILL\r\n";
     assert_eq!(shown, format!("stockade\\x3a fine\r\nopen{own}"));
-    // A pipe gets every byte as it is.
+    // A pipe gets every byte unchanged.
     assert_eq!(stockade(&forge).text(), "stockade: all is well\nhidden\rstockade: shown\nopen");
     assert!(on_a_terminal(&[&["--raw"], &forge[..]].concat()).contains("hidden\rstockade: shown"));
 }
 
 #[test]
-fn name_of_a_program_makes_no_second_line() {
+fn newline_in_a_program_name_adds_no_line_to_the_message() {
     if !walls_can_be_built() {
         return;
     }

@@ -45,7 +45,7 @@ fn row_is_measured_twice_with_every_sample_kept() {
 }
 
 #[test]
-fn downloads_and_requests_are_measured_beside_a_direct_connection() {
+fn downloads_and_requests_are_compared_with_a_direct_connection() {
     if !walls_can_be_built() {
         return;
     }
@@ -81,7 +81,7 @@ fn downloads_and_requests_are_measured_beside_a_direct_connection() {
 }
 
 #[test]
-fn call_of_a_tool_is_measured_beside_the_tool_itself() {
+fn tool_call_is_compared_with_the_tool_itself() {
     if !walls_can_be_built() {
         return;
     }
@@ -99,7 +99,7 @@ fn call_of_a_tool_is_measured_beside_the_tool_itself() {
 }
 
 #[test]
-fn download_without_a_client_says_what_to_install() {
+fn download_without_curl_names_what_to_install() {
     let mut command = Command::new(binary());
     command.args(["bench", "--json", "--rows", "download"]).env("PATH", "/nonexistent");
     let run = finish(command);
@@ -114,7 +114,7 @@ fn download_without_a_client_says_what_to_install() {
 }
 
 #[test]
-fn page_with_charts_is_written_where_it_was_asked_for() {
+fn page_with_charts_is_written_to_the_html_path() {
     if !walls_can_be_built() {
         return;
     }
@@ -134,7 +134,7 @@ fn page_with_charts_is_written_where_it_was_asked_for() {
 }
 
 #[test]
-fn rows_peers_and_pages_that_are_none_are_refused_at_once() {
+fn invalid_rows_peers_rounds_and_pages_are_refused_at_once() {
     for (words, says) in [
         (&["--rows", "none"][..], "python-cli"),
         (&["--against", "none"], "bwrap"),

@@ -10,22 +10,22 @@ use crate::support::{
 };
 use stockade_testing::Scratch;
 
-/// Plants everything that its argument names, says so, and keeps it until its input ends.
+/// Plants the secrets that its argument names, prints `ready`, and keeps them until its input ends.
 pub(crate) const PLANT: &str = include_str!("programs/plant.py");
 
-/// Prints a list of what it finds of everything that its argument names.
+/// Looks for the secrets that its argument names and prints a list of those that it finds.
 pub(crate) const LOOK: &str = include_str!("programs/look.py");
 
-/// Names that occur nowhere else, in a form that does not contain them.
+/// Unique names of secrets, encoded so that the argument does not contain them as text.
 pub(crate) struct Canaries {
-    /// What no program inside may ever print.
+    /// The secret that no program inside may print.
     pub(crate) token: String,
     /// The argument of both programs.
     pub(crate) argument: String,
 }
 
 impl Canaries {
-    /// Names below a directory.
+    /// Creates the names of secrets below a directory, unique for each `number`.
     pub(crate) fn new(directory: &str, number: u32) -> Canaries {
         let token = format!("canary{}x{number}", std::process::id());
         let port = 20_000 + (std::process::id() % 10_000) + number;
@@ -57,8 +57,8 @@ fn nothing_planted_on_the_host_is_found_inside() {
     nothing_planted_is_found(1, inside);
 }
 
-/// Plants everything, finds all of it without a wall, and nothing of it with this command before
-/// the program. The number is that of no other test.
+/// Plants every secret and asserts that a program finds all of them without a wall and none when
+/// `inside` runs it. Each test passes its own `number`.
 pub(crate) fn nothing_planted_is_found(number: u32, mut inside: Command) {
     let scratch = Scratch::new();
     let canaries = Canaries::new(scratch.text(), number);
@@ -101,7 +101,7 @@ for number in range(3, 64):
 }
 
 #[test]
-fn directory_and_names_of_the_caller_stay_outside() {
+fn working_directory_and_host_name_of_the_caller_stay_outside() {
     if !walls_can_be_built() {
         return;
     }
@@ -137,7 +137,7 @@ fn first_process_inside_shows_nothing_of_the_host() {
 }
 
 #[test]
-fn files_that_only_their_owner_may_read_and_system_secrets_are_not_there() {
+fn private_files_and_system_secrets_are_missing_inside() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Code and its streams.
+//! Code and its standard streams.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn script_runs_with_arguments_that_look_like_options() {
 }
 
 #[test]
-fn code_from_standard_input_runs_without_input_of_its_own() {
+fn code_from_standard_input_gets_empty_input() {
     if !walls_can_be_built() {
         return;
     }
@@ -39,7 +39,7 @@ fn code_from_standard_input_runs_without_input_of_its_own() {
 }
 
 #[test]
-fn code_comes_through_what_the_caller_has_open() {
+fn code_is_read_from_open_descriptors_of_the_caller() {
     if !walls_can_be_built() {
         return;
     }
@@ -49,7 +49,7 @@ fn code_comes_through_what_the_caller_has_open() {
     let code = "printf 'import sys; print(repr(sys.stdin.read()))\\n'";
     let run = shell(&format!("echo rest | \"$1\" run --language python <({code})"));
     assert_eq!(run.text(), "'rest\\n'\n");
-    // A pipe that is written to later is waited for.
+    // Stockade waits for a pipe that is written to later.
     let run = shell(&format!("\"$1\" run --no-input --language python <(sleep 0.2; {code})"));
     assert_eq!(run.text(), "''\n");
     for name in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
@@ -61,7 +61,7 @@ fn code_comes_through_what_the_caller_has_open() {
 }
 
 #[test]
-fn list_that_a_loop_reads_is_left_alone_without_input() {
+fn no_input_leaves_standard_input_to_the_calling_loop() {
     if !walls_can_be_built() {
         return;
     }
@@ -96,7 +96,7 @@ fn ten_megabytes_of_code_run() {
 }
 
 #[test]
-fn language_is_what_is_said_or_the_ending_or_the_first_line() {
+fn language_comes_from_the_flag_the_extension_or_the_first_line() {
     if !walls_can_be_built() {
         return;
     }
@@ -147,7 +147,7 @@ print('end')";
 }
 
 #[test]
-fn bytes_pass_as_they_are_in_both_directions() {
+fn bytes_pass_unchanged_in_both_directions() {
     if !walls_can_be_built() {
         return;
     }
@@ -162,7 +162,7 @@ fn bytes_pass_as_they_are_in_both_directions() {
 }
 
 #[test]
-fn output_and_errors_stay_apart_and_in_order() {
+fn stdout_and_stderr_stay_separate_and_in_order() {
     if !walls_can_be_built() {
         return;
     }
@@ -176,7 +176,7 @@ fn output_and_errors_stay_apart_and_in_order() {
 }
 
 #[test]
-fn output_of_a_child_that_outlives_its_parent_does_not_hold_the_run() {
+fn child_that_outlives_its_parent_does_not_delay_the_end_of_the_run() {
     if !walls_can_be_built() {
         return;
     }

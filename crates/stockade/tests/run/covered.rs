@@ -1,4 +1,4 @@
-//! What is hidden or read-only in a directory of the host stays so, over several runs too.
+//! Hidden and read-only paths in a host directory stay so, in later runs too.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use crate::support::{
 };
 use stockade_testing::Scratch;
 
-/// Moves a directory away in every way there is, and makes another in its place.
+/// Tries every way to move a directory away, and creates another in its place.
 const MOVE_AWAY: &str = "import ctypes, os, shutil, sys
 os.chdir(sys.argv[1]); libc = ctypes.CDLL(None); libc.renameat2.restype = ctypes.c_int
 def attempt(act):
@@ -25,7 +25,7 @@ attempt(lambda: os.rmdir(moved))
 attempt(lambda: os.makedirs(os.path.join(moved.decode(), sys.argv[3])))
 ";
 
-/// Reads and changes every file there is.
+/// Reads and overwrites every file below a directory.
 const USE_ALL: &str = "cd $1; find . -type f -exec cat {} + ; for f in $(find . -type f); do \
                        echo changed > $f; done";
 
@@ -118,7 +118,7 @@ fn is_refused(scratch: &Scratch, text: &str, why: &str) {
 }
 
 #[test]
-fn single_file_below_what_can_be_written_is_refused_as_hidden_or_read_only() {
+fn single_file_in_a_writable_directory_cannot_be_hidden_or_read_only() {
     if !walls_can_be_built() {
         return;
     }
@@ -134,7 +134,7 @@ fn single_file_below_what_can_be_written_is_refused_as_hidden_or_read_only() {
 }
 
 #[test]
-fn host_that_replaces_a_hidden_file_uncovers_nothing() {
+fn hidden_file_stays_hidden_when_the_host_replaces_it() {
     if !walls_can_be_built() {
         return;
     }
@@ -160,7 +160,7 @@ fn host_that_replaces_a_hidden_file_uncovers_nothing() {
 }
 
 #[test]
-fn path_that_another_place_shows_writable_is_not_read_only() {
+fn read_only_path_that_is_also_mounted_writable_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -187,7 +187,7 @@ fn path_that_another_place_shows_writable_is_not_read_only() {
     assert!(run.stderr.contains("it shall not be changed"), "{}", run.stderr);
 }
 
-/// Runs Stockade where a directory is mounted at another place too.
+/// Runs Stockade in a mount namespace where `source` is also bind-mounted at `place`.
 pub(crate) fn with_bind(source: &Path, place: &Path, words: &[&str]) -> Run {
     let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -197,7 +197,7 @@ pub(crate) fn with_bind(source: &Path, place: &Path, words: &[&str]) -> Run {
 }
 
 #[test]
-fn link_and_second_name_of_a_hidden_file_are_refused() {
+fn symbolic_or_hard_link_to_a_hidden_file_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -222,7 +222,7 @@ fn decides_and_is_refused(run: &Run) {
     assert!(run.stderr.contains("decides what the next run may do"), "{}", run.stderr);
 }
 
-/// A policy that shows the directory writable.
+/// A policy that mounts the directory writable.
 fn write(scratch: &Scratch) -> String {
     format!("filesystem: {{write: [{{host: {}/data, guest: /data}}]}}\n", scratch.text())
 }
@@ -279,7 +279,7 @@ fn seccomp_profile_that_the_program_could_change_is_refused() {
 }
 
 #[test]
-fn policy_that_another_mount_shows_writable_is_refused() {
+fn policy_that_a_bind_mount_makes_writable_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -297,7 +297,7 @@ fn policy_that_another_mount_shows_writable_is_refused() {
 }
 
 #[test]
-fn file_of_tools_that_the_program_could_change_is_refused() {
+fn tools_file_that_the_program_could_change_is_refused() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Ends that are awkward: slow readers, readers that went away, a first process that is killed.
+//! Unusual ends of a run: slow readers, closed readers, and a first process that is killed.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn slow_reader_does_not_make_a_program_late_and_gets_everything() {
+fn slow_reader_gets_all_output_and_causes_no_timeout() {
     if !walls_can_be_built() {
         return;
     }
@@ -24,7 +24,7 @@ fn slow_reader_does_not_make_a_program_late_and_gets_everything() {
         ["--quiet", "--timeout", "1s", "--", "sh", "-c", "head -c 900000 /dev/zero; exit 3"];
     let mut child = command(&words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
-    // Past the deadline: a reader that is late is what is tested.
+    // Sleeps past the timeout: the test needs a reader that is late.
     std::thread::sleep(Duration::from_secs(2));
     let mut output = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
@@ -33,7 +33,7 @@ fn slow_reader_does_not_make_a_program_late_and_gets_everything() {
 }
 
 #[test]
-fn reader_that_never_reads_holds_no_sandbox() {
+fn reader_that_never_reads_does_not_keep_the_sandbox_alive() {
     if !walls_can_be_built() {
         return;
     }
@@ -53,7 +53,7 @@ fn reader_that_never_reads_holds_no_sandbox() {
 }
 
 #[test]
-fn end_is_kept_when_the_reader_went_away() {
+fn exit_code_is_kept_when_the_reader_closes_its_end() {
     if !walls_can_be_built() {
         return;
     }
@@ -65,7 +65,7 @@ fn end_is_kept_when_the_reader_went_away() {
 }
 
 #[test]
-fn errors_that_nobody_reads_hold_neither_the_sandbox_nor_the_exit() {
+fn unread_stderr_delays_neither_the_end_of_the_sandbox_nor_the_exit() {
     if !walls_can_be_built() {
         return;
     }
@@ -78,7 +78,7 @@ fn errors_that_nobody_reads_hold_neither_the_sandbox_nor_the_exit() {
         .unwrap();
     let ended = ends_within(&child, PATIENCE).unwrap();
     let left = processes().iter().any(|line| line.starts_with("yes 98731"));
-    // Whatever comes of it, it does not stay.
+    // Cleans up before the assertions, so that a failed test leaves no process.
     let _ = child.kill();
     let status = child.wait().unwrap();
     assert!(!left, "a program is left");
@@ -87,11 +87,11 @@ fn errors_that_nobody_reads_hold_neither_the_sandbox_nor_the_exit() {
 }
 
 #[test]
-fn report_that_nobody_reads_can_be_interrupted() {
+fn unread_report_can_be_interrupted() {
     if !walls_can_be_built() {
         return;
     }
-    // Whoever runs the tests may ignore a signal, and that is handed down.
+    // The caller of the tests may ignore a signal, which child processes inherit.
     let mut stockade = Command::new("env");
     stockade.arg("--default-signal").arg(binary());
     stockade.args(["run", "--json", "--", "head", "-c", "300000", "/dev/zero"]);
@@ -111,7 +111,7 @@ fn background_job_does_not_read_the_terminal_and_is_not_stopped() {
     if !walls_can_be_built() {
         return;
     }
-    // The controlling process of a terminal of its own starts a job in the background.
+    // The session leader of a new terminal starts a background job.
     let job = "import os, pty, signal, sys
 pid, terminal = pty.fork()
 if pid == 0:
@@ -141,21 +141,21 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
 }
 
 #[test]
-fn main_process_killed_for_memory_is_said_once() {
+fn main_process_killed_for_memory_is_reported_once() {
     if !walls_can_be_built() {
         return;
     }
     let greedy = "b = bytearray(b'x') * 10**9";
     let run = stockade(&["--memory", "64m", "--", "python3", "-c", greedy]);
     if run.code != 137 {
-        // Without a cgroup the allocation is refused or the watchdog sees it.
+        // Without a cgroup an rlimit refuses the allocation, or the watchdog ends the run.
         return not_run("no cgroup holds memory");
     }
     assert_eq!(run.stderr, "stockade: out of memory (limit defaults.max_memory_mb: 64 MiB)\n");
 }
 
 #[test]
-fn first_process_killed_for_memory_is_out_of_memory_with_its_counts() {
+fn first_process_killed_for_memory_is_reported_as_out_of_memory_with_usage() {
     if !walls_can_be_built() {
         return;
     }
@@ -173,7 +173,7 @@ with open('/tmp/file', 'wb') as file:
         let first = || launcher().and_then(|pid| children(pid).into_iter().next());
         let program = || first().and_then(|pid| children(pid).into_iter().next());
         assert!(within(PATIENCE, || program().is_some()), "the program runs");
-        // Files fill the memory and belong to no process, so that this decides who is killed.
+        // File pages belong to no process, so oom_score_adj decides which process is killed.
         let first = first().unwrap();
         std::fs::write(format!("/proc/{first}/oom_score_adj"), "1000").unwrap();
         run.say("go");
@@ -187,7 +187,7 @@ with open('/tmp/file', 'wb') as file:
     }
 }
 
-/// The processes right below another.
+/// The direct children of a process, without zombies.
 fn children(parent: u32) -> Vec<u32> {
     let stat = |entry: std::fs::DirEntry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;

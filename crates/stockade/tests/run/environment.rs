@@ -1,11 +1,11 @@
-//! Variables inside.
+//! Environment variables inside a sandbox.
 
 use std::process::Command;
 
 use crate::support::{binary, command, finish, outside, stockade, walls_can_be_built};
 
 #[test]
-fn only_listed_variables_are_there() {
+fn only_listed_variables_are_set_inside() {
     if !walls_can_be_built() {
         return;
     }
@@ -37,7 +37,7 @@ fn variable_is_set_or_passed_through() {
 }
 
 #[test]
-fn credentials_and_loader_variables_are_refused_with_the_way_out() {
+fn credentials_and_loader_variables_are_refused_with_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
@@ -62,7 +62,7 @@ fn credentials_and_loader_variables_are_refused_with_the_way_out() {
 }
 
 #[test]
-fn limits_of_the_environment_hold_for_long_values() {
+fn value_over_the_size_limit_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -75,7 +75,7 @@ fn limits_of_the_environment_hold_for_long_values() {
 }
 
 #[test]
-fn program_may_run_on_every_processor_of_the_caller() {
+fn program_has_the_cpu_affinity_of_the_caller() {
     if !walls_can_be_built() {
         return;
     }

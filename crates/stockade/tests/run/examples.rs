@@ -1,4 +1,4 @@
-//! The examples, run as their text says.
+//! Runs the examples as their documentation describes.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -36,20 +36,20 @@ fn safe_code_runs() {
 }
 
 #[test]
-fn password_hashes_are_not_there() {
+fn password_hashes_are_missing_inside() {
     if !walls_can_be_built() {
         return;
     }
     let script = examples().join("tutorial/read_shadow.py");
     let host = outside(&["python3", script.to_str().unwrap()]);
-    // Without rights the host refuses as well; what differs then is that the file is not there.
+    // An ordinary user cannot read the file on the host either; inside it does not exist.
     let expected = if is_root() { "read it: " } else { "refused: Permission denied" };
     assert!(host.text().starts_with(expected), "{}", host.stdout);
     assert_eq!(tutorial("read_shadow.py", &[]), "refused: No such file or directory\n");
 }
 
 #[test]
-fn nothing_is_left_in_the_hosts_root_directory() {
+fn write_to_the_home_of_root_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -93,7 +93,7 @@ fn request_reaches_a_server_only_without_the_wall() {
 }
 
 #[test]
-fn picture_is_made_from_one_file_into_one_directory() {
+fn image_example_reads_one_file_and_writes_one_directory() {
     if !walls_can_be_built() {
         return;
     }

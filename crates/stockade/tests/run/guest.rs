@@ -1,5 +1,5 @@
-//! What holds whatever becomes of our own processes: the guest, which reports how programs end, and
-//! Stockade itself, which keeps the time.
+//! Programs cannot disturb the guest, the process that reports how they end, and the timeout holds
+//! even while Stockade is stopped.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{command, outside, processes, stockade, walls_can_be_built, within};
 
-/// Tries each call on a process and prints what became of it: `None`, or the kernel's error number.
+/// Tries each call on a process and prints the result: `None` on success, or errno.
 const TRY: &str = r#"
 import os, subprocess, sys
 if os.getpgrp() != os.getpid(): os.setpgrp()
@@ -32,7 +32,7 @@ child.kill()
 "#;
 
 #[test]
-fn scheduling_of_the_guest_cannot_be_changed_and_that_of_the_programs_own_can() {
+fn program_can_change_its_own_scheduling_but_not_that_of_the_guest() {
     if !walls_can_be_built() {
         return;
     }
@@ -43,13 +43,13 @@ fn scheduling_of_the_guest_cannot_be_changed_and_that_of_the_programs_own_can() 
 }
 
 #[test]
-fn program_cannot_become_a_better_choice_of_the_oom_killer_than_the_guest() {
+fn program_cannot_change_any_oom_score() {
     if !walls_can_be_built() {
         return;
     }
     let raise = "echo 700 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj";
     assert_eq!(outside(&["sh", "-c", raise]).text(), "700\n");
-    // The guest takes its own score back once the program runs.
+    // The guest resets its own score to 0 once the program runs.
     let lower = "until [ \"$(cat /proc/1/oom_score_adj)\" = 0 ]; do :; done
 cat /proc/self/oom_score_adj
 for score in 0 700; do
@@ -65,7 +65,7 @@ cat /proc/self/oom_score_adj /proc/1/oom_score_adj";
 }
 
 #[test]
-fn program_of_a_stopped_stockade_ends_in_time_and_has_timed_out() {
+fn timeout_ends_the_program_while_stockade_is_stopped() {
     if !walls_can_be_built() {
         return;
     }

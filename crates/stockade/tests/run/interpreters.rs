@@ -1,11 +1,11 @@
-//! The caller's own Python.
+//! Python environments of the caller.
 
 use std::path::Path;
 
 use crate::support::{command, finish, outside, walls_can_be_built};
 use stockade_testing::{Scratch, set_mode};
 
-/// A home directory with a virtual environment that has one module, and with secrets.
+/// A home directory with secrets and a virtual environment with one module.
 fn home() -> (Scratch, String) {
     let scratch = Scratch::new();
     scratch.file("canary.txt", "canary");
@@ -42,7 +42,7 @@ fn packages_of_an_active_environment_can_be_imported() {
 }
 
 #[test]
-fn said_python_is_used_by_file_and_by_directory() {
+fn python_flag_accepts_a_file_or_a_directory() {
     if !walls_can_be_built() {
         return;
     }
@@ -83,7 +83,7 @@ for folder, _, files in os.walk(sys.argv[1]):
 }
 
 #[test]
-fn environment_cannot_be_changed_from_inside() {
+fn virtual_environment_cannot_be_changed_from_inside() {
     if !walls_can_be_built() {
         return;
     }

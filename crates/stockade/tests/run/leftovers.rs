@@ -1,4 +1,4 @@
-//! What is left on the host afterwards: nothing.
+//! A run leaves nothing on the host.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{alone, binary, report, walls_can_be_built, within};
 
-/// Directories of control groups that a process made.
+/// The cgroup directories that a process created.
 fn groups_of(owner: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(Path::new("/sys/fs/cgroup"), &format!("stockade-{owner}-"), 6, &mut found);
@@ -25,7 +25,7 @@ fn collect(directory: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>)
     }
 }
 
-/// Processes in the session of a process that has ended, and below it.
+/// The processes of a session, as `/proc/PID/stat`.
 fn session_of(session: u32) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -44,7 +44,7 @@ fn mounts() -> String {
 }
 
 #[test]
-fn no_run_leaves_a_process_a_group_or_a_mount() {
+fn no_run_leaves_a_process_cgroup_or_mount() {
     if !walls_can_be_built() {
         return;
     }
@@ -57,7 +57,7 @@ fn no_run_leaves_a_process_a_group_or_a_mount() {
         &["--", "no-such-program"],
         &["--memory", "32m", "--", "python3", "-c", "bytearray(b'x') * 10**9"],
         &["--mount", "/nonexistent:/x", "--", "true"],
-        // Begun before anybody knew that nothing would run.
+        // Stockade refuses these before it starts a sandbox.
         &["--no-such-flag", "--", "true"],
         &["/no/such/script.py"],
         &["--memory", "64m", "--disk", "512m", "--", "true"],
@@ -83,9 +83,9 @@ fn no_run_leaves_a_process_a_group_or_a_mount() {
     assert_eq!(mounts(), before);
 }
 
-/// What the test above looks for is there while a program runs.
+/// Proves that the helpers above find the cgroups and processes of a run.
 #[test]
-fn groups_and_processes_of_a_run_are_found_while_it_lasts() {
+fn cgroups_and_processes_of_a_run_are_found_during_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -105,7 +105,7 @@ fn groups_and_processes_of_a_run_are_found_while_it_lasts() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Whether runs are held by cgroups here, as the report says.
+/// Whether a report names cgroups, so that this host uses them.
 fn has_cgroups() -> bool {
     report(&["--", "true"]).1["isolation"].to_string().contains("cgroup v")
 }

@@ -1,4 +1,4 @@
-//! Limits, through to what is said of each.
+//! Limits, and how Stockade reports each.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::support::{
 };
 use stockade_testing::Scratch;
 
-/// The longest of the host's forks while something runs, and how many there were.
+/// Forks on the host while `act` runs; returns the longest fork time and the number of forks.
 fn forks_during(act: impl FnOnce()) -> (Duration, u32) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn fork_bomb_leaves_the_host_able_to_fork() {
     };
     let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
     let mut seen = Vec::new();
-    // What else the machine does at the moment slows forks as well, and is measured before.
+    // Other load on the machine slows forks too, so it is measured first.
     while seen.len() < 3 {
         let (usual, _) = forks_during(|| timed_out(&["sleep", "9"]));
         let (worst, count) = forks_during(|| timed_out(&["bash", "-c", bomb]));
@@ -58,7 +58,7 @@ fn fork_bomb_leaves_the_host_able_to_fork() {
 }
 
 #[test]
-fn full_disk_says_so_and_costs_the_host_nothing() {
+fn full_disk_is_reported_and_uses_no_disk_of_the_host() {
     if !walls_can_be_built() {
         return;
     }
@@ -83,12 +83,12 @@ print(sum(os.path.getsize(place + '/fill') for place in sys.argv[1:]) >> 20)";
     let written: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(written <= 64, "{written} MiB were written");
     assert!(hits(&report, "max_disk_mb"), "{report}");
-    // Others use the disk too; the gibibytes of the program would be seen.
+    // Other processes use the disk too, but the gibibytes of the program would exceed this.
     assert!(before.saturating_sub(free()) < 64 << 20, "the host's disk shrank");
 }
 
 #[test]
-fn disk_that_is_more_than_the_memory_is_refused_with_the_remedy() {
+fn disk_limit_above_the_memory_limit_is_refused_with_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
@@ -148,7 +148,7 @@ os.killpg(0, 9) if len(sys.argv) > 1 else None";
     assert_eq!((code, &report["stdout"]), (0, &json!("True 11\n")), "{report}");
     let controls = report["isolation"]["controls"].as_array().expect("the report lists controls");
     let pids = controls.iter().find(|it| it["control"] == "max_pids").expect("it is always asked");
-    // An rlimit refuses without counting; it is listed only where a look saw it reached.
+    // An rlimit counts no refusals; the report lists it only if a poll saw the limit reached.
     let is_counted = pids["mechanism"].to_string().contains("cgroup");
     assert!(hits(&report, "max_pids") || !is_counted, "{report}");
 }
@@ -169,9 +169,9 @@ except OSError as error:
     assert_eq!((code, &report["stdout"]), (0, &json!("24\n")), "{report}");
 }
 
-/// Small machines give every process a lower bound of signals than the wall does.
+/// Small machines set a lower RLIMIT_SIGPENDING than the wall does.
 #[test]
-fn lower_bound_of_the_caller_stays() {
+fn lower_rlimit_of_the_caller_is_kept() {
     if !walls_can_be_built() {
         return;
     }
@@ -190,7 +190,7 @@ fn lower_bound_of_the_caller_stays() {
 }
 
 #[test]
-fn processor_time_that_is_used_up_ends_the_run() {
+fn used_up_cpu_time_ends_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -202,7 +202,7 @@ fn processor_time_that_is_used_up_ends_the_run() {
 }
 
 #[test]
-fn half_a_processor_is_half_of_the_time() {
+fn half_a_cpu_gives_half_of_the_cpu_time() {
     if !walls_can_be_built() {
         return;
     }

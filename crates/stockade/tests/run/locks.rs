@@ -1,11 +1,11 @@
-//! Files that two sandboxes are both shown are no way from one to the other.
+//! Sandboxes cannot communicate through locks and watches on files that both of them see.
 
 use std::process::Command;
 
 use crate::support::{Conversation, command, outside, stockade, walls_can_be_built};
 use stockade_testing::Scratch;
 
-/// Locks every file that is named and watches for its use; then says how often it was used.
+/// Locks the named files and watches them with inotify; then prints the number of events.
 const HOLD: &str = "import ctypes, fcntl, os, sys
 libc = ctypes.CDLL(None)
 watch = libc.inotify_init1(os.O_NONBLOCK)
@@ -27,7 +27,7 @@ for path in sys.argv[1:]:
     except BlockingIOError: print('held')
 ";
 
-/// A file in a directory, a file by itself, and one of the system's.
+/// A file in a mounted directory, a mounted single file, and a system file.
 struct Shown {
     scratch: Scratch,
     outside: [String; 3],
@@ -47,7 +47,7 @@ impl Shown {
         Shown { scratch, outside }
     }
 
-    /// The words of a run that shows them and gives their names to a program.
+    /// The arguments of a run that mounts the files and passes their names to a program.
     fn words(&self, program: &str) -> Vec<String> {
         let mounts =
             [format!("{}/data:/data", self.scratch.text()), format!("{}:/single", self.outside[1])];
@@ -67,7 +67,7 @@ fn plain(program: &str, shown: &Shown) -> Vec<String> {
 }
 
 #[test]
-fn locks_and_watches_of_one_sandbox_are_nothing_to_another_or_to_the_host() {
+fn locks_and_watches_of_one_sandbox_do_not_affect_another_or_the_host() {
     if !walls_can_be_built() {
         return;
     }
@@ -93,7 +93,7 @@ fn locks_and_watches_of_one_sandbox_are_nothing_to_another_or_to_the_host() {
 }
 
 #[test]
-fn single_file_apart_is_read_only_and_still_follows_what_the_host_writes() {
+fn mounted_single_file_is_read_only_and_shows_changes_of_the_host() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Memory of a sandbox.
+//! The memory limit of a sandbox.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{command, finish, hits, is_root, outside, report, walls_can_be_built};
 
-/// What the wall said of how precisely it holds a control.
+/// The precision of a control in a report: `exact` or `approximate`.
 fn precision<'r>(report: &'r Value, control: &str) -> &'r str {
     let controls = report["isolation"]["controls"].as_array().expect("a wall was built");
     let held = controls.iter().find(|held| held["control"] == control).expect("it is held");
@@ -14,7 +14,7 @@ fn precision<'r>(report: &'r Value, control: &str) -> &'r str {
 }
 
 #[test]
-fn program_that_wants_more_memory_than_it_may_ends_for_it() {
+fn program_over_the_memory_limit_ends() {
     if !walls_can_be_built() {
         return;
     }
@@ -26,7 +26,7 @@ fn program_that_wants_more_memory_than_it_may_ends_for_it() {
         assert_eq!(report["limit"], "max_memory_mb");
         return;
     }
-    // Without a cgroup an rlimit refuses the allocation, or the watchdog sees it.
+    // Without a cgroup an rlimit refuses the allocation, or the watchdog ends the run.
     match report["outcome"].as_str() {
         Some("limit_exceeded") => {
             assert_eq!((code, &report["limit"]), (122, &json!("max_memory_mb")));
@@ -39,7 +39,7 @@ fn program_that_wants_more_memory_than_it_may_ends_for_it() {
 }
 
 #[test]
-fn many_processes_together_have_no_more_memory_than_one() {
+fn memory_limit_applies_to_the_sum_of_all_processes() {
     if !walls_can_be_built() {
         return;
     }
@@ -61,7 +61,7 @@ print(os.wait()[1])";
 }
 
 #[test]
-fn child_killed_for_memory_is_listed_while_its_parent_ends_well() {
+fn child_killed_for_memory_is_reported_while_its_parent_succeeds() {
     if !walls_can_be_built() {
         return;
     }
@@ -78,7 +78,7 @@ print('child', child.returncode)";
     }
 }
 
-/// Makes memory that no process need map, fills it, and prints which kinds could be made.
+/// Creates and fills memory that no process maps, and prints which kinds it could create.
 const UNMAPPED: &str = r#"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -102,7 +102,7 @@ print(made)
 "#;
 
 #[test]
-fn memory_that_no_process_maps_is_held_or_refused() {
+fn unmapped_memory_is_limited_or_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -116,7 +116,7 @@ fn memory_that_no_process_maps_is_held_or_refused() {
     } else {
         assert_eq!((code, &report["stdout"]), (0, &json!("[]\n")), "{report}");
     }
-    // As root the same host without cgroups is a mount away.
+    // Root can hide the host's cgroups with a mount.
     if is_root() {
         let report = without_cgroups(&hoard);
         assert_eq!(precision(&report, "max_memory_mb"), "approximate");

@@ -1,4 +1,4 @@
-//! Files of the host inside.
+//! Host files that are mounted inside a sandbox.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -16,7 +16,7 @@ fn mount(host: &str, guest: &str) -> String {
 }
 
 #[test]
-fn single_file_is_readable_and_nothing_beside_it() {
+fn mounted_file_is_readable_and_its_siblings_are_not_visible() {
     if !walls_can_be_built() {
         return;
     }
@@ -34,7 +34,7 @@ fn single_file_is_readable_and_nothing_beside_it() {
 }
 
 #[test]
-fn callers_private_file_can_be_shown() {
+fn private_file_of_the_caller_can_be_mounted() {
     if !walls_can_be_built() {
         return;
     }
@@ -53,7 +53,7 @@ fn callers_private_file_can_be_shown() {
 }
 
 #[test]
-fn directory_is_read_only_throughout() {
+fn mounted_directory_is_read_only_at_every_depth() {
     if !walls_can_be_built() {
         return;
     }
@@ -75,7 +75,7 @@ fn directory_is_read_only_throughout() {
 }
 
 #[test]
-fn what_is_written_belongs_to_the_caller_with_its_modes() {
+fn written_files_belong_to_the_caller_and_keep_their_modes() {
     if !walls_can_be_built() {
         return;
     }
@@ -138,7 +138,7 @@ for number, mode in enumerate([0o4755, 0o2755, 0o6755]):
 }
 
 #[test]
-fn set_user_id_programs_of_the_host_give_nothing() {
+fn set_user_id_programs_of_the_host_give_no_rights() {
     if !walls_can_be_built() {
         return;
     }
@@ -157,7 +157,7 @@ fn set_user_id_programs_of_the_host_give_nothing() {
 }
 
 #[test]
-fn links_in_a_mount_lead_nowhere_outside_it() {
+fn links_in_a_mount_do_not_lead_outside_it() {
     if !walls_can_be_built() {
         return;
     }
@@ -182,7 +182,7 @@ fn refused(source: &str, message: &str, remedy: &str) {
 }
 
 #[test]
-fn source_that_cannot_be_shown_is_refused_with_what_to_write() {
+fn source_that_cannot_be_mounted_is_refused_with_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
@@ -208,7 +208,7 @@ fn source_that_cannot_be_shown_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn mounts_nest_and_hidden_places_stay_hidden() {
+fn mounts_nest_and_hidden_paths_stay_hidden() {
     if !walls_can_be_built() {
         return;
     }
@@ -242,7 +242,7 @@ fn mount_below_a_system_directory_shows_the_callers_file() {
     let scratch = Scratch::new();
     let file = scratch.file("replaced", "mine\n");
     let run = stockade(&["--mount", &mount(&file, "/usr/share/dict/words"), "--", "true"]);
-    // Below the read-only /usr of the host only what is there can be replaced.
+    // The host's /usr is mounted read-only, so a mount can only replace an existing path in it.
     if Path::new("/usr/share/dict/words").exists() {
         assert_eq!(run.code, 0, "{}", run.stderr);
     } else {
@@ -255,7 +255,7 @@ fn mount_below_a_system_directory_shows_the_callers_file() {
 }
 
 #[test]
-fn mount_where_the_sandbox_has_a_setting_of_its_own_replaces_it() {
+fn mount_over_a_file_that_the_sandbox_provides_replaces_it() {
     if !walls_can_be_built() {
         return;
     }
@@ -273,7 +273,7 @@ fn mount_where_the_sandbox_has_a_setting_of_its_own_replaces_it() {
 }
 
 #[test]
-fn directory_in_the_place_of_a_file_is_refused_with_what_to_do() {
+fn directory_mounted_over_a_file_is_refused_with_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
@@ -286,7 +286,7 @@ fn directory_in_the_place_of_a_file_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
+fn hidden_path_that_is_missing_at_the_start_can_be_created_later() {
     if !walls_can_be_built() {
         return;
     }
@@ -298,7 +298,7 @@ fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
         "policy.yaml",
         "filesystem:\n  write: [{ host: ./data, guest: /data }]\n  hide: [/data/there, /data/later]\n",
     );
-    // What is there stays covered whatever is done around it.
+    // A hidden path that exists stays covered, whatever the program does around it.
     let act = "cd /data; cat there/file; mv there x; rm -rf there; echo y > there; \
                cat x/file there; echo own > later; cat later";
     let (_, report) = report(&["--policy", &policy, "--", "sh", "-c", act]);
@@ -307,7 +307,7 @@ fn hidden_name_that_is_not_there_at_the_start_is_not_held() {
 }
 
 #[test]
-fn more_paths_than_a_socket_holds_are_shown_with_and_without_a_start_ahead() {
+fn more_paths_than_a_socket_buffer_holds_are_mounted() {
     if !walls_can_be_built() {
         return;
     }
@@ -330,7 +330,7 @@ fn more_paths_than_a_socket_holds_are_shown_with_and_without_a_start_ahead() {
 }
 
 #[test]
-fn wall_that_is_refused_early_says_so_however_much_was_still_to_be_said() {
+fn wall_error_is_reported_when_the_plan_exceeds_the_socket_buffer() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Two sandboxes at once.
+//! Two concurrent sandboxes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn nothing_of_one_sandbox_is_found_in_another() {
 }
 
 #[test]
-fn planter_and_seeker_in_one_sandbox_do_find_each_other() {
+fn planted_secrets_are_found_within_the_same_sandbox() {
     if !walls_can_be_built() {
         return;
     }
@@ -49,7 +49,7 @@ planter.communicate()";
 }
 
 #[test]
-fn no_signal_from_inside_reaches_anybody_outside() {
+fn no_signal_from_inside_reaches_a_process_outside() {
     if !walls_can_be_built() {
         return;
     }
@@ -57,7 +57,7 @@ fn no_signal_from_inside_reaches_anybody_outside() {
     first.say("before");
     assert_eq!(first.hear(), "before");
     let mut host = Command::new("sleep").arg("98731").spawn().unwrap();
-    // Everything that can be reached, and then every number there is.
+    // Signals all reachable processes at once, then each process id.
     let attack = "import os
 hits = 0
 for pid in [-1, *range(2, 40000)]:
@@ -76,7 +76,7 @@ print(hits)";
 }
 
 #[test]
-fn sandbox_that_wants_everything_does_not_starve_another() {
+fn busy_sandbox_does_not_starve_another() {
     if !walls_can_be_built() {
         return;
     }
@@ -110,7 +110,7 @@ fn writes_of_one_sandbox_to_its_workspace_are_not_seen_in_another() {
     assert!(within(Duration::from_secs(2), || !left()));
 }
 
-/// Tries what would hold up or use up something of the whole host.
+/// Tries to block or exhaust resources that the whole host shares.
 const SHARED: &str = "import ctypes, fcntl, os, resource, tempfile
 libc = ctypes.CDLL(None, use_errno=True)
 context = ctypes.c_ulong(0)
@@ -128,7 +128,7 @@ while count < 64 and libc.inotify_init1(0) >= 0: count += 1
 print('watches', count >= 64)";
 
 #[test]
-fn nothing_that_the_whole_host_shares_can_be_used_up_or_held() {
+fn resources_that_the_host_shares_cannot_be_exhausted_or_blocked() {
     if !walls_can_be_built() {
         return;
     }

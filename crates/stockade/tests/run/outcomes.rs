@@ -1,4 +1,4 @@
-//! How runs end, and what is said of it.
+//! How runs end, and how Stockade reports it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn report_is_one_object_in_which_each_control_names_its_mechanism() {
 }
 
 #[test]
-fn program_ends_with_its_own_code() {
+fn exit_code_of_the_program_is_passed_on() {
     if !walls_can_be_built() {
         return;
     }
@@ -51,7 +51,7 @@ fn program_ends_with_its_own_code() {
 }
 
 #[test]
-fn program_that_dies_of_a_signal_names_it() {
+fn report_names_the_signal_that_killed_the_program() {
     if !walls_can_be_built() {
         return;
     }
@@ -64,7 +64,7 @@ fn program_that_dies_of_a_signal_names_it() {
 }
 
 #[test]
-fn program_that_is_not_there_or_cannot_be_executed_is_not_started() {
+fn missing_or_non_executable_program_is_reported_as_not_started() {
     if !walls_can_be_built() {
         return;
     }
@@ -82,7 +82,7 @@ fn program_that_is_not_there_or_cannot_be_executed_is_not_started() {
 }
 
 #[test]
-fn time_that_is_over_ends_every_process_at_once() {
+fn timeout_ends_every_process_at_once() {
     if !walls_can_be_built() {
         return;
     }
@@ -109,7 +109,7 @@ fn signals_to_stockade_cancel_and_leave_nothing() {
         [(Signal::INT, "98701"), (Signal::TERM, "98702"), (Signal::HUP, "98703")]
     {
         let script = format!("sleep {seconds} & echo ready; exec sleep {seconds}");
-        // Whoever runs the tests may ignore a signal, and that is handed down.
+        // The caller of the tests may ignore a signal, which child processes inherit.
         let mut stockade = Command::new("env");
         stockade.arg("--default-signal").arg(binary());
         stockade.args(["run", "--quiet", "--", "sh", "-c", &script]);
@@ -126,7 +126,7 @@ fn signals_to_stockade_cancel_and_leave_nothing() {
 }
 
 #[test]
-fn kill_of_stockade_itself_ends_everything_inside() {
+fn killing_stockade_ends_every_process_inside() {
     if !walls_can_be_built() {
         return;
     }
@@ -134,7 +134,7 @@ fn kill_of_stockade_itself_ends_everything_inside() {
     let mut run = Conversation::start(command(&["--", "sh", "-c", script]));
     assert_eq!(run.hear(), "ready");
     let left = || processes().iter().any(|line| line.starts_with("sleep 98711"));
-    // The shell says that it is ready before it becomes a sleep.
+    // The shell prints `ready` before it executes sleep.
     assert!(within(Duration::from_secs(2), left), "the sleeps are seen while they run");
     run.0.kill().unwrap();
     run.0.wait().unwrap();
@@ -142,7 +142,7 @@ fn kill_of_stockade_itself_ends_everything_inside() {
 }
 
 #[test]
-fn reader_that_goes_away_cancels_the_run() {
+fn closing_the_output_reader_cancels_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -156,7 +156,7 @@ fn reader_that_goes_away_cancels_the_run() {
 }
 
 #[test]
-fn rule_of_the_policy_denies_before_anything_starts() {
+fn policy_rule_denies_before_anything_starts() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,16 +1,16 @@
-//! Output that is kept and output that is dropped.
+//! Kept and dropped output.
 
 use serde_json::json;
 
 use crate::support::{alone, binary, hits, outside, report, walls_can_be_built};
 
 #[test]
-fn output_without_end_is_counted_and_takes_no_memory() {
+fn endless_output_is_counted_and_uses_bounded_memory() {
     if !walls_can_be_built() {
         return;
     }
     let _quiet = alone();
-    // The most memory of any process that Stockade waited for, and of its own.
+    // Prints the peak memory of Stockade and of the processes that it reaped.
     let measure = "import json, os, sys
 read, write = os.pipe()
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,

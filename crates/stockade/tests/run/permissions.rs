@@ -1,4 +1,4 @@
-//! Files that the caller may not read, for a caller without rights.
+//! Files that an ordinary user may not read.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use stockade_testing::{Scratch, set_mode};
 
 const NOBODY: u32 = 65_534;
 
-/// Runs `stockade run` as a user who owns nothing here: root becomes one, others are one.
+/// Runs `stockade run` as an ordinary user: root switches to nobody, other users stay themselves.
 fn as_nobody(scratch: &Scratch, words: &[&str]) -> Run {
     let mut command = if is_root() {
         let copied = scratch.path().join("stockade");
@@ -28,7 +28,7 @@ fn as_nobody(scratch: &Scratch, words: &[&str]) -> Run {
 }
 
 #[test]
-fn file_without_permission_is_one_sentence_and_nothing_runs() {
+fn unreadable_file_gives_a_one_line_error_and_nothing_runs() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Seccomp profiles of one's own, from the policy to the kernel.
+//! Custom seccomp profiles, from the policy to the kernel.
 
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn profile_of_a_container_engine_denies_what_works_without_it() {
 }
 
 #[test]
-fn older_spelling_denies_the_same_and_by_argument() {
+fn older_profile_format_denies_calls_and_matches_arguments() {
     if !walls_can_be_built() {
         return;
     }
@@ -46,7 +46,7 @@ fn older_spelling_denies_the_same_and_by_argument() {
    "args": [{"index": 0, "val": 7, "op": "SCMP_CMP_EQ"}]}
 ]}"#;
     assert_eq!(under(&scratch, older, MAKE).text(), "on\n");
-    // Other machines have other numbers, and not all have this call.
+    // Other architectures number system calls differently, and some lack alarm(2).
     if cfg!(target_arch = "x86_64") {
         let alarms = "python3 -c 'import ctypes; libc = ctypes.CDLL(None)
 for seconds in 7, 8, 0: print(libc.syscall(37, seconds))'";
@@ -57,7 +57,7 @@ for seconds in 7, 8, 0: print(libc.syscall(37, seconds))'";
 }
 
 #[test]
-fn profile_that_is_no_profile_is_refused_by_name_and_place() {
+fn invalid_profile_is_refused_with_its_file_and_the_cause() {
     if !walls_can_be_built() {
         return;
     }
@@ -76,7 +76,7 @@ fn profile_that_is_no_profile_is_refused_by_name_and_place() {
 }
 
 #[test]
-fn profile_under_which_nothing_starts_ends_as_not_started_with_the_call() {
+fn profile_that_prevents_a_start_is_reported_with_the_refused_call() {
     if !walls_can_be_built() {
         return;
     }
@@ -108,25 +108,25 @@ fn profile_under_which_nothing_starts_ends_as_not_started_with_the_call() {
     }
 }
 
-/// What a policy says that every wall is strong enough for.
+/// A policy line that accepts every wall.
 const ANY_WALL: &str = "isolation: reduced\n";
 
-/// The walls that can be built here, each as the flags that choose it.
+/// The flags that select each wall that this host can build.
 fn walls() -> Vec<&'static [&'static str]> {
     const REDUCED: &[&str] = &["--provider", "reduced", "--isolation", "reduced"];
     let reduced = reduced::can_be_built().then_some(REDUCED);
     [&[][..]].into_iter().chain(reduced).collect()
 }
 
-/// Runs a program behind a wall, with programs of the system alone.
+/// Runs a program behind a wall, with only system directories in `PATH`.
 fn behind(wall: &[&str], words: &[&str], input: &[u8]) -> Run {
     let mut command = command(&[wall, words].concat());
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
     finish_with(command, input)
 }
 
-/// What `cat`, `tee` and the loader call, by either C library. Nothing of what the guest needs to
-/// start them and to carry what they print.
+/// System calls of `cat`, `tee` and the loader, on glibc and musl. The list lacks the calls that
+/// the guest needs to start a program and to forward its output.
 const OF_PROGRAM: &str = "
     execve exit_group exit brk mmap munmap mprotect madvise arch_prctl set_tid_address
     set_robust_list rseq futex open access read pread64 close fstat newfstatat write writev
@@ -134,7 +134,7 @@ const OF_PROGRAM: &str = "
     fadvise64 lseek copy_file_range splice sendfile ioctl
 ";
 
-/// A profile as tutorials write it: few calls, files to be read only, and comments.
+/// A profile in the style of tutorials: few calls, read-only opens, and comments.
 fn tutorial() -> String {
     let names: Vec<String> =
         OF_PROGRAM.split_whitespace().map(|name| format!("\"{name}\"")).collect();
@@ -155,7 +155,7 @@ fn tutorial() -> String {
 }
 
 #[test]
-fn profile_with_few_calls_binds_the_program_and_not_the_guest() {
+fn profile_with_few_calls_applies_to_the_program_and_not_to_the_guest() {
     if !walls_can_be_built() {
         return;
     }
@@ -175,7 +175,7 @@ fn profile_with_few_calls_binds_the_program_and_not_the_guest() {
 }
 
 #[test]
-fn example_that_refuses_to_open_for_writing_lets_everything_else_pass() {
+fn no_write_open_example_refuses_only_opening_for_writing() {
     if !walls_can_be_built() {
         return;
     }
@@ -199,7 +199,7 @@ print(len(open('/usr/bin/true', 'rb').read()) > 0)";
 }
 
 #[test]
-fn two_profiles_bind_together_whichever_refuses_to_install_another() {
+fn two_profiles_apply_together_even_if_one_refuses_seccomp() {
     if !walls_can_be_built() {
         return;
     }

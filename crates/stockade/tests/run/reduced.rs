@@ -1,5 +1,5 @@
-//! The reduced wall: Landlock, seccomp and rlimits without namespaces. It can be asked for on every
-//! host that has its parts, so most of this needs no host that forbids namespaces.
+//! The reduced wall: Landlock, seccomp and rlimits without namespaces. It can be requested on every
+//! host with these features, so most tests need no host that forbids namespaces.
 
 mod canaries;
 mod changes;
@@ -17,14 +17,14 @@ use serde_json::Value;
 
 use crate::support::{Run, binary, finish, skipped};
 
-/// Where programs are that everybody may start: as root the wall runs as a user of its own, who
-/// cannot enter root's home.
+/// Directories of programs that every user may start: as root the sandbox has its own user id,
+/// which cannot enter root's home.
 const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What every run here is asked for with.
+/// The flags of every run in these tests.
 const ASKED: [&str; 4] = ["--provider", "reduced", "--isolation", "reduced"];
 
-/// `stockade` with these words.
+/// `stockade` with these arguments, not started yet.
 fn words<W: AsRef<OsStr>>(words: &[W]) -> Command {
     let mut command = Command::new(binary());
     command.args(words).env("PATH", PROGRAMS);
@@ -38,19 +38,19 @@ fn command<W: AsRef<OsStr>>(rest: &[W]) -> Command {
     command
 }
 
-/// Runs something behind the reduced wall.
+/// Runs a program behind the reduced wall.
 fn reduced<W: AsRef<OsStr>>(rest: &[W]) -> Run {
     finish(command(rest))
 }
 
-/// The same; its report.
+/// Runs a program behind the reduced wall and returns its report.
 fn report<W: AsRef<OsStr>>(rest: &[W]) -> Value {
     let mut command = words(&["run", "--json"]);
     command.args(ASKED).args(rest);
     finish(command).json()
 }
 
-/// Asks again for as long as the answer is that the host was too busy to tell.
+/// Repeats `ask` while Stockade reports that the host may be too busy for its checks.
 fn patiently(ask: impl Fn() -> Run) -> Run {
     let is_told = |run: &Run| !run.stdout.contains("see whether the host is overloaded");
     (0..20).map(|_| ask()).find(is_told).expect("the host is not too busy for ever")
@@ -63,14 +63,14 @@ fn outside(program: &str, arguments: &[&str]) -> Run {
     finish(command)
 }
 
-/// Runs the same behind the reduced wall.
+/// Runs a Python program behind the reduced wall.
 fn inside(options: &[&str], program: &str, arguments: &[&str]) -> Run {
     let start = ["--", "python3", "-c", program];
     reduced(&[options, &start, arguments].concat())
 }
 
-/// Whether this host has what the wall is made of. Where it has not, the tests say why they do not
-/// run, or fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host can build the reduced wall. If not, the tests print why they are skipped, or
+/// fail if `STOCKADE_REQUIRE` requires them.
 pub(crate) fn can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {

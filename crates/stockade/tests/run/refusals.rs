@@ -1,4 +1,4 @@
-//! Bad input: one sentence, the remedy, exit code 125, nothing left.
+//! Invalid input gives a one-line error, a remedy and exit code 125.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::support::{
 };
 use stockade_testing::{Scratch, set_mode};
 
-/// A refusal: nothing printed but one sentence and a remedy.
+/// Asserts that a run printed only a one-line error and a remedy.
 fn is_refusal(run: &Run, message: &str, remedy: &str) {
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
     let (first, rest) = run.stderr.split_once('\n').expect("a message is a line");
@@ -18,7 +18,7 @@ fn is_refusal(run: &Run, message: &str, remedy: &str) {
 }
 
 #[test]
-fn scripts_sizes_and_walls_that_are_none_are_refused() {
+fn invalid_scripts_sizes_and_walls_are_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -31,7 +31,7 @@ fn scripts_sizes_and_walls_that_are_none_are_refused() {
 }
 
 #[test]
-fn policy_that_cannot_be_read_or_is_wrong_runs_nothing() {
+fn unreadable_or_invalid_policy_runs_nothing() {
     if !walls_can_be_built() {
         return;
     }
@@ -51,13 +51,13 @@ fn policy_that_cannot_be_read_or_is_wrong_runs_nothing() {
     set_mode(Path::new(&script), 0);
     is_refusal(&stockade(&["--policy", &secret, "--", "true"]), "secret.yaml", "  = ");
     is_refusal(&stockade(&[&script]), "secret.py", "  = ");
-    // What may not be read may be shown, and cannot be read inside either.
+    // An unreadable file can be mounted, but cannot be read inside either.
     let run = stockade(&["--mount", &format!("{secret}:/x"), "--", "cat", "/x"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.stderr);
 }
 
 #[test]
-fn clause_that_this_wall_cannot_hold_is_refused_and_named() {
+fn clause_that_this_wall_cannot_enforce_is_refused_and_named() {
     if !walls_can_be_built() {
         return;
     }
@@ -70,7 +70,7 @@ fn clause_that_this_wall_cannot_hold_is_refused_and_named() {
 }
 
 #[test]
-fn full_disk_behind_the_output_is_an_error() {
+fn output_to_a_full_disk_is_an_error() {
     if !walls_can_be_built() {
         return;
     }
@@ -89,7 +89,7 @@ fn full_disk_behind_the_output_is_an_error() {
 }
 
 #[test]
-fn want_of_descriptors_is_one_sentence() {
+fn too_few_descriptors_give_a_one_line_error() {
     if !walls_can_be_built() {
         return;
     }
@@ -100,7 +100,7 @@ fn want_of_descriptors_is_one_sentence() {
         command.args(["-c", &script, "sh"]).arg(&stockade).args(["run", "--", "echo", "ran"]);
         finish(command)
     };
-    // It takes some number of them; below it every number is refused, and none half works.
+    // A run needs some number of descriptors; every lower limit must give an error.
     let (mut refused, mut ran) = (0, 0);
     for count in (4..70).step_by(3) {
         let run = words(count);
@@ -110,7 +110,7 @@ fn want_of_descriptors_is_one_sentence() {
             continue;
         }
         refused += 1;
-        // Below what the loader needs, Stockade does not come to run at all.
+        // With fewer descriptors than the dynamic loader needs, Stockade itself cannot start.
         if run.code == 127 {
             continue;
         }
@@ -130,7 +130,7 @@ fn command_that_is_empty_or_missing_is_refused() {
 }
 
 #[test]
-fn floor_above_the_wall_is_refused_and_one_that_it_reaches_is_not() {
+fn isolation_floor_above_the_wall_is_refused_and_a_lower_one_is_met() {
     if !walls_can_be_built() {
         return;
     }
@@ -143,7 +143,7 @@ fn floor_above_the_wall_is_refused_and_one_that_it_reaches_is_not() {
 }
 
 #[test]
-fn quiet_leaves_out_all_but_what_the_program_prints() {
+fn quiet_prints_only_the_output_of_the_program_and_errors() {
     if !walls_can_be_built() {
         return;
     }
@@ -161,6 +161,6 @@ fn quiet_leaves_out_all_but_what_the_program_prints() {
     }
     let run = stockade(&["-q", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (3, "out\n", "err\n"));
-    // An error of Stockade's own is said all the same.
+    // Stockade still prints its own errors.
     is_refusal(&stockade(&["--quiet", "/nonexistent.py"]), "/nonexistent.py", "check the path");
 }

@@ -1,4 +1,4 @@
-//! Unix sockets of the host in directories that are shown.
+//! Unix sockets of the host in mounted directories.
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -11,11 +11,11 @@ use crate::support::{
 };
 use stockade_testing::{Scratch, set_mode};
 
-/// Connects to a socket and prints what comes.
+/// Connects to a socket and prints what it receives.
 const CONNECT: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(99).decode(), end='')";
 
-/// Makes a socket at each path and says whether it could.
+/// Tries to create two sockets at each path and prints the results.
 const MAKE: &str = "import os, socket, sys
 for path in sys.argv[1:]:
     try: socket.socket(socket.AF_UNIX).bind(path); print('made')
@@ -23,7 +23,7 @@ for path in sys.argv[1:]:
     try: os.mknod(path + '2', 0o140600); print('made')
     except PermissionError: print('refused')";
 
-/// A directory with a socket behind which a thread of ours answers.
+/// A directory with a Unix socket that a thread of this process serves.
 fn served() -> Scratch {
     let scratch = Scratch::new();
     scratch.directory("data");
@@ -33,7 +33,7 @@ fn served() -> Scratch {
     set_mode(&path, 0o666);
     std::thread::spawn(move || {
         for peer in listener.incoming() {
-            // A peer may be gone already.
+            // The peer may have disconnected.
             let _ = peer.and_then(|mut peer| peer.write_all(b"canary\n"));
         }
     });
@@ -48,7 +48,7 @@ fn is_refused(run: &Run, what: &str) {
     assert!(run.stderr.contains("Unix socket"), "{what}: {}", run.stderr);
 }
 
-/// Whether this kernel refuses connections itself, so that no directory is refused.
+/// Whether Landlock on this kernel refuses connections, so that Stockade refuses no directory.
 fn landlock_holds_sockets() -> bool {
     let doctor = Command::new(binary()).args(["doctor", "--json"]).output();
     let doctor = doctor.expect("the binary starts").stdout;
@@ -57,7 +57,7 @@ fn landlock_holds_sockets() -> bool {
 }
 
 #[test]
-fn socket_of_the_host_is_not_reached_through_a_directory_that_can_be_written() {
+fn host_socket_is_not_reached_through_a_writable_directory() {
     if !walls_can_be_built() {
         return;
     }
@@ -80,7 +80,7 @@ fn socket_of_the_host_is_not_reached_through_a_directory_that_can_be_written() {
 }
 
 #[test]
-fn socket_of_the_host_answers_nobody_behind_a_layer_or_a_read_only_mount() {
+fn host_socket_is_not_reached_through_an_overlay_or_a_read_only_mount() {
     if !walls_can_be_built() {
         return;
     }
@@ -100,7 +100,7 @@ fn socket_of_the_host_answers_nobody_behind_a_layer_or_a_read_only_mount() {
 }
 
 #[test]
-fn hidden_directory_with_a_socket_is_in_nobodys_way() {
+fn hidden_directory_with_a_socket_is_not_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -132,7 +132,7 @@ fn socket_in_a_read_only_directory_that_has_a_mount_below_is_refused() {
     }
 }
 
-/// Runs Stockade where a tmpfs is mounted at a directory.
+/// Runs Stockade in a mount namespace with a tmpfs at `point`.
 fn with_a_mount_at(point: &str, words: &[&str]) -> Run {
     let script = "mount -t tmpfs none \"$1\" && shift && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -142,7 +142,7 @@ fn with_a_mount_at(point: &str, words: &[&str]) -> Run {
 }
 
 #[test]
-fn mount_point_below_a_read_only_directory_needs_an_entry_that_the_report_shows() {
+fn mount_point_below_a_read_only_directory_needs_an_entry_and_is_reported() {
     if !walls_can_be_built() {
         return;
     }
@@ -182,7 +182,7 @@ fn mount_point_below_a_read_only_directory_needs_an_entry_that_the_report_shows(
 }
 
 #[test]
-fn file_system_without_layers_needs_an_entry_that_the_report_shows() {
+fn file_system_without_overlay_support_needs_an_entry_and_is_reported() {
     if !walls_can_be_built() || landlock_holds_sockets() {
         return;
     }
@@ -191,7 +191,7 @@ fn file_system_without_layers_needs_an_entry_that_the_report_shows() {
     }
     let scratch = Scratch::new();
     let data = scratch.directory("data");
-    // The kernel maps no owners on a ramfs, so root cannot show one at all.
+    // ramfs does not support id-mapped mounts, so root cannot mount one inside at all.
     let script = "mount -t ramfs none \"$1\" && mkdir \"$1/below\" && shift && exec setpriv \
                   --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \"$@\"";
     let run = |words: &[&str]| {
@@ -210,7 +210,7 @@ fn file_system_without_layers_needs_an_entry_that_the_report_shows() {
     assert_sockets(&serde_json::from_str(&accepted.stdout).expect("the report is JSON"), &data);
 }
 
-/// Checks what a report says about sockets in a directory that is shown directly.
+/// Asserts how a report describes sockets in a directory that is mounted without an overlay.
 fn assert_sockets(report: &Value, directory: &str) {
     let controls = report["isolation"]["controls"].as_array().expect("controls are listed");
     let expected = if landlock_holds_sockets() { "exact" } else { "approximate" };
@@ -221,7 +221,7 @@ fn assert_sockets(report: &Value, directory: &str) {
 }
 
 #[test]
-fn read_only_directory_with_another_entry_at_a_place_below_keeps_its_layer() {
+fn read_only_directory_with_a_nested_entry_keeps_its_overlay() {
     if !walls_can_be_built() {
         return;
     }
@@ -236,7 +236,7 @@ fn read_only_directory_with_another_entry_at_a_place_below_keeps_its_layer() {
 }
 
 #[test]
-fn no_socket_is_made_in_what_two_sandboxes_can_share() {
+fn no_socket_can_be_created_in_a_directory_that_sandboxes_can_share() {
     if !walls_can_be_built() {
         return;
     }
@@ -262,7 +262,7 @@ fn no_socket_is_made_in_what_two_sandboxes_can_share() {
 }
 
 #[test]
-fn report_never_calls_sockets_exact_where_only_a_search_holds_them() {
+fn report_calls_sockets_approximate_where_only_a_search_excludes_them() {
     if !walls_can_be_built() {
         return;
     }

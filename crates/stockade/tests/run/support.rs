@@ -1,4 +1,4 @@
-//! Running the binary under test, and the same programs without it.
+//! Runs the binary under test, and programs without it.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -21,20 +21,20 @@ pub(crate) fn walls_can_be_built() -> bool {
     stockade_testing::walls_can_be_built(&binary())
 }
 
-/// `stockade run` with these words, not started yet.
+/// `stockade run` with these arguments, not started yet.
 pub(crate) fn command<W: AsRef<OsStr>>(words: &[W]) -> Command {
     let mut command = Command::new(binary());
     command.arg("run").args(words);
     command
 }
 
-/// Runs `stockade run` with these words.
+/// Runs `stockade run` with these arguments.
 pub(crate) fn stockade<W: AsRef<OsStr>>(words: &[W]) -> Run {
     let _share = share();
     finish(command(words))
 }
 
-/// Runs `stockade run --json` with these words; its exit code and its report.
+/// Runs `stockade run --json` with these arguments; returns its exit code and its report.
 pub(crate) fn report<W: AsRef<OsStr>>(words: &[W]) -> (i32, Value) {
     let _share = share();
     let mut command = Command::new(binary());
@@ -52,7 +52,7 @@ pub(crate) fn outside<W: AsRef<OsStr>>(words: &[W]) -> Run {
     finish(command)
 }
 
-/// Whether a report lists a limit as one that refused something.
+/// Whether a report lists a limit as reached.
 pub(crate) fn hits(report: &Value, limit: &str) -> bool {
     report["limits_hit"].as_array().is_some_and(|hit| hit.iter().any(|key| key == limit))
 }
@@ -62,12 +62,12 @@ thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Holds back the runs of other tests while something is timed.
+/// Blocks the runs of other tests during a measurement.
 pub(crate) struct Alone(
     #[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>,
 );
 
-/// Waits until no other test runs a program, and lets none start.
+/// Waits until no other test runs a program, and blocks new runs.
 pub(crate) fn alone() -> Alone {
     let guard = QUIET.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     ALONE.set(true);

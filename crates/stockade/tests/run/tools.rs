@@ -1,4 +1,4 @@
-//! Tools and what a run may write.
+//! Tools and the files that a run may write.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ tools:
     input_schema: { type: object }
 ";
 
-/// Replaces the program of the tool, if it can, and calls the tool.
+/// Tries to replace the tool's program, then calls the tool.
 const ATTEMPT: &str = "echo 'echo \\\"changed\\\"' > \"$0/say.sh\"; stockade-tool say";
 
 fn project(scratch: &Scratch) -> &Path {
@@ -63,7 +63,7 @@ fn tools_whose_programs_the_run_could_change_are_refused() {
 }
 
 #[test]
-fn tools_in_what_the_run_only_sees_run_as_they_are() {
+fn tools_in_a_read_only_or_overlay_mount_run_unchanged() {
     if !walls_can_be_built() {
         return;
     }
@@ -81,7 +81,7 @@ fn tools_in_what_the_run_only_sees_run_as_they_are() {
 }
 
 #[test]
-fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
+fn run_that_could_write_any_path_to_a_tools_program_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -113,7 +113,7 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
         assert_eq!(run.code, 125, "{command}: {}", run.stderr);
         assert!(run.stderr.contains("could change"), "{command}: {}", run.stderr);
         let alone = stockade(&words[..2].iter().chain(&words[4..]).copied().collect::<Vec<_>>());
-        // What may come later is not there yet, and nothing else is wrong with it.
+        // Without the mount only the dangling link fails, because its target does not exist.
         let expected = if command == "[./dangling]" { (125, true) } else { (0, false) };
         let said = (alone.code, alone.stderr.contains("dangling`, which does not exist"));
         assert_eq!(said, expected, "{command}: {}", alone.stderr);
@@ -121,7 +121,7 @@ fn every_name_that_leads_to_a_program_of_a_tool_is_kept_from_the_run() {
 }
 
 #[test]
-fn program_that_env_finds_for_a_tool_is_kept_from_the_run() {
+fn run_that_could_write_the_program_that_env_finds_for_a_tool_is_refused() {
     if !walls_can_be_built() {
         return;
     }
@@ -149,7 +149,7 @@ fn program_that_env_finds_for_a_tool_is_kept_from_the_run() {
 }
 
 #[test]
-fn file_of_a_header_is_kept_from_the_run_and_bounded() {
+fn header_file_must_be_unwritable_by_the_run_and_has_a_size_limit() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The working directory.
+//! The working directory of a run and its `--workspace` modes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::support::{outside, stockade, walls_can_be_built};
 use stockade_testing::{Scratch, set_mode};
 
-/// What tells a change: mode, owner, inode, time of the last change, and content.
+/// What reveals a change of a file: mode, owner, inode, modification time and content.
 type Facts = (u32, u32, u64, i64, Option<Vec<u8>>);
 
-/// Every file below a directory.
+/// The facts of every file below a directory.
 fn snapshot(directory: &Path) -> BTreeMap<String, Facts> {
     let mut seen = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("the directory is ours") {
@@ -41,7 +41,7 @@ const CHANGE: &str = "echo changed > main.txt && rm src/old.txt && echo new > sr
                       mv src moved && chmod 600 main.txt && ./tool.sh && cat main.txt && ls moved";
 
 #[test]
-fn overlay_takes_every_change_and_leaves_the_host_as_it_was() {
+fn overlay_takes_every_change_and_leaves_the_host_unchanged() {
     if !walls_can_be_built() {
         return;
     }
@@ -59,7 +59,7 @@ fn overlay_takes_every_change_and_leaves_the_host_as_it_was() {
 }
 
 #[test]
-fn read_allows_no_change() {
+fn read_mode_allows_no_change() {
     if !walls_can_be_built() {
         return;
     }
@@ -73,7 +73,7 @@ fn read_allows_no_change() {
 }
 
 #[test]
-fn write_changes_the_host_as_the_caller() {
+fn write_mode_changes_the_host_as_the_caller() {
     if !walls_can_be_built() {
         return;
     }
@@ -89,7 +89,7 @@ fn write_changes_the_host_as_the_caller() {
 }
 
 #[test]
-fn unsaid_workspace_is_empty_writable_and_gone_afterwards() {
+fn default_workspace_is_empty_writable_and_removed_afterwards() {
     if !walls_can_be_built() {
         return;
     }
@@ -102,7 +102,7 @@ fn unsaid_workspace_is_empty_writable_and_gone_afterwards() {
 }
 
 #[test]
-fn overlay_counts_as_disk_of_the_sandbox() {
+fn overlay_writes_count_toward_the_disk_limit() {
     if !walls_can_be_built() {
         return;
     }

@@ -28,7 +28,7 @@ def holds(pattern, *tokens):
 
 
 def connects(family, address):
-    """Whether somebody listens at the address."""
+    """Whether a process listens at the address."""
     try:
         probe = socket.socket(family, socket.SOCK_STREAM)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Plants secrets that a neighbour might find, says "ready", and keeps them until its input ends."""
+"""Plants secrets that a neighbour might find, prints "ready", keeps them until its input ends."""
 
 import ctypes
 import json

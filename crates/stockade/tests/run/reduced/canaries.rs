@@ -1,4 +1,4 @@
-//! Secrets and processes of the host, which no program behind the wall finds or touches.
+//! No program behind the wall finds secrets of the host or affects its processes.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::support::finish;
 use stockade_testing::Scratch;
 
 #[test]
-fn nothing_planted_on_the_host_is_found_without_namespaces_either() {
+fn nothing_planted_on_the_host_is_found_behind_the_reduced_wall() {
     if !can_be_built() {
         return;
     }
@@ -43,7 +43,7 @@ impl Drop for Victim {
     }
 }
 
-/// Prints what works against a process by its number; the last of it ends the process.
+/// Prints which attacks on a process id work; the last one kills the process.
 const ATTACK: &str = r#"
 import ctypes, os, resource, signal, sys
 pid = int(sys.argv[1])
@@ -85,7 +85,7 @@ fn processes_of_the_same_user_are_neither_signalled_nor_changed_nor_read() {
     let _ = beside.0.wait();
     let mut beside = Victim::new();
     assert_eq!(inside(&["--quiet"], ATTACK, &[&beside.id()]).text(), "\n");
-    // Everybody that a program may signal is in its own sandbox, the guest among them.
+    // A program may signal only the processes of its own sandbox, including the guest.
     let everybody = "import os, signal; os.kill(-1, signal.SIGTERM)";
     inside(&["--quiet"], everybody, &[]);
     assert!(beside.is_alive());
@@ -105,7 +105,7 @@ except PermissionError:
 "#;
 
 #[test]
-fn pair_of_sockets_reaches_nobody_but_its_two_ends() {
+fn socketpair_cannot_send_to_a_socket_of_the_host() {
     if !can_be_built() {
         return;
     }
@@ -121,7 +121,7 @@ fn pair_of_sockets_reaches_nobody_but_its_two_ends() {
     assert!(log.recv(&mut [0; 16]).is_err(), "something came through");
 }
 
-/// Reads, lists and watches a directory, and queues of the host.
+/// Tries to read, list and watch a directory, and to create System V and POSIX IPC objects.
 const PEEK: &str = r#"
 import ctypes, os, sys
 place = sys.argv[1]
@@ -147,7 +147,7 @@ print(",".join(done))
 "#;
 
 #[test]
-fn what_is_not_listed_is_neither_read_nor_listed_nor_watched() {
+fn unlisted_paths_are_neither_read_nor_listed_nor_watched() {
     if !can_be_built() {
         return;
     }
@@ -159,7 +159,7 @@ fn what_is_not_listed_is_neither_read_nor_listed_nor_watched() {
     } else {
         all.replace(",message queue", "")
     };
-    // In an IPC namespace of its own, so that nothing stays on the host.
+    // A new IPC namespace, so that no IPC object stays on the host.
     let mut before = Command::new("unshare");
     before.args(["-U", "-r", "-i", "python3", "-c", PEEK, scratch.text()]).env("PATH", PROGRAMS);
     assert_eq!(finish(before).text(), all);

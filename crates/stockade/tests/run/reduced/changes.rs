@@ -1,4 +1,4 @@
-//! Files of the host, which no program behind the wall changes.
+//! No program behind the wall changes files of the host.
 
 use super::{can_be_built, inside, outside};
 use stockade_testing::{Scratch, set_mode};
@@ -42,7 +42,7 @@ print(",".join(done))
 const EVERYTHING: &str = "append,truncate,create,mkdir,symlink,link,fifo,chmod,fchmod,chown,times,\
                           times now,times behind,attribute,rename,unlink\n";
 
-/// A directory that everybody may change.
+/// A directory that every user may change.
 fn open_to_all() -> Scratch {
     let scratch = Scratch::new();
     set_mode(scratch.path(), 0o777);
@@ -53,7 +53,7 @@ fn open_to_all() -> Scratch {
 }
 
 #[test]
-fn files_outside_the_list_are_not_changed_in_any_way() {
+fn unlisted_files_are_not_changed_in_any_way() {
     if !can_be_built() {
         return;
     }
@@ -62,13 +62,13 @@ fn files_outside_the_list_are_not_changed_in_any_way() {
     let scratch = open_to_all();
     assert_eq!(inside(&["--quiet"], CHANGE, &[scratch.text()]).text(), "\n");
     let mount = format!("{0}:{0}", scratch.text());
-    // Also where it is shown read-only, so that a descriptor of it can be had.
+    // Also with a read-only mount, through which the program can open a descriptor.
     assert_eq!(inside(&["--quiet", "--mount", &mount], CHANGE, &[scratch.text()]).text(), "\n");
     assert_eq!(std::fs::read(scratch.path().join("file")).unwrap(), b"content");
 }
 
 #[test]
-fn writable_place_is_changed_and_nothing_beside_it() {
+fn writable_directory_is_changed_and_its_siblings_are_not() {
     if !can_be_built() {
         return;
     }
@@ -88,7 +88,7 @@ fn writable_place_is_changed_and_nothing_beside_it() {
 }
 
 #[test]
-fn attributes_of_files_outside_the_list_are_not_told() {
+fn extended_attributes_of_unlisted_files_are_not_readable() {
     if !can_be_built() {
         return;
     }

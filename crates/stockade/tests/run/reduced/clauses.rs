@@ -1,4 +1,4 @@
-//! Clauses that the wall holds, and those that it refuses by name.
+//! Clauses that the reduced wall enforces, and those that it refuses by name.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{PROGRAMS, can_be_built, patiently, reduced, words};
 use crate::support::{Run, binary, finish, is_root, not_run, walls_can_be_built};
 use stockade_testing::{Scratch, set_mode};
 
-/// A run with a policy of this text, and nothing of it printed.
+/// Runs `echo ran` under a policy with this text.
 fn with_policy(scratch: &Scratch, text: &str) -> Run {
     let policy = scratch.file("policy.yaml", text);
     let start = ["run", "--provider", "reduced", "--policy", &policy, "--", "echo", "ran"];
@@ -22,7 +22,7 @@ fn is_refused(run: &Run, names: &[&str]) {
 }
 
 #[test]
-fn nobody_gets_the_reduced_wall_without_having_asked_for_it() {
+fn reduced_wall_is_used_only_if_the_policy_accepts_it() {
     if !can_be_built() {
         return;
     }
@@ -30,7 +30,7 @@ fn nobody_gets_the_reduced_wall_without_having_asked_for_it() {
     let unasked = finish(words(&["run", "--provider", "reduced", "--", "echo", "ran"]));
     is_refused(&unasked, &["isolation", "the policy wants process", "isolation: reduced"]);
     is_refused(&with_policy(&scratch, "name: p"), &["isolation", "the policy wants process"]);
-    // Beside a policy a flag does not lower its floor.
+    // A flag does not lower the isolation floor of a policy.
     let policy = scratch.file("unsaid.yaml", "name: p");
     let lower = ["run", "--isolation", "reduced", "--policy", &policy, "--", "echo", "ran"];
     is_refused(&finish(words(&lower)), &["--isolation reduced would widen the policy"]);
@@ -42,7 +42,7 @@ fn nobody_gets_the_reduced_wall_without_having_asked_for_it() {
 }
 
 #[test]
-fn policy_that_accepts_the_reduced_wall_gets_a_stronger_one_where_there_is_one() {
+fn policy_that_accepts_the_reduced_wall_gets_a_stronger_one_if_available() {
     if !walls_can_be_built() {
         return;
     }
@@ -76,7 +76,7 @@ fn each_clause_that_needs_namespaces_is_refused_by_name() {
 }
 
 #[test]
-fn what_would_be_changed_against_the_policy_is_refused() {
+fn writable_mount_over_a_read_only_path_or_the_policy_is_refused() {
     if !can_be_built() {
         return;
     }
@@ -138,7 +138,7 @@ fn workspace_of_the_host_is_the_working_directory_itself() {
 }
 
 #[test]
-fn root_is_told_what_others_may_not_reach() {
+fn root_gets_an_error_for_paths_that_other_users_cannot_reach() {
     if !can_be_built() {
         return;
     }
@@ -158,7 +158,7 @@ fn root_is_told_what_others_may_not_reach() {
 }
 
 #[test]
-fn plan_of_the_reduced_wall_names_what_holds_each_control() {
+fn plan_of_the_reduced_wall_names_the_mechanism_of_the_isolation() {
     if !can_be_built() {
         return;
     }

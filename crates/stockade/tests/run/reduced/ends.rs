@@ -1,4 +1,4 @@
-//! The end: nobody is left running, and nothing on the disk.
+//! A run leaves no process running and no file on the disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +10,11 @@ use super::{can_be_built, command, reduced};
 use crate::support::{Conversation, finish, is_root, not_run, processes, within};
 use stockade_testing::{Scratch, set_mode};
 
-/// How long after the end somebody may still be there.
+/// How long a process may outlive its run.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A daemon with a number of its own that no signal but one ends: its parents are gone, its session
-/// is its own, and it holds none of our streams.
+/// A script that starts a daemon, identified by `number`, in its own session and without our
+/// streams. Its parents exit, and only SIGKILL ends it.
 fn daemon(number: u32) -> String {
     format!(
         "(trap '' HUP TERM INT; setsid setsid sleep {number} </dev/null >/dev/null 2>&1 & ) & wait"
@@ -26,13 +26,13 @@ fn sleeps(number: u32) -> bool {
     processes().contains(&line)
 }
 
-/// A number that no other test of this machine sleeps for.
+/// A number of seconds that no other test on this machine passes to sleep.
 fn number(own: u32) -> u32 {
     1_000_000 + std::process::id() * 16 + own
 }
 
 #[test]
-fn daemon_that_outlives_its_program_elsewhere_is_gone_here() {
+fn daemon_that_outlives_its_program_without_a_wall_ends_with_the_run() {
     if !can_be_built() {
         return;
     }
@@ -48,7 +48,7 @@ fn daemon_that_outlives_its_program_elsewhere_is_gone_here() {
     for (own, option, rest) in [
         (number(2), "10s", "sleep 0.2"),
         (number(3), "700ms", "sleep 600"),
-        // Kills the guest, which is somebody a program behind this wall can signal.
+        // Kills the guest, which a program behind this wall can signal.
         (number(4), "10s", "sleep 0.2; kill -9 -1"),
     ] {
         let script = format!("{}; {rest}", daemon(own));
@@ -58,7 +58,7 @@ fn daemon_that_outlives_its_program_elsewhere_is_gone_here() {
 }
 
 #[test]
-fn daemons_of_root_are_gone_where_no_cgroup_finds_them() {
+fn daemons_of_root_end_with_the_run_without_cgroups() {
     if !can_be_built() {
         return;
     }
@@ -80,7 +80,7 @@ fn daemons_of_root_are_gone_where_no_cgroup_finds_them() {
     }
 }
 
-/// Ends a sleep that a test has started without a wall.
+/// Kills a sleep that a test started without a wall.
 fn end(number: u32) {
     let line = format!("sleep {number} ").replace(' ', "\0");
     for entry in std::fs::read_dir("/proc").expect("processes can be listed").flatten() {
@@ -93,7 +93,7 @@ fn end(number: u32) {
 }
 
 #[test]
-fn bomb_of_forks_is_over_when_its_run_is() {
+fn fork_bomb_ends_with_its_run() {
     if !can_be_built() {
         return;
     }
@@ -116,7 +116,7 @@ time.sleep(600)"
     assert!(within(SOON, || !sleeps(own)));
 }
 
-/// The scratch directories of a process.
+/// The scratch directories that a process created in `place`.
 fn directories_of(place: &Path, owner: u32) -> Vec<PathBuf> {
     let prefix = format!("stockade-{owner}-");
     let entries = std::fs::read_dir(place).expect("a directory can be listed").flatten();
@@ -127,7 +127,7 @@ fn directories_of(place: &Path, owner: u32) -> Vec<PathBuf> {
 }
 
 fn child_of(parent: u32) -> Option<Pid> {
-    // Any of its threads may have started it.
+    // Any thread of the parent may have started the child.
     let threads = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
     let children = |thread: std::fs::DirEntry| {
         std::fs::read_to_string(thread.path().join("children")).unwrap_or_default()
@@ -141,7 +141,7 @@ fn kill(id: Pid) {
 }
 
 #[test]
-fn scratch_directory_goes_with_its_run_however_that_ends() {
+fn scratch_directory_is_removed_however_the_run_ends() {
     if !can_be_built() {
         return;
     }
@@ -172,13 +172,13 @@ fn scratch_directory_goes_with_its_run_however_that_ends() {
 }
 
 #[test]
-fn what_stockade_and_its_launcher_left_when_both_were_killed_is_swept_by_the_next_start() {
+fn next_start_removes_the_scratch_directory_of_a_killed_stockade_and_launcher() {
     if !can_be_built() {
         return;
     }
     let own = number(7);
     let script = format!("{}; echo ready; cat", daemon(own));
-    // A place of its own: whoever starts next sweeps.
+    // A separate TMPDIR: any later start with the same one would remove the leftovers.
     let scratch = Scratch::new();
     set_mode(scratch.path(), 0o777);
     let there = |words: &[&str]| {
@@ -189,7 +189,7 @@ fn what_stockade_and_its_launcher_left_when_both_were_killed_is_swept_by_the_nex
     let mut run = Conversation::start(there(&["--quiet", "--", "sh", "-c", &script]));
     assert_eq!(run.hear(), "ready");
     let owner = run.0.id();
-    // Stopped first, so that neither sees the end of the other.
+    // Stops the launcher first, so that it does not see Stockade end.
     let launcher = child_of(owner).expect("Stockade has started a launcher");
     kill_process(launcher, Signal::STOP).unwrap();
     run.0.kill().unwrap();
@@ -205,7 +205,7 @@ fn what_stockade_and_its_launcher_left_when_both_were_killed_is_swept_by_the_nex
 }
 
 #[test]
-fn killed_launcher_ends_everybody() {
+fn killed_launcher_ends_every_process() {
     if !can_be_built() {
         return;
     }

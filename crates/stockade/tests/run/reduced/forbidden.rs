@@ -1,5 +1,5 @@
-//! A host that forbids namespaces, as one user namespace can be one: what is set in it counts for
-//! whoever is in it.
+//! A host that forbids namespaces, simulated by a user namespace: its max_user_namespaces applies
+//! to every process in it.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::{PROGRAMS, can_be_built, patiently};
 use crate::support::{Run, binary, finish, skipped, walls_can_be_built};
 use stockade_testing::Scratch;
 
-/// Takes cgroups away, which belong to the host, then user namespaces, and goes on.
+/// Hides the host's cgroups, forbids user namespaces, then executes the command.
 const FORBID: &str = "test ! -d /sys/fs/cgroup || mount -t tmpfs none /sys/fs/cgroup || exit 99
 echo 0 > /proc/sys/user/max_user_namespaces || exit 99
 exec \"$@\"";
@@ -20,7 +20,7 @@ fn there(words: &[&str]) -> Run {
     finish(command)
 }
 
-/// Whether such a place can be made, and both walls work outside of it.
+/// Whether such a namespace can be created, and both walls work outside it.
 fn can_be_tried() -> bool {
     if !walls_can_be_built() || !can_be_built() {
         return false;
@@ -35,7 +35,7 @@ fn can_be_tried() -> bool {
 const KNOB: &str = "forbidden by the sysctl user.max_user_namespaces, which is 0";
 
 #[test]
-fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used() {
+fn host_without_namespaces_is_refused_with_its_sysctl_and_no_weaker_wall_is_used() {
     if !can_be_tried() {
         return;
     }
@@ -51,7 +51,7 @@ fn host_without_namespaces_is_refused_with_its_knob_and_nothing_weaker_is_used()
 }
 
 #[test]
-fn host_without_namespaces_runs_what_accepts_the_reduced_wall_and_says_so() {
+fn host_without_namespaces_uses_and_reports_the_reduced_wall_if_accepted() {
     if !can_be_tried() {
         return;
     }
@@ -69,7 +69,7 @@ fn host_without_namespaces_runs_what_accepts_the_reduced_wall_and_says_so() {
         (&"reduced".into(), &true.into()),
         "{plan}"
     );
-    // What needs namespaces all the same is refused with the reason why there are none.
+    // A clause that needs namespaces is refused with the reason why they are unavailable.
     let place = scratch.directory("place");
     let text = format!(
         "isolation: reduced\nfilesystem: {{ read: [{{ host: {place}, guest: /data }}] }}\n"

@@ -1,4 +1,4 @@
-//! Limits without a file system of the sandbox's own.
+//! Limits of a sandbox that has no file system of its own.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use super::{ASKED, PROGRAMS, can_be_built, outside, reduced, report};
 use crate::support::{binary, finish};
 
 #[test]
-fn disk_is_bounded_by_file_and_in_all() {
+fn disk_limit_applies_to_each_file_and_to_the_total() {
     if !can_be_built() {
         return;
     }
     let fits = "head -c 3m /dev/zero > a; head -c 3m /dev/zero > b; sleep 0.4; echo fits";
     assert_eq!(reduced(&["-q", "--disk", "8m", "--", "sh", "-c", fits]).text(), "fits\n");
     let one = reduced(&["-q", "--disk", "8m", "--", "sh", "-c", "head -c 20m /dev/zero > a"]);
-    // By SIGXFSZ, or by whoever adds up the directory, whichever comes first.
+    // By SIGXFSZ, or by the watchdog that adds up the directory, whichever comes first.
     assert!([128 + 25, 122].contains(&one.code), "one file ends at the limit: {one:?}");
     let many =
         "mkdir -m 300 hidden; i=0; while :; do i=$((i+1)); head -c 2m /dev/zero > hidden/$i; done";
@@ -61,14 +61,14 @@ print(made)";
     assert!(is_held, "{json}");
 }
 
-/// Forks wherever it can, on one processor for it and for whoever looks at it.
+/// Forks without end, pinned to the same CPU as the processes of Stockade that must end it.
 const BOMB: &str = "import os
 while True:
     try: os.fork()
     except OSError: pass";
 
 #[test]
-fn fork_bomb_that_lets_nobody_get_on_does_not_hold_up_its_end() {
+fn fork_bomb_on_the_cpu_of_stockade_does_not_delay_its_end() {
     if !can_be_built() {
         return;
     }
@@ -84,7 +84,7 @@ fn fork_bomb_that_lets_nobody_get_on_does_not_hold_up_its_end() {
 }
 
 #[test]
-fn files_in_memory_that_nobody_maps_are_not_beyond_the_limit() {
+fn unmapped_memfds_cannot_exceed_the_memory_limit() {
     if !can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a program finds, and what is said of it.
+//! Programs behind the reduced wall, and how Stockade reports them.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ const SAID: &str =
     "stockade: the reduced wall was used: no namespaces, and less hidden of the host\n";
 
 #[test]
-fn reduced_wall_runs_programs_and_says_that_it_did() {
+fn reduced_wall_runs_programs_and_reports_its_use() {
     if !can_be_built() {
         return;
     }
@@ -37,7 +37,7 @@ fn reduced_wall_runs_programs_and_says_that_it_did() {
 }
 
 #[test]
-fn interpreters_run_with_a_place_of_their_own() {
+fn interpreters_run_in_a_private_scratch_directory() {
     if !can_be_built() {
         return;
     }
