@@ -1,6 +1,6 @@
 //! A program that is not listed does not start, under any name and from any directory.
 
-use crate::support::{NOT_ALLOWED, NOT_THERE, Tools, lists_can_be_held};
+use crate::support::{NOT_ALLOWED, NOT_THERE, Tools, lists_can_be_held, run};
 
 /// Asserts that each act works without a command list and is denied with one.
 fn denied(acts: &[(&str, &str, &str)]) {
@@ -94,6 +94,17 @@ fn program_does_not_start_through_an_open_descriptor() {
 
 #[test]
 fn program_in_a_memfd_does_not_start() {
+    if !lists_can_be_held() {
+        return;
+    }
+    let policy = Tools::new().policy("");
+    let make = "import os\ntry: os.memfd_create('x'); print('made')\n\
+                except OSError as error: print(error.errno)";
+    let made = run(&["--policy", &policy, "--"], make);
+    if !made.has_exact_memory() {
+        assert_eq!(made.text("stdout"), "38\n", "no memory file can be made: {}", made.0);
+        return;
+    }
     // Flag 8 is MFD_NOEXEC_SEAL: under a command list no other memfd can be created.
     let act = "flags = 0\n\
          try:\n d = os.memfd_create('ls', 0)\n\

@@ -83,6 +83,13 @@ impl Report {
         self.0[key].as_str().unwrap_or_else(|| panic!("{key} is text: {}", self.0))
     }
 
+    /// Whether a cgroup holds the memory limit. Without one the wall makes no memory files.
+    pub(crate) fn has_exact_memory(&self) -> bool {
+        let controls = self.0["isolation"]["controls"].as_array().expect("controls are a list");
+        let memory = controls.iter().find(|held| held["control"] == "max_memory_mb");
+        memory.expect("every run has a memory limit")["precision"] == "exact"
+    }
+
     pub(crate) fn targets(&self) -> Vec<&str> {
         let denials = self.0["denials"].as_array().expect("denials are a list");
         denials.iter().map(|denial| denial["target"].as_str().expect("text")).collect()
