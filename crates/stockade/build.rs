@@ -1,8 +1,8 @@
-//! Links the command as one static file: loading shared libraries is a fifth of its start.
+//! Links the command as a static executable: loading shared libraries takes a fifth of its start.
 //!
-//! Cargo can ask for that only for everything at once, procedural macros included, which cannot be
-//! static. So the linker is told here: the shared libraries that the standard library asks for are
-//! replaced, for this one executable, by scripts that name the static ones.
+//! Cargo can request static linking only for the whole build, procedural macros included, which
+//! cannot be static. This script passes linker arguments for one executable: linker scripts named
+//! like the shared libraries refer to the static ones.
 //! docs/decisions/0023-the-command-is-linked-statically.md.
 
 use std::error::Error;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What the standard library asks the linker for, of what is not part of libc.
+/// Shared libraries that the Rust standard library links.
 const REPLACED: [&str; 2] = ["libc.so", "libgcc_s.so"];
-/// What stands in for it.
+/// The static archives that replace them.
 const ARCHIVES: [&str; 3] = ["libc.a", "libgcc_eh.a", "libgcc.a"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,10 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rustc-link-arg-bins=-L{}", scripts.display());
     println!("cargo::rustc-link-arg-bins=-static-pie");
-    // What is weak and nowhere is null, as the code that asks for it expects.
+    // Undefined weak symbols resolve to null, as the code that tests them expects.
     println!("cargo::rustc-link-arg-bins=-Wl,-z,nodynamic-undefined-weak");
-    // The standard library asks weakly for these, which takes nothing out of an archive. Without
-    // them it copies the whole process to start another.
+    // The standard library references these symbols weakly, and a weak reference does not extract
+    // an archive member. Without them it spawns processes with fork instead of posix_spawn.
     for symbol in ["gnu_get_libc_version", "posix_spawn_file_actions_addchdir_np"] {
         println!("cargo::rustc-link-arg-bins=-Wl,-u,{symbol}");
     }
@@ -48,21 +48,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether the C library relocates a static executable by packed tables: since glibc 2.36, which
-/// has this tag for it.
+/// Whether the static C library applies DT_RELR relocations: glibc 2.36 added them with this tag.
 fn has_packed_relocations(libc: &str) -> bool {
     let tag = b"GLIBC_ABI_DT_RELR";
-    // Where the shared library lies elsewhere the tables stay as they are.
+    // If libc.so.6 is in another directory, the executable keeps ordinary relocations.
     fs::read(Path::new(libc).with_file_name("libc.so.6"))
         .is_ok_and(|bytes| bytes.windows(tag.len()).any(|window| window == tag))
 }
 
-/// The static libraries, as the linker's own driver finds them.
+/// The static libraries at the paths that the linker driver reports.
 fn find(linker: &str) -> Option<Vec<String>> {
     let one = |name: &&str| {
         let asked = Command::new(linker).arg(format!("-print-file-name={name}")).output().ok()?;
         let path = String::from_utf8(asked.stdout).ok()?.trim_end().to_owned();
-        // What it does not find it answers with the bare name; a script has no quotes.
+        // For a missing file the driver prints the bare name. Paths in a linker script are
+        // unquoted.
         let is_usable = Path::new(&path).is_absolute() && !path.contains(char::is_whitespace);
         is_usable.then_some(path)
     };

@@ -69,7 +69,7 @@ mod tests {
     use super::is_required;
 
     #[test]
-    fn part_is_required_by_its_name_or_with_all_others() {
+    fn part_is_required_by_name_or_by_all() {
         for required in ["terminals", "node, terminals", "all"] {
             assert!(is_required("terminals", required), "{required}");
         }

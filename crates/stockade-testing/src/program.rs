@@ -61,7 +61,7 @@ pub fn finish_with(mut command: impl BorrowMut<Command>, input: &[u8]) -> Run {
     let mut child = spawn(command.borrow_mut(), Stdio::piped());
     let mut stdin = child.stdin.take().expect("standard input is piped");
     let input = input.to_vec();
-    // A program that does not read its input may have ended before it is written.
+    // The program may exit without reading its input, so the write may fail.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let run = ended(child);
     let elapsed = began.elapsed();
@@ -94,7 +94,7 @@ pub fn ended(child: Child) -> Run {
     }
 }
 
-/// A program that was started and talks over pipes; dropping it kills it.
+/// A running program with pipes for input and output; dropping it kills it.
 #[derive(Debug)]
 pub struct Conversation(pub Child);
 
@@ -111,7 +111,7 @@ impl Conversation {
         writeln!(stdin, "{line}").expect("the program takes a line");
     }
 
-    /// The next line it prints; empty at its end.
+    /// The next line that the program prints; empty at end of file.
     pub fn hear(&mut self) -> String {
         let stdout = self.0.stdout.as_mut().expect("standard output is piped");
         let mut line = Vec::new();
@@ -122,7 +122,7 @@ impl Conversation {
         String::from_utf8(line).expect("output is text")
     }
 
-    /// Ends its input, waits for its end and returns its exit code, or -1 after a signal.
+    /// Closes its input, waits for it to exit and returns its exit code, or -1 after a signal.
     pub fn end(mut self) -> i32 {
         drop(self.0.stdin.take());
         let status = self.0.wait().expect("the child can be waited for");
@@ -132,7 +132,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

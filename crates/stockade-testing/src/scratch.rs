@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh directory that every user may enter; dropping it removes it.
+/// A new directory that every user may enter; dropping it removes it.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one.
+    /// Creates the directory.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -51,7 +51,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
+        // If removal fails, the system's own cleanup of temporary directories applies.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -7,15 +7,15 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until something holds; false if it does not within the limit.
+/// Polls a condition until it holds; returns false if it does not hold within the limit.
 pub fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
     look(limit, || holds().then_some(())).is_some()
 }
 
-/// Waits until something is there.
+/// Polls until a value exists.
 ///
 /// # Panics
-/// If it is not within [`DEADLINE`].
+/// If none exists within [`DEADLINE`].
 #[track_caller]
 pub fn wait_for<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     look(DEADLINE, found).unwrap_or_else(|| panic!("waited in vain: {what}"))

@@ -41,7 +41,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The same with `run` alone: whoever runs something does not wait for the words of all others.
+/// A parser with only `run`: building the other subcommands would delay every run.
 #[derive(Parser)]
 #[command(name = "stockade", max_term_width = 80)]
 struct RunOnly {
@@ -57,10 +57,10 @@ enum RunCommand {
 }
 
 impl Cli {
-    /// Reads the words of this process.
+    /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Cli, clap::Error> {
         let is_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
-        // What is wrong, or help that is asked for, is told by the whole.
+        // The full parser prints errors and help.
         match is_run.then(RunOnly::try_parse) {
             Some(Ok(RunOnly { json, command: RunCommand::Run(args) })) => {
                 Ok(Cli { json, command: Command::Run(args) })
@@ -91,17 +91,17 @@ pub(crate) enum Command {
     /// List, show, follow, check and sum up the records of runs.
     #[command(after_help = audit::HELP)]
     Audit(AuditArgs),
-    /// Say which walls can be run here, how strong, and what stands in the way.
+    /// Report which walls this host can run, how strong they are, and what prevents others.
     #[command(after_help = doctor::HELP)]
     Doctor(DoctorArgs),
-    /// Measure what a sandbox costs, beside what else this machine has.
+    /// Measure what a sandbox costs, compared with other tools on this machine.
     #[command(after_help = bench::HELP)]
     Bench(BenchArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page, or write all of them to a directory.
     Man(ManArgs),
-    /// Print the version, and check the guest that is carried inside.
+    /// Print the version, and check the embedded guest binary.
     Version,
 }
 
@@ -121,18 +121,18 @@ pub(crate) enum PolicyCommand {
     Schema,
     /// Print the combined policy with every default filled in.
     Show(Files),
-    /// Say whether something is allowed, which line decides, and what would change it.
+    /// Report whether something is allowed, which line decides, and what would change it.
     #[command(override_usage = why::USAGE)]
     Why(Box<WhyArgs>),
-    /// Say for every control which mechanism would hold it here, or why none can.
+    /// List for every control which mechanism enforces it here, or why none can.
     Plan(PlanArgs),
-    /// Print the lines that would allow what was denied to a run.
+    /// Print the policy lines that would allow what a run was denied.
     Suggest(SuggestArgs),
-    /// Say what policy B allows that policy A does not.
+    /// List what policy B allows that policy A does not.
     Diff(DiffArgs),
 }
 
-/// Policy files; more than one are combined, which only narrows.
+/// Policy files; several are combined, which only narrows.
 #[derive(Args)]
 pub(crate) struct Files {
     /// A policy file, or `-` for standard input.
@@ -148,7 +148,7 @@ pub(crate) struct InitArgs {
     /// Write to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace the file if it is there.
+    /// Replace the file if it exists.
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
 }
@@ -178,15 +178,15 @@ impl ValueEnum for PresetName {
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) policy: Files,
-    /// Ask this wall only.
+    /// Check only this wall.
     #[arg(long, value_name = "PROVIDER", value_parser = PossibleValuesParser::new(provider_names()))]
     pub(crate) provider: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct SuggestArgs {
-    /// A session as `stockade audit` names it, or a file with what `run --json` printed; the
-    /// latest session when unsaid. `-` is such a result on standard input.
+    /// A session as `stockade audit` names it, or a file with the output of `run --json` [default:
+    /// the latest session]. `-` reads such output from standard input.
     #[arg(value_name = "SESSION|FILE")]
     pub(crate) from: Option<String>,
     /// The directory of the records [default: where `stockade run` keeps them].
@@ -199,7 +199,7 @@ pub(crate) struct DiffArgs {
     /// The policy to compare with.
     #[arg(value_name = "A")]
     pub(crate) base: PathBuf,
-    /// The policy that is looked at.
+    /// The policy to examine.
     #[arg(value_name = "B")]
     pub(crate) new: PathBuf,
     /// Exit with 1 when B allows something that A does not.

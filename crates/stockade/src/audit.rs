@@ -29,7 +29,7 @@ pub(crate) fn run(args: AuditArgs, output: Output) -> anyhow::Result<u8> {
     }
 }
 
-/// Where records are kept: the directory that was named, or those of this user.
+/// The directories for records: the named one, or the default ones of this user.
 pub(crate) fn places(named: Option<&Path>, here: &Path) -> anyhow::Result<Vec<Place>> {
     let Some(named) = named else {
         let user = rustix::process::geteuid().as_raw();
@@ -46,7 +46,8 @@ fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
     for (at, place) in places(named, &load::here()?)?.iter().enumerate() {
         match list(place) {
             Ok(listed) => found.extend(listed),
-            // Anybody can put something into /tmp, and shall not keep others from their records.
+            // Any user can create this directory in /tmp; it must not block access to the other
+            // records.
             Err(ListError::Place(error)) if at > 0 && error.is_somebody_elses() => {
                 render::talk(&format!("passed over: {error}"));
             }
@@ -60,7 +61,7 @@ fn records(named: Option<&Path>) -> anyhow::Result<Vec<Listed>> {
     Ok(found)
 }
 
-/// The file of a session that a person named, or of the latest.
+/// The file of the named session, or of the latest.
 pub(crate) fn find(session: Option<&str>, named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(path) = session.filter(|text| text.contains('/') || text.ends_with(".jsonl")) {
         return Ok(PathBuf::from(path));
@@ -87,7 +88,7 @@ pub(crate) fn find(session: Option<&str>, named: Option<&Path>) -> anyhow::Resul
     }
 }
 
-/// The files that a person chose.
+/// The files of the chosen sessions.
 fn chosen(choice: &Choice, named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     if choice.all {
         return Ok(records(named)?.into_iter().map(|record| record.path).collect());
@@ -95,7 +96,7 @@ fn chosen(choice: &Choice, named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>>
     Ok(vec![find(choice.session.as_deref(), named)?])
 }
 
-/// What to say of a record that cannot be read.
+/// The error for a record that cannot be read.
 pub(crate) fn unreadable(error: &ReadError) -> Problem {
     let remedy = match error {
         ReadError::File { .. } => "check the path and its permissions",

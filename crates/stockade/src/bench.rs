@@ -1,4 +1,4 @@
-//! `stockade bench`: what a sandbox costs, beside what else the machine has.
+//! `stockade bench`: measures what a sandbox costs, compared with other tools on this machine.
 
 mod curl;
 mod directory;
@@ -27,7 +27,7 @@ pub(crate) use rows::ROW_NAMES;
 
 pub(crate) fn run(args: &BenchArgs, output: Output) -> anyhow::Result<u8> {
     if let Some(file) = &args.html {
-        // Before minutes of measuring: a page that cannot be written is known at once.
+        // Before minutes of measuring: fails early if the page cannot be written.
         write(file, "")?;
     }
     let report = rows::measure(args)?;
@@ -48,11 +48,11 @@ fn write(file: &Path, page: &str) -> Result<(), Problem> {
     })
 }
 
-/// Says how far it is, while a person watches.
+/// Prints progress on a terminal.
 pub(crate) fn progress(text: &str) {
     use std::io::{IsTerminal, Write, stderr};
     if stderr().is_terminal() {
-        // Nobody is left to be told when standard error is closed.
+        // Ignores the error of a closed standard error.
         let _ = write!(stderr(), "\r\u{1b}[K{text}");
     }
 }

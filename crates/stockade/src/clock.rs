@@ -6,7 +6,7 @@ use stockade_policy::Moment;
 
 use crate::Problem;
 
-/// The moment that rules with a time are judged by.
+/// The time that rules with a time are evaluated at.
 pub(crate) fn now() -> anyhow::Result<Moment> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let user = rustix::process::getuid().as_raw();
     let surroundings = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
-    // Each part has a deadline of its own, and none waits for another.
+    // Each part has its own deadline; they run concurrently.
     let (facts, host, kvm) = std::thread::scope(|scope| {
         let kvm = scope.spawn(kvm::find_out);
         let facts = scope.spawn(load::host_facts);

@@ -1,4 +1,4 @@
-//! Reading policy files and code, never more of them than can be used.
+//! Reads policy files and code, with a size limit for each.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -11,12 +11,12 @@ use stockade_provider::HostFacts;
 
 use crate::Problem;
 
-/// The most code that is read, in bytes.
+/// The maximum size of code, in bytes.
 const MAX_CODE_BYTES: u64 = 64 << 20;
 
 /// Reads one policy text.
 pub(crate) fn text(file: &Path) -> anyhow::Result<PolicyText> {
-    // One byte more than fits, so that the check sees that it does not fit.
+    // One byte over the limit, so that the parser detects a text that is too long.
     let limit = u64::try_from(MAX_TEXT_BYTES)?.saturating_add(1);
     let bytes = bytes(file, "the policy", limit)?;
     let here = here()?;
@@ -51,7 +51,7 @@ pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
         .map_err(|error| Problem::new(error.to_string(), "merge some of them by hand").into())
 }
 
-/// Standard input can be read once only: a second reading would see an empty text.
+/// Refuses two files on standard input: the second read would get an empty text.
 pub(crate) fn refuse_shared_input<'f>(files: impl Iterator<Item = &'f Path>) -> anyhow::Result<()> {
     if files.filter(|file| is_standard_input(file)).count() > 1 {
         let message = "standard input is named more than once";
@@ -60,7 +60,7 @@ pub(crate) fn refuse_shared_input<'f>(files: impl Iterator<Item = &'f Path>) -> 
     Ok(())
 }
 
-/// Reads code that a rule is to judge. What is not text is refused: a rule and an interpreter
+/// Reads code for a rule to evaluate. Refuses code that is not UTF-8: a rule and an interpreter
 /// would read it differently.
 pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
     String::from_utf8(script(file)?).map_err(|_| {
@@ -69,7 +69,7 @@ pub(crate) fn code(file: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Reads code that is to run.
+/// Reads code to run.
 pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = bytes(file, "the code", MAX_CODE_BYTES + 1)?;
     if u64::try_from(bytes.len())? > MAX_CODE_BYTES {
@@ -80,23 +80,23 @@ pub(crate) fn script(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a tools file. Whether it is too long its own reader says.
+/// Reads a tools file. Its parser checks the length.
 pub(crate) fn tools(file: &Path) -> anyhow::Result<Vec<u8>> {
     const MAX_TOOLS_BYTES: u64 = 2 << 20;
     bytes(file, "the tools", MAX_TOOLS_BYTES)
 }
 
-/// Reads what a run printed, up to a limit.
+/// Reads the output of `run --json`, up to a limit.
 pub(crate) fn result(file: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     bytes(file, "the result", limit)
 }
 
-/// Whether this is our standard input, by any of its names.
+/// Whether this path is our standard input under any of its names.
 pub(crate) fn is_standard_input(file: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| file == Path::new(name))
 }
 
-/// Whether this is something that our caller has open, as a shell's `<(…)` is.
+/// Whether this path is an open descriptor of our caller, such as a shell's `<(…)`.
 pub(crate) fn is_descriptor(file: &Path) -> bool {
     let number = ["/dev/fd", "/proc/self/fd"].iter().find_map(|of| file.strip_prefix(of).ok());
     let digits = number.and_then(Path::to_str).unwrap_or_default();
@@ -123,15 +123,14 @@ fn bytes(file: &Path, what: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// Opens a file without waiting for whoever may write to it: a named pipe would hold us for as long
-/// as nobody does.
+/// Opens a file without blocking: opening a named pipe would wait for a writer.
 fn open(file: &Path) -> std::io::Result<Result<File, Problem>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("flags of open(2) are an int");
     let open = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     let kind = open.metadata()?.file_type();
     let shown = file.display();
     let (is, remedy) = if kind.is_file() || (is_descriptor(file) && !kind.is_dir()) {
-        // Whoever writes to a pipe of our caller's is waited for.
+        // Reads from the caller's own pipe block until its writer sends data.
         fcntl_setfl(&open, fcntl_getfl(&open)? - OFlags::NONBLOCK)?;
         return Ok(Ok(open));
     } else if kind.is_dir() {
@@ -152,7 +151,7 @@ pub(crate) fn host_facts() -> anyhow::Result<HostFacts> {
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
     })?;
     let facts = runtime.block_on(stockade_backends::host_facts());
-    // A trial that took too long is taken down behind.
+    // Does not wait for the cleanup of a trial sandbox that timed out.
     runtime.shutdown_background();
     Ok(facts)
 }
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_and_standard_input_are_known_by_their_names() {
+    fn descriptors_and_standard_input_are_recognized_by_path() {
         for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
             assert!(is_standard_input(Path::new(name)), "{name}");
         }

@@ -20,11 +20,11 @@ use args::{Cli, Command};
 use problem::Problem;
 use render::Output;
 
-/// The exit code of every error of Stockade's own.
+/// The exit code of every error of Stockade itself.
 const ERROR: u8 = 125;
 
-/// How much freed memory is kept for the next bytes that pass the gate: fetching each page from the
-/// kernel again would slow a download. Only a program may say so, because it holds for all of it.
+/// How much freed memory the allocator keeps for the gate's buffers: getting each page from the
+/// kernel again slows a download. Set in `main` because it applies to the whole process.
 const KEPT_BYTES: usize = 2 << 20;
 
 fn main() -> ExitCode {

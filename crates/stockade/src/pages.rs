@@ -48,7 +48,7 @@ pub(crate) fn man(directory: Option<&Path>, output: Output) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// The page of a command and of every command below it.
+/// The page of a command and of all its subcommands.
 fn collect(
     command: &clap::Command,
     name: &str,

@@ -1,15 +1,15 @@
-//! What a person is told when Stockade cannot do something.
+//! Errors that Stockade shows to a user.
 
 use stockade_policy::{Diagnostic, PolicyErrors};
 
-/// A failure with what to do about it.
+/// A failure with its remedy.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// What was being done, to what, and why it failed.
+    /// The operation, its object, and why it failed.
     pub(crate) message: String,
     /// What to do next.
     pub(crate) remedy: String,
-    /// Mistakes in a text, where that is the reason.
+    /// Mistakes in a text, if they are the reason.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -21,7 +21,7 @@ impl Problem {
         Problem { message: message.into(), remedy: remedy.into(), diagnostics: Vec::new() }
     }
 
-    /// A policy or a tools file that was refused, and where its keys are listed.
+    /// The error for an invalid policy or tools file. `keys` names where its keys are listed.
     pub(crate) fn refused(errors: &PolicyErrors, keys: &str) -> Problem {
         let diagnostics = errors.diagnostics().to_vec();
         let count = diagnostics.len();

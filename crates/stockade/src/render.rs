@@ -1,4 +1,4 @@
-//! Everything that is printed: data on standard output, talk on standard error.
+//! All printing: results on standard output, messages on standard error.
 
 mod harmless;
 pub(crate) mod live;
@@ -20,10 +20,10 @@ use crate::{ERROR, Problem};
 
 use harmless::PREFIX;
 
-/// How long whoever reads standard error may make no room before they are not told more.
+/// How long standard error may block before the rest of a message is dropped.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// What a pipe that has room takes at least.
+/// The minimum that a writable pipe accepts without blocking (PIPE_BUF).
 const PIPE_BYTES: usize = 4096;
 
 /// How results are printed.
@@ -35,17 +35,18 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Prints text for people. Whatever file it came from, it cannot drive their terminal.
+/// Prints text for people. Escapes control characters, so that text from a file cannot control the
+/// terminal.
 pub(crate) fn text(text: &str) -> anyhow::Result<()> {
     data(&without_escapes(text))
 }
 
-/// Prints data that this program made itself, as it is.
+/// Prints data that this program generated, unescaped.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
-        // Whoever reads has seen enough, as `head` does.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Problem::new(
             format!("cannot write the result to standard output: {error}"),
@@ -61,12 +62,12 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     escaped(&serde_json::to_string_pretty(value)?)
 }
 
-/// Prints a value as one line of JSON, of many.
+/// Prints a value as one line of JSON Lines.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> anyhow::Result<()> {
     escaped(&serde_json::to_string(value)?)
 }
 
-/// Prints JSON and the end of its line.
+/// Prints JSON, escaped, with a line end.
 fn escaped(text: &str) -> anyhow::Result<()> {
     let mut safe = String::with_capacity(text.len() + 1);
     for character in text.chars() {
@@ -82,15 +83,15 @@ fn escaped(text: &str) -> anyhow::Result<()> {
     data(&safe)
 }
 
-/// Says something to the person who watches.
+/// Prints a message on standard error.
 pub(crate) fn talk(text: &str) {
     say(&without_escapes(text));
 }
 
-/// Says lines about a run after what its program printed.
+/// Prints lines about a run after the program's output.
 ///
-/// On a terminal their prefix is bold, begins a line, and cannot stand in a program's output there:
-/// [`harmless`] shows it escaped.
+/// On a terminal their prefix is bold and starts a line. A program cannot print it there:
+/// [`harmless`] escapes it.
 pub(crate) fn talk_of_run(lines: &[String]) {
     let prefix = match is_marked() {
         true => format!("\u{1b}[1m{PREFIX}\u{1b}[0m"),
@@ -103,29 +104,30 @@ pub(crate) fn talk_of_run(lines: &[String]) {
     }
 }
 
-/// Says something that does not go on a line of the program's.
+/// Prints a message on its own line, even if the program's last line is unfinished.
 fn say_apart(text: &str) {
     let is_open = stderr().is_terminal() && live::is_line_open();
     say(&format!("{}{text}", if is_open { "\n" } else { "" }));
 }
 
-/// Writes a line to standard error, past the lock that a writer of the program's errors may hold.
+/// Writes a line to standard error without its lock, which a writer of the program's errors may
+/// hold.
 fn say(text: &str) {
     let line = format!("{text}\n");
     let mut rest = line.as_bytes();
     while !rest.is_empty() && has_room(stderr().as_fd()) {
-        // What has room takes this much without waiting, pipe(7).
+        // A writable pipe takes this much without blocking, pipe(7).
         let piece = &rest[..rest.len().min(PIPE_BYTES)];
         match rustix::io::write(stderr(), piece) {
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // Nobody is left to be told when standard error is closed.
+            // Standard error is closed.
             Err(_) => return,
         }
     }
 }
 
-/// Whether a stream takes something before our patience ends.
+/// Whether a stream becomes writable within `PATIENCE`.
 fn has_room(stream: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(&stream, PollFlags::OUT)];
     poll(&mut polled, Some(&PATIENCE)).is_ok_and(|ready| ready > 0)
@@ -156,7 +158,7 @@ pub(crate) fn failure(output: Output, error: &anyhow::Error) {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        // Nobody is left to be told when the stream is closed.
+        // Ignores the error of a closed stream.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -176,20 +178,20 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(ERROR)
 }
 
-/// What to say of an amount that is none.
+/// The error for an invalid amount.
 fn amount(error: &clap::Error) -> Option<Problem> {
     let said = error.source()?.downcast_ref::<AmountError>()?;
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    // The argument is named with what it takes.
+    // Clap reports the flag together with its value name.
     let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
     let message = format!("{flag} {}: {said}", text(ContextKind::InvalidValue)?);
     Some(Problem::new(message, format!("write it such as {flag} {}", said.example)))
 }
 
-/// The text with everything escaped that moves, hides or reorders what stands on a terminal.
+/// The text with every character escaped that moves, hides or reorders text on a terminal.
 fn without_escapes(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -202,14 +204,14 @@ fn without_escapes(text: &str) -> String {
     safe
 }
 
-/// A word that stands out on a terminal, without a colour under `NO_COLOR`, and is plain elsewhere.
+/// A word that is highlighted on a terminal (uncoloured under `NO_COLOR`) and plain elsewhere.
 fn label(word: &str) -> String {
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let style = if has_colour { "1;31" } else { "1" };
     if is_marked() { format!("\u{1b}[{style}m{word}\u{1b}[0m") } else { word.to_owned() }
 }
 
-/// Whether words of Stockade's own are marked by a style, which output of a program cannot have.
+/// Whether Stockade's own lines are bold, which a program's output cannot be.
 fn is_marked() -> bool {
     stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_for_people_keeps_its_lines_and_loses_its_escapes() {
+    fn text_keeps_its_lines_and_its_control_characters_are_escaped() {
         assert_eq!(without_escapes("a\n\u{1b}[2J\u{202e}b"), "a\n\\u{1b}[2J\\u{202e}b");
     }
 }

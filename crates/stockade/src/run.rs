@@ -34,17 +34,17 @@ use input::Input;
 use interrupt::Interrupts;
 use tools::Offered;
 
-/// What is printed of a run as JSON.
+/// The JSON output of a run.
 #[derive(Serialize)]
 struct RunView<'r> {
     #[serde(flatten)]
     report: &'r RunReport,
-    /// Advice for a person; nothing is decided by it.
+    /// Advice for a person; no decision depends on it.
     hints: &'r [String],
 }
 
 pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
-    // First: whatever is opened from here on is opened with the account's rights.
+    // First: files opened after this are opened with the account's rights.
     if let Some(name) = &args.as_user {
         account::become_account(name)?;
     }
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
     let policy = request.policy.clone();
-    // Whoever has read our input already has left nothing of it for the program.
+    // A policy, tools file or script on standard input leaves no input for the program.
     let is_input_used = texts().any(load::is_standard_input);
     let is_empty = args.no_input || is_input_used;
     let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
@@ -125,10 +125,9 @@ fn execute(
     });
     interrupts.let_go();
     match result {
-        // Servers that were begun are kept by tasks, which kill them when they are dropped.
+        // Tasks own the started servers and kill them when dropped.
         Err(_) => runtime.shutdown_background(),
-        // The process ends next: what still waits, for a stream or for the end of a launcher, need
-        // not.
+        // The process exits next: skips waiting for blocked streams and for the launcher's exit.
         Ok(_) => std::mem::forget(runtime),
     }
     Ok(result?.map_err(|error| trouble::problem(&error))?)
@@ -137,11 +136,11 @@ fn execute(
 /// More than a run needs, with every stream and signal.
 const DESCRIPTORS: usize = 40;
 
-/// Sees that enough descriptors can be had. Without them the runtime would panic where it listens
-/// for signals.
+/// Fails early if too few descriptors are available. Without them the runtime would panic when it
+/// registers signal handlers.
 fn reserve_descriptors() -> std::io::Result<()> {
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-    // Numbers are given lowest first: far from the limit there is nothing to try.
+    // The kernel assigns the lowest free number: far from the limit the trial is unnecessary.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let taken = u64::try_from(first.as_raw_fd()).unwrap_or(u64::MAX);
     if limit.is_none_or(|limit| limit.saturating_sub(taken) > 16 * DESCRIPTORS as u64) {

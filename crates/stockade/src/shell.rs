@@ -1,6 +1,6 @@
-//! Words of commands that a person can copy.
+//! Quoting of commands for users to copy.
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_plain =
         |character: char| character.is_alphanumeric() || "_./-+@:,=%".contains(character);

@@ -30,9 +30,9 @@ pub(crate) enum AuditCommand {
     Ls(LsArgs),
     /// Print the events of a session.
     Show(SessionArgs),
-    /// Print the events of a session as they come, to its end.
+    /// Print the events of a session as they are written, until it ends.
     Follow(SessionArgs),
-    /// Check that records are what was written.
+    /// Check that records are unchanged.
     Verify(Choice),
     /// Count the requests of a session by host, method, status and verdict.
     Summary(Choice),
@@ -42,37 +42,37 @@ pub(crate) enum AuditCommand {
 
 #[derive(Args)]
 pub(crate) struct LsArgs {
-    /// At most so many.
+    /// The maximum number of sessions.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub(crate) limit: usize,
 }
 
 #[derive(Args)]
 pub(crate) struct SessionArgs {
-    /// The session; the latest when unsaid.
+    /// The session [default: the latest].
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct Choice {
-    /// The session; the latest when unsaid.
+    /// The session [default: the latest].
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// Every session.
+    /// All sessions.
     #[arg(long, conflicts_with = "session")]
     pub(crate) all: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct PruneArgs {
-    /// Those of sessions that began so long ago, such as 30d, 12h or 0s.
+    /// Records of sessions that started at least this long ago, such as 30d, 12h or 0s.
     #[arg(long, value_name = "TIME", value_parser = amount::age)]
     pub(crate) older_than: u64,
-    /// Keep this many of the latest, however old.
+    /// Keep this many of the latest records, regardless of age.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) keep: usize,
-    /// Only say what would be removed.
+    /// Only print what would be removed.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -25,7 +25,7 @@ because a quiet kernel is slower. Each round's exit code and output are checked.
 
 #[derive(Args)]
 pub(crate) struct BenchArgs {
-    /// The rows to measure; all when unsaid.
+    /// The rows to measure [default: all].
     #[arg(
         long,
         value_name = "ROW,…",
@@ -34,7 +34,7 @@ pub(crate) struct BenchArgs {
         hide_possible_values = true
     )]
     pub(crate) rows: Vec<String>,
-    /// The peers to measure beside; all that are on this machine when unsaid.
+    /// The peers to compare with [default: all on this machine].
     #[arg(
         long,
         value_name = "PEER,…",
@@ -42,13 +42,13 @@ pub(crate) struct BenchArgs {
         value_parser = PossibleValuesParser::new(PEERS)
     )]
     pub(crate) against: Vec<String>,
-    /// How often each side is measured.
+    /// How many times each side is measured.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub(crate) rounds: u32,
-    /// How large the download is.
+    /// The size of the download.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) megabytes: u32,
-    /// The local image that the peer docker runs; the first that is found when unsaid.
+    /// The local image that the peer docker runs [default: the first found].
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
     /// Write a page with charts to this file.

@@ -19,7 +19,7 @@ pub(crate) struct DoctorArgs {
     /// Print the AppArmor profile that lets this program make user namespaces.
     #[arg(long)]
     pub(crate) apparmor_profile: bool,
-    /// Run a guest on /dev/kvm and print what came of it: the child that may be killed.
+    /// Run a guest on /dev/kvm and print the result. The parent kills this process if it hangs.
     #[arg(long, hide = true)]
     pub(crate) try_kvm: bool,
 }

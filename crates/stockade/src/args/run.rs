@@ -56,46 +56,48 @@ pub(crate) struct RunArgs {
     pub(crate) flags: PolicyFlags,
     /// Set a variable inside, or pass one through.
     ///
-    /// Names that look like credentials are refused, and so are those that change what a loader
-    /// or an interpreter runs. May be repeated.
+    /// Names that look like credentials are refused, and so are those that change what a loader or
+    /// an interpreter runs. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = FILES)]
     pub(crate) env: Vec<String>,
-    /// Stand a directory at `/`, read-only.
+    /// Use a directory as `/`, read-only.
     ///
-    /// An unpacked image will do. Its own programs run instead of the host's.
+    /// An unpacked image works. Its own programs run instead of the host's.
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) root: Option<PathBuf>,
     /// The Python: an executable or an environment.
     ///
-    /// An activated environment is used by itself.
+    /// An activated environment is used automatically.
     #[arg(long, value_name = "PATH", help_heading = PROGRAM)]
     pub(crate) python: Option<PathBuf>,
     /// The language of the script.
     ///
-    /// One of python, bash and javascript. Unsaid, its ending tells, or its first line.
+    /// One of python, bash and javascript. By default the file extension decides, or else the `#!`
+    /// line.
     #[arg(long, value_name = "LANGUAGE", help_heading = PROGRAM)]
     pub(crate) language: Option<String>,
     /// Give the program an empty input.
     ///
-    /// Without it the program may read what was meant for others: in a loop such as
-    /// `while read` the first run would take the rest of the list.
+    /// Without it the program may consume input meant for others: in a loop such as `while read`
+    /// the first run would read the rest of the list.
     #[arg(long, help_heading = PROGRAM)]
     pub(crate) no_input: bool,
-    /// Say nothing beside what the program prints.
+    /// Print only what the program prints.
     #[arg(long, short, help_heading = PROGRAM)]
     pub(crate) quiet: bool,
     /// Let escape sequences through to a terminal.
     #[arg(long, help_heading = PROGRAM)]
     pub(crate) raw: bool,
-    /// What is allowed; the preset `default` when unsaid.
+    /// What is allowed [default: preset `default`].
     ///
     /// `-` is standard input. May be repeated: several policies are combined, which only narrows.
-    /// Beside a policy other options only tighten it, but for --allow-host.
+    /// With a policy, other options only tighten it, except --allow-host.
     #[arg(long, value_name = "FILE", help_heading = WALL)]
     pub(crate) policy: Vec<PathBuf>,
-    /// The wall; unsaid, the fastest that holds the policy.
+    /// The wall [default: the fastest that works].
     ///
-    /// This version has native.
+    /// By default the fastest wall that enforces the policy runs the program. This version has
+    /// native.
     #[arg(
         long,
         value_name = "PROVIDER",
@@ -106,21 +108,21 @@ pub(crate) struct RunArgs {
     pub(crate) provider: Option<String>,
     /// As root: run everything as an account.
     ///
-    /// Stockade itself, the wall and the program get the ids of a system account without a login
-    /// shell, and nothing of root. Policies, mounts and scripts are read with its rights; its
-    /// records are in /var/lib/stockade/NAME.
+    /// Stockade itself, the wall and the program run with the ids of a system account without a
+    /// login shell, and keep no rights of root. Policies, mounts and scripts are read with the
+    /// account's rights; its records are in /var/lib/stockade/NAME.
     #[arg(long, value_name = "NAME", help_heading = WALL)]
     pub(crate) as_user: Option<String>,
     /// Offer the tools of a file to the program.
     ///
     /// Commands, HTTP endpoints and MCP servers of this host, which code inside calls by name; see
-    /// docs/tools.md. Without a policy all of them may be called, beside one those that
-    /// tool_allowlist names. May be repeated.
+    /// docs/tools.md. Without a policy, the program may call all of them; with one, only those in
+    /// tool_allowlist. May be repeated.
     #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
     pub(crate) tools: Vec<PathBuf>,
     /// Keep the record of this run in a directory.
     ///
-    /// It is made if it is not there, and must be yours and closed to others. Unsaid, it is
+    /// Stockade creates it if it is missing; it must be yours and closed to others. The default is
     /// stockade/sessions in $XDG_STATE_HOME, else in ~/.local/state. `stockade audit` reads it.
     #[arg(long, value_name = "DIR", help_heading = PROGRAM, conflicts_with = "no_record")]
     pub(crate) record: Option<PathBuf>,
@@ -129,19 +131,19 @@ pub(crate) struct RunArgs {
     pub(crate) no_record: bool,
     /// Allow public hosts, and write those used.
     ///
-    /// What is written is the smallest policy that this run would have needed.
-    /// Private, own and metadata addresses are still never reached. The file is written when the
-    /// run has ended; one that is there is replaced.
+    /// The file is the smallest policy that this run would have needed. Private, own and metadata
+    /// addresses are still never reached. Stockade writes the file after the run and replaces an
+    /// existing one.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
     pub(crate) learn: Option<PathBuf>,
-    /// A script and what it sees as its arguments.
+    /// A script and its arguments.
     ///
-    /// `-` is a script from standard input. After `--`: a command that is looked for inside.
+    /// `-` is a script from standard input. After `--`: a command that is looked up inside.
     #[arg(trailing_var_arg = true, value_name = "SCRIPT")]
     words: Vec<String>,
 }
 
-/// What the command line adds to the preset, or tightens in the policies.
+/// Flags that add to the preset, or tighten the policies.
 #[derive(Args, Default)]
 pub(crate) struct PolicyFlags {
     /// Memory, files included [default: 512m].
@@ -164,7 +166,7 @@ pub(crate) struct PolicyFlags {
     /// The rest is counted and dropped.
     #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
     pub(crate) max_output: Option<Amount>,
-    /// Calls of tools in all [default: 10].
+    /// Tool calls in total [default: 10].
     #[arg(long, value_name = "NUMBER", help_heading = LIMITS, hide_short_help = true, allow_hyphen_values = true, value_parser = amount::count)]
     pub(crate) max_tool_calls: Option<Amount>,
     /// Show a file or directory inside.
@@ -174,22 +176,23 @@ pub(crate) struct PolicyFlags {
     pub(crate) mount: Vec<String>,
     /// Show a directory at /workspace, where programs start.
     ///
-    /// Modes are overlay, the default, which keeps changes in the sandbox; read, which allows
-    /// none; and write, which makes them on the host.
+    /// Modes are overlay, the default, which keeps changes in the sandbox; read, which allows no
+    /// changes; and write, which makes them on the host.
     #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
-    /// Let a host be reached, on ports 80 and 443.
+    /// Allow a host, on ports 80 and 443.
     ///
-    /// `example.org:8080` is that port alone, and `*.example.org` every host below it. Unsaid, nothing leaves. Beside a policy it
-    /// is added to what that allows; what is blocked stays so. May be repeated.
+    /// `example.org:8080` allows only that port, and `*.example.org` every host below it. By
+    /// default nothing is reachable. With a policy, the host is added to what the policy allows;
+    /// blocked hosts stay blocked. May be repeated.
     #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
     pub(crate) allow_host: Vec<String>,
     /// Never reach a host, address or range.
     ///
-    /// It wins over everything that is allowed. May be repeated.
+    /// It overrides everything that is allowed. May be repeated.
     #[arg(long, value_name = "HOST", help_heading = NETWORK)]
     pub(crate) block_host: Vec<String>,
-    /// The weakest wall that does [default: process].
+    /// The weakest allowed wall [default: process].
     ///
     /// One of process, container, user-kernel and vm.
     #[arg(
@@ -202,7 +205,7 @@ pub(crate) struct PolicyFlags {
     pub(crate) isolation: Option<String>,
 }
 
-/// What is to run.
+/// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     /// A script and its arguments.
@@ -212,7 +215,7 @@ pub(crate) enum Target<'a> {
 }
 
 impl RunArgs {
-    /// The words between `run` and the target, without the `--` of a command.
+    /// The arguments between `run` and the target, without the `--` of a command.
     pub(crate) fn options<'a>(&self, argv: &'a [OsString]) -> &'a [OsString] {
         let end = argv.len().saturating_sub(self.words.len());
         let start = argv.iter().position(|word| word == "run").map_or(end, |at| at + 1);
@@ -220,8 +223,8 @@ impl RunArgs {
         options.strip_suffix(&[OsString::from("--")]).unwrap_or(options)
     }
 
-    /// What is to run, if anything was said. `argv` are all words of the command line: those of
-    /// the target are its last, and a command has `--` before it.
+    /// What to run, or `None` if the command line names nothing. `argv` is the whole command line:
+    /// it ends with the target's arguments, and a command has `--` before it.
     pub(crate) fn target(&self, argv: &[OsString]) -> Option<Target<'_>> {
         let (first, rest) = self.words.split_first()?;
         let before = argv.len().checked_sub(self.words.len() + 1).and_then(|at| argv.get(at));
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_after_a_script_is_the_scripts() {
+    fn arguments_after_a_script_belong_to_the_script() {
         let (args, argv, as_json) =
             parsed(&["--memory", "64m", "a.py", "--memory", "x", "--", "--json", "-h"]);
         let rest = owned(&["--memory", "x", "--", "--json", "-h"]);
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn help_tells_the_default_of_each_limit() {
+    fn help_shows_the_default_of_each_limit() {
         use stockade_policy::{Limit, Policy};
         let default = Policy::parse_str("p", "{}", std::path::Path::new("/")).unwrap();
         let held = |limit| default.limits.value(limit).unwrap();

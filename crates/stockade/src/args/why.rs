@@ -31,7 +31,7 @@ pub(crate) struct WhyArgs {
     /// With --host: an address it resolved to.
     #[arg(long, requires = "host", conflicts_with = "method", value_name = "IP")]
     pub(crate) address: Option<std::net::IpAddr>,
-    /// With --code: the language; by the file's ending when unsaid.
+    /// With --code: the language [default: from the file extension].
     #[arg(long, requires = "code", value_name = "LANGUAGE")]
     pub(crate) language: Option<String>,
     /// With --tool: the arguments of the call, as JSON.
@@ -46,7 +46,7 @@ pub(crate) struct WhyArgs {
     /// The session it asks in.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// The time to judge by, such as 2026-03-01T09:30:00Z; now when unsaid.
+    /// The time to evaluate rules at, such as 2026-03-01T09:30:00Z [default: now].
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
     /// Exit with 126 when the answer is deny.
@@ -55,8 +55,8 @@ pub(crate) struct WhyArgs {
 }
 
 impl WhyArgs {
-    /// An option that belongs to another question than the one that is asked, and that question.
-    /// Clap waives `requires` for an argument that conflicts with one that is present.
+    /// An option that belongs to another question than the given one, and that question. Clap
+    /// waives `requires` for an argument that conflicts with one that is present.
     pub(crate) fn misplaced(&self) -> Option<(&'static str, &'static str)> {
         let Question { path, host, code, tool, .. } = &self.question;
         let pairs = [
@@ -70,17 +70,18 @@ impl WhyArgs {
         pairs.into_iter().find(|(wrong, ..)| *wrong).map(|(_, option, question)| (option, question))
     }
 
-    /// Whether an option of ours stands at the end of the arguments of --command.
+    /// Whether one of Stockade's own options ends the arguments of --command.
     pub(super) fn ends_with(&self, option: &str) -> bool {
         self.own_options().iter().any(|own| own == option)
     }
 
-    /// Whether a denial is an exit code.
+    /// Whether a denial sets the exit code.
     pub(crate) fn wants_exit_code(&self) -> bool {
         self.exit_code || self.ends_with("--exit-code")
     }
 
-    /// The options of ours that --command has swallowed: those at its end, unless `--` closes it.
+    /// Stockade's own options at the end of --command, which clap parsed as the command's
+    /// arguments. A closing `--` keeps them for the command.
     fn own_options(&self) -> &[String] {
         let argv = &self.question.command;
         let own =
@@ -99,7 +100,7 @@ impl WhyArgs {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Question {
-    /// A path inside; relative ones start in /workspace.
+    /// A path inside; a relative one starts in /workspace.
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
     /// A host, with a port or on 443.

@@ -13,7 +13,7 @@ use crate::render::{self, Output};
 
 use super::{find, text, unreadable};
 
-/// How often it is looked whether the writer is still there, should its death wake nobody.
+/// How often to check that the writer is alive: inotify may not report its death.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 pub(super) fn run(
@@ -29,7 +29,7 @@ pub(super) fn run(
     let mut reader = Reader::open(&path).map_err(|error| unreadable(&error))?;
     let changes = changes?;
     loop {
-        // Asked before reading: whoever died in between has left nothing unread.
+        // Checked before reading: if the writer is dead here, the loop below reads all it wrote.
         let is_live = reader.is_live();
         while let Some(event) = reader.next().map_err(|error| unreadable(&error))? {
             match output {
@@ -55,7 +55,7 @@ fn watch(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(changes)
 }
 
-/// Waits for a change, and forgets all that have come.
+/// Waits for a change and discards all pending inotify events.
 fn wait(changes: &OwnedFd) -> anyhow::Result<()> {
     match poll(&mut [PollFd::new(changes, PollFlags::IN)], Some(&LOOK)) {
         Ok(_) | Err(Errno::INTR) => {}

@@ -11,7 +11,7 @@ use crate::render::{self, Output};
 
 use super::{records, text};
 
-/// How much of a session's name tells it from others: its moment and eight random digits.
+/// Length of a session name's unique prefix: its start time and eight random digits.
 const SHORT: usize = 31;
 
 pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow::Result<u8> {

@@ -13,7 +13,7 @@ use crate::render::{self, Output};
 
 use super::{chosen, unreadable};
 
-/// How many rows of each table a person is shown; JSON has all.
+/// Rows of each table in text output; JSON has all rows.
 const ROWS: usize = 10;
 
 pub(super) fn run(choice: &Choice, named: Option<&Path>, output: Output) -> anyhow::Result<u8> {
@@ -70,7 +70,7 @@ fn text(summary: &Summary) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The most frequent first.
+/// Adds a table, the most frequent first.
 fn table(text: &mut String, title: &str, counts: &BTreeMap<String, u64>) -> anyhow::Result<()> {
     if counts.is_empty() {
         return Ok(());

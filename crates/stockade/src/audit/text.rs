@@ -8,10 +8,10 @@ use stockade_record::{
 
 use crate::shell::shell_word;
 
-/// How many digits of a hash tell it from others.
+/// Digits of a hash that identify it in text output.
 const SHORT_HASH: usize = 12;
 
-/// One event as one line, its end included.
+/// One event as one line, with its line end.
 pub(super) fn event(event: &Event) -> String {
     let Event { sequence, time, body, .. } = event;
     let told = Printable(&told(body)).to_string();
@@ -20,7 +20,7 @@ pub(super) fn event(event: &Event) -> String {
     format!("{sequence:>4}  {time}  {whose:<7}  {:<17} {told}\n", body.kind())
 }
 
-/// A command as a person would write it.
+/// A command as a user would type it.
 pub(super) fn command(command: &Command) -> String {
     let words: Vec<String> = command.argv.iter().map(|word| shell_word(word)).collect();
     let code = command.code.as_ref().map(|code| format!("{} ({})", code.name, code.language));

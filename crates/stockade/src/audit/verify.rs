@@ -11,7 +11,7 @@ use crate::render::{self, Output};
 
 use super::{chosen, unreadable};
 
-/// The exit code of a record that is not what was written.
+/// The exit code for a record that was changed.
 const CHANGED: u8 = 1;
 
 pub(super) fn run(choice: &Choice, named: Option<&Path>, output: Output) -> anyhow::Result<u8> {

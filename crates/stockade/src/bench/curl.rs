@@ -1,11 +1,11 @@
-//! What curl says of its transfers.
+//! Parses curl's report about its transfers.
 
 use anyhow::{Context, bail};
 
-/// What it is asked to say of each: status, bytes and seconds.
+/// The `-w` format: status, bytes and seconds of each transfer.
 pub(super) const SAYS: &str = r"%{http_code} %{size_download} %{time_total}\n";
 
-/// How long each transfer took, in seconds, if every one of `many` had `bytes`.
+/// The seconds of each transfer. Fails unless there are `many`, each with `bytes` bytes.
 pub(super) fn times(output: &str, many: usize, bytes: u64) -> anyhow::Result<Vec<f64>> {
     let times: Vec<f64> =
         output.lines().map(|line| time(line, bytes)).collect::<anyhow::Result<_>>()?;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_transfer_is_complete_or_refused() {
+    fn incomplete_transfer_is_an_error() {
         assert_eq!(times("200 7 0.25\n200 7 1.5\n", 2, 7).unwrap(), [0.25, 1.5]);
         for (output, many) in [
             ("200 7 0.25\n", 2),

@@ -1,4 +1,4 @@
-//! A private place for the files of a measurement.
+//! A private directory for the files of a measurement.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// A directory that nobody else may read. Dropping it removes it with all that is in it.
+/// A directory that other users cannot read. Dropping it removes it and its contents.
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
@@ -22,7 +22,7 @@ impl Directory {
         &self.0
     }
 
-    /// A new file of that name.
+    /// Creates a file of that name.
     pub(super) fn file(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         let path = self.0.join(name);
         let written = std::fs::write(&path, text);
@@ -33,7 +33,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Left for the system's own cleaning of its temporary directory if it cannot be removed.
+        // If removal fails, the system's own cleanup of temporary directories applies.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

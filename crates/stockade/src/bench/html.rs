@@ -1,4 +1,4 @@
-//! The report as a page by itself: no script, nothing fetched.
+//! The report as a self-contained page: no script, nothing fetched.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ th:first-child,td:first-child{text-align:left}svg{width:100%;height:auto;display
 svg text{font:13px system-ui,sans-serif;fill:currentColor}
 details{margin:.3rem 0}code{font-size:.85em;overflow-wrap:anywhere}";
 
-/// Sizes of a chart, in its own units.
+/// Sizes of a chart, in SVG units.
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 70.0;
@@ -92,7 +92,8 @@ fn add_row(page: &mut String, row: &Row) {
     }
 }
 
-/// One lane per side: a dot per round, a bar from quarter to three quarters, a line at the median.
+/// Adds a chart with one row per side: a dot per round, a bar over the interquartile range, a line
+/// at the median.
 fn add_chart(page: &mut String, pass: &Pass, unit: &str) {
     let scale = Scale::of(pass);
     let height = LANE * pass.sides.len() as f64 + 26.0;
@@ -168,15 +169,14 @@ fn add_table(page: &mut String, pass: &Pass) {
     page.push_str("</details>");
 }
 
-/// From a number to a place on the chart.
+/// Maps a value to a position on the chart.
 struct Scale {
-    /// The number at its right end. What is beyond stands there.
+    /// The value at the right edge. Larger values are drawn at the edge.
     end: f64,
 }
 
 impl Scale {
-    /// Up to a little above three quarters of the slowest side: single rounds that are far off
-    /// would press the rest together.
+    /// Ends a little above the largest third quartile: outliers would compress the other points.
     fn of(pass: &Pass) -> Scale {
         let largest = |of: fn(&Samples) -> f64| pass.sides.iter().map(of).fold(0.0, f64::max);
         let end = largest(|side| side.third_quartile * 1.6).min(largest(|side| side.most) * 1.05);
@@ -193,7 +193,7 @@ fn add(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = page.write_fmt(text);
 }
 
-/// A sentence, with what stands between backticks set as code.
+/// A sentence as HTML, with text between backticks set as code.
 fn prose(text: &str) -> String {
     let safe = escaped(text);
     let mut parts = safe.split('`');
@@ -201,7 +201,7 @@ fn prose(text: &str) -> String {
     while let Some(code) = parts.next() {
         match parts.next() {
             Some(after) => html.push_str(&format!("<code>{code}</code>{after}")),
-            // A backtick without a partner is a character like any other.
+            // A backtick without a partner stays literal.
             None => html.push_str(&format!("`{code}")),
         }
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn page_of_a_busy_machine_says_so() {
+    fn page_of_a_busy_machine_has_a_warning() {
         let machine = |load| Machine {
             kernel: "6.1".into(),
             architecture: "x86_64",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn page_stands_by_itself_and_shows_nothing_as_markup() {
+    fn page_is_self_contained_and_escapes_markup() {
         let side = |name: &str| Samples::new(name.into(), "<b>'&\"".into(), vec![1.0, 2.0, 3.0]);
         let pass = Pass { apart_ms: 0, sides: vec![side("stockade"), side("<script>")] };
         let bound = Bound::Median { most: 5.0 };

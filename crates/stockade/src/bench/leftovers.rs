@@ -1,4 +1,4 @@
-//! What of sandboxes is left on the machine.
+//! Counts what sandboxes leave behind on the machine.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ impl Count {
         ])
     }
 
-    /// How much more there is than before, once it has had time to go.
+    /// How much more there is than before, after waiting up to `patience` for cleanup.
     pub(super) fn more_since(before: &Count, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         loop {
@@ -36,7 +36,7 @@ impl Count {
     }
 }
 
-/// Processes that run this program or what it carries, this one aside.
+/// Other processes that run this executable or one of its embedded binaries.
 fn processes() -> usize {
     let Ok(own) = fs::read_link("/proc/self/exe") else { return 0 };
     let ours = |entry: &fs::DirEntry| {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_more_than_before_is_counted() {
+    fn only_leftovers_since_the_first_count_are_counted() {
         let mut before = Count::now();
         assert!(before.0.iter().any(|(name, count)| *name == "mounts" && *count > 0));
         for (name, count) in &mut before.0 {

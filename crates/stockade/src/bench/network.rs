@@ -1,4 +1,4 @@
-//! Downloads and requests through the gate, beside the same without a sandbox.
+//! Downloads and requests through the gate, compared with the same without a sandbox.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,17 +17,17 @@ use crate::args::BenchArgs;
 
 /// Requests of one round.
 const REQUESTS: usize = 50;
-/// Bytes that one of them asks for.
+/// Bytes of each response.
 const REQUEST_BYTES: u64 = 100;
 
-/// What one program of a side fetches.
+/// What a side fetches in one round.
 #[derive(Clone, Copy)]
 enum Fetch {
-    /// One file of so many bytes, in megabytes per second.
+    /// One file of `bytes` bytes, measured in megabytes per second.
     Download { bytes: u64 },
-    /// Many small ones, each on a new connection, in milliseconds.
+    /// Many small files, each on a new connection, measured in milliseconds.
     Fresh,
-    /// Many small ones on the connection of the first, in milliseconds.
+    /// Many small files on one connection, measured in milliseconds.
     Kept,
 }
 
@@ -79,7 +79,7 @@ fn row(
     let mut inside = ours.argv(&["--policy"]);
     inside.extend([policy.into(), "--".into()]);
     inside.extend(fetching.iter().cloned());
-    // The variables of whoever measures could name another proxy.
+    // Removes proxy variables of the caller's environment, which could name another proxy.
     let outside = |variable: Option<OsString>| {
         let mut argv = vec!["env".into(), "-i".into()];
         argv.extend(variable);
@@ -94,7 +94,7 @@ fn row(
     Ok(Row::new((name, what), unit, bound, passes(name, &mut sides, args)?))
 }
 
-/// The first forward proxy that is asked for and installed.
+/// The first requested forward proxy that is installed.
 fn proxy(
     asked: &[String],
     directory: &Directory,
@@ -113,13 +113,13 @@ fn proxy(
             }),
         }
     }
-    // Several rows look for the same.
+    // Several rows look for the same peer: lists it once.
     missing.retain(|new| !absent.iter().any(|known| known.peer == new.peer));
     absent.extend(missing);
     None
 }
 
-/// Allows the server and takes away every limit that would be measured instead of the gate.
+/// A policy that allows the server and lifts every limit that would distort the measurement.
 fn policy(port: u16) -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
@@ -145,9 +145,9 @@ impl Fetch {
         }
     }
 
-    /// The same inside and outside.
+    /// The curl command, the same inside and outside.
     fn argv(self, curl: PathBuf, port: u16) -> Vec<OsString> {
-        // Without a file of settings, and without looking at who signed the certificate.
+        // Ignores curl's configuration file and does not verify the certificate.
         let words = ["-q", "-k", "-s", "-S", "--http1.1", "--no-sessionid", "-w", SAYS];
         let mut argv: Vec<OsString> = vec![curl.into()];
         argv.extend(words.map(OsString::from));
@@ -180,14 +180,14 @@ impl Fetch {
         }
     }
 
-    /// What the times of one round come to.
+    /// The result of one round from its transfer times.
     fn number(self, times: &[f64]) -> f64 {
         let median =
             |times: &[f64]| Samples::new(String::new(), String::new(), times.to_vec()).median;
         match self {
             Fetch::Download { bytes } => bytes as f64 / f64::from(1 << 20) / median(times),
             Fetch::Fresh => median(times) * 1000.0,
-            // The first makes the connection.
+            // Skips the first transfer, which opens the connection.
             Fetch::Kept => median(times.get(1..).unwrap_or_default()) * 1000.0,
         }
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_of_requests_differ_in_the_connection_alone() {
+    fn fresh_and_kept_requests_differ_only_in_the_connection() {
         let words = |fetch: Fetch| shown(&fetch.argv("curl".into(), 7));
         assert_eq!(words(Fetch::Fresh).replace(" -H 'Connection: close'", ""), words(Fetch::Kept));
         assert!(words(Fetch::Kept).ends_with("'https://127.0.0.2:7/bytes/100?[1-50]'"));

@@ -1,4 +1,4 @@
-//! What else on this machine runs a program behind a wall.
+//! Other programs on this machine that isolate a program.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::programs::{Timed, output};
 use super::server::PROXIES;
 
-/// Every peer that is known: those around a program, and the forward proxies.
+/// Every known peer: sandbox programs and forward proxies.
 pub(crate) const PEERS: [&str; 6] =
     ["bwrap", "bwrap-lean", "firejail", "docker", "tinyproxy", "squid"];
 
@@ -22,7 +22,7 @@ pub(super) struct Absent {
     pub(super) remedy: String,
 }
 
-/// The peers around `/bin/true`, and those that are not to be had here.
+/// The peers that run `/bin/true`, and those that are missing here.
 pub(super) fn around_true(
     asked: &[String],
     image: Option<&str>,
@@ -85,7 +85,7 @@ fn line(program: PathBuf, words: &[&str]) -> Vec<OsString> {
     line
 }
 
-/// The program of that name, also where only the administrator has it on the path.
+/// The path of a program, also searched in directories that only root has in PATH.
 pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -107,14 +107,14 @@ fn first_image(docker: &Path) -> anyhow::Result<String> {
     Ok(first.context("the engine has no image")?.to_owned())
 }
 
-/// A mount of our own sandbox: where it is, and the kind of file system.
+/// A mount of our own sandbox: its path and the type of its file system.
 struct Mount {
     place: String,
     kind: String,
     directory: bool,
 }
 
-/// What stands where inside one of ours.
+/// The mounts inside one of our sandboxes.
 fn mounts_inside(stockade: &Path) -> anyhow::Result<Vec<Mount>> {
     let script = "while read -r _ _ _ _ place rest; do
   if [ -d \"$place\" ]; then kind=d; else kind=f; fi
@@ -136,7 +136,7 @@ done < /proc/self/mountinfo";
     Ok(text.lines().filter_map(mount).collect())
 }
 
-/// bubblewrap with as many mounts, in the same places.
+/// bubblewrap with as many mounts, at the same paths.
 fn bubblewrap(bwrap: PathBuf, mounts: &[Mount]) -> Vec<OsString> {
     let mut words: Vec<String> =
         ["--unshare-all", "--die-with-parent", "--clearenv"].map(str::to_owned).to_vec();
@@ -151,10 +151,10 @@ fn bubblewrap(bwrap: PathBuf, mounts: &[Mount]) -> Vec<OsString> {
             continue;
         }
         match (place, kind.as_str()) {
-            // Its root is a file system in memory too.
+            // bubblewrap's root is a tmpfs too.
             ("/", _) => {}
             ("/proc", _) => mount(&mut words, &["--proc", "/proc"]),
-            // These nodes and terminals are what its own /dev consists of.
+            // bubblewrap's `--dev` creates these nodes and the terminals.
             ("/dev/pts", _) => mount(&mut words, &["--dev", "/dev"]),
             (_, _) if place.starts_with("/dev/") && place != "/dev/shm" => {}
             (_, "tmpfs") if place.starts_with("/proc/") => match directory {
@@ -172,7 +172,7 @@ fn bubblewrap(bwrap: PathBuf, mounts: &[Mount]) -> Vec<OsString> {
     line(bwrap, &words)
 }
 
-/// bubblewrap with the fewest mounts that let a program start.
+/// bubblewrap with the fewest mounts that allow a program to start.
 fn lean(bwrap: PathBuf) -> Vec<OsString> {
     let words = ["--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr"];
     let mut words = words.map(str::to_owned).to_vec();
@@ -182,7 +182,7 @@ fn lean(bwrap: PathBuf) -> Vec<OsString> {
     line(bwrap, &words)
 }
 
-/// The top directories that lead into `/usr`, as they are here.
+/// The symbolic links in `/` that point into `/usr` on this host.
 fn links() -> Vec<String> {
     let mut words = Vec::new();
     for place in ["/bin", "/sbin", "/lib", "/lib64"] {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mount_of_ours_has_one_of_bubblewraps() {
+    fn bubblewrap_gets_a_mount_for_each_of_ours() {
         let mounts = [
             mount("/usr", "ext4", true),
             mount("/dev/null", "devtmpfs", false),

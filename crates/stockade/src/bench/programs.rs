@@ -1,4 +1,4 @@
-//! Programs that are timed from before their start to after their end.
+//! Programs that are timed from before their start to after their exit.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use super::samples::{Side, timed};
 
-/// A program and what it must print.
+/// A program and its expected output.
 pub(super) struct Timed {
     pub(super) name: String,
     pub(super) argv: Vec<OsString>,
@@ -45,7 +45,7 @@ impl Timed {
     }
 }
 
-/// Runs a program with nothing to read, and keeps what it prints.
+/// Runs a program with empty input and captures its output.
 pub(super) fn output(argv: &[OsString]) -> anyhow::Result<std::process::Output> {
     let (program, arguments) = argv.split_first().context("there is nothing to run")?;
     let mut command = Command::new(program);
@@ -53,7 +53,7 @@ pub(super) fn output(argv: &[OsString]) -> anyhow::Result<std::process::Output> 
     command.output().with_context(|| format!("cannot start {}", Path::new(program).display()))
 }
 
-/// The words as a shell would take them.
+/// The arguments quoted for a shell.
 pub(super) fn shown(argv: &[OsString]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=+:,".contains(c);
     let word = |word: &OsString| {
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_shown_as_a_shell_takes_them() {
+    fn arguments_are_shown_quoted_for_a_shell() {
         let words = ["python3", "-c", "print('a')", ""].map(OsString::from);
         assert_eq!(shown(&words), r"python3 -c 'print('\''a'\'')' ''");
     }
 
     #[test]
-    fn round_with_another_output_or_end_is_refused() {
+    fn round_with_unexpected_output_or_exit_code_is_an_error() {
         let side = |argv: &[&str], prints| Timed::new("x", argv, prints).side();
         assert!((side(&["echo", "a"], "a\n").round)().is_ok());
         assert!((side(&["echo", "b"], "a\n").round)().is_err());

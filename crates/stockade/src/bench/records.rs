@@ -1,11 +1,11 @@
-//! Where the runs of a measurement keep their records: they are measured with them, and leave none.
+//! A temporary directory for the records of measured runs: recording is part of the cost.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::directory::Directory;
 
-/// A directory for records that goes with the measurement.
+/// A directory for records that is removed after the measurement.
 pub(super) struct Records(Directory);
 
 impl Records {
@@ -13,7 +13,7 @@ impl Records {
         Ok(Records(Directory::new("records")?))
     }
 
-    /// `stockade run` with some words, as it runs when nobody says more.
+    /// `stockade run` with the default options and these arguments.
     pub(super) fn ours(&self, stockade: &Path, words: &[&str]) -> Vec<OsString> {
         let mut argv = vec![stockade.as_os_str().to_owned()];
         argv.extend(["run", "--quiet", "--record"].map(OsString::from));

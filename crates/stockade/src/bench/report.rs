@@ -1,4 +1,4 @@
-//! What was measured, as data.
+//! The measurements as data.
 
 use serde::Serialize;
 
@@ -17,28 +17,28 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether everything that was asked for could be measured.
+    /// Whether every requested row was measured.
     pub(super) fn sound(&self) -> bool {
         self.not_measured.is_empty()
     }
 }
 
-/// What it was measured on.
+/// The machine that ran the benchmark.
 #[derive(Serialize)]
 pub(super) struct Machine {
     pub(super) kernel: String,
     pub(super) architecture: &'static str,
     pub(super) processors: usize,
-    /// How busy it was at the beginning; above the number of processors figures mean little.
+    /// The load average at the start; above the number of processors the figures mean little.
     pub(super) load: f64,
     pub(super) user: u32,
 }
 
-/// What a report of a busy machine states first.
+/// The first sentence of a report from a busy machine.
 pub(super) const BUSY: &str = "The machine was busy: these figures mean little.";
 
 impl Machine {
-    /// Whether other work took more than half of the processors when the benchmark began.
+    /// Whether other work used more than half of the processors when the benchmark started.
     pub(super) fn is_busy(&self) -> bool {
         self.load > self.processors as f64 / 2.0
     }
@@ -55,30 +55,30 @@ pub(super) struct Row {
     pub(super) passes: Vec<Pass>,
 }
 
-/// The sides of a row, measured in turns.
+/// The sides of a row, measured in alternation.
 #[derive(Serialize)]
 pub(super) struct Pass {
-    /// How long each round waited before it.
+    /// The pause before each round.
     pub(super) apart_ms: u128,
-    /// Ours first.
+    /// Stockade's own side is first.
     pub(super) sides: Vec<Samples>,
 }
 
-/// What a row should hold.
+/// The bound of a row.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
-    /// Our median divided by that of one peer.
+    /// Our median divided by that of one peer, at most.
     Ratio { against: &'static str, most: f64 },
-    /// Our median divided by that of one peer, where more is better.
+    /// Our median divided by that of one peer, at least.
     Least { against: &'static str, least: f64 },
-    /// Our median without that of one peer.
+    /// Our median minus that of one peer, at most.
     Added { against: &'static str, most: f64 },
-    /// Our median.
+    /// Our median, at most.
     Median { most: f64 },
 }
 
-/// A row for which something is missing here.
+/// A row that cannot be measured here because something is missing.
 #[derive(Serialize)]
 pub(super) struct NotMeasured {
     pub(super) row: &'static str,
@@ -102,7 +102,7 @@ impl Row {
 }
 
 impl Bound {
-    /// Whether a pass stays within; nothing where the peer was not measured.
+    /// Whether a pass is within the bound; `None` if the peer was not measured.
     fn holds(self, pass: &Pass) -> Option<bool> {
         let ours = pass.sides.first()?;
         let peer = |name| pass.sides.iter().find(|side| side.name == name);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_a_least_and_latencies_a_most_beyond_the_peer() {
+    fn rates_have_a_minimum_and_latencies_a_maximum_over_the_peer() {
         let within =
             |bound, ours, theirs| Row::new(("x", ""), "ms", bound, vec![pass(ours, theirs)]).within;
         let rate = Bound::Least { against: "bwrap", least: 0.5 };

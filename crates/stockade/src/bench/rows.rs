@@ -31,11 +31,11 @@ pub(crate) const ROW_NAMES: [&str; 10] = [
     "rounds",
 ];
 
-/// Rounds of the row of that name, and how many at a time.
+/// The number of runs in the row `rounds`, and how many of them run at a time.
 const MANY: usize = 1000;
 const AT_ONCE: usize = 10;
 
-/// Code with a result, as people start it: with the modules that Python loads by itself.
+/// Code with a result, started the usual way: with the modules that Python loads at startup.
 const CODE: [&str; 2] = ["-c", "print(1)"];
 const RESULT: &str = "1\n";
 
@@ -69,7 +69,7 @@ pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What is measured, and where its runs keep their records.
+/// The measured binary, and the directory for the records of its runs.
 pub(super) struct Ours {
     stockade: PathBuf,
     records: Records,
@@ -241,7 +241,7 @@ fn python_words(python: &Path) -> Vec<String> {
     words
 }
 
-/// The interpreter that `python3` is in a sandbox; it has the same path on the host.
+/// The path of `python3` inside a sandbox, which is the same on the host.
 fn interpreter(ours: &Ours) -> anyhow::Result<PathBuf> {
     let code = "import os, sys; print(os.path.realpath(sys.executable))";
     let output = output(&ours.argv(&["--", "python3", "-I", "-S", "-c", code]))?;

@@ -1,24 +1,24 @@
-//! Measuring several sides in turns.
+//! Measures several sides in alternation.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// How long the sides of a quiet pass wait before each round.
+/// The pause before each round of a quiet pass.
 pub(super) const APART: Duration = Duration::from_millis(300);
 
 /// Tables round to two digits; a smaller median prints as zero.
 const LEAST_COMPARABLE: f64 = 0.005;
 
-/// One thing that is measured: gives a number per round, or says what went wrong in it.
+/// One measured side: `round` returns a number, or an error.
 pub(super) struct Side<'s> {
     pub(super) name: String,
-    /// What is run, for people to run themselves.
+    /// The command, for users to run themselves.
     pub(super) command: String,
     pub(super) round: Box<dyn FnMut() -> anyhow::Result<f64> + 's>,
 }
 
-/// The numbers of one side, and what they come to.
+/// The numbers of one side with their quantiles.
 #[derive(Debug, Serialize)]
 pub(super) struct Samples {
     pub(super) name: String,
@@ -28,16 +28,16 @@ pub(super) struct Samples {
     pub(super) third_quartile: f64,
     pub(super) least: f64,
     pub(super) most: f64,
-    /// Our median divided by this one. Absent on our own side, and where this median is shown as
+    /// Our median divided by this one. Absent on our own side, and where this median prints as
     /// 0.00: a ratio over it is noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
-    /// Every number, in the order they were measured.
+    /// Every number, in the order of measurement.
     pub(super) samples: Vec<f64>,
 }
 
 impl Samples {
-    /// The last column of a table: the ratio, or that there is none. Empty on our own side.
+    /// The last column of a table: the ratio, or "not comparable". Empty on our own side.
     pub(super) fn comparison(&self, is_ours: bool) -> String {
         match (is_ours, self.ratio) {
             (true, _) => String::new(),
@@ -64,7 +64,7 @@ impl Samples {
     }
 }
 
-/// Between the two nearest where none lies exactly there.
+/// Interpolates linearly between the two nearest samples.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = share * last as f64;
@@ -72,8 +72,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
-/// Measures every side once per round. The order turns around from round to round, so that what a
-/// side leaves to its successor falls on all.
+/// Measures every side once per round. Reverses the order every round, so that the effect of one
+/// side on the next is spread over all.
 pub(super) fn in_turns(
     sides: &mut [Side<'_>],
     rounds: u32,
@@ -81,7 +81,7 @@ pub(super) fn in_turns(
     tell: impl Fn(u32),
 ) -> anyhow::Result<Vec<Samples>> {
     let mut measured = vec![Vec::new(); sides.len()];
-    // Warms what a first round would pay for all.
+    // One unmeasured round warms caches.
     for side in sides.iter_mut() {
         (side.round)()?;
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_take_turns_and_are_compared_with_the_first() {
+    fn sides_alternate_and_are_compared_with_the_first() {
         let order = std::cell::RefCell::new(String::new());
         let side = |name: &'static str, number: f64| Side {
             name: name.into(),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn round_that_goes_wrong_ends_the_measuring() {
+    fn failed_round_ends_the_measurement() {
         let round = Box::new(|| anyhow::bail!("it printed nothing"));
         let side = Side { name: "x".into(), command: String::new(), round };
         assert!(in_turns(&mut [side], 3, Duration::ZERO, |_| {}).is_err());

@@ -1,4 +1,4 @@
-//! Sandboxes made through the Rust interface, in this process.
+//! Sandboxes created through the Rust API, in this process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::samples::timed;
 use crate::{Problem, load};
 
-/// An engine that stays, as a program that uses the crate has one.
+/// A long-lived engine, as in a program that uses the crate.
 pub(super) struct Interface {
     runtime: Runtime,
     engine: Engine,
@@ -26,12 +26,12 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// `python` is the interpreter that `python3` means inside.
+    /// `python` is the interpreter that `python3` resolves to inside.
     pub(super) fn new(python: Option<&Path>) -> anyhow::Result<Interface> {
         Interface::with_tools(python, Tools::new())
     }
 
-    /// One whose sandboxes may call tools.
+    /// An interface whose sandboxes may call tools.
     pub(super) fn with_tools(python: Option<&Path>, tools: Tools) -> anyhow::Result<Interface> {
         let here = load::here()?;
         let names: Vec<&str> = tools.names().collect();
@@ -53,7 +53,7 @@ impl Interface {
         })
     }
 
-    /// A new sandbox to the result of a program in it, in milliseconds.
+    /// Time from creating a sandbox to the result of a program in it, in milliseconds.
     pub(super) fn run(&self, argv: &[String], prints: &str) -> anyhow::Result<f64> {
         let (took, printed) = timed(|| self.printed(argv))?;
         if printed != prints {
@@ -87,7 +87,7 @@ impl Interface {
         }
     }
 
-    /// A sandbox in which nothing runs.
+    /// A sandbox that runs nothing.
     pub(super) fn idle(&self) -> anyhow::Result<Box<dyn Sandbox>> {
         let request = SandboxRequest {
             policy: Arc::clone(&self.policy),
@@ -100,7 +100,7 @@ impl Interface {
         Ok(self.runtime.block_on(self.provider.create(&request))?)
     }
 
-    /// Ends a sandbox: how long its caller waits, in milliseconds.
+    /// Destroys a sandbox and returns how long the caller waits, in milliseconds.
     pub(super) fn destroy(&self) -> anyhow::Result<f64> {
         let sandbox = self.idle()?;
         let _inside = self.runtime.enter();
@@ -111,13 +111,13 @@ impl Interface {
         Ok(timed(destroy)?.0)
     }
 
-    /// Ends a sandbox and waits until nothing of it is left, in milliseconds.
+    /// Destroys a sandbox and returns the time until nothing of it is left, in milliseconds.
     pub(super) fn end(&self) -> anyhow::Result<f64> {
         let sandbox = self.idle()?;
         Ok(timed(|| Ok(self.runtime.block_on(sandbox.end())?))?.0)
     }
 
-    /// The memory of an idle sandbox, shared pages divided among their users, in megabytes.
+    /// The proportional set size of an idle sandbox, in megabytes.
     pub(super) fn memory(&self) -> anyhow::Result<f64> {
         let before = descendants(std::process::id());
         let sandbox = self.idle()?;
@@ -134,7 +134,7 @@ impl Interface {
     }
 }
 
-/// Every process below one.
+/// All descendants of a process.
 fn descendants(process: u32) -> BTreeSet<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();

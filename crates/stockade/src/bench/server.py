@@ -1,6 +1,6 @@
 """Answers GET /bytes/N over TLS with N bytes, on connections that stay open.
 
-Called with the files of a certificate and its key. Prints its port, and ends with its input.
+Called with the files of a certificate and its key. Prints its port, and exits when its input ends.
 """
 
 import os
@@ -35,7 +35,7 @@ def serve(connection, context):
                     stream.unwrap()
                     return
     except (OSError, ValueError, IndexError):
-        return  # The client says what it missed.
+        return  # The client reports the failure.
 
 
 def accept(listener, context):

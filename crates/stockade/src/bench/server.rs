@@ -1,4 +1,4 @@
-//! The server and the forward proxy that downloads are measured with: programs of this machine.
+//! The local server and the forward proxy for the download measurements.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -13,8 +13,7 @@ use super::directory::Directory;
 use super::peers::on_path;
 use super::programs::output;
 
-/// Where the server listens: an address of this machine that no program is told to reach without
-/// a proxy.
+/// The server's address: local, and not listed in `NO_PROXY` inside a sandbox.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 const SCRIPT: &str = include_str!("server.py");
@@ -22,22 +21,22 @@ const SCRIPT: &str = include_str!("server.py");
 /// How long a program may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program that runs as long as this value lives.
+/// A program that runs until this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither fails for a child that has not been waited for.
+        // Neither call fails for an unreaped child.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// An HTTPS server with a certificate of its own. Dropping it ends it.
+/// An HTTPS server with its own certificate. Dropping it kills it.
 pub(super) struct Server {
     pub(super) port: u16,
     _running: Running,
-    /// It also ends with its input, and so with this process however that ends.
+    /// The server also exits when its input closes, so it never outlives this process.
     _input: Option<ChildStdin>,
 }
 
@@ -65,7 +64,7 @@ impl Server {
     }
 }
 
-/// The files of a new certificate and its key.
+/// Creates a certificate and its key, and returns their paths.
 fn certificate(directory: &Directory) -> anyhow::Result<(PathBuf, PathBuf)> {
     let openssl = on_path("openssl").context("openssl is not installed")?;
     let (certificate, key) =
@@ -83,10 +82,10 @@ fn certificate(directory: &Directory) -> anyhow::Result<(PathBuf, PathBuf)> {
     Ok((certificate, key))
 }
 
-/// Forward proxies that are known, the first that is installed is measured.
+/// Known forward proxies; the first that is installed is measured.
 pub(super) const PROXIES: [&str; 2] = ["tinyproxy", "squid"];
 
-/// A forward proxy. Dropping it ends it.
+/// A forward proxy. Dropping it kills it.
 pub(super) struct Proxy {
     pub(super) name: &'static str,
     pub(super) port: u16,
@@ -100,7 +99,7 @@ impl Proxy {
         server: u16,
     ) -> anyhow::Result<Proxy> {
         let program = on_path(name).with_context(|| format!("{name} is not installed"))?;
-        // It is free now, and nobody else asks for it by number.
+        // A free port; another process is unlikely to take it before the proxy does.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
             .context("cannot find a free port")?
@@ -129,7 +128,7 @@ impl Proxy {
     }
 }
 
-/// What lets a proxy connect to the server and nothing else, and write nothing down.
+/// A configuration that allows connections only to the server, and disables logging.
 fn settings(name: &str, port: u16, server: u16) -> String {
     match name {
         "tinyproxy" => format!(

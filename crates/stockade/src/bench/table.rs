@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use super::report::{BUSY, Report, Row};
 

@@ -1,4 +1,4 @@
-//! One call of a tool from Python inside.
+//! One tool call from Python inside.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::samples::{Side, timed};
 use super::sandboxes::Interface;
 use crate::args::BenchArgs;
 
-/// Calls once, so that modules are loaded and the connection is there, and then once by the clock.
+/// Calls once to load modules and connect, then measures one call.
 const CODE: &str = "
 import time
 assert shout(text='warm') == 'WARM'

@@ -1,25 +1,25 @@
-//! The short answer: which walls can be run, and how strong. Pure.
+//! The short answer: which walls this host can run, and how strong they are. Pure.
 
 use serde::Serialize;
 use stockade_policy::{Control, Isolation};
 use stockade_provider::{Ability, HostFacts, Precision, ProviderName, WallFacts};
 
-/// A wall that can be run here, and what this host takes from it.
+/// A wall that can run here, and what this host lacks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Runnable {
     /// The wall.
     pub(super) provider: ProviderName,
-    /// How strong it is; a policy with a higher floor does not get it.
+    /// How strong it is; a policy with a higher floor does not use it.
     pub(super) isolation: Isolation,
-    /// Whether nothing is missing that another host would give.
+    /// Whether no other host would enforce more.
     pub(super) full_strength: bool,
-    /// Controls that are held with some delay.
+    /// Controls that are enforced only approximately.
     pub(super) approximate: Vec<&'static str>,
-    /// Controls that cannot be held here; policies that ask for them are refused.
+    /// Controls that this host cannot enforce; policies that need them are refused.
     pub(super) missing: Vec<&'static str>,
 }
 
-/// Every wall that can be run, in the order they are tried.
+/// Every wall that can run, in the order of preference.
 pub(super) fn answer(facts: &HostFacts) -> Vec<Runnable> {
     facts.walls.iter().filter(|wall| wall.unusable.is_none()).map(runnable).collect()
 }
@@ -46,11 +46,11 @@ fn runnable(wall: &WallFacts) -> Runnable {
 }
 
 impl Runnable {
-    /// Such as `native, full strength`.
+    /// A phrase such as `native, full strength`.
     pub(super) fn words(&self) -> String {
         let mut words = self.provider.to_string();
         if self.isolation == Isolation::Reduced {
-            // What it lacks is why it must be asked for; the list would hide the answer.
+            // A policy must opt in to this wall; listing what it lacks would hide the answer.
             words.push_str(", for policies that say `isolation: reduced`");
             return words;
         }
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn wall_that_lacks_nothing_but_what_no_host_has_is_of_full_strength() {
+    fn wall_that_lacks_only_what_no_host_has_is_of_full_strength() {
         let tools = (Control::Tools, Ability::NotBuiltIn(obstacle()));
         assert_eq!(words(wall(&[tools])), ["native, full strength"]);
     }
 
     #[test]
-    fn what_is_rough_or_missing_is_named() {
+    fn approximate_and_missing_controls_are_named() {
         let rough = |limit| (Control::Limit(limit), enforced(Precision::Approximate));
         let commands = (Control::Commands, Ability::Missing(obstacle()));
         assert_eq!(
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn reduced_wall_is_for_those_who_ask_for_it() {
+    fn reduced_wall_names_the_policy_key_it_needs() {
         let wall = WallFacts { isolation: Isolation::Reduced, ..wall(&[]) };
         assert_eq!(words(wall), ["native, for policies that say `isolation: reduced`"]);
     }
 
     #[test]
-    fn wall_that_cannot_be_used_cannot_be_run() {
+    fn unusable_wall_is_not_listed() {
         let wall = WallFacts { unusable: Some(obstacle()), ..wall(&[]) };
         assert_eq!(words(wall), [""; 0]);
     }

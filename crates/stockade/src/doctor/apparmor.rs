@@ -1,19 +1,19 @@
-//! The AppArmor profile for the place where this program is. Pure.
+//! The AppArmor profile for the path of this program. Pure.
 
 use std::path::Path;
 
 /// The profile as it is shipped.
 const SHIPPED: &str = include_str!("../../../../packaging/apparmor/stockade");
 
-/// The place that the shipped profile is for.
+/// The path in the shipped profile.
 const PLACE: &str = "\"/usr/bin/stockade\"";
 
-/// The profile for a program.
+/// The profile for a program at this path.
 pub(super) fn profile(program: &Path) -> String {
     SHIPPED.replace(PLACE, &quoted(&program.to_string_lossy()))
 }
 
-/// A path as a profile takes it: in quotes, with every character that means something escaped.
+/// A path in a profile's syntax: quoted, with special characters escaped.
 fn quoted(path: &str) -> String {
     let mut quoted = String::from("\"");
     for character in path.chars() {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profile_allows_user_namespaces_to_the_program_where_it_is() {
+    fn apparmor_profile_names_the_path_of_the_program() {
         let profile = profile(Path::new("/home/a b/{x}*/stockade"));
         let attached = "profile stockade \"/home/a b/\\{x\\}\\*/stockade\" flags=(unconfined) {\n";
         assert!(profile.contains(&format!("\n{attached}  userns,\n")), "{profile}");

@@ -1,4 +1,4 @@
-//! Whether `/dev/kvm` can run a guest, tried in a child that is killed when it hangs.
+//! Tests whether `/dev/kvm` can run a guest, in a child that is killed if it hangs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,29 +9,29 @@ use stockade_sys::{ends_within, run_tiny_guest};
 
 const DEVICE: &str = "/dev/kvm";
 
-/// The longest that a guest of two instructions may take.
+/// The time limit for a guest of two instructions.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// What came of trying.
+/// The result of the test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub(super) enum Kvm {
-    /// There is no such device.
+    /// The device does not exist.
     Missing,
     /// It ran a guest.
     RunsGuests,
     /// A step failed.
     Failed {
-        /// What was being done.
+        /// The step that failed.
         step: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
-    /// Nothing came back in time.
+    /// The child did not finish in time.
     Silent,
 }
 
-/// Tries in this process.
+/// Runs the test in this process.
 pub(super) fn try_here() -> Kvm {
     match run_tiny_guest(Path::new(DEVICE)) {
         Ok(()) => Kvm::RunsGuests,
@@ -39,7 +39,7 @@ pub(super) fn try_here() -> Kvm {
     }
 }
 
-/// Tries in a child of this program.
+/// Runs the test in a child of this program.
 pub(super) fn find_out() -> Kvm {
     if !Path::new(DEVICE).exists() {
         return Kvm::Missing;
@@ -53,7 +53,7 @@ pub(super) fn find_out() -> Kvm {
         .spawn();
     let Ok(mut child) = child else { return Kvm::Silent };
     if !matches!(ends_within(&child, PATIENCE), Ok(true)) {
-        // It ends either way, and is waited for next.
+        // Ignores the error: the child may have exited, and `wait` follows.
         let _ = child.kill();
     }
     let said = child.wait_with_output().map(|output| output.stdout).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The machine, as names and values. Pure.
+//! The machine's properties as names and values. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::kvm::Kvm;
 use crate::Problem;
 use crate::run::account::Account;
 
-/// One line for each thing that decides about walls.
+/// One line for each property that affects walls.
 pub(super) fn lines(
     host: &HostLook,
     kvm: &Kvm,
@@ -80,7 +80,7 @@ pub(super) fn lines(
     lines
 }
 
-/// The account that runs can be given, or why there is none.
+/// The account for `--as-user`, or why it is missing.
 pub(super) fn account_view(account: &Result<Account, Problem>) -> Value {
     match account {
         Ok(Account { name, user, group }) => json!({ "name": name, "user": user, "group": group }),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kvm_is_told_by_the_step_that_failed() {
+    fn kvm_failure_names_the_failed_step() {
         assert_eq!(device(&Kvm::Missing), "not there");
         assert_eq!(device(&Kvm::RunsGuests), "runs guests");
         let (step, error) = ("create a virtual machine".to_owned(), "No such device".to_owned());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_is_told_with_what_it_refuses() {
+    fn seccomp_filter_is_shown_with_the_calls_it_refuses() {
         let none = seccomp(&Knobs::default());
         assert_eq!(none, "no filter is over this process");
         let knobs = Knobs { seccomp_filter: true, clone_refused: Some(1), ..Knobs::default() };

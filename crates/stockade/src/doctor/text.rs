@@ -1,4 +1,4 @@
-//! What a person reads: the short answer, the walls, the machine. Pure.
+//! The text output: the short answer, the walls, the machine. Pure.
 
 use stockade_provider::{Ability, Obstacle, Precision};
 
@@ -6,7 +6,7 @@ use super::answer::Runnable;
 use super::walls::{ControlOf, Wall};
 use crate::policy::because;
 
-/// All of it. `machine` is names and values.
+/// The whole text. `machine` has names and values.
 pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, String)]) -> String {
     let mut text = short(answer, walls);
     for wall in walls.iter().filter(|wall| wall.built_in) {
@@ -25,7 +25,7 @@ pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, Stri
     text
 }
 
-/// The walls that can be run, and why each other built-in one cannot.
+/// The walls that can run, and why each other built-in one cannot.
 fn short(answer: &[Runnable], walls: &[Wall]) -> String {
     let words: Vec<String> = answer.iter().map(Runnable::words).collect();
     let mut text = match words.is_empty() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_run_has_its_reason_and_remedy_first() {
+    fn without_any_wall_the_reason_and_remedy_come_first() {
         let text = said(vec![wall("native", Some(obstacle())), wall("qemu", Some(obstacle()))]);
         let expected = "You can run: nothing\n  because a knob forbids it\n        = turn it\n\n\
                         native wall, process isolation: cannot be used here\n  \
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_that_cannot_be_run_beside_one_that_can_has_its_reason_too() {
+    fn unusable_wall_has_its_reason_even_if_another_is_usable() {
         let text = said(vec![wall("native", Some(obstacle())), wall("wasm", None)]);
         let mut lines = text.lines();
         assert!(lines.next().unwrap().starts_with("You can run: wasm, "), "{text}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn control_that_a_wall_has_not_heard_of_is_missing_with_its_reason() {
+    fn control_unknown_to_a_wall_is_missing_with_its_reason() {
         let text = said(vec![wall("native", None)]);
         assert!(text.starts_with("You can run: native, without "), "{text}");
         assert!(text.contains("\n  exact        isolation                    a test\n"), "{text}");

@@ -1,4 +1,5 @@
-//! Every wall with every control, as data. The words are the facts', which `policy plan` uses too.
+//! Every wall with every control, as data. The texts come from the facts that `policy plan` uses
+//! too.
 
 use serde::Serialize;
 use stockade_policy::{Control, Isolation};
@@ -13,7 +14,7 @@ pub(super) struct Wall {
     pub(super) usable: bool,
     /// Why it cannot be used, if so.
     pub(super) obstacle: Option<Obstacle>,
-    /// What it says of each control; empty where it cannot be used.
+    /// Its ability for each control; empty if the wall cannot be used.
     pub(super) controls: Vec<ControlOf>,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct ControlOf {
     pub(super) ability: Ability,
 }
 
-/// The walls in the order they are tried.
+/// The walls in the order of preference.
 pub(super) fn walls(facts: &HostFacts, is_built_in: impl Fn(&str) -> bool) -> Vec<Wall> {
     facts.walls.iter().map(|wall| one(wall, is_built_in(wall.provider.as_str()))).collect()
 }

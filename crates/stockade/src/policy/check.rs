@@ -10,7 +10,7 @@ use crate::load;
 use crate::problem::Problem;
 use crate::render::{self, Output};
 
-/// Checks each file; one that is refused does not keep the others from being checked.
+/// Checks each file; an invalid one does not prevent checking the others.
 pub(crate) fn run(files: &[PathBuf], output: Output) -> anyhow::Result<u8> {
     load::refuse_shared_input(files.iter().map(PathBuf::as_path))?;
     let mut results = Vec::new();
@@ -50,7 +50,7 @@ fn entry(file: &Path, checked: anyhow::Result<Policy>) -> Value {
     }
 }
 
-/// A policy in one line, so that a glance shows whether it is the one that was meant.
+/// A policy in one line, to recognize it at a glance.
 fn summary(policy: &Policy) -> String {
     let rules: usize = policy.gates.iter().map(|gate| gate.code.rules.len()).sum();
     let hosts: usize = policy.gates.iter().map(|gate| gate.network.entries.len()).sum();

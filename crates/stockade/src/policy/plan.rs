@@ -32,12 +32,12 @@ pub(crate) fn refusals(wall: &WallReport) -> String {
     text
 }
 
-/// Why something cannot be enforced, and what to do about it.
+/// Why something cannot be enforced, and how to fix that.
 pub(crate) fn because(obstacle: &Obstacle) -> String {
     format!("  because {}\n        = {}\n", obstacle.reason, obstacle.remedy)
 }
 
-/// The walls to ask: the one that was named, or all.
+/// The walls to check: the named one, or all.
 fn walls(provider: Option<&str>) -> anyhow::Result<HostFacts> {
     let mut host = load::host_facts()?;
     host.walls.retain(|wall| provider.is_none_or(|name| wall.provider.as_str() == name));

@@ -11,7 +11,7 @@ use crate::args::SuggestArgs;
 use crate::render::{self, Output};
 use crate::{Problem, audit, load};
 
-/// The most of a result that is read, in bytes: its output is bounded by the policy.
+/// The maximum size of a result, in bytes: the policy bounds its output.
 const MAX_RESULT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(args: &SuggestArgs, output: Output) -> anyhow::Result<u8> {
@@ -41,7 +41,7 @@ fn denials(from: Option<&str>, named: Option<&Path>) -> anyhow::Result<Vec<Denia
     }
 }
 
-/// What of a result of `run --json` is looked at.
+/// The fields of a `run --json` result that this command reads.
 #[derive(Deserialize)]
 struct ResultText {
     denials: Vec<Denial>,

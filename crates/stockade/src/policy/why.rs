@@ -12,10 +12,10 @@ use crate::args::WhyArgs;
 use crate::render::{self, Output};
 use crate::{Problem, clock, load};
 
-/// The port of a host that is asked about without one.
+/// The default port of a host.
 const HTTPS: u16 = 443;
 
-/// The exit code of a denial, when it was asked for.
+/// The exit code of a denial, with `--exit-code`.
 const DENIED: u8 = 126;
 
 pub(crate) fn run(args: &WhyArgs, output: Output) -> anyhow::Result<u8> {
@@ -92,7 +92,7 @@ fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
     }
 }
 
-/// What cannot be read as what it should be is denied, as a gate denies it.
+/// The denial of a malformed value, as a gate denies it.
 fn malformed(control: Control, target: &str, why: String, change: &str) -> Verdict {
     Verdict {
         effect: Effect::Deny,
@@ -128,7 +128,7 @@ fn context(args: &WhyArgs) -> anyhow::Result<Context> {
     Ok(context)
 }
 
-/// The arguments of a call that is asked about.
+/// The arguments of the tool call in question.
 fn arguments(args: &WhyArgs) -> anyhow::Result<Option<Value>> {
     let Some(text) = &args.arguments else { return Ok(None) };
     match serde_json::from_str(text) {
@@ -141,7 +141,7 @@ fn arguments(args: &WhyArgs) -> anyhow::Result<Option<Value>> {
     }
 }
 
-/// The language that was said, or that the file's ending says.
+/// The language from `--language`, or from the file extension.
 fn language(said: Option<&str>, file: &Path) -> anyhow::Result<String> {
     let by_ending = match file.extension().and_then(|ending| ending.to_str()) {
         Some("py") => Some("python"),

@@ -1,27 +1,27 @@
-//! A program's output made harmless for a terminal, chunk by chunk.
+//! Makes a program's output harmless for a terminal, chunk by chunk.
 
 use stockade_policy::is_harmless;
 
-/// How every line of Stockade's own about a run begins.
+/// The prefix of every line that Stockade prints about a run.
 pub(crate) const PREFIX: &str = "stockade:";
 
-/// Shows what would drive a terminal as text: `\x1b` for an escape. Ends of lines and tabs pass.
+/// Escapes terminal control characters: an escape becomes `\x1b`. Line ends and tabs pass.
 ///
-/// A carriage return that ends no line is shown as the end of one, so that nothing is overwritten:
-/// a progress bar becomes lines. The last character of [`PREFIX`] is escaped wherever it stands, so
-/// that no line of a program looks like one of Stockade's. A character may be split over chunks.
+/// A carriage return without a line feed becomes a line end, so that nothing is overwritten: a
+/// progress bar becomes lines. The last character of [`PREFIX`] is escaped wherever the prefix
+/// occurs, so that no line of a program looks like one of Stockade's. A character may span chunks.
 #[derive(Default)]
 pub(crate) struct Harmless {
-    /// The beginning of a character whose end has not come; at most three bytes.
+    /// The bytes of an incomplete character; at most three.
     begun: Vec<u8>,
-    /// Whether the last character was a carriage return, which is not shown yet.
+    /// Whether the last character was a carriage return that is still pending.
     is_returned: bool,
-    /// How many characters of [`PREFIX`] stand before.
+    /// How many characters of [`PREFIX`] the preceding output matches.
     matched: usize,
 }
 
 impl Harmless {
-    /// The harmless form of a chunk, as far as its characters are whole.
+    /// The harmless form of a chunk, without an incomplete last character.
     pub(crate) fn feed(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(chunk);
@@ -49,7 +49,7 @@ impl Harmless {
         }
     }
 
-    /// What is left at the end of the stream.
+    /// The pending bytes at the end of the stream.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let mut shown = Vec::new();
         self.return_to(None, &mut shown);
@@ -74,19 +74,19 @@ impl Harmless {
         }
     }
 
-    /// Shows a carriage return that waits, now that what follows it is known.
+    /// Writes a pending carriage return, now that the next character is known.
     fn return_to(&mut self, next: Option<char>, shown: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_returned) {
             shown.push(if next == Some('\n') { b'\r' } else { b'\n' });
         }
     }
 
-    /// Whether the whole prefix stands before and with this character.
+    /// Whether this character completes the prefix.
     fn ends_prefix(&mut self, character: char) -> bool {
         let expected = PREFIX.as_bytes()[self.matched];
         self.matched = match character == char::from(expected) {
             true => self.matched + 1,
-            // No other part of the prefix begins as the whole does.
+            // The prefix contains its first character only once, so a mismatch restarts here.
             false => usize::from(PREFIX.starts_with(character)),
         };
         let is_whole = self.matched == PREFIX.len();
@@ -107,7 +107,7 @@ fn show_bytes(bytes: &[u8], shown: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// The harmless form of a text that comes in pieces of so many bytes.
+    /// The harmless form of a text that arrives in chunks of `size` bytes.
     fn in_pieces(bytes: &[u8], size: usize) -> String {
         let mut harmless = Harmless::default();
         let mut shown: Vec<u8> =
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn carriage_return_alone_ends_the_line_and_overwrites_nothing() {
+    fn lone_carriage_return_becomes_a_line_end() {
         let cases: [(&[u8], &str); 6] = [
             (b"hidden\rshown\n", "hidden\nshown\n"),
             (b"a\r\nb\r\n", "a\r\nb\r\n"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_a_program_has_the_prefix_of_stockades_own_lines() {
+    fn program_output_never_contains_stockades_line_prefix() {
         let cases: [(&str, &str); 6] = [
             ("stockade: timed out\n", "stockade\\x3a timed out\n"),
             ("x\rstockade: a", "x\nstockade\\x3a a"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn where_chunks_are_cut_changes_nothing() {
+    fn chunk_boundaries_do_not_change_the_output() {
         let bytes = "é\u{9b}漢🙂\u{1b}[0m\rstockade:\r\n\u{202e}".as_bytes();
         let bytes = [bytes, b"\xff\xe2\x82\x1b\xf0\x9f"].concat();
         let whole = in_pieces(&bytes, bytes.len());

@@ -1,7 +1,7 @@
-//! A program's output on the way to ours, while it runs.
+//! Forwards a program's output to ours while it runs.
 //!
-//! A thread of its own does the writing: whoever reads may stop reading for as long as they like,
-//! and no deadline waits for them.
+//! A separate thread writes: a reader that stops reading blocks only this thread and delays no
+//! deadline.
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::Pin;
@@ -13,22 +13,22 @@ use tokio::io::AsyncWrite;
 
 use super::harmless::Harmless;
 
-/// How much waits for the thread at most.
+/// The maximum number of bytes queued for the thread.
 const QUEUE_BYTES: usize = 64 * 1024;
 
-/// What a terminal gets.
+/// How a terminal gets escape sequences.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escapes {
-    /// Escape sequences as text.
+    /// As text.
     Shown,
-    /// Everything as it is.
+    /// Unchanged.
     Raw,
 }
 
-/// Whether the last line that a program printed on a terminal has no end.
+/// Whether the program's last line on the terminal has no line end.
 static IS_LINE_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether what is printed next on the terminal would go on a program's line.
+/// Whether the next output on the terminal would continue a program's line.
 pub(super) fn is_line_open() -> bool {
     IS_LINE_OPEN.load(Ordering::Relaxed)
 }
@@ -39,22 +39,22 @@ fn note_end(shown: &[u8]) {
     }
 }
 
-/// Our standard output, for a program's.
+/// Our standard output, for the program's.
 pub(crate) fn stdout(escapes: Escapes) -> Live {
     let harmless = escapes == Escapes::Shown && io::stdout().is_terminal();
     Live::new(Box::new(io::stdout()), harmless.then(Harmless::default))
 }
 
-/// Our standard error, for a program's.
+/// Our standard error, for the program's.
 pub(crate) fn stderr(escapes: Escapes) -> Live {
     let harmless = escapes == Escapes::Shown && io::stderr().is_terminal();
     Live::new(Box::new(io::stderr()), harmless.then(Harmless::default))
 }
 
-/// A stream whose writing happens on a thread, which the first byte starts.
+/// A stream that a thread writes to; the first byte starts the thread.
 pub(crate) struct Live {
     shared: Arc<Shared>,
-    /// What the thread will own.
+    /// The writer, until the thread takes it.
     unstarted: Option<Writer>,
 }
 
@@ -66,11 +66,11 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Whether the thread has taken bytes that are not written yet.
+    /// Whether the thread has taken bytes that it has not written yet.
     is_busy: bool,
     /// Whether more may come.
     is_closed: bool,
-    /// Whether the thread has nothing left to do.
+    /// Whether the thread has finished.
     is_done: bool,
     failed: Option<io::Error>,
     waker: Option<Waker>,
@@ -122,7 +122,7 @@ impl AsyncWrite for Live {
         queue.wait(is_idle, context)
     }
 
-    /// Resolves when everything is written, an unfinished character too.
+    /// Resolves when everything is written, including an incomplete character.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut queue = self.shared.lock();
         queue.check()?;
@@ -141,7 +141,7 @@ impl Drop for Live {
 }
 
 impl Queue {
-    /// The thread's failure, which stays.
+    /// The thread's error, which is permanent.
     fn check(&self) -> io::Result<()> {
         match &self.failed {
             None => Ok(()),

@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::*;
 
-/// A writer that passes on what it gets, and fails when told to.
+/// A writer that forwards its input, and fails on request.
 struct Probe {
     seen: mpsc::Sender<Vec<u8>>,
     fails: Option<io::ErrorKind>,
@@ -37,7 +37,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn everything_is_written_in_order_when_it_is_shut_down() {
+fn shutdown_writes_everything_in_order() {
     let (mut live, seen) = live(None, None);
     let text: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[0]).collect();
     run(async {
@@ -58,7 +58,7 @@ fn unfinished_character_is_shown_at_the_end() {
 }
 
 #[test]
-fn failure_of_the_thread_reaches_the_writer_and_stays() {
+fn error_of_the_thread_reaches_the_writer_permanently() {
     let (mut live, _seen) = live(Some(io::ErrorKind::StorageFull), None);
     run(async {
         live.write_all(b"a").await.unwrap();
@@ -70,7 +70,7 @@ fn failure_of_the_thread_reaches_the_writer_and_stays() {
 }
 
 #[test]
-fn stream_that_carried_nothing_is_done_at_once() {
+fn shutdown_of_an_unused_stream_is_immediate() {
     let (mut live, seen) = live(None, None);
     run(async { live.shutdown().await.unwrap() });
     assert_eq!(seen.try_iter().count(), 0);

@@ -1,11 +1,11 @@
-//! `--as-user`: the account that a run is given, and becoming it.
+//! `--as-user`: runs as another account.
 //!
 //! ```text
-//! root ── the account is fit ──▶ exec of this program as the account ── checked ──▶ the run
-//!   └──── it is not ──▶ refused          anybody else ──▶ refused
+//! root ── account is suitable ──▶ exec of this program as the account ── checked ──▶ the run
+//!   └──── it is not ──▶ refused          any other user ──▶ refused
 //! ```
-//! Becoming another user by executing this program anew leaves nothing of root: no id, no group, no
-//! capability, no descriptor and no variable. The second process checks that before it goes on.
+//! Executing this program again as the account drops everything of root: ids, groups, capabilities,
+//! descriptors and variables. The new process checks this before it continues.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,16 +18,16 @@ use rustix::process::{Gid, Uid};
 
 use crate::Problem;
 
-/// The name that the packages give to an account for runs.
+/// The account name that the packages create for runs.
 pub(crate) const ORDINARY: &str = "stockade";
 
-/// Where each account has a directory for its records.
+/// The parent of each account's directory for records.
 const STATE: &str = "/var/lib/stockade";
 
-/// Shells with which nobody can log in.
+/// Shells that prevent a login.
 const NO_SHELL: [&str; 2] = ["nologin", "false"];
 
-/// Variables of the caller's that mean nothing to another account.
+/// Variables of the caller that do not apply to another account.
 const CALLERS: [&str; 12] = [
     "SUDO_COMMAND",
     "SUDO_GID",
@@ -43,7 +43,7 @@ const CALLERS: [&str; 12] = [
     "MAIL",
 ];
 
-/// An account that runs can be given.
+/// An account that can execute runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) name: String,
@@ -51,8 +51,8 @@ pub(crate) struct Account {
     pub(crate) group: u32,
 }
 
-/// Goes on as the account, or refuses. As root it comes back only with a refusal: this program is
-/// executed anew, with the same arguments, by the account.
+/// Continues as the account, or refuses. As root it returns only with a refusal: otherwise it
+/// executes this program again, with the same arguments, as the account.
 pub(super) fn become_account(name: &str) -> Result<(), Problem> {
     let account = Account::look(name)?;
     let user = rustix::process::geteuid();
@@ -70,7 +70,7 @@ pub(super) fn become_account(name: &str) -> Result<(), Problem> {
 }
 
 impl Account {
-    /// The account of a name, if runs can be given to it.
+    /// Looks up an account and checks that it can execute runs.
     pub(crate) fn look(name: &str) -> Result<Account, Problem> {
         let accounts = std::fs::read_to_string("/etc/passwd").map_err(|error| {
             let message = format!("--as-user {name}: cannot read /etc/passwd: {error}");
@@ -121,8 +121,8 @@ impl Account {
         Ok(Account { name: name.to_owned(), user, group })
     }
 
-    /// Makes the directory for its records, which only it may enter. Nothing above it is the
-    /// account's to change.
+    /// Creates the directory for its records, which only the account may enter. The account cannot
+    /// change any parent of it.
     fn make_state(&self) -> io::Result<PathBuf> {
         let above = Path::new(STATE);
         let make = |path: &Path, mode: u32| match std::fs::DirBuilder::new().mode(mode).create(path)
@@ -147,14 +147,14 @@ impl Account {
     }
 }
 
-/// How an account that has nothing to lose is made.
+/// The command that creates a suitable account.
 fn creating(name: &str) -> String {
     format!(
         "create it with `adduser --system --group --no-create-home --shell /usr/sbin/nologin {name}`"
     )
 }
 
-/// Executes this program as the account; comes back only if that failed.
+/// Executes this program as the account; returns only on failure.
 fn execute_as(account: &Account) -> Problem {
     let name = &account.name;
     let state = match account.make_state() {
@@ -177,13 +177,13 @@ fn execute_as(account: &Account) -> Problem {
         ("USER", name.as_ref()),
         ("LOGNAME", name.as_ref()),
     ];
-    // Changing the user as root empties the list of further groups too, std::os::unix::process.
+    // `Command::uid` as root also clears the supplementary groups, std::os::unix::process.
     let error = command.envs(own).gid(account.group).uid(account.user).exec();
     let message = format!("--as-user {name}: cannot execute this program as that account: {error}");
     Problem::new(message, "see that others may execute it, as in /usr/bin")
 }
 
-/// Refuses to go on with anything but the account's own ids: no root to go back to, no groups, no
+/// Refuses to continue with any ids but the account's: no saved root id, no groups, no
 /// capabilities.
 fn check_only(account: &Account) -> Result<(), Problem> {
     let has_more = |what: String| {
@@ -195,7 +195,7 @@ fn check_only(account: &Account) -> Result<(), Problem> {
     if let Some(more) = beyond(account, &status) {
         return Err(has_more(format!("has more than the account: {more}")));
     }
-    // A user namespace or a kernel module could make the numbers mean something else: try it.
+    // A user namespace or a kernel module could give the ids another meaning: tries to regain root.
     let regained = rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_ok()
         || rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT).is_ok();
     if regained {
@@ -204,7 +204,7 @@ fn check_only(account: &Account) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The first line of `/proc/self/status` that shows more than the account's own ids, proc(5). Pure.
+/// The first line of `/proc/self/status` that shows more rights than the account's, proc(5). Pure.
 fn beyond(account: &Account, status: &str) -> Option<String> {
     let ids = |id: u32| format!("{id} {id} {id} {id}");
     let none = "0000000000000000".to_owned();
@@ -221,7 +221,7 @@ fn beyond(account: &Account, status: &str) -> Option<String> {
             return Some(format!("there is no line {name}"));
         };
         let found: Vec<&str> = line.split_whitespace().skip(1).collect();
-        // The kernel lists the group itself where setgroups(2) was called with it.
+        // The kernel lists the account's own group if setgroups(2) was called with it.
         let is_own_group =
             *name == "Groups:" && found.iter().all(|it| *it == account.group.to_string());
         (found.join(" ") != *value && !is_own_group).then(|| line.replace('\t', " "))
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn account_that_is_missing_is_answered_with_the_command_that_creates_it() {
+    fn missing_account_error_has_the_command_that_creates_it() {
         let problem = Account::find("agents", ACCOUNTS).unwrap_err();
         assert_eq!(problem.message, "--as-user agents: there is no such account");
         let expected = "create it with `adduser --system --group --no-create-home --shell \
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn process_with_anything_beyond_the_account_is_found() {
+    fn process_with_more_rights_than_the_account_is_detected() {
         let account = Account { name: "stockade".to_owned(), user: 998, group: 997 };
         let status = "Name:\tstockade\nUid:\t998\t998\t998\t998\nGid:\t997\t997\t997\t997\n\
                       Groups:\t \nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\n\

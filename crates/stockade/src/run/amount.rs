@@ -1,19 +1,19 @@
-//! Amounts as a person writes them on a command line.
+//! Amounts as users write them on a command line.
 
-/// An amount: what was written and what it is in the unit that a policy holds.
+/// An amount: the text, and its value in the unit of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Amount {
     /// As it was written.
     pub(crate) written: String,
-    /// Bytes, milliseconds, thousandths of a cpu, or things.
+    /// Bytes, milliseconds, thousandths of a cpu, or a count.
     pub(crate) value: u64,
 }
 
-/// A text that is no amount: what one is, and an example.
+/// An invalid amount: what is expected, and an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AmountError {
     what: &'static str,
-    /// One that would do.
+    /// A valid amount.
     pub(crate) example: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for AmountError {
 
 impl std::error::Error for AmountError {}
 
-/// Reads a size in bytes: a number with k, m or g, in powers of 1024.
+/// Parses a size in bytes: a number with k, m or g, in powers of 1024.
 pub(crate) fn size(text: &str) -> Result<Amount, AmountError> {
     let units = [("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
     let lower = text.to_ascii_lowercase();
@@ -35,7 +35,7 @@ pub(crate) fn size(text: &str) -> Result<Amount, AmountError> {
     amount(text, value, "a size is a number with k, m or g", "512m")
 }
 
-/// Reads a time in milliseconds: a number with ms, s, m or h.
+/// Parses a time in milliseconds: a number with ms, s, m or h.
 pub(crate) fn time(text: &str) -> Result<Amount, AmountError> {
     let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
     let scaled = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
@@ -43,7 +43,7 @@ pub(crate) fn time(text: &str) -> Result<Amount, AmountError> {
     amount(text, value, "a time is a number with ms, s, m or h", "30s")
 }
 
-/// Reads an age in seconds: a number with s, m, h, d or w.
+/// Parses an age in seconds: a number with s, m, h, d or w.
 pub(crate) fn age(text: &str) -> Result<u64, AmountError> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
     let scaled = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
@@ -51,12 +51,12 @@ pub(crate) fn age(text: &str) -> Result<u64, AmountError> {
     value.ok_or(AmountError { what: "an age is a number with s, m, h, d or w", example: "30d" })
 }
 
-/// Reads a number of cpus in thousandths.
+/// Parses a number of cpus in thousandths.
 pub(crate) fn cpus(text: &str) -> Result<Amount, AmountError> {
     amount(text, decimal(text, 1000), "this is a number with at most three decimals", "0.5")
 }
 
-/// Reads a number of things.
+/// Parses a count.
 pub(crate) fn count(text: &str) -> Result<Amount, AmountError> {
     amount(text, decimal(text, 1), "this is a whole number", "64")
 }
@@ -73,7 +73,7 @@ fn amount(
     }
 }
 
-/// A decimal number times a scale, if that is a whole number and not too large to be meant.
+/// A decimal number times a scale, if the result is a whole number within a plausible range.
 fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_have_three_decimals_and_counts_none() {
+    fn cpus_allow_three_decimals_and_counts_must_be_whole() {
         assert_eq!(cpus("0.5").map(|amount| amount.value), Ok(500));
         assert_eq!(cpus("2").map(|amount| amount.value), Ok(2000));
         assert!(cpus("0.0005").is_err() && cpus("1,5").is_err());

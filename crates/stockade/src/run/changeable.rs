@@ -1,4 +1,4 @@
-//! Files that decide about a run must not be writable from inside it.
+//! Files that control a run must not be writable from inside it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::Problem;
 
 use super::record::{real, shown};
 
-/// The host paths that a run can write, and the mounts by which other paths lead to them.
+/// The host paths that a run can write, and the mount table to find other paths to them.
 pub(crate) struct Writable {
     places: Vec<PathBuf>,
     mounts: MountTable,
 }
 
 impl Writable {
-    /// Those of a policy.
+    /// The writable paths of a policy.
     pub(crate) fn of(policy: &Policy, root: &Root) -> Result<Writable, Problem> {
         let shown = shown(policy, root).into_iter().filter(|shown| shown.is_writable);
         let places: Vec<PathBuf> = shown.map(|shown| real(&shown.host)).collect();
@@ -33,9 +33,9 @@ impl Writable {
         Ok(Writable { places, mounts })
     }
 
-    /// Refuses files that can be written from inside: by their path, by a link on the way to them,
-    /// through another mount of the same directory, or by a second name. `decides` says what the
-    /// files decide.
+    /// Refuses files that can be written from inside: at their path, through a symbolic link in it,
+    /// through another mount of the same directory, or through a hard link. `decides` names what
+    /// the files control, for the message.
     pub(crate) fn refuse(&self, files: &TrustedPaths, decides: &str) -> Result<(), Problem> {
         match self.changeable(files) {
             Some((file, place)) => Err(problem(&file, place, decides)),
@@ -52,7 +52,7 @@ impl Writable {
             let place = place(&|place| name.starts_with(place))?;
             Some((name, place))
         });
-        // The file itself, where directories on the way to it can be changed too.
+        // Prefers the file itself over its parent directories, if both are writable.
         let by_name = by_name.max_by_key(|(name, _)| name.components().count());
         let by_tree = || {
             files.trees.iter().find_map(|tree| {
@@ -70,14 +70,14 @@ impl Writable {
     }
 }
 
-/// Whether a directory may hold another name of a file that has several.
+/// Whether a directory may contain a hard link to a file that has several.
 fn may_hold_a_name_of(file: &Path, place: &Path) -> bool {
-    // The system's own programs have further names among themselves.
+    // The system's own programs have hard links among themselves.
     if SYSTEM.iter().any(|system| file.starts_with(system)) {
         return false;
     }
     let device = |path: &Path| path.metadata().ok().map(|data| data.dev());
-    // Overlays report a file's device as that of a layer, and a directory's as their own.
+    // overlayfs reports the device of a layer for a file, and its own for a directory.
     let above = file.parent().and_then(device);
     let place = device(place);
     place.is_none() || device(file) == place || above == place

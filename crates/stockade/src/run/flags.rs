@@ -1,5 +1,5 @@
-//! Flags as a policy: they become a policy text, so that every path and bound is checked as in a
-//! file. Without a policy they add to the preset; beside one they only tighten it.
+//! Converts flags to a policy text, so that every path and bound is checked as in a file. Without
+//! `--policy` they add to the preset; with it they only tighten the policy.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::tools::Offered;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The policy that the flags make of the preset `default`.
+/// The preset `default` with the flags applied.
 pub(crate) fn preset(
     flags: &PolicyFlags,
     passage: Passage,
@@ -33,7 +33,7 @@ pub(crate) fn preset(
     text.parse(here)
 }
 
-/// The text of the smallest policy that gives what the flags do and reaches what was learned.
+/// The smallest policy text that includes the flags and everything that was learned.
 pub(crate) fn learned(
     flags: &PolicyFlags,
     learned: &[Learned],
@@ -74,7 +74,7 @@ pub(crate) fn tightened(
     let mut text = Text::default();
     let mut said = limits.clone();
     if flags.disk.is_some() && flags.memory.is_none() {
-        // What the disk is compared with when the text is checked.
+        // The parser compares the disk limit with this memory limit.
         said.push((Limit::Memory, memory, String::new()));
     }
     text.limits(flags, &said, Passage::Allowed);
@@ -92,7 +92,7 @@ fn with_hosts(policy: Policy, flags: &PolicyFlags, here: &Path) -> Result<Policy
     Ok(policy.with_hosts_of_caller(&text.parse(here)?))
 }
 
-/// The limits that were said, in held units, each with its flag as it was written.
+/// The limits given as flags, in policy units, each with its flag as written.
 type SaidLimits = Vec<(Limit, u64, String)>;
 
 fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
@@ -125,7 +125,8 @@ fn default_memory() -> u64 {
     Limit::Memory.spec().default.unwrap_or(0)
 }
 
-/// The parser refuses this too; here the remedy can name the flags.
+/// The parser refuses this too; here the remedy can name the flags. `unsaid` is the memory limit
+/// without `--memory`.
 fn refuse_disk_over_memory(flags: &PolicyFlags, unsaid: u64) -> Result<(), Problem> {
     let Some(disk) = &flags.disk else { return Ok(()) };
     let memory = flags.memory.as_ref().map_or(unsaid * MEBIBYTE, |memory| memory.value);
@@ -158,7 +159,7 @@ fn wider(error: &TightenError, limits: &SaidLimits, flags: &PolicyFlags) -> Prob
     Problem::new(format!("{flag} would widen the policy: {error}"), remedy)
 }
 
-/// A policy text in which each line knows the flag it comes from.
+/// A policy text that remembers the flag behind each line.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -193,7 +194,7 @@ impl Text {
         }
     }
 
-    /// Mounts and the workspace, with host paths as they were written or from `here` on.
+    /// Adds mounts and the workspace. Host paths stay as written, or become absolute with `here`.
     fn files(&mut self, flags: &PolicyFlags, here: Option<&Path>) -> Result<(), Problem> {
         if flags.mount.is_empty() && flags.workspace.is_none() {
             return Ok(());
@@ -230,7 +231,7 @@ impl Text {
         self.list("network_blocklist", "--block-host", &flags.block_host);
     }
 
-    /// Without a policy, what the caller passes in may be called.
+    /// Allows every offered tool, for runs without `--policy`.
     fn tools<'t>(&mut self, names: impl Iterator<Item = &'t str>) {
         let names: Vec<String> = names.map(str::to_owned).collect();
         self.list("tool_allowlist", "--tools", &names);
@@ -305,7 +306,7 @@ fn workspace(said: &str) -> Result<(&str, &str), Problem> {
     Ok((host, mode))
 }
 
-/// A host path as it was written, or from a directory on.
+/// A host path as written, or joined to `here`.
 fn from(host: &str, here: Option<&Path>) -> String {
     match here.map(|here| here.join(host)) {
         Some(path) => path.to_str().unwrap_or(host).to_owned(),
@@ -313,7 +314,7 @@ fn from(host: &str, here: Option<&Path>) -> String {
     }
 }
 
-/// A text in the double quotes of YAML.
+/// A text in YAML double quotes.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

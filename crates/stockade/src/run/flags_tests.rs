@@ -85,7 +85,7 @@ fn mounts_and_the_workspace_start_at_the_working_directory() {
 }
 
 #[test]
-fn less_memory_takes_the_files_with_it_and_more_files_than_memory_are_refused() {
+fn disk_limit_follows_memory_and_may_not_exceed_it() {
     let policy = without_policy(&["--memory", "64m"]).unwrap();
     assert_eq!(policy.limits.value(Limit::Disk), Some(32));
     let problem = without_policy(&["--memory", "64m", "--disk", "512m"]).unwrap_err();
@@ -96,7 +96,7 @@ fn less_memory_takes_the_files_with_it_and_more_files_than_memory_are_refused() 
 }
 
 #[test]
-fn mistake_names_the_flag_as_it_was_written() {
+fn error_names_the_flag_as_written() {
     for (words, flag) in [
         (&["--memory", "1m"][..], "--memory 1m: "),
         (&["--timeout", "0s"], "--timeout 0s: "),
@@ -122,7 +122,7 @@ const POLICY: &str = "{isolation: container, filesystem: {read: [/data]}, enviro
      defaults: {max_memory_mb: 2048, timeout_seconds: 90}, limits: {max_disk_mb: 1024}}";
 
 #[test]
-fn flag_beside_a_policy_narrows_that_limit_and_nothing_else() {
+fn flag_with_a_policy_narrows_only_its_own_limit() {
     let policy = beside(POLICY, &["--timeout", "5s", "--disk", "600m"]).unwrap();
     let limits = [Limit::Timeout, Limit::Disk, Limit::Memory, Limit::Pids];
     let held = limits.map(|limit| policy.limits.value(limit).unwrap());
@@ -131,7 +131,7 @@ fn flag_beside_a_policy_narrows_that_limit_and_nothing_else() {
 }
 
 #[test]
-fn flag_that_would_widen_a_policy_is_refused_naming_both() {
+fn flag_that_would_widen_a_policy_is_refused_with_both_values() {
     let problem = beside(POLICY, &["--timeout", "2m"]).unwrap_err();
     assert_eq!(
         problem.message,

@@ -1,6 +1,6 @@
-//! Advice after a failure, read from what a program printed. Nothing is decided by it.
+//! Advice after a failure, derived from a program's output. No decision depends on it.
 //!
-//! A hint says whether a host file exists only where the caller wrote its path on the command line.
+//! A hint reveals whether a host file exists only if the caller wrote its path on the command line.
 //! Advice about other paths is the same whether they exist or not: a program must not learn what
 //! the host has by printing paths.
 
@@ -17,45 +17,46 @@ use stockade_provider::{Language, Program};
 
 use crate::shell::shell_word;
 
-/// The most lines of advice.
+/// The maximum number of hints.
 const MAX_HINTS: usize = 3;
 
-/// The most lines, from the last one up, and the most paths of a line that are looked at.
+/// The maximum number of lines to examine, from the last one up, and of paths in each.
 const MAX_LINES: usize = 64;
 const MAX_PATHS: usize = 8;
 
-/// What the kernel's refusals look like in messages, in lower case.
+/// How kernel errors appear in messages, in lower case.
 const MISSING: [&str; 3] = ["no such file or directory", "enoent", "cannot open"];
 const REFUSED: [&str; 5] =
     ["permission denied", "eacces", "read-only file system", "erofs", "operation not permitted"];
 
-/// What a hint tells the caller to change.
+/// What a hint advises the caller to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// The flags of the command line.
     Flags,
-    /// The clauses of the policy, which no flag widens.
+    /// The clauses of the policy, which flags cannot widen.
     Clauses,
 }
 
-/// What advice depends on.
+/// The facts that hints depend on.
 pub(crate) struct Asked {
     policy: Arc<Policy>,
     advice: Advice,
     host_file: Option<fn(&Path) -> bool>,
-    /// Where the person is.
+    /// The caller's working directory.
     here: PathBuf,
     script: Option<PathBuf>,
     language: Option<Language>,
-    /// The words of a command.
+    /// The arguments of a command; empty for code.
     argv: Vec<String>,
-    /// The words of a command, or the arguments of code.
+    /// The arguments of a command or of code.
     named: Vec<String>,
 }
 
 impl Asked {
-    /// `script` is its path as the caller wrote it. `host_file` says whether a file is on the host; a
-    /// caller whose results reach the author of the code passes `None`: the answer tells them.
+    /// `script` is its path as the caller wrote it. `host_file` checks whether a host file exists;
+    /// a caller whose results reach the author of the code passes `None`, because a hint reveals
+    /// the answer.
     pub(crate) fn of(
         request: &RunRequest,
         advice: Advice,
@@ -79,13 +80,13 @@ impl Asked {
         }
     }
 
-    /// Whether the caller wrote the path, as a word or as the value of `--flag=path`.
+    /// Whether the caller wrote the path as an argument, or as the value of `--flag=path`.
     fn names(&self, path: &str) -> bool {
         let value = |word: &str| word.split_once('=').is_some_and(|(_, value)| value == path);
         self.named.iter().any(|word| word == path || value(word))
     }
 
-    /// The directory of the script: by its whole path, and as the person would write it.
+    /// The script's directory: its absolute path, and the path as the user would write it.
     fn script_directory(&self) -> Option<(PathBuf, PathBuf)> {
         let written = self.script.as_deref()?.parent()?;
         let written = if written.as_os_str().is_empty() { Path::new(".") } else { written };
@@ -93,7 +94,7 @@ impl Asked {
     }
 }
 
-/// Advice for what came of a run.
+/// Hints for the result of a run.
 pub(crate) fn of_report(report: &RunReport, asked: &Asked) -> Vec<String> {
     let mut found = hints(&report.outcome, &report.stderr_tail, asked);
     found.extend(network::denied(&report.denials, asked));
@@ -101,7 +102,7 @@ pub(crate) fn of_report(report: &RunReport, asked: &Asked) -> Vec<String> {
     found
 }
 
-/// Advice for how a program ended, and for the end of its errors.
+/// Hints for an outcome and the end of standard error.
 fn hints(outcome: &Outcome, tail: &[u8], asked: &Asked) -> Vec<String> {
     match outcome {
         Outcome::Exited { code } if *code != 0 => after_failure(tail, asked),
@@ -138,7 +139,7 @@ fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
     files
 }
 
-/// Advice for a program that could not be started.
+/// A hint for a program that did not start.
 fn not_started(errno: i32, asked: &Asked) -> Option<String> {
     const ENOENT: i32 = 2;
     const ENOSPC: i32 = 28;
@@ -171,13 +172,13 @@ fn not_started(errno: i32, asked: &Asked) -> Option<String> {
     name.contains('/').then(|| beside::relative_file(name, asked, exists)).flatten()
 }
 
-/// Lines of a traceback name files of the interpreter, which are visible.
+/// Whether this is a traceback line: it names files of the interpreter, which are visible.
 fn is_frame(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("File \"") || line.starts_with("at ")
 }
 
-/// Advice for a module that an interpreter did not find.
+/// A hint for a module that an interpreter did not find.
 fn module(line: &str) -> Option<String> {
     python_module(line).or_else(|| node_module(line))
 }
@@ -197,7 +198,7 @@ fn node_module(line: &str) -> Option<String> {
     ))
 }
 
-/// The name in quotes that follows some words; nothing that could not be a name.
+/// The quoted name after some words; `None` if it is not a valid module name.
 fn quoted_after<'l>(line: &'l str, words: &str) -> Option<&'l str> {
     let rest = &line[line.find(words)? + words.len()..];
     let name = rest.strip_prefix('\'')?.split('\'').next()?;
@@ -205,14 +206,14 @@ fn quoted_after<'l>(line: &'l str, words: &str) -> Option<&'l str> {
     (!name.is_empty() && name.len() <= 200 && name.chars().all(is_plain)).then_some(name)
 }
 
-/// Whether a line says that a file is not there.
+/// Whether a line reports a missing file.
 fn is_missing(line: &str) -> bool {
     let lower = line.to_lowercase();
     MISSING.iter().any(|words| lower.contains(words))
 }
 
-/// Paths in a refusal that the caller named, are on the host, are not to be had inside, and could
-/// be mounted.
+/// Paths in an error message that the caller named, that exist on the host, are not visible inside,
+/// and could be mounted.
 fn hidden_paths(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Vec<String> {
     let lower = line.to_lowercase();
     let is_refused = REFUSED.iter().any(|words| lower.contains(words));
@@ -245,7 +246,7 @@ fn hidden_path(
     })
 }
 
-/// What would show a path inside.
+/// How to make a path visible inside.
 fn way(path: &str, access: Access, advice: Advice) -> String {
     match (advice, access) {
         (Advice::Flags, Access::Read) => {
@@ -263,14 +264,14 @@ fn way(path: &str, access: Access, advice: Advice) -> String {
     }
 }
 
-/// Whether a policy may mount the path where it stands; never so for keys and system files.
+/// Whether a policy may mount the path at the same place; never for keys and system files.
 fn can_be_mounted(path: &str, access: Access) -> bool {
     let escaped = path.replace('\\', "\\\\").replace('"', "\\\"");
     let text = format!("filesystem: {{ {}: [ \"{escaped}\" ] }}", access.as_str());
     Policy::parse_str("a hint", &text, Path::new("/")).is_ok()
 }
 
-/// Absolute paths in a line: in quotes, or between blanks and colons.
+/// Absolute paths in a line: quoted, or delimited by blanks and colons.
 fn absolute_paths(line: &str) -> Vec<&str> {
     let separators =
         |character: char| character.is_whitespace() || "'\"`:;,()[]<>|=".contains(character);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A question whose host has every file.
+/// Facts for hints on a host that has every file.
 pub(super) fn asked(policy: &str) -> Asked {
     Asked {
         policy: Arc::new(Policy::parse_str("p", policy, Path::new("/srv")).unwrap()),
@@ -14,7 +14,7 @@ pub(super) fn asked(policy: &str) -> Asked {
     }
 }
 
-/// A question of a caller who wrote these paths on the command line.
+/// Facts for a caller who wrote these paths on the command line.
 fn naming(policy: &str, paths: &[&str]) -> Asked {
     let named = paths.iter().map(|path| (*path).to_owned()).collect();
     Asked { named, ..asked(policy) }
@@ -36,7 +36,7 @@ const MISSING_FILE: &str =
     "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data.csv'\n";
 
 #[test]
-fn missing_module_names_the_flag_that_chooses_a_python() {
+fn hint_for_a_missing_module_names_the_python_flag() {
     let found = ask("ModuleNotFoundError: No module named 'numpy'\n", "{}");
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("`numpy`") && found[0].contains("--python PATH"), "{found:?}");
@@ -45,7 +45,7 @@ fn missing_module_names_the_flag_that_chooses_a_python() {
 }
 
 #[test]
-fn host_file_that_is_not_visible_names_the_flag_that_shows_it() {
+fn hint_for_a_hidden_host_file_names_the_mount_flag() {
     let expected = "/home/me/data.csv exists on the host and is not visible inside; \
                     --mount /home/me/data.csv:/home/me/data.csv shows it read-only";
     let asked = naming("{}", &["/home/me/data.csv"]);
@@ -87,20 +87,20 @@ fn path_that_only_the_program_named_gives_the_same_hints_whether_it_exists_or_no
     }
 }
 
-/// The same question once more.
+/// A copy of the same facts.
 fn again(asked: &Asked) -> Asked {
     Asked { script: asked.script.clone(), language: asked.language, ..naming("{}", &[]) }
 }
 
 #[test]
-fn policy_file_is_pointed_to_where_flags_do_not_help() {
+fn hint_names_the_policy_clause_if_flags_do_not_help() {
     let named = naming("{}", &["/home/me/data.csv"]);
     let found = failed(MISSING_FILE, &Asked { advice: Advice::Clauses, ..named });
     assert!(found[0].contains("filesystem.read") && !found[0].contains("--mount"), "{found:?}");
 }
 
 #[test]
-fn file_that_is_read_only_inside_names_the_writable_mount() {
+fn hint_for_a_read_only_file_names_the_writable_mount() {
     let text = "PermissionError: [Errno 30] Read-only file system: '/data/out.txt'\n";
     let found = failed(text, &naming("filesystem: {read: [/data]}", &["/data/out.txt"]));
     assert_eq!(
@@ -111,7 +111,7 @@ fn file_that_is_read_only_inside_names_the_writable_mount() {
 }
 
 #[test]
-fn nothing_is_said_of_keys_system_files_scratch_space_or_what_is_not_there() {
+fn no_hint_for_keys_system_files_scratch_space_or_missing_files() {
     for path in ["/etc/shadow", "/home/me/.ssh/id_rsa", "/tmp/x", "/proc/1/mem", "/", "//x"] {
         let text = format!("No such file or directory: '{path}'");
         assert_eq!(failed(&text, &naming("{}", &[path])), [""; 0], "{path}");
@@ -124,7 +124,7 @@ fn nothing_is_said_of_keys_system_files_scratch_space_or_what_is_not_there() {
 }
 
 #[test]
-fn traceback_lines_and_words_without_a_refusal_give_no_hint() {
+fn traceback_lines_and_lines_without_an_error_give_no_hint() {
     let text = "  File \"/home/me/venv/a.py\", line 1, No such file or directory\n\
                 see /home/me/readme.txt\n";
     let asked = naming("{}", &["/home/me/venv/a.py", "/home/me/readme.txt"]);
@@ -132,7 +132,7 @@ fn traceback_lines_and_words_without_a_refusal_give_no_hint() {
 }
 
 #[test]
-fn hostile_text_gives_few_hints_and_none_that_drive_a_terminal() {
+fn hostile_text_gives_few_hints_without_control_characters() {
     let lines: String =
         (0..50).map(|n| format!("No such file or directory: '/home/{n}/x'\n")).collect();
     let paths: Vec<String> = (0..50).map(|n| format!("/home/{n}/x")).collect();
@@ -145,7 +145,7 @@ fn hostile_text_gives_few_hints_and_none_that_drive_a_terminal() {
 const NO_DATA: &str = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'\n";
 
 #[test]
-fn file_of_the_working_directory_names_the_workspace() {
+fn hint_for_a_file_in_the_working_directory_names_the_workspace_flag() {
     let expected = "data.csv is here on the host and not inside; --workspace . shows that \
                     directory, at /workspace";
     for line in [
@@ -167,14 +167,14 @@ fn file_of_the_working_directory_names_the_workspace() {
         let found = failed(NO_DATA, &asked);
         assert!(found[0].contains("filesystem.workspace of the policy"), "{found:?}");
     }
-    // A whole home is never shown; a file in it can be.
+    // A home directory cannot be the workspace; a file in it can be shown.
     let home = Asked { here: "/home/me".into(), ..naming("{}", &["data.csv"]) };
     let mount = "--mount /home/me/data.csv:/workspace/data.csv shows it read-only";
     assert!(failed(NO_DATA, &home)[0].ends_with(mount), "{:?}", failed(NO_DATA, &home));
 }
 
 #[test]
-fn file_beside_the_script_names_its_directory() {
+fn hint_for_a_file_next_to_the_script_names_its_directory() {
     let beside = |path: &Path| path.starts_with("/srv/me/sub");
     let script = || of_script("sub/a.py", Language::Python);
     let named = Asked { host_file: Some(beside), named: vec!["data.csv".to_owned()], ..script() };
@@ -187,7 +187,7 @@ fn file_beside_the_script_names_its_directory() {
 }
 
 #[test]
-fn module_beside_the_script_names_the_command_that_shows_both() {
+fn hint_for_a_module_next_to_the_script_has_the_whole_command() {
     let way = |script: &str, language, line: &str| {
         let found = failed(line, &of_script(script, language));
         let (_, way) = found[0].split_once("; ").unwrap();
@@ -206,7 +206,7 @@ fn module_beside_the_script_names_the_command_that_shows_both() {
 }
 
 #[test]
-fn nothing_is_said_of_relative_words_that_name_no_file_or_one_above() {
+fn no_hint_for_invalid_relative_paths_or_paths_that_go_up() {
     for line in [
         "No such file or directory: '../secret'\n",
         "No such file or directory: '..'\n",
@@ -227,7 +227,7 @@ fn unstarted(errno: i32, argv: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn command_that_is_not_inside_names_what_would_run_it() {
+fn hint_for_a_command_that_is_not_inside_shows_how_to_run_it() {
     let script = unstarted(2, &["a.py", "x y"]);
     assert!(script[0].contains("`stockade run a.py 'x y'` runs a script"), "{script:?}");
     let relative = unstarted(2, &["./prog"]);
@@ -240,7 +240,7 @@ fn command_that_is_not_inside_names_what_would_run_it() {
 }
 
 #[test]
-fn code_that_does_not_fit_names_the_limit_of_files() {
+fn hint_for_code_that_does_not_fit_names_the_disk_limit() {
     let outcome = Outcome::NotStarted { errno: 28, program: String::new(), refused_call: None };
     let code = of_script("a.py", Language::Python);
     let expected = "the code does not fit into the 256 MiB that files may take; raise --disk, and \
@@ -251,7 +251,7 @@ fn code_that_does_not_fit_names_the_limit_of_files() {
 }
 
 #[test]
-fn words_are_quoted_as_a_shell_takes_them() {
+fn hints_quote_words_for_a_shell() {
     for (word, quoted) in [("a-b.c", "a-b.c"), ("", "''"), ("a b", "'a b'"), ("a'b", r"'a'\''b'")] {
         assert_eq!(shell_word(word), quoted);
     }

@@ -1,4 +1,4 @@
-//! Our standard input, for a program's.
+//! Forwards our standard input to the program.
 
 use std::io::{self, Read};
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-/// How much is read at once.
+/// The size of one read.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// How many chunks wait at most.
+/// The maximum number of queued chunks.
 const CHUNKS: usize = 4;
 
-/// A stream that a thread reads, which the first question starts. The thread waits for input as
-/// long as none comes; the process ends without it.
+/// A stream that a thread reads; the first poll starts the thread. The thread may block without
+/// input; the process exits without joining it.
 pub(crate) struct Input {
     from: Option<Box<dyn Read + Send>>,
     chunks: Option<mpsc::Receiver<Vec<u8>>>,
@@ -24,7 +24,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Our standard input; nothing where it is `/dev/null`, which needs no thread to find that out.
+    /// Our standard input; `None` if it is `/dev/null`, which needs no thread.
     pub(crate) fn stdin() -> Option<Input> {
         let found = rustix::fs::fstat(rustix::stdio::stdin());
         let is_null = |found: rustix::fs::Stat| {
@@ -50,7 +50,7 @@ impl Input {
             loop {
                 match from.read(&mut buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // An input that breaks is an input that ends.
+                    // A read error ends the input.
                     Ok(0) | Err(_) => return,
                     Ok(count) => {
                         if sender.blocking_send(buffer[..count].to_vec()).is_err() {
@@ -64,14 +64,14 @@ impl Input {
     }
 }
 
-/// Our standard input, which does not stop us in the background.
+/// Our standard input, which does not stop this process in the background.
 struct Stdin;
 
 impl Read for Stdin {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // A terminal stops whoever reads it from the background, while the program's time goes on.
-        // Ignored, the signal becomes an error, and the input ends. It stays at its default until
-        // here, so that nothing we started inherits that.
+        // A terminal stops a background process that reads it (SIGTTIN), while the program's
+        // timeout runs. Ignored, the signal becomes an error that ends the input; ignored only
+        // here, so that no child inherits it.
         stockade_sys::ignore_signal(Signal::TTIN)?;
         io::stdin().read(buffer)
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_passed_on_to_its_end() {
+    fn input_is_forwarded_until_end_of_file() {
         let text: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         let mut input = Input::new(Box::new(io::Cursor::new(text.clone())));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use stockade_sys::{default_signal, kernel_text};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The signals by which a person or the system wants a run to end. One that was ignored when we
-/// started stays so, as `nohup` and shells with background jobs expect.
+/// The signals that cancel a run. A signal that was ignored at startup stays ignored, as `nohup`
+/// and shells with background jobs expect.
 pub(crate) struct Interrupts(Vec<Signal>);
 
 impl Interrupts {
@@ -20,7 +20,7 @@ impl Interrupts {
         Interrupts(wanted)
     }
 
-    /// Resolves when one of them comes.
+    /// Resolves when one of them arrives.
     pub(crate) fn come(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         let listen = |wanted: &Signal| signal(SignalKind::from_raw(wanted.as_raw()));
         let mut signals: Vec<_> = self.0.iter().map(listen).collect::<io::Result<_>>()?;
@@ -30,16 +30,17 @@ impl Interrupts {
         }))
     }
 
-    /// Lets them end this process again: nobody listens any more, and it may wait for a reader.
+    /// Restores their default action, so that they kill this process while it waits for a slow
+    /// reader.
     pub(crate) fn let_go(&self) {
         for signal in &self.0 {
-            // It fails for numbers that are no signals.
+            // Fails only for invalid signal numbers.
             let _ = default_signal(*signal);
         }
     }
 }
 
-/// The mask of ignored signals in the text of /proc/self/status; nothing where it does not say.
+/// The mask of ignored signals in the text of /proc/self/status; 0 if it is missing.
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

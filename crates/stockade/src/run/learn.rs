@@ -14,8 +14,8 @@ use crate::{Problem, load};
 
 use super::flags;
 
-/// Where the policy will be written. The directory is opened before the run: code that may write
-/// there cannot put another in its place.
+/// Where to write the policy. The directory is opened before the run, so that code that may write
+/// there cannot replace it.
 pub(super) struct Place {
     directory: OwnedFd,
     name: OsString,
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Sees that a file can be written there, before anything runs.
+    /// Opens the directory of the file before anything runs.
     pub(super) fn open(file: &Path) -> Result<Place, Problem> {
         let cannot = |why: String| {
             let message = format!("--learn {}: {why}", file.display());
@@ -43,7 +43,7 @@ impl Place {
         Ok(Place { directory, name, file: file.to_owned() })
     }
 
-    /// Writes the policy, whole or not at all. A link in its place is replaced, not followed.
+    /// Writes the policy atomically. Replaces a symbolic link instead of following it.
     pub(super) fn write(
         &self,
         flags: &PolicyFlags,
@@ -68,7 +68,7 @@ impl Place {
             Ok(())
         });
         if written.is_err() {
-            // Nothing more can be done about a file that stays.
+            // Ignores the error: the temporary file stays if it cannot be removed.
             let _ = rustix::fs::unlinkat(&self.directory, &aside, AtFlags::empty());
         }
         written
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_replaced_and_a_link_in_its_place_is_not_followed() {
+    fn learned_file_is_replaced_and_a_symlink_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("out.yaml"), folder.path().join("other"));
         let place = Place::open(&file).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn place_that_is_not_there_is_refused_before_anything_runs() {
+    fn missing_directory_of_a_learned_file_is_refused() {
         for file in ["/nonexistent/out.yaml", "/", "/tmp/", "/dev/null/x"] {
             assert!(Place::open(Path::new(file)).is_err(), "{file}");
         }

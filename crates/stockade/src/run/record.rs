@@ -15,11 +15,11 @@ use crate::Problem;
 use crate::args::RunArgs;
 use crate::audit::places;
 
-/// What a report calls the line that hides a record.
+/// The rule that a report names for a hidden record.
 const HIDDEN: &str = "records are never visible inside";
 
-/// The recorder of a run, or none where none was wanted. A directory that the run could see is
-/// hidden from it, and one that it could change is refused.
+/// The recorder of a run, or `None` with `--no-record`. Hides a directory that the run could see,
+/// and refuses one that it could change.
 pub(crate) fn recorder(
     args: &RunArgs,
     here: &Path,
@@ -38,10 +38,10 @@ pub(crate) fn recorder(
         let message = format!("cannot see where the records would be shown: {error}");
         Problem::new(message, "see that /proc is mounted here")
     })?;
-    // Every path by which records at a place could be reached.
+    // Every path to the records in a directory.
     let paths = |place: &Place| mounts.aliases(&real(&place.path()));
     if places.iter().flat_map(paths).any(|path| is_shown(&path)) {
-        // What is not there when the wall is built cannot be hidden, so it is made now.
+        // A wall can hide only what exists when it is built, so the directory is created now.
         let place = settle(&places).map_err(|error| cannot(&WriteError::Place(error)))?;
         for path in paths(&place) {
             let hidden = keep_apart(&path, &shown)?;
@@ -49,7 +49,7 @@ pub(crate) fn recorder(
         }
         places = vec![place];
     }
-    // A record over the limit of `ulimit -f` is then an error that is told, and not our death.
+    // A record over the `ulimit -f` limit then fails with EFBIG instead of killing this process.
     stockade_sys::ignore_signal(Signal::XFSZ)?;
     let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
     Ok(Some(Arc::new(recorder)))
@@ -59,14 +59,14 @@ fn cannot(error: &WriteError) -> Problem {
     Problem::new(chain(error), error.remedy())
 }
 
-/// A host path that a run sees.
+/// A host path that is visible to a run.
 pub(super) struct Shown {
     pub(super) host: PathBuf,
     guest: PathBuf,
     pub(super) is_writable: bool,
 }
 
-/// Where the records at a path are to be hidden inside.
+/// The paths inside where the records at a host path must be hidden.
 fn keep_apart(path: &Path, shown: &[Shown]) -> Result<Vec<GuestPath>, Problem> {
     let elsewhere = "keep them elsewhere, with --record DIR";
     let mut hidden = Vec::new();
@@ -90,8 +90,8 @@ fn keep_apart(path: &Path, shown: &[Shown]) -> Result<Vec<GuestPath>, Problem> {
     Ok(hidden)
 }
 
-/// Everything of the host that a run may see. An interpreter's own directories hold no records
-/// unless somebody put them there; those of the system may.
+/// Every host path that a run may see. Interpreter directories are left out: they contain no
+/// records unless a user put them there; system directories may.
 pub(super) fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
     let mut shown: Vec<Shown> = policy
         .mounts
@@ -116,17 +116,17 @@ pub(super) fn shown(policy: &Policy, root: &Root) -> Vec<Shown> {
             shown.extend(SYSTEM.iter().map(Path::new).map(|path| at_top(path, path)));
         }
         Root::Directory(directory) => shown.push(at_top(directory, Path::new("/"))),
-        // Its files are not the host's.
+        // An image contains no host files.
         Root::Image(_) => {}
     }
     shown
 }
 
-/// A path without links, as far as it is there.
+/// A path with symbolic links resolved, as far as it exists.
 pub(super) fn real(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
-            // Without the slash that joining nothing leaves.
+            // Removes the trailing slash that joining an empty path leaves.
             return real.join(rest).components().collect();
         }
     }

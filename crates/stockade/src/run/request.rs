@@ -1,4 +1,4 @@
-//! From arguments to a request.
+//! Converts arguments to a request.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use super::hints::{Advice, Asked};
 use super::tools::Offered;
 use super::{flags, record, script, trouble};
 
-/// What the engine is asked for, the tools, and what hints depend on; `options` are the words
-/// before the target. Everything that can be wrong with the arguments is found here.
+/// The request to the engine, the offered tools, and the facts for hints; `options` are the
+/// arguments before the target. Every error in the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
     target: Target<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn request(
         context,
         recorder,
         passage,
-        // They are started when everything else is known to be right.
+        // Started later, when everything else is known to be valid.
         tools: Tools::new(),
     };
     let script = match target {
@@ -87,13 +87,13 @@ pub(crate) fn request(
         }
         Target::Script(..) | Target::Command(_) => None,
     };
-    // What a program may have written decides what is looked for, and JSON reaches its author.
+    // The program's output decides which paths are checked, and JSON may reach its author.
     let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
     let asked = Asked::of(&request, advice, here, script, host_file);
     Ok((request, offered, asked))
 }
 
-/// What decides which interpreter `python3` and others mean.
+/// What determines the interpreter behind `python3` and other names.
 pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
     let (here, user) = (load::here()?, rustix::process::getuid().as_raw());
     let explicit_python = args.python.as_deref().map(|path| here.join(path));
@@ -101,8 +101,8 @@ pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
     Ok(Surroundings { explicit_python, ..found })
 }
 
-/// The absolute paths of the files that decide what runs may do: policies, seccomp profiles and
-/// files of tools. A file that the caller has open counts by the path it was opened by.
+/// The absolute paths of the files that control what runs may do: policies, seccomp profiles and
+/// tools files. For an open descriptor, the path it was opened with.
 fn decisive<'f>(
     files: impl Iterator<Item = &'f PathBuf>,
     policy: &Policy,
@@ -121,7 +121,7 @@ fn decisive<'f>(
     files.filter_map(path).chain(profiles).collect()
 }
 
-/// The variables of `--env`, passed through where only a name was written.
+/// The variables of `--env`; a bare name passes the caller's value through.
 fn environment(
     said: &[String],
     variable: impl Fn(&str) -> Option<OsString>,
@@ -151,7 +151,7 @@ fn environment(
     Ok(environment)
 }
 
-/// A directory to stand at `/`. What may not be mounted may not be the root either.
+/// A directory to use as `/`. A directory that may not be mounted may not be the root either.
 fn root(directory: &Path, here: &Path) -> Result<Root, Problem> {
     let path: PathBuf = here.join(directory);
     let shown = directory.display();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn variable_that_may_not_or_cannot_be_passed_is_refused_with_the_way_out() {
+    fn forbidden_or_unset_variable_is_refused_with_a_remedy() {
         for (said, remedy) in [
             ("GITHUB_TOKEN", "secrets"),
             ("LD_PRELOAD=x", "workspace"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_a_directory_that_could_be_mounted() {
+    fn root_must_be_a_mountable_directory() {
         let refused = ["/", "/etc", "/etc/passwd", "/nonexistent", "/proc"];
         for path in refused {
             let problem = root(Path::new(path), Path::new("/")).unwrap_err();

@@ -1,4 +1,4 @@
-//! The code of a script, read once: what is judged is what runs.
+//! The code of a script, read once, so that the checked code is the code that runs.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::words;
 
 const LANGUAGES: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
-/// Reads a script, or standard input for `-`. `options` are the words that stood before it.
+/// Reads a script, or standard input for `-`. `options` are the arguments before it.
 pub(crate) fn program(
     script: &str,
     language: Option<&str>,

@@ -1,12 +1,12 @@
-//! What is said about a run beside what the program printed.
+//! What Stockade prints about a run in addition to the program's output.
 
 use std::time::Duration;
 
 use stockade_engine::{Outcome, RunReport, signal_name};
 use stockade_policy::{Denial, Isolation, Limit, Policy, is_harmless};
 
-/// The lines for a person, without their prefix; none for a program that simply ended behind an
-/// ordinary wall.
+/// The lines for a person, without their prefix; empty for a program that exited behind an ordinary
+/// wall.
 pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = wall(report).into_iter().collect();
     lines.extend(outcome(report, policy));
@@ -23,7 +23,7 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Ve
     lines
 }
 
-/// A wall below the ordinary is never used without saying so.
+/// Reports the use of the reduced wall.
 fn wall(report: &RunReport) -> Option<String> {
     let plan = report.plan.as_ref().filter(|plan| plan.isolation == Isolation::Reduced)?;
     Some(format!("the {} wall was used: no namespaces, and less hidden of the host", plan.provider))
@@ -56,7 +56,7 @@ fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
     })
 }
 
-/// A refusal among what a program did; there can be many.
+/// A denial in one line, because a program can cause many.
 fn in_one_line(denial: &Denial) -> String {
     let [target, why, rule, how_to_allow] = parts(denial);
     format!("denied {target}: {why}; decided by {rule}; to allow it: {how_to_allow}")
@@ -72,8 +72,8 @@ fn parts(denial: &Denial) -> [String; 4] {
     [target, why, rule, how_to_allow].map(|part| on_one_line(part))
 }
 
-/// A text that a program may have chosen, such as the name of a file: without ends of lines it
-/// makes no line that looks like Stockade's own.
+/// A text that a program may have chosen, such as a file name, without line ends: it cannot forge a
+/// line of Stockade.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {

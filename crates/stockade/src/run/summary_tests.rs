@@ -37,14 +37,14 @@ fn said_with(report: &RunReport, hints: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn program_that_ended_by_itself_is_not_talked_about() {
+fn program_that_exited_gets_no_summary_line() {
     for code in [0, 1, 137] {
         assert_eq!(said(&report(Outcome::Exited { code })), [""; 0]);
     }
 }
 
 #[test]
-fn reduced_wall_is_named_whatever_the_outcome() {
+fn reduced_wall_is_named_for_every_outcome() {
     let mut ended = report(Outcome::Exited { code: 0 });
     let plan = |provider, isolation| {
         Some(Plan { provider: ProviderName::new(provider), isolation, controls: Vec::new() })
@@ -59,7 +59,7 @@ fn reduced_wall_is_named_whatever_the_outcome() {
 }
 
 #[test]
-fn every_other_outcome_is_one_line_that_names_what_did_it() {
+fn every_other_outcome_is_one_line_with_its_cause() {
     let program = "nowhere".to_owned();
     let limit = Limit::CpuTime;
     for (outcome, line) in [
@@ -82,7 +82,7 @@ fn every_other_outcome_is_one_line_that_names_what_did_it() {
 }
 
 #[test]
-fn denial_says_how_to_allow_it_once() {
+fn denial_shows_how_to_allow_it_once() {
     let denial = Denial {
         control: "commands".into(),
         rule: "p.yaml:1:1: x".to_owned(),

@@ -1,5 +1,4 @@
-//! The tools that a run offers: files that are read before anything else is done, and servers that
-//! are started only when the run is.
+//! The tools that a run offers. The files are read first; servers start only with the run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +10,12 @@ use crate::{Problem, load};
 
 use super::changeable::Writable;
 
-/// What was read of `--tools`. Nothing was started.
+/// The parsed `--tools` files. No server is started yet.
 #[derive(Default)]
 pub(crate) struct Offered(Vec<ToolsFile>);
 
 impl Offered {
-    /// Reads and checks the files. A name may be in one of them only.
+    /// Reads and checks the files. A tool name may occur only once.
     pub(crate) fn read(files: &[PathBuf], here: &Path) -> anyhow::Result<Offered> {
         load::refuse_shared_input(files.iter().map(PathBuf::as_path))?;
         let offered = files.iter().map(|file| read(file, here)).collect::<Result<_, _>>();
@@ -35,7 +34,7 @@ impl Offered {
         self.0.iter().flat_map(ToolsFile::names)
     }
 
-    /// Refuses tools that the run could change: what they run, they run outside of every wall.
+    /// Refuses tools whose files the run could change: tools run outside of the wall.
     pub(crate) fn check(&self, writable: &Writable) -> anyhow::Result<()> {
         let search_path = std::env::var_os("PATH").unwrap_or_default();
         for file in &self.0 {
@@ -47,7 +46,7 @@ impl Offered {
         Ok(())
     }
 
-    /// Starts what has to be started for the tools that the policy names.
+    /// Starts the servers of the tools that the policy names.
     pub(crate) async fn start(self, policy: &Policy) -> Result<Tools, Problem> {
         let is_listed = |name: &str| policy.tools.value.iter().any(|tool| tool.value == name);
         let mut tools = Tools::new();
@@ -64,7 +63,8 @@ fn read(file: &Path, here: &Path) -> anyhow::Result<ToolsFile> {
     let text = load::tools(file)?;
     let name =
         if load::is_standard_input(file) { "standard input" } else { &*file.to_string_lossy() };
-    // What a file names is meant from where it is; a text without a place is meant from here.
+    // Paths in a file are relative to its directory; in a text without a path, to the working
+    // directory.
     let has_place = !load::is_standard_input(file) && !load::is_descriptor(file);
     let above = file.parent().filter(|_| has_place).unwrap_or(Path::new(""));
     ToolsFile::parse(name, &text, &here.join(above))

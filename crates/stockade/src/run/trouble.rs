@@ -1,4 +1,4 @@
-//! What a person is told when a run was not possible.
+//! Errors of a run, for a person.
 
 use stockade_engine::RunError;
 use stockade_policy::VariableError;
@@ -7,10 +7,10 @@ use stockade_provider::chain;
 use crate::Problem;
 use crate::policy::refusals;
 
-/// What shows the whole of a host, for a wall that does not say more.
+/// The remedy for a wall's error that has none of its own.
 const SEE_DOCTOR: &str = "see what this host can hold: `stockade doctor`";
 
-/// One sentence and what to do about it.
+/// One sentence with its remedy.
 pub(crate) fn problem(error: &RunError) -> Problem {
     let message = error.to_string();
     match error {
@@ -43,7 +43,7 @@ pub(crate) fn problem(error: &RunError) -> Problem {
     }
 }
 
-/// A variable that may not be set inside.
+/// The error for a variable that must not be set inside.
 pub(crate) fn variable(error: &VariableError) -> Problem {
     Problem::new(format!("--env: {error}"), error.remedy())
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wall_without_a_remedy_is_answered_with_a_command_that_can_be_pasted() {
+    fn wall_error_without_a_remedy_names_the_doctor_command() {
         let error = RunError::Wall(Error::new(ErrorKind::Internal, "a reason"));
         assert_eq!(problem(&error).remedy, SEE_DOCTOR);
         let error = Error::new(ErrorKind::Internal, "a reason").with_remedy("do this");

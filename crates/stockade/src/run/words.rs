@@ -1,4 +1,4 @@
-//! A program where a script was expected.
+//! Detects a program name in place of a script.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::shell::shell_word;
 
 use crate::Problem;
 
-/// Refuses a script that is not there while a program has that name: `run ls` means `run -- ls`.
+/// Refuses a missing script if a program has that name: `run ls` means `run -- ls`.
 pub(super) fn refuse_program(
     script: &str,
     arguments: &[String],
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_in_place_of_a_script_is_answered_with_the_whole_command() {
+    fn program_in_place_of_a_script_gets_the_corrected_command() {
         let arguments = ["-c".to_owned(), "echo 'a b' c".to_owned()];
         let options = ["--memory".into(), "64m".into()];
         let problem = refuse_program("sh", &arguments, &options).unwrap_err();

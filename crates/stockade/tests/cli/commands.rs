@@ -29,7 +29,7 @@ fn every_example_policy_checks() {
 }
 
 #[test]
-fn a_typo_is_named_with_file_line_column_caret_and_the_key_that_was_meant() {
+fn typo_error_has_file_line_column_caret_and_the_likely_key() {
     let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "version: \"2\"\nnetwork_allow_list: [example.org]\n");
     let run = stockade(&["policy", "check", &file]);
@@ -61,7 +61,7 @@ fn one_refused_file_does_not_hide_the_others() {
 }
 
 #[test]
-fn hostile_files_end_quickly_with_one_sentence_and_a_remedy() {
+fn hostile_files_fail_quickly_with_a_message_and_a_remedy() {
     let scratch = Scratch::new();
     let huge = scratch.path().join("huge.yaml");
     fs::File::create(&huge).unwrap().set_len(100 << 20).unwrap();
@@ -122,7 +122,7 @@ fn every_preset_is_written_commented_and_checks() {
 }
 
 #[test]
-fn init_replaces_a_file_only_when_told_to() {
+fn init_replaces_a_file_only_with_force() {
     let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "mine");
     let run = stockade(&["policy", "init", "strict", "--output", &file]);
@@ -134,7 +134,7 @@ fn init_replaces_a_file_only_when_told_to() {
 }
 
 #[test]
-fn what_show_prints_is_the_same_policy_again() {
+fn output_of_show_parses_to_the_same_policy() {
     let shown = stockade(&["policy", "show", POLICY]);
     assert_eq!(shown.code, 0);
     let again = stockade_with_input(&["policy", "show", "-"], &shown.stdout);
@@ -161,7 +161,7 @@ fn showing_two_policies_shows_the_narrower_of_each_clause() {
 }
 
 #[test]
-fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
+fn plan_lists_for_each_wall_the_mechanism_or_the_reason_per_control() {
     let run = stockade(&["policy", "plan", POLICY, "--json"]);
     assert_eq!(run.code, 125);
     let plan = run.json();
@@ -195,7 +195,7 @@ fn plan_names_for_each_wall_what_holds_a_control_or_why_nothing_does() {
 }
 
 #[test]
-fn plan_holds_every_clause_about_tools_behind_the_native_wall_alone() {
+fn plan_enforces_tool_clauses_only_behind_the_native_wall() {
     let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
@@ -217,13 +217,13 @@ fn plan_holds_every_clause_about_tools_behind_the_native_wall_alone() {
 }
 
 #[test]
-fn plan_holds_a_policy_without_network_and_tools_behind_the_native_wall() {
+fn plan_enforces_a_policy_without_network_or_tools_behind_the_native_wall() {
     let scratch = Scratch::new();
     let plain = scratch.file("p.yaml", "limits: {max_pids: 16}\ncommand_allowlist: [sh]\n");
     let run = stockade(&["policy", "plan", &plain, "--provider", "native", "--json"]);
     let plan = run.json();
     if plan["walls"][0]["enforceable"] == false {
-        // Where no wall can be built, each control says why.
+        // Without a usable wall, each control has a reason.
         assert_eq!(run.code, 125);
         return;
     }
@@ -234,7 +234,7 @@ fn plan_holds_a_policy_without_network_and_tools_behind_the_native_wall() {
 }
 
 #[test]
-fn plan_asks_one_wall_when_told_and_names_the_walls_there_are() {
+fn plan_checks_only_the_named_wall_and_lists_known_walls() {
     let plan = stockade(&["policy", "plan", POLICY, "--provider", "qemu", "--json"]).json();
     assert_eq!(plan["walls"].as_array().unwrap().len(), 1);
     assert_eq!(plan["walls"][0]["provider"], "qemu");
@@ -266,7 +266,7 @@ fn diff_names_what_the_second_allows_and_the_first_does_not() {
 }
 
 #[test]
-fn completions_and_manual_pages_know_every_command() {
+fn completions_and_manual_pages_include_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = stockade(&["completions", shell]);
         assert_eq!(run.code, 0, "{shell}");
@@ -288,7 +288,7 @@ fn completions_and_manual_pages_know_every_command() {
 }
 
 #[test]
-fn the_guest_carried_inside_answers() {
+fn embedded_guest_responds() {
     let version = stockade(&["version", "--json"]).json();
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(version["guest"]["version"], env!("CARGO_PKG_VERSION"));
@@ -311,14 +311,14 @@ fn standard_input_is_read_once_only() {
 }
 
 #[test]
-fn bad_usage_is_json_when_json_was_asked_for() {
+fn bad_usage_is_json_with_the_json_flag() {
     let run = stockade(&["policy", "nonsense", "--json"]);
     assert_eq!(run.code, 125);
     assert!(run.json()["error"]["message"].as_str().unwrap().contains("nonsense"));
 }
 
 #[test]
-fn errors_are_json_when_json_was_asked_for() {
+fn errors_are_json_with_the_json_flag() {
     let run = stockade(&["policy", "show", "--json", "/nonexistent.yaml"]);
     assert_eq!(run.code, 125);
     let error = run.json()["error"].clone();
@@ -327,7 +327,7 @@ fn errors_are_json_when_json_was_asked_for() {
 }
 
 #[test]
-fn bad_usage_is_an_error_of_stockades_own_and_help_is_not() {
+fn bad_usage_exits_with_125_and_help_with_0() {
     for args in
         [&["policy"][..], &["nonsense"], &["policy", "init", "nonsense"], &["policy", "check"]]
     {
@@ -359,7 +359,7 @@ fn a_closed_reader_is_not_an_error() {
 }
 
 #[test]
-fn nothing_printed_for_a_person_carries_escape_sequences_from_a_file() {
+fn text_output_escapes_control_characters_from_a_file() {
     let scratch = Scratch::new();
     let file = scratch.file("p.yaml", "name: \"x\\e]0;title\\a\"\nrules: [{name: \"\\e[2J\", condition: {field: code, operator: contains, value: a}, action: deny, message: \"\\e[31m\"}]\n");
     let code = scratch.file("a.py", "a\n");

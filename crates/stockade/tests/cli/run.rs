@@ -1,9 +1,9 @@
-//! `stockade run`: what is refused before any wall is asked.
+//! `stockade run`: errors before any wall is built.
 
 use crate::support::{Run, Scratch, root, stockade, stockade_with_input};
 
-/// Runs a refused command line: exit code 125, nothing on standard output, one sentence and a
-/// remedy that hold what is expected.
+/// Runs a refused command line: expects exit code 125, empty standard output, and an error with
+/// this message and remedy.
 fn refused(args: &[&str], message: &str, remedy: &str) {
     let mut words = vec!["run"];
     words.extend(args);
@@ -26,7 +26,7 @@ fn denied(run: &Run) -> serde_json::Value {
 }
 
 #[test]
-fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
+fn invalid_script_is_refused_with_a_remedy() {
     let scratch = Scratch::new();
     let directory = scratch.path().join("folder.py");
     std::fs::create_dir(&directory).unwrap();
@@ -49,7 +49,7 @@ fn script_that_is_no_script_is_one_sentence_with_a_remedy() {
 }
 
 #[test]
-fn amount_that_is_none_names_the_flag_and_an_example() {
+fn invalid_amount_error_has_the_flag_and_an_example() {
     let such_as = |flag: &str, value: &str, example: &str| {
         let (message, remedy) = (format!("{flag} {value}: "), format!("such as {flag} {example}"));
         refused(&[flag, value, "--", "ls"], &message, &remedy);
@@ -69,7 +69,7 @@ fn amount_that_is_none_names_the_flag_and_an_example() {
 }
 
 #[test]
-fn walls_mounts_roots_and_policies_that_are_not_there_are_refused() {
+fn missing_walls_mounts_roots_and_policies_are_refused() {
     let scratch = Scratch::new();
     let broken = scratch.file("broken.yaml", "nonsense: 1\n");
     refused(&["--provider", "magic", "--", "ls"], "magic", "native");
@@ -87,7 +87,7 @@ fn walls_mounts_roots_and_policies_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn variable_that_must_stay_outside_is_refused_with_what_to_do_instead() {
+fn forbidden_variable_is_refused_with_an_alternative() {
     refused(&["--env", "GITHUB_TOKEN=x", "--", "env"], "looks like a credential", "`secrets`");
     refused(&["--env", "GITHUB_TOKEN", "--", "env"], "looks like a credential", "`secrets`");
     refused(&["--env", "LD_PRELOAD=/x.so", "--", "env"], "the loader or interpreter", "remove it");
@@ -98,7 +98,7 @@ fn variable_that_must_stay_outside_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn flag_beside_a_policy_only_tightens_it() {
+fn flag_with_a_policy_only_tightens_it() {
     let scratch = Scratch::new();
     let policy = scratch.file("p.yaml", "environment: {LANG: C}\n");
     let with = |flag: &str, value: &str, message: &str, remedy: &str| {
@@ -111,7 +111,7 @@ fn flag_beside_a_policy_only_tightens_it() {
 }
 
 #[test]
-fn policy_that_denies_ends_the_run_before_any_wall_is_asked() {
+fn denied_program_ends_the_run_before_any_wall_is_built() {
     let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
@@ -134,7 +134,7 @@ fn policy_that_denies_ends_the_run_before_any_wall_is_asked() {
 }
 
 #[test]
-fn code_that_is_not_text_is_denied_where_rules_would_judge_it() {
+fn code_that_is_not_utf8_is_denied_if_rules_examine_it() {
     let scratch = Scratch::new();
     let script = scratch.file("a.py", b"# \xff\n");
     let policy = root().join("examples/policies/research-agent.yaml");
@@ -144,21 +144,21 @@ fn code_that_is_not_text_is_denied_where_rules_would_judge_it() {
 }
 
 #[test]
-fn program_in_place_of_a_script_is_answered_with_the_command_to_write() {
+fn run_of_a_program_name_suggests_the_double_dash_command() {
     refused(&["ls", "-l"], "there is no script `ls` here", "`stockade run -- ls -l`");
     refused(
         &["--memory", "64m", "sh", "-c", "a b"],
         "there is no script `sh` here",
         "`stockade run --memory 64m -- sh -c 'a b'`",
     );
-    // A script of that name is a script all the same.
+    // An existing script of that name runs as a script.
     let scratch = Scratch::new();
     let script = scratch.file("ls", "hello");
     refused(&[&script], "says its language", "--language");
 }
 
 #[test]
-fn pipe_device_or_socket_is_no_script_and_holds_nobody() {
+fn pipe_device_or_socket_as_a_script_is_refused_without_blocking() {
     let scratch = Scratch::new();
     let pipe = scratch.path().join("pipe.py");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -173,7 +173,7 @@ fn pipe_device_or_socket_is_no_script_and_holds_nobody() {
 }
 
 #[test]
-fn remedy_for_a_wall_that_says_no_more_works_as_it_is_written() {
+fn policy_of_init_can_be_planned_from_standard_input() {
     let init = stockade(&["policy", "init"]);
     let run = stockade_with_input(&["policy", "plan", "-"], &init.stdout);
     assert!(run.stdout.contains("max_memory_mb"), "{}{}", run.stdout, run.stderr);

@@ -4,8 +4,8 @@ use crate::support::{Scratch, root, stockade};
 
 const POLICY: &str = "examples/policies/research-agent.yaml";
 
-/// A question, its answer, the control and the line of the example that decides; line 0 is a rule
-/// of the language itself.
+/// A question, its answer, the control, and the deciding line of the example; line 0 is a built-in
+/// rule.
 type Row = (&'static [&'static str], &'static str, &'static str, u64);
 
 #[rustfmt::skip]
@@ -89,7 +89,7 @@ fn code_is_judged_by_the_rules_and_the_text_names_line_and_remedy() {
 }
 
 #[test]
-fn a_callers_context_adds_fields_and_never_replaces_the_judged_code() {
+fn callers_context_adds_fields_and_never_replaces_the_code() {
     let scratch = Scratch::new();
     let code = scratch.file("a.py", "import subprocess\n");
     let run = stockade(&["policy", "why", POLICY, "--code", &code, "--context", "code=harmless"]);
@@ -137,7 +137,7 @@ fn a_tool_is_judged_with_the_arguments_that_were_given() {
 }
 
 #[test]
-fn rules_with_a_time_are_judged_by_the_clock_that_was_given() {
+fn rules_with_a_time_use_the_given_clock() {
     let scratch = Scratch::new();
     let policy = scratch.file(
         "p.yaml",
@@ -156,7 +156,7 @@ fn rules_with_a_time_are_judged_by_the_clock_that_was_given() {
 }
 
 #[test]
-fn a_last_json_after_command_is_ours_unless_the_command_is_closed() {
+fn json_flag_after_command_is_ours_unless_double_dash_follows() {
     let run = stockade(&["policy", "why", POLICY, "--command", "ls", "-l", "--json"]);
     assert_eq!(run.json()["target"], "ls -l");
     let run = stockade(&["policy", "why", POLICY, "--json", "--command", "ls", "--json", "--"]);
@@ -164,7 +164,7 @@ fn a_last_json_after_command_is_ours_unless_the_command_is_closed() {
 }
 
 #[test]
-fn an_exit_code_asked_for_after_command_is_not_swallowed() {
+fn exit_code_flag_after_command_is_ours() {
     assert_eq!(stockade(&["policy", "why", POLICY, "--command", "rm", "--exit-code"]).code, 126);
     let run =
         stockade(&["policy", "why", POLICY, "--command", "rm", "-r", "--json", "--exit-code"]);
@@ -176,7 +176,7 @@ fn an_exit_code_asked_for_after_command_is_not_swallowed() {
 }
 
 #[test]
-fn code_is_judged_only_when_its_language_and_text_are_certain() {
+fn code_with_unknown_language_or_invalid_text_is_not_evaluated() {
     let scratch = Scratch::new();
     let ruby = scratch.file("a.rb", "puts 1\n");
     let run = stockade(&["policy", "why", POLICY, "--code", &ruby]);
@@ -190,7 +190,7 @@ fn code_is_judged_only_when_its_language_and_text_are_certain() {
 }
 
 #[test]
-fn advice_about_a_path_can_be_followed() {
+fn advice_about_a_path_works_as_written() {
     for path in ["/proc/1/root/etc", "/sys/x", "/dev/kmsg", "/", "/etc", "/var", "/usr"] {
         let run = stockade(&["policy", "why", POLICY, "--path", path, "--write", "--json"]);
         let change = run.json()["change"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Nothing is changed, and it is quick.
+//! `stockade doctor` changes nothing, and is quick.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::leftovers::Host;
 use crate::refusing::finish;
 use crate::support::stockade;
 
-/// Two seconds is promised; a host that builds meanwhile may take three times as long.
+/// The documented limit is two seconds; a busy host may take three times as long.
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// Settings that change by themselves, or whenever anybody does anything.
+/// Settings that change without a cause in this test.
 const RESTLESS: [&str; 5] = ["random", "ns_last_pid", "pty", "keys", "perf_event_max_sample_rate"];
 
 #[test]
@@ -36,7 +36,7 @@ fn doctor_changes_nothing_and_ends_in_time() {
     assert!(changed.is_empty(), "{changed:?}");
 }
 
-/// Sysctls of users and the kernel, and what each v2 group hands down.
+/// Sysctls, and the enabled controllers of each cgroup v2 group.
 fn settings() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for top in ["/proc/sys/user", "/proc/sys/kernel", "/proc/sys/vm"] {
@@ -58,7 +58,7 @@ fn read_below(directory: &Path, found: &mut BTreeMap<PathBuf, String>) {
         }
         match path.is_dir() {
             true => read_below(&path, found),
-            // What only root may read is not there for others.
+            // Skips files that only root may read.
             false => _ = fs::read_to_string(&path).map(|value| found.insert(path, value)),
         }
     }

@@ -1,4 +1,4 @@
-//! An ordinary user to whom somebody gave cgroups.
+//! An ordinary user with delegated cgroups.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -14,11 +14,11 @@ use crate::support::{Scratch, control, doctor, doctor_here, json, quiet, refusal
 
 const NOBODY: u32 = 65_534;
 
-/// Groups that belong to another user, removed when dropped.
+/// Cgroups that belong to another user, removed on drop.
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
-    /// Makes a group below each place where this host's own sandboxes get theirs.
+    /// Creates a group in each parent of this host's sandbox groups.
     fn new() -> Delegated {
         let (_, doctor) = doctor_here();
         let cgroups = doctor["machine"]["host"]["cgroups"].as_array().expect("a list").clone();
@@ -32,14 +32,14 @@ impl Delegated {
             groups.0.push(group.clone());
             chown(&group, Some(NOBODY), Some(NOBODY)).expect("root can give groups away");
             for file in ["cgroup.procs", "tasks", "cgroup.subtree_control"] {
-                // Each version has two of them.
+                // Each cgroup version has only two of these files.
                 let _ = chown(group.join(file), Some(NOBODY), Some(NOBODY));
             }
         }
         groups
     }
 
-    /// `stockade` as that user, in those groups.
+    /// A `stockade` command as that user, in those groups.
     fn stockade(&self, scratch: &Scratch, arguments: &[&str]) -> Command {
         let enter: String = self
             .0
@@ -57,7 +57,7 @@ impl Delegated {
 impl Drop for Delegated {
     fn drop(&mut self) {
         for group in &self.0 {
-            // What is still inside shows in the next run's name, which is another.
+            // A group in use stays; the next run uses another name.
             let _ = fs::remove_dir(group);
         }
     }

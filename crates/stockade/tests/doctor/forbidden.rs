@@ -1,4 +1,4 @@
-//! Hosts that forbid something, each made from this one for a single command.
+//! Hosts with a missing feature, each emulated for a single command.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
 
-/// What container engines refuse by default.
+/// The calls that container engines refuse by default.
 const NAMESPACES: [Refused; 2] = [
     Refused { call: libc::SYS_clone, when: &[(0, NEW_USER, NEW_USER)], errno: EPERM },
     Refused { call: libc::SYS_clone3, when: &[], errno: ENOSYS },
@@ -24,14 +24,14 @@ const NAMESPACES: [Refused; 2] = [
 const LANDLOCK: [Refused; 1] =
     [Refused { call: libc::SYS_landlock_create_ruleset, when: &[], errno: ENOSYS }];
 
-/// What a kernel without nftables refuses: its sockets.
+/// A kernel without nftables refuses netfilter sockets.
 const NFTABLES: [Refused; 1] = [Refused {
     call: libc::SYS_socket,
     when: &[(0, u32::MAX, libc::AF_NETLINK as u32), (2, u32::MAX, libc::NETLINK_NETFILTER as u32)],
     errno: libc::EPROTONOSUPPORT,
 }];
 
-/// unshare(1), as a user that is not root.
+/// unshare(1), as a user other than root.
 fn unshare() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("unshare");
@@ -41,8 +41,7 @@ fn unshare() -> Command {
     command
 }
 
-/// A command of the binary in a user namespace of its own; before it, a line of shell with all
-/// rights in that namespace.
+/// The binary in its own user namespace, after a shell command with all capabilities there.
 fn in_namespace(scratch: &Scratch, before: &str, arguments: &[&str]) -> Command {
     let script = format!("{before}exec \"$@\"");
     let mut command = unshare();
@@ -51,7 +50,7 @@ fn in_namespace(scratch: &Scratch, before: &str, arguments: &[&str]) -> Command 
     quiet(command)
 }
 
-/// What `doctor`, `plan` and `run` say, and how each ends.
+/// The answers and exit codes of `doctor`, `plan` and `run`.
 struct Said {
     doctor: Value,
     codes: [Option<i32>; 3],
@@ -71,10 +70,10 @@ fn ask(policy: &str, ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> Said {
 }
 
 impl Said {
-    /// All refuse the native wall for the same reason, which has these words.
+    /// Asserts that all three refuse the native wall with the same reason and remedy.
     fn is_refusal_by(&self, reason: &str, remedy: &str) {
         assert_eq!(self.codes[1..], [Some(125); 2]);
-        // Without namespaces there may be the reduced wall, for those who ask for it.
+        // Without namespaces the reduced wall may remain, which policies must ask for.
         let others = match self.doctor["can_run"].as_array().map_or(&[][..], Vec::as_slice) {
             [] => Some(125),
             [only] if only["provider"] == "reduced" => Some(0),
@@ -89,7 +88,7 @@ impl Said {
 }
 
 #[test]
-fn forbidden_user_namespaces_are_named_alike_by_doctor_plan_and_run() {
+fn doctor_plan_and_run_agree_on_forbidden_user_namespaces() {
     let _alone = Host::alone();
     if !walls_can_be_built() {
         return;
@@ -122,7 +121,7 @@ fn forbidden_user_namespaces_are_named_alike_by_doctor_plan_and_run() {
 }
 
 #[test]
-fn filter_that_refuses_namespaces_is_named_alike_by_doctor_plan_and_run() {
+fn doctor_plan_and_run_agree_on_a_filter_that_refuses_namespaces() {
     let _alone = Host::alone();
     if !walls_can_be_built() {
         return;
@@ -142,7 +141,7 @@ fn filter_that_refuses_namespaces_is_named_alike_by_doctor_plan_and_run() {
 }
 
 #[test]
-fn root_of_a_small_user_namespace_is_told_so() {
+fn root_of_a_small_user_namespace_gets_the_reason() {
     let _alone = Host::alone();
     if !walls_can_be_built() {
         return;
@@ -159,7 +158,7 @@ fn root_of_a_small_user_namespace_is_told_so() {
 }
 
 #[test]
-fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
+fn doctor_and_plan_agree_that_commands_need_landlock() {
     let _alone = Host::alone();
     if !walls_can_be_built() {
         return;
@@ -186,7 +185,7 @@ fn kernel_without_landlock_lacks_the_list_of_commands_and_says_so_alike() {
 }
 
 #[test]
-fn kernel_without_nftables_lacks_only_the_way_out_and_says_how_to_get_it() {
+fn kernel_without_nftables_lacks_only_egress_and_has_a_remedy() {
     let _alone = Host::alone();
     if !walls_can_be_built() {
         return;

@@ -1,4 +1,4 @@
-//! The host at hand.
+//! The actual host.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn short_answer_is_first_and_all_is_readable_without_colour() {
+fn short_answer_is_first_and_output_has_no_colour() {
     let _alone = Host::alone();
     let run = finish(stockade(&["doctor"]));
     let first = run.stdout.lines().next().unwrap_or_default();
@@ -31,11 +31,11 @@ fn short_answer_is_first_and_all_is_readable_without_colour() {
     }
 }
 
-/// The walls that are built in, each with the least that a policy must accept to get it.
+/// The built-in walls, each with the highest `isolation` floor that it satisfies.
 const WALLS: [(&str, &str); 2] = [("native", "process"), ("reduced", "reduced")];
 
 #[test]
-fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
+fn run_enforces_what_doctor_reports_as_enforceable() {
     let _alone = Host::alone();
     let scratch = Scratch::new();
     let (code, doctor) = doctor_here();
@@ -83,7 +83,7 @@ fn what_doctor_says_is_enforceable_is_what_holds_a_run() {
 }
 
 #[test]
-fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
+fn plan_refuses_what_doctor_reports_as_missing_with_the_same_text() {
     let _alone = Host::alone();
     let scratch = Scratch::new();
     let (_, doctor) = doctor_here();
@@ -117,7 +117,7 @@ fn what_doctor_says_is_not_enforceable_is_refused_with_its_words() {
 }
 
 #[test]
-fn apparmor_profile_is_for_this_program() {
+fn doctor_prints_the_apparmor_profile_for_its_own_path() {
     let _alone = Host::alone();
     let run = finish(stockade(&["doctor", "--apparmor-profile"]));
     assert_eq!(run.code, Some(0));

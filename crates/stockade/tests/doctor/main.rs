@@ -1,5 +1,5 @@
-//! `stockade doctor` on the real kernel: what it says can be enforced is, and what it says cannot
-//! be is refused by `policy plan` and `run` with the same words.
+//! `stockade doctor` on the real kernel: walls enforce every control that it reports as
+//! enforceable; `policy plan` and `run` refuse every other control with the same words.
 
 mod changes;
 mod delegated;

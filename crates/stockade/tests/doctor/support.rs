@@ -1,4 +1,4 @@
-//! Asking `doctor`, `plan` and `run`, and comparing their words.
+//! Runs `doctor`, `plan` and `run`, and compares their texts.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::refusing::{Refused, Run, finish, finish_refusing};
 /// A reason and a remedy.
 pub(crate) type Words = (String, String);
 
-/// The user that owns nothing.
+/// The uid of `nobody`.
 pub(crate) const NOBODY: &str = "65534";
 
 /// A temporary directory that every user may read, with a copy of the binary and a policy.
@@ -43,13 +43,13 @@ pub(crate) fn stockade(arguments: &[&str]) -> Command {
     quiet(command)
 }
 
-/// Keeps what a command prints.
+/// Captures a command's output.
 pub(crate) fn quiet(mut command: Command) -> Command {
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs it, and reads the one JSON value that it prints.
+/// Runs a command and parses its JSON output.
 pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value) {
     let Run { code, stdout, stderr, .. } = match refused {
         [] => finish(command),
@@ -59,7 +59,7 @@ pub(crate) fn json(command: Command, refused: &[Refused]) -> (Option<i32>, Value
     (code, value.unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}")))
 }
 
-/// Asks again for as long as the answer is that the host was too busy to tell.
+/// Repeats a command while it reports that the host is overloaded.
 pub(crate) fn patiently(ask: impl Fn() -> (Option<i32>, Value)) -> (Option<i32>, Value) {
     let is_told = |said: &(Option<i32>, Value)| {
         !said.1.to_string().contains("see whether the host is overloaded")
@@ -67,34 +67,34 @@ pub(crate) fn patiently(ask: impl Fn() -> (Option<i32>, Value)) -> (Option<i32>,
     (0..20).map(|_| ask()).find(is_told).expect("the host is not too busy for ever")
 }
 
-/// What `doctor` says.
+/// The answer of `doctor`.
 pub(crate) fn doctor(ask: impl Fn(&[&str]) -> (Option<i32>, Value)) -> (Option<i32>, Value) {
     patiently(|| ask(&["doctor", "--json"]))
 }
 
-/// The same here.
+/// The answer of `doctor` on this host.
 pub(crate) fn doctor_here() -> (Option<i32>, Value) {
     doctor(|words| json(stockade(words), &[]))
 }
 
-/// What `doctor` says of a wall.
+/// `doctor`'s report of a wall.
 pub(crate) fn wall<'a>(doctor: &'a Value, provider: &str) -> &'a Value {
     let walls = doctor["walls"].as_array().expect("walls are a list");
     walls.iter().find(|it| it["provider"] == provider).expect("every wall is named")
 }
 
-/// What `doctor` says of the native wall.
+/// `doctor`'s report of the native wall.
 pub(crate) fn native(doctor: &Value) -> &Value {
     wall(doctor, "native")
 }
 
-/// What `doctor` says of one control of a wall.
+/// `doctor`'s report of one control of a wall.
 pub(crate) fn control_of<'a>(wall: &'a Value, name: &str) -> &'a Value {
     let controls = wall["controls"].as_array().expect("controls are a list");
     controls.iter().find(|it| it["control"] == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What `doctor` says of one control of the native wall.
+/// `doctor`'s report of one control of the native wall.
 pub(crate) fn control<'a>(doctor: &'a Value, name: &str) -> &'a Value {
     control_of(native(doctor), name)
 }
@@ -105,7 +105,7 @@ pub(crate) fn words(value: &Value) -> Words {
     (text("reason").to_owned(), text("remedy").to_owned())
 }
 
-/// The distinct reasons for which `plan` refuses a policy behind the one wall that was asked for.
+/// The distinct reasons for which `plan` refuses a policy on the requested wall.
 pub(crate) fn refusals(plan: &Value) -> Vec<Words> {
     let controls = plan["walls"][0]["controls"].as_array().expect("controls are a list");
     let refused = controls.iter().filter(|finding| finding["status"] == "refused");
@@ -114,7 +114,7 @@ pub(crate) fn refusals(plan: &Value) -> Vec<Words> {
     words
 }
 
-/// The error of a run, as reason and remedy.
+/// The reason and remedy of a run's error.
 pub(crate) fn error(run: &Value) -> Words {
     let text = |key: &str| run["error"][key].as_str().expect("errors have words").to_owned();
     (text("message"), text("remedy"))

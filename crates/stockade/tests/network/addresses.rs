@@ -1,4 +1,4 @@
-//! Addresses that no allowed name may lead to.
+//! Addresses that an allowed name must not resolve to.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
@@ -9,14 +9,14 @@ use crate::support::{
 
 tests![
     h11_literals_in_every_spelling_are_refused,
-    h12_allowed_names_do_not_lead_to_special_addresses,
-    h12_allowed_name_does_not_lead_to_the_machine_itself,
+    h12_allowed_names_do_not_reach_special_addresses,
+    h12_allowed_name_does_not_reach_the_machine_itself,
     h12_name_with_a_public_and_a_private_address_never_reaches_the_private_one,
     h13_metadata_is_never_reached,
-    h15_rebinding_is_noticed,
+    h15_dns_rebinding_is_denied,
 ];
 
-/// A server of the machine's own that nothing inside may reach.
+/// A server on the machine's loopback that programs inside must not reach.
 struct Canary(TcpListener);
 
 impl Canary {
@@ -39,7 +39,7 @@ fn curl(url: &str) -> Vec<&str> {
     vec!["curl", "-sS", "-k", "-m", "5", url]
 }
 
-/// The same by name, without the proxy.
+/// Connects by name, without the proxy.
 fn curl_by_name(url: &str) -> Vec<&str> {
     vec!["curl", "-sS", "-k", "-m", "5", "--noproxy", "*", url]
 }
@@ -98,8 +98,8 @@ fn h11_literals_in_every_spelling_are_refused() {
     assert!(canary.was_reached(), "without the wall the canary is reached");
 }
 
-fn h12_allowed_names_do_not_lead_to_special_addresses() {
-    // Each name is allowed, and each address answers on the machine.
+fn h12_allowed_names_do_not_reach_special_addresses() {
+    // Each name is allowed, and each address answers without the wall.
     for name in [
         "10-77-0-1.ip.test",
         "172-16-77-1.ip.test",
@@ -129,7 +129,7 @@ fn h12_allowed_names_do_not_lead_to_special_addresses() {
             assert_eq!(watch.seen(connected), [], "{name}");
         }
     }
-    // These would not answer anywhere, and are refused for what they are.
+    // No server has these addresses; the gate refuses them by their type.
     for name in [
         "0-0-0-1.ip.test",
         "127-9-9-9.ip.test",
@@ -150,7 +150,7 @@ fn h12_allowed_names_do_not_lead_to_special_addresses() {
     }
 }
 
-fn h12_allowed_name_does_not_lead_to_the_machine_itself() {
+fn h12_allowed_name_does_not_reach_the_machine_itself() {
     let canary = Canary::on(stockade_internet::MACHINE_PUBLIC, 80);
     direct(&["curl", "-sS", "-m", "1", "http://own.test/"]);
     assert!(canary.was_reached(), "without the wall the machine reaches itself");
@@ -159,7 +159,7 @@ fn h12_allowed_name_does_not_lead_to_the_machine_itself() {
     is_denied_or_said(&run);
 }
 
-/// Over plain HTTP the denial is the body too.
+/// Over plain HTTP the response body contains the denial too.
 fn is_denied_or_said(run: &Run) {
     assert!(run.stderr.contains("stockade: denied"), "{run:?}");
     assert!(run.stdout.contains("how_to_allow"), "{run:?}");
@@ -195,13 +195,13 @@ fn h13_metadata_is_never_reached() {
         assert!(!run.stdout.contains("nothing here"), "{name}: {run:?}");
         is_denied(&run);
     }
-    // These cannot even be asked for.
+    // The command line refuses these hosts.
     for host in ["metadata.google.internal", "169.254.169.254", "[fd00:ec2::254]"] {
         let run = finish(command(&["--allow-host", host], &["true"]));
         assert_eq!(run.code, 125, "{host}: {run:?}");
         assert!(run.stderr.contains("metadata"), "{host}: {run:?}");
     }
-    // Nor reached where every public host is allowed.
+    // A policy that allows every public host does not allow them either.
     let policy = "defaults: { network_default: allow }\n";
     for host in ["metadata.google.internal", "169.254.169.254"] {
         let url = format!("http://{host}/");
@@ -210,9 +210,9 @@ fn h13_metadata_is_never_reached() {
     }
 }
 
-fn h15_rebinding_is_noticed() {
+fn h15_dns_rebinding_is_denied() {
     let canary = Canary::on(Ipv4Addr::LOCALHOST, 80);
-    // The first answer of the name server is public, every later one is the loopback.
+    // The name server's first answer is public, every later one is the loopback.
     let outside = ["curl", "-sS", "-m", "2", "http://machine.rebind.test/"];
     assert!(direct(&outside).has_token());
     direct(&outside);

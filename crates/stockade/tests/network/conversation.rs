@@ -1,4 +1,4 @@
-//! Bytes that a program inside says to the proxy.
+//! Raw bytes that a program inside sends to the proxy.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::inside;
 
-/// What is said on one connection, and how many answers are waited for.
+/// The bytes of one connection, and the number of responses to wait for.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) bytes: Vec<u8>,
@@ -14,12 +14,12 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Bytes with one answer.
+    /// Bytes with one response.
     pub(crate) fn new(bytes: impl AsRef<[u8]>) -> Said {
         Said { bytes: bytes.as_ref().to_vec(), answers: 1 }
     }
 
-    /// A tunnel to an authority, spelled as it is.
+    /// A CONNECT request with this exact authority.
     pub(crate) fn connect(authority: impl AsRef<[u8]>) -> Said {
         let authority = authority.as_ref();
         let parts = [b"CONNECT ", authority, b" HTTP/1.1\r\nHost: ", authority, b"\r\n\r\n"];
@@ -27,25 +27,26 @@ impl Said {
     }
 }
 
-/// What came back.
+/// The received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heard(pub(crate) String);
 
 impl Heard {
-    /// The status of the first answer, or 0 when there was none.
+    /// The status of the first response, or 0 without one.
     pub(crate) fn status(&self) -> u16 {
         let number = self.0.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
         number.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether the request was refused: by a denial, as a broken one, or without a word.
+    /// Whether the proxy refused the request: with a denial, as malformed, or by closing the
+    /// connection.
     pub(crate) fn is_refused(&self) -> bool {
         let closed = self.0.is_empty() || self.0.starts_with('<');
         matches!(self.status(), 400 | 403 | 405 | 408 | 414 | 426 | 431 | 501 | 505) || closed
     }
 }
 
-/// Says each of these to the proxy of one sandbox, each on a connection of its own.
+/// Sends each of these to the proxy of one sandbox, each on its own connection.
 #[track_caller]
 pub(crate) fn converse(flags: &[&str], said: &[Said]) -> Vec<Heard> {
     let pairs: Vec<Value> =

@@ -1,4 +1,4 @@
-//! What others can reach, and what is left when a part goes away.
+//! What other processes can reach, and what remains when a part dies.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use crate::support::{Place, Watch, command, internet, start, tests};
 tests![
     h27_h28_nothing_listens_on_the_machine_for_a_sandbox,
     h33_servers_inside_are_not_reached_from_the_machine,
-    h36_when_stockade_is_killed_nothing_goes_out_any_more,
+    h36_killed_stockade_ends_all_egress,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -27,7 +27,7 @@ fn h27_h28_nothing_listens_on_the_machine_for_a_sandbox() {
     sandbox.say("");
 }
 
-/// Listening sockets of a process and its descendants, of those that are in the machine's network.
+/// Listening sockets of a process and its descendants in the machine's network namespace.
 fn sockets_of(process: u32) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut inodes = BTreeSet::new();
@@ -88,7 +88,7 @@ fn h33_servers_inside_are_not_reached_from_the_machine() {
     sandbox.say("");
 }
 
-fn h36_when_stockade_is_killed_nothing_goes_out_any_more() {
+fn h36_killed_stockade_ends_all_egress() {
     let place = Place::new();
     let script = "
 import socket, sys

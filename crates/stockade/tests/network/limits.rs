@@ -1,16 +1,16 @@
-//! Using the gate up, and the limits that bound it.
+//! Exhausting the gate, and the limits that prevent it.
 
 use crate::support::{command, direct, inside, internet, start, tests, with_policy};
 
 tests![
-    h30_many_connections_are_bounded_and_others_go_on,
-    h30_endless_heads_are_given_up,
-    h34_bytes_beyond_the_limit_are_not_carried,
+    h30_connection_flood_is_bounded_per_sandbox,
+    h30_endless_request_heads_get_431,
+    h34_bytes_over_the_limit_are_not_relayed,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
 
-fn h30_many_connections_are_bounded_and_others_go_on() {
+fn h30_connection_flood_is_bounded_per_sandbox() {
     let script = "
 import socket, sys
 held, refused = [], 0
@@ -35,14 +35,14 @@ sys.stdin.readline()
     let mut greedy = start(command(&FILES, &["python3", "-c", script]));
     let said = greedy.hear();
     let refused: u32 = said.trim_start_matches("refused ").parse().expect(&said);
-    // 64 connections at once unless a policy says otherwise, and as many that are told why not.
+    // By default 64 connections at once, and as many more that get a denial before they close.
     assert!((300 - 2 * 64..=300 - 32).contains(&refused), "{said}");
     let run = inside(&FILES, &["curl", "-sS", "-m", "10", "https://files.test/"]);
     assert_eq!(run.text(), format!("{} files.test\n", internet().token()));
     greedy.say("");
 }
 
-fn h30_endless_heads_are_given_up() {
+fn h30_endless_request_heads_get_431() {
     let script = "
 import os, socket, threading, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
@@ -64,7 +64,7 @@ for target in ((proxy.hostname, proxy.port), ('files.test', 80)):
     assert_eq!(run.text(), "b'HTTP/1.1 431'\n".repeat(2));
 }
 
-fn h34_bytes_beyond_the_limit_are_not_carried() {
+fn h34_bytes_over_the_limit_are_not_relayed() {
     let policy = "network_allowlist: [ files.test ]\nlimits: { max_egress_bytes: 100000 }\n";
     let few = [
         "curl",

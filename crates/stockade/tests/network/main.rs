@@ -1,5 +1,5 @@
-//! The network gate, end to end: real programs in real sandboxes on a fake internet whose servers
-//! and whose wire log everything. See docs/verification.md.
+//! The network gate, end to end: real programs in real sandboxes on a fake internet that logs every
+//! request and packet. See docs/verification.md.
 //!
 //! `cargo test -p stockade --test network h05` runs the tests with `h05` in their names.
 
@@ -21,15 +21,15 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// How many tests run at once unless `--test-threads` says otherwise.
+/// How many tests run at once without `--test-threads`.
 const THREADS: usize = 4;
 
 fn main() -> ExitCode {
-    // The packages of the clients come from outside, so before there is only the fake internet.
+    // Before entering the fake internet: the client packages come from the real one.
     let packages = clients::install_packages();
     let entered = stockade_internet::enter();
     let mut arguments = Arguments::from_args();
-    // Most of a test is waiting for others: for a sandbox, an answer, a silence.
+    // Most of a test's time is waiting.
     arguments.test_threads.get_or_insert(THREADS);
     let tests = match support::begin(entered, packages) {
         Ok(()) => [

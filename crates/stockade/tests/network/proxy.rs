@@ -1,35 +1,35 @@
-//! The proxy inside, spoken to as no honest program would.
+//! The proxy inside, with malformed and hostile requests.
 
 use crate::conversation::{Said, converse};
 use crate::support::{Place, Watch, internet, tests};
 
 tests![
     h07_other_ports_of_an_allowed_host_are_denied,
-    h08_authorities_with_something_hidden_in_them_are_refused,
-    h09_spellings_of_a_host_are_one_name_or_refused,
+    h08_malformed_authorities_are_refused,
+    h09_spellings_of_a_host_are_normalized_or_refused,
     h10_names_that_only_look_alike_are_refused,
-    h17_host_header_must_agree_with_the_target,
+    h17_host_header_must_match_the_target,
     h20_http2_is_refused,
     h21_ambiguous_requests_are_refused,
     h21_each_request_of_a_connection_is_judged,
-    h21_answer_that_nobody_asked_for_is_not_passed_on,
-    h29_proxy_does_not_lead_to_itself_or_to_the_machine,
+    h21_smuggled_response_is_not_relayed,
+    h29_proxy_does_not_connect_to_itself_or_to_the_machine,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
 
-/// A plain request in the form for proxies.
+/// A plain request in absolute form.
 fn get(target: &str, headers: &str) -> Said {
     Said::new(format!("GET {target} HTTP/1.1\r\n{headers}\r\n"))
 }
 
-/// The same to `files.test`, with headers that make it doubtful.
+/// A request to `files.test` with ambiguous headers.
 fn doubtful(headers: &str, body: &str) -> Said {
     let head = "POST http://files.test/upload HTTP/1.1\r\nHost: files.test\r\n";
     Said::new(format!("{head}{headers}\r\n{body}"))
 }
 
-/// Says these in one sandbox after an honest request, which must work; each must be refused.
+/// Sends these in one sandbox after a valid request, which must succeed; each must be refused.
 #[track_caller]
 fn all_refused(said: Vec<Said>) {
     let all = [vec![Said::connect("files.test:443")], said].concat();
@@ -56,7 +56,7 @@ fn h07_other_ports_of_an_allowed_host_are_denied() {
     assert_eq!(watch.seen(wrong), []);
 }
 
-fn h08_authorities_with_something_hidden_in_them_are_refused() {
+fn h08_malformed_authorities_are_refused() {
     let place = Place::new();
     let (evil, watch) = (place.name.as_str(), Watch::start());
     let authorities = [
@@ -94,7 +94,7 @@ fn h08_authorities_with_something_hidden_in_them_are_refused() {
     assert_eq!(watch.to(&place), []);
 }
 
-fn h09_spellings_of_a_host_are_one_name_or_refused() {
+fn h09_spellings_of_a_host_are_normalized_or_refused() {
     let same = ["FILES.test:443", "Files.Test:443", "files.test.:443"];
     let same: Vec<Said> = same.iter().map(Said::connect).collect();
     for (said, heard) in same.iter().zip(converse(&FILES, &same)) {
@@ -147,7 +147,7 @@ fn h10_names_that_only_look_alike_are_refused() {
         "xn--.test",
         "files.\u{212a}test",
     ];
-    // Some of them a browser would take for files.test itself; here they are none of its names.
+    // A browser would normalize some of these to files.test; the proxy does not.
     let said = names.iter().map(|name| Said::connect(format!("{name}:443")));
     all_refused(said.collect());
     let strange = |entry: &stockade_internet::Entry| {
@@ -156,7 +156,7 @@ fn h10_names_that_only_look_alike_are_refused() {
     assert_eq!(watch.seen(strange), []);
 }
 
-fn h17_host_header_must_agree_with_the_target() {
+fn h17_host_header_must_match_the_target() {
     let place = Place::new();
     let (evil, watch) = (place.name.as_str(), Watch::start());
     let target = "http://files.test/";
@@ -188,7 +188,7 @@ fn h20_http2_is_refused() {
         Said::new("CONNECT files.test:443 HTTP/2.0\r\nHost: files.test:443\r\n\r\n"),
         Said::new("GET http://files.test/ HTTP/3\r\nHost: files.test\r\n\r\n"),
     ]);
-    // A client may offer h2c; the answer is plain HTTP/1.1, or the offer is refused.
+    // A client may offer h2c; the proxy responds with plain HTTP/1.1, or refuses.
     let offer = "Host: files.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
                  HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n";
     let heard = converse(&FILES, &[get("http://files.test/", offer)]);
@@ -230,7 +230,7 @@ fn h21_each_request_of_a_connection_is_judged() {
     let (evil, watch) = (place.name.as_str(), Watch::start());
     let first = "GET http://files.test/ HTTP/1.1\r\nHost: files.test\r\n\r\n";
     let second = format!("GET http://{evil}/ HTTP/1.1\r\nHost: {evil}\r\n\r\n");
-    // Both at once, and the second hidden in what could be taken for a body.
+    // Two requests at once; then the second in the place of a body.
     let hidden = format!(
         "GET http://files.test/ HTTP/1.1\r\nHost: files.test\r\nContent-Length: 0\r\n\r\n{second}"
     );
@@ -244,7 +244,7 @@ fn h21_each_request_of_a_connection_is_judged() {
     assert_eq!(watch.to(&place), []);
 }
 
-fn h21_answer_that_nobody_asked_for_is_not_passed_on() {
+fn h21_smuggled_response_is_not_relayed() {
     let flags = ["--allow-host", "smuggle.test", "--allow-host", "files.test"];
     let said: Vec<Said> =
         ["extra", "both", "twice", "plus", "chunk", "bare", "fold", "switch", "nothing"]
@@ -263,7 +263,7 @@ fn h21_answer_that_nobody_asked_for_is_not_passed_on() {
     }
 }
 
-fn h29_proxy_does_not_lead_to_itself_or_to_the_machine() {
+fn h29_proxy_does_not_connect_to_itself_or_to_the_machine() {
     let own = std::net::TcpListener::bind("127.0.0.1:0").expect("the machine has a loopback");
     own.set_nonblocking(true).expect("a listener can be asked");
     let port = own.local_addr().expect("it has an address").port();

@@ -1,4 +1,4 @@
-//! What is told of refusals, and what is kept out of it.
+//! What reports and records contain about denials, and what they omit.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use crate::support::{Token, finish, inside, report, stockade, tests};
 
 tests![
     denial_is_in_the_report_with_how_to_allow_it,
-    denial_is_the_same_for_the_program_the_result_the_record_and_suggest,
-    learned_policy_lets_the_same_run_pass_and_nothing_else,
+    denial_is_identical_for_program_result_record_and_suggest,
+    learned_policy_allows_exactly_the_same_run,
     h37_strange_names_do_not_reach_a_terminal,
-    h37_queries_of_urls_are_not_told,
-    h09_refused_name_is_told_why_by_the_name_server,
+    h37_url_queries_are_not_recorded,
+    h09_name_server_returns_the_reason_of_a_refusal,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -29,7 +29,7 @@ fn denial_is_in_the_report_with_how_to_allow_it() {
     assert!(denial["how_to_allow"].to_string().contains("other.test"), "{denial}");
 }
 
-fn denial_is_the_same_for_the_program_the_result_the_record_and_suggest() {
+fn denial_is_identical_for_program_result_record_and_suggest() {
     let folder = tempfile::tempdir().expect("there is room for a record");
     let records = folder.path().join("records");
     let flags = ["--record", records.to_str().expect("the path is text")];
@@ -55,7 +55,7 @@ fn denial_is_the_same_for_the_program_the_result_the_record_and_suggest() {
     assert!(suggested.stdout.contains("- \"other.test:80\""), "{suggested:?}");
 }
 
-fn learned_policy_lets_the_same_run_pass_and_nothing_else() {
+fn learned_policy_allows_exactly_the_same_run() {
     let folder = tempfile::tempdir().expect("there is room for a policy");
     let file = folder.path().join("learned.yaml");
     let file = file.to_str().expect("the path is text");
@@ -65,7 +65,7 @@ fn learned_policy_lets_the_same_run_pass_and_nothing_else() {
     assert!(learned.contains("- { host: \"files.test\", ports: [443] }"), "{learned}");
     assert!(inside(&["--policy", file], &curl("https://files.test/")).has_token());
     assert!(!inside(&["--policy", file], &curl("https://other.test/")).has_token());
-    // Private addresses are not reached while learning either.
+    // Learning does not allow private addresses.
     assert!(!inside(&["--learn", file], &curl("http://private.test/")).has_token());
 }
 
@@ -93,7 +93,7 @@ for name in ('evil\\x1b[31m.test', 'evil\\x1b]0;title\\x07.test', 'evil\\x9b31m.
     assert!(!heard[0].0.contains('\u{1b}'), "{heard:?}");
 }
 
-fn h37_queries_of_urls_are_not_told() {
+fn h37_url_queries_are_not_recorded() {
     let words = ["curl", "-sS", "http://files.test/?key=hunter2", "http://other.test/?key=hunter2"];
     let report = report(&FILES, &words);
     assert!(!report["denials"].to_string().contains("hunter2"), "{report}");
@@ -102,8 +102,8 @@ fn h37_queries_of_urls_are_not_told() {
     assert!(!rest.to_string().contains("hunter2"), "{rest}");
 }
 
-fn h09_refused_name_is_told_why_by_the_name_server() {
-    // An extended error of DNS: the option 15 in the answer to a question that knows of it.
+fn h09_name_server_returns_the_reason_of_a_refusal() {
+    // An extended DNS error: option 15 in the response to a query with EDNS.
     let script = "
 import socket
 name = b''.join(bytes([len(part)]) + part for part in b'other.test'.split(b'.')) + b'\\0'

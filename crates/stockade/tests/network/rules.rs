@@ -1,4 +1,4 @@
-//! What the lists say, and what follows from it.
+//! The effect of allow and block lists.
 
 use crate::support::{
     Place, Token, Watch, command, direct, finish, inside, internet, reaches_only_without_wall,
@@ -7,13 +7,13 @@ use crate::support::{
 
 tests![
     h16_redirects_are_judged_like_any_request,
-    h22_what_follows_an_upgrade_stays_with_its_host,
-    h23_methods_and_paths_are_refused_rather_than_ignored,
-    h24_wildcards_mean_names_below_and_nothing_else,
+    h22_bytes_after_an_upgrade_reach_only_its_host,
+    h23_method_and_path_rules_are_refused_rather_than_ignored,
+    h24_wildcards_match_only_subdomains,
     h25_blocked_host_wins_over_an_allowed_one,
     h25_blocked_address_is_not_reached_by_an_allowed_name,
     h25_empty_and_missing_lists_allow_nothing,
-    public_hosts_are_allowed_by_a_policy_that_says_so,
+    network_default_allow_reaches_only_public_hosts,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -32,7 +32,7 @@ fn h16_redirects_are_judged_like_any_request() {
         let url = format!("{scheme}://files.test/redirect?to={scheme}://{}/", place.name);
         let run = reaches_only_without_wall(&place, &FILES, &curl(&["-L", &url]));
         assert!(run.stderr.contains("stockade: denied"), "{run:?}");
-        // Nobody but the client follows it.
+        // Only the client follows redirects, not the gate.
         let run = inside(&FILES, &curl(&[&url]));
         assert_eq!(run.text(), "elsewhere\n");
     }
@@ -42,7 +42,7 @@ fn h16_redirects_are_judged_like_any_request() {
     }
 }
 
-fn h22_what_follows_an_upgrade_stays_with_its_host() {
+fn h22_bytes_after_an_upgrade_reach_only_its_host() {
     let place = Place::new();
     let script = "
 import os, socket, sys, urllib.parse
@@ -64,7 +64,7 @@ except TimeoutError:
     assert_eq!(watch.to(&place), []);
 }
 
-fn h23_methods_and_paths_are_refused_rather_than_ignored() {
+fn h23_method_and_path_rules_are_refused_rather_than_ignored() {
     for port in [80, 443] {
         let policy = format!(
             "network_allowlist:\n  - {{ host: files.test, ports: [{port}], methods: [GET] }}\n"
@@ -75,7 +75,7 @@ fn h23_methods_and_paths_are_refused_rather_than_ignored() {
     }
 }
 
-fn h24_wildcards_mean_names_below_and_nothing_else() {
+fn h24_wildcards_match_only_subdomains() {
     let below = ["--allow-host", "*.files.test"];
     for name in ["www.files.test", "a.b.files.test"] {
         let url = format!("https://{name}/");
@@ -139,7 +139,7 @@ fn h25_empty_and_missing_lists_allow_nothing() {
     assert!(!with_policy(policy, &curl(&["https://files.test/"])).has_token());
 }
 
-fn public_hosts_are_allowed_by_a_policy_that_says_so() {
+fn network_default_allow_reaches_only_public_hosts() {
     let policy = "defaults: { network_default: allow }\nnetwork_blocklist: [ other.test ]\n";
     for words in [curl(&["https://files.test/"]), curl(&["--noproxy", "*", "https://files.test/"])]
     {

@@ -5,9 +5,9 @@ use crate::support::{Place, Watch, inside, internet, tests};
 
 tests![
     h26_socks_reaches_allowed_hosts_only,
-    h26_socks_carries_nothing_but_connections,
-    h26_socks_names_with_anything_strange_are_refused,
-    curl_works_with_socks_and_names_of_either_side,
+    h26_socks_supports_only_connect,
+    h26_malformed_socks_names_are_refused,
+    curl_works_with_socks5_and_socks5h,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -15,7 +15,7 @@ const CONNECT: u8 = 1;
 const BIND: u8 = 2;
 const ASSOCIATE: u8 = 3;
 
-/// A whole conversation of SOCKS 5: no authentication, a command, a name, a port, then a request.
+/// A whole SOCKS 5 exchange: no authentication, a command, a name, a port, then a request.
 fn five(command: u8, name: &[u8], port: u16) -> Said {
     let mut bytes = vec![5, 1, 0, 5, command, 0, 3, u8::try_from(name.len()).unwrap_or(255)];
     bytes.extend(name);
@@ -24,7 +24,7 @@ fn five(command: u8, name: &[u8], port: u16) -> Said {
     Said { bytes, answers: 2 }
 }
 
-/// The same with an address.
+/// A SOCKS 5 exchange with an address.
 fn five_by_address(command: u8, address: [u8; 4], port: u16) -> Said {
     let mut bytes = vec![5, 1, 0, 5, command, 0, 1];
     bytes.extend(address);
@@ -32,7 +32,7 @@ fn five_by_address(command: u8, address: [u8; 4], port: u16) -> Said {
     Said { bytes, answers: 2 }
 }
 
-/// SOCKS 4, and 4a where there is a name.
+/// SOCKS 4, or 4a with a name.
 fn four(name: Option<&str>, address: [u8; 4], port: u16) -> Said {
     let mut bytes = vec![4, CONNECT];
     bytes.extend(port.to_be_bytes());
@@ -65,9 +65,9 @@ fn h26_socks_reaches_allowed_hosts_only() {
         ],
     );
     let reached: Vec<bool> = heard.iter().map(reached).collect();
-    // SOCKS 4 is refused whatever it asks for.
+    // SOCKS 4 is always refused.
     assert_eq!(reached, [true, false, false, false, false, false, false], "{heard:?}");
-    // Not allowed by the rules: 2 for SOCKS 5, 91 for SOCKS 4.
+    // Denied by the rules: 2 in SOCKS 5, 91 in SOCKS 4.
     for (index, reply) in [(2, "\u{5}\u{0}\u{5}\u{2}"), (3, "\u{5}\u{0}\u{5}\u{2}"), (4, "\u{0}[")]
     {
         assert!(heard[index].0.starts_with(reply), "{:?}", heard[index]);
@@ -75,21 +75,21 @@ fn h26_socks_reaches_allowed_hosts_only() {
     assert_eq!(watch.to(&place), []);
 }
 
-fn h26_socks_carries_nothing_but_connections() {
+fn h26_socks_supports_only_connect() {
     let said = [BIND, ASSOCIATE, 0, 9].map(|command| five(command, b"files.test", 80));
     for heard in converse(&FILES, &said) {
         assert!(!reached(&heard), "{heard:?}");
         // Command not supported.
         assert!(heard.0.starts_with("\u{5}\u{0}\u{5}\u{7}"), "{heard:?}");
     }
-    // Only a way of authentication that the proxy does not know.
+    // Only an authentication method that the proxy does not support.
     let mut unknown = five(CONNECT, b"files.test", 80);
     unknown.bytes[2] = 9;
     let heard = converse(&FILES, &[unknown]);
     assert!(!reached(&heard[0]), "{heard:?}");
 }
 
-fn h26_socks_names_with_anything_strange_are_refused() {
+fn h26_malformed_socks_names_are_refused() {
     let (place, watch) = (Place::new(), Watch::start());
     let evil = place.name.as_str();
     let long = [b'a'; 255];
@@ -108,8 +108,8 @@ fn h26_socks_names_with_anything_strange_are_refused() {
     assert_eq!(watch.to(&place), []);
 }
 
-fn curl_works_with_socks_and_names_of_either_side() {
-    // With the first the proxy is told the name, with the second an address that stands for it.
+fn curl_works_with_socks5_and_socks5h() {
+    // socks5h sends the name to the proxy; socks5 sends its synthetic address.
     let script = "for kind in socks5h socks5; do \
                   curl -sS -m 10 -x \"$kind://${HTTP_PROXY#http://}\" https://files.test/; done";
     let run = inside(&FILES, &["bash", "-c", script]);

@@ -1,4 +1,4 @@
-//! Programs on the machine and in sandboxes, and what of them is seen on the wire.
+//! Programs on the machine and in sandboxes, and their packets on the wire.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use stockade_internet::{EnterError, Entry, Internet, Mark};
 use stockade_testing::{Conversation, under_test};
 pub(crate) use stockade_testing::{Run, finish, not_run, skipped};
 
-/// Where programs are looked for, the same on the machine as in a sandbox.
+/// The search path for programs, the same on the machine and in a sandbox.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 static INTERNET: OnceLock<Internet> = OnceLock::new();
@@ -33,8 +33,8 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Remembers what was prepared, and looks whether walls can be built; else the part of the host
-/// that is missing, and why.
+/// Stores what `main` prepared, and checks that walls can be built; fails with the missing part of
+/// the host and the reason.
 pub(crate) fn begin(
     entered: Result<Internet, EnterError>,
     packages: Result<PathBuf, String>,
@@ -54,14 +54,13 @@ pub(crate) fn internet() -> &'static Internet {
     INTERNET.get().expect("the tests run after main has entered it")
 }
 
-/// The directory with the packages of Python clients, or why there is none.
+/// The directory with the packages of Python clients, or why it is missing.
 pub(crate) fn packages() -> Result<&'static Path, &'static str> {
     let packages = PACKAGES.get().expect("the tests run after main has installed them");
     packages.as_ref().map(PathBuf::as_path).map_err(String::as_str)
 }
 
-/// Whether a program is on the machine. Where it is not, that is said, by the part of the host that
-/// is missing.
+/// Whether a program is installed. If not, reports the missing part of the host with [`skipped`].
 pub(crate) fn has(program: &str, part: &str) -> bool {
     let found = PATH.split(':').any(|folder| Path::new(folder).join(program).exists());
     if !found {
@@ -70,9 +69,9 @@ pub(crate) fn has(program: &str, part: &str) -> bool {
     found
 }
 
-/// The text that only the servers of the fake internet know.
+/// The token that only the servers of the fake internet know.
 pub(crate) trait Token {
-    /// Whether a program printed it.
+    /// Whether a program printed the token.
     fn has_token(&self) -> bool;
 }
 
@@ -83,8 +82,8 @@ impl Token for Run {
     }
 }
 
-/// A command with few variables, not started yet. What it leaves in its home and among temporary
-/// files goes with the fake internet.
+/// A command with a minimal environment. Its home and temporary directory are removed with the fake
+/// internet.
 fn clean<W: AsRef<OsStr>>(program: W) -> Command {
     static HOME: OnceLock<PathBuf> = OnceLock::new();
     let home = HOME.get_or_init(|| {
@@ -106,21 +105,21 @@ pub(crate) fn direct(words: &[&str]) -> Run {
     finish(command)
 }
 
-/// `stockade` with these words, not started yet.
+/// A `stockade` command with these arguments.
 pub(crate) fn stockade(words: &[&str]) -> Command {
     let mut command = clean(under_test(env!("CARGO_BIN_EXE_stockade")));
     command.args(words);
     command
 }
 
-/// `stockade run` with these flags and this command, not started yet.
+/// A `stockade run` command with these flags and this program.
 pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
     let mut command = stockade(&["run"]);
     command.args(flags).arg("--").args(words);
     command
 }
 
-/// Runs a program in a sandbox. It must have run: what Stockade refuses to start has shown nothing.
+/// Runs a program in a sandbox. Panics if Stockade refuses to start it: that would prove nothing.
 #[track_caller]
 pub(crate) fn inside(flags: &[&str], words: &[&str]) -> Run {
     let run = finish(command(flags, words));
@@ -128,7 +127,7 @@ pub(crate) fn inside(flags: &[&str], words: &[&str]) -> Run {
     run
 }
 
-/// Runs a program in a sandbox with a policy, which must be held.
+/// Runs a program in a sandbox with a policy. Panics if Stockade refuses the policy.
 #[track_caller]
 pub(crate) fn with_policy(policy: &str, words: &[&str]) -> Run {
     let run = try_policy(policy, words);
@@ -136,7 +135,7 @@ pub(crate) fn with_policy(policy: &str, words: &[&str]) -> Run {
     run
 }
 
-/// Runs a program in a sandbox with a policy, if that can be held.
+/// Runs a program in a sandbox with a policy that Stockade may refuse.
 pub(crate) fn try_policy(policy: &str, words: &[&str]) -> Run {
     let folder = tempfile::tempdir().expect("there is room for a policy");
     let file = folder.path().join("policy.yaml");
@@ -144,18 +143,18 @@ pub(crate) fn try_policy(policy: &str, words: &[&str]) -> Run {
     finish(command(&["--policy", file.to_str().expect("the path is text")], words))
 }
 
-/// Runs a program in a sandbox; the report of `--json`.
+/// Runs a program in a sandbox and returns the report of `--json`.
 pub(crate) fn report(flags: &[&str], words: &[&str]) -> Value {
     inside(&[&["--json"], flags].concat(), words).json()
 }
 
-/// Starts a program that runs while a test does other things.
+/// Starts a program in the background of a test.
 pub(crate) fn start(mut command: Command) -> Conversation {
     command.stderr(Stdio::null());
     Conversation::start(command)
 }
 
-/// A public address that only one test uses, and the name that leads to it.
+/// A public address that only one test uses, and the name that resolves to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) address: Ipv4Addr,
@@ -163,59 +162,59 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The next one.
+    /// The next unused address.
     pub(crate) fn new() -> Place {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         Place::at(Ipv4Addr::new(93, 184, 128 + high, low))
     }
 
-    /// That of a known address.
+    /// The place with a given address.
     pub(crate) fn at(address: Ipv4Addr) -> Place {
         let [a, b, c, d] = address.octets();
         Place { address, name: format!("{a}-{b}-{c}-{d}.ip.test") }
     }
 
-    /// Whether a packet was on its way to it, or asked a name server for it.
+    /// Whether this packet was sent to the address, or is a DNS query for the name.
     fn is_meant_by(&self, entry: &Entry) -> bool {
         let there = target(entry) == Some(IpAddr::V4(self.address));
         entry.server == "packet" && (there || entry.name.ends_with(&self.name))
     }
 }
 
-/// The address that something was sent to.
+/// The destination address of a log entry.
 fn target(entry: &Entry) -> Option<IpAddr> {
     let with_port = entry.to.parse::<SocketAddr>().map(|address| address.ip());
     with_port.or_else(|_| entry.to.parse()).ok()
 }
 
-/// The log from a moment on.
+/// The log from a point in time on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch(Mark);
 
 impl Watch {
-    /// From now on: every packet of before is in the log already.
+    /// Starts now: every earlier packet is in the log already.
     pub(crate) fn start() -> Watch {
         internet().settle().expect("the wire works");
         Watch(internet().mark().expect("the log is there"))
     }
 
-    /// Waits for something.
+    /// Waits for a matching entry.
     #[track_caller]
     pub(crate) fn wait(self, what: &str, asked: impl Fn(&Entry) -> bool) -> Entry {
         let found = internet().wait_for(self.0, asked);
         found.unwrap_or_else(|error| panic!("{what} was not seen: {error}"))
     }
 
-    /// Everything of a kind that was logged. Of packets it is all that left the machine up to now;
-    /// what servers say may come later, so tests of what did not happen ask for packets.
+    /// All matching entries. Packets are complete up to now; server entries may arrive later, so
+    /// tests that something did not happen look for packets.
     pub(crate) fn seen(self, asked: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         internet().settle().expect("the wire works");
         let seen = internet().since(self.0).expect("the log can be read");
         seen.into_iter().filter(asked).collect()
     }
 
-    /// Everything that was on its way to a place, its name looked up included.
+    /// All packets to a place, DNS queries for its name included.
     pub(crate) fn to(self, place: &Place) -> Vec<Entry> {
         self.seen(|entry| place.is_meant_by(entry))
     }
@@ -226,8 +225,8 @@ impl Watch {
     }
 }
 
-/// Runs a program on the machine, where it must get as far as the place's address or name, and then
-/// in a sandbox, where nothing of it may be seen.
+/// Runs a program on the machine, where its packets must reach the place's address or name, and
+/// then in a sandbox, where they must not.
 #[track_caller]
 pub(crate) fn reaches_only_without_wall(place: &Place, flags: &[&str], words: &[&str]) -> Run {
     let watch = Watch::start();

@@ -1,13 +1,14 @@
-//! TLS that says another name than the one that was allowed, or none, or is none.
+//! TLS with a server name that is not the allowed one, TLS without a server name, and bytes that
+//! are not TLS.
 
 use crate::support::{Place, Watch, direct, inside, internet, report, tests};
 
 tests![
     h18_server_name_must_be_the_allowed_one,
-    h18_hello_in_pieces_is_put_together,
-    h18_hello_without_a_name_is_refused,
-    h18_what_is_no_tls_is_refused_on_its_port,
-    h19_what_an_allowed_server_fronts_for_is_not_seen_and_the_record_says_so,
+    h18_fragmented_client_hello_is_reassembled,
+    h18_client_hello_without_a_server_name_is_refused,
+    h18_other_protocols_are_refused_on_the_tls_port,
+    h19_domain_fronting_is_not_detected_and_the_record_shows_the_inspection,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -17,7 +18,7 @@ fn hello<'a>(way: &'a str, name: &'a str, shape: &'a str) -> [&'a str; 7] {
     ["python3", "-c", include_str!("programs/hello.py"), way, "files.test", name, shape]
 }
 
-/// What a program inside makes of a hello.
+/// The output of a program inside that sends this ClientHello.
 fn said(way: &str, name: &str, shape: &str) -> String {
     inside(&FILES, &hello(way, name, shape)).text().trim().to_owned()
 }
@@ -26,7 +27,7 @@ fn reached() -> String {
     format!("reached {} files.test", internet().token())
 }
 
-/// Refused by the alert `access_denied`, or by the end of the connection.
+/// Asserts a refusal by the alert `access_denied`, or by closing the connection.
 #[track_caller]
 fn is_refused(said: &str) {
     assert!(said == "alert 49" || said.starts_with("closed"), "{said}");
@@ -50,7 +51,7 @@ fn h18_server_name_must_be_the_allowed_one() {
     }
 }
 
-fn h18_hello_in_pieces_is_put_together() {
+fn h18_fragmented_client_hello_is_reassembled() {
     let place = Place::new();
     for shape in ["records", "bytes"] {
         for way in WAYS {
@@ -60,7 +61,7 @@ fn h18_hello_in_pieces_is_put_together() {
     }
 }
 
-fn h18_hello_without_a_name_is_refused() {
+fn h18_client_hello_without_a_server_name_is_refused() {
     for (name, shape) in [("-", "whole"), ("-", "old")] {
         let answer = direct(&hello("name", name, shape)).text().trim().to_owned();
         assert!(answer == reached() || answer.starts_with("alert"), "{answer}");
@@ -70,7 +71,7 @@ fn h18_hello_without_a_name_is_refused() {
     }
 }
 
-fn h18_what_is_no_tls_is_refused_on_its_port() {
+fn h18_other_protocols_are_refused_on_the_tls_port() {
     for way in WAYS {
         let watch = Watch::start();
         let ssh = said(way, "files.test", "ssh");
@@ -78,7 +79,7 @@ fn h18_what_is_no_tls_is_refused_on_its_port() {
         let heard = |entry: &stockade_internet::Entry| entry.detail.contains("SSH-2.0-client");
         assert_eq!(watch.seen(heard), []);
     }
-    // Plain HTTP for another host on a connection that was allowed for this one.
+    // Plain HTTP for another host on an allowed connection.
     let place = Place::new();
     for way in WAYS {
         let watch = Watch::start();
@@ -89,8 +90,8 @@ fn h18_what_is_no_tls_is_refused_on_its_port() {
     }
 }
 
-fn h19_what_an_allowed_server_fronts_for_is_not_seen_and_the_record_says_so() {
-    // A known gap: the name inside the TLS is the server's business.
+fn h19_domain_fronting_is_not_detected_and_the_record_shows_the_inspection() {
+    // A known gap: the gate does not see the Host header inside TLS.
     let words = ["curl", "-sS", "-H", "Host: other.test", "https://files.test/"];
     let expected = format!("{} other.test\n", internet().token());
     assert_eq!(direct(&words).text(), expected);

@@ -1,4 +1,4 @@
-//! Ways out that are open: by name, by the proxy, and with servers inside on the same ports.
+//! Allowed connections: by name, through the proxy, and with servers inside on the same ports.
 
 use crate::support::{
     Place, Watch, direct, inside, internet, reaches_only_without_wall, tests, with_policy,
@@ -8,19 +8,19 @@ tests![
     allowed_host_is_reached_and_its_server_sees_it,
     host_that_is_not_allowed_gets_the_reason,
     allowed_host_is_reached_without_any_variable,
-    plain_http_is_reached_both_ways,
-    large_answer_and_upload_arrive_whole,
-    end_of_a_connection_is_an_end_and_no_reset,
+    plain_http_works_by_name_and_through_the_proxy,
+    large_response_and_upload_arrive_complete,
+    connection_ends_with_eof_instead_of_a_reset,
     slow_reader_gets_everything,
     h22_websocket_works_by_name_and_through_the_proxy,
     server_that_speaks_first_is_reached_with_protocol_tcp,
-    servers_inside_use_the_same_ports,
+    servers_inside_can_use_the_ports_of_the_gate,
     alias_of_a_public_name_is_reached,
     name_with_only_an_ipv6_address_is_reached,
-    answer_too_long_for_a_datagram_is_resolved,
-    literal_that_is_allowed_is_reached_through_the_proxy,
-    allowed_name_that_leads_nowhere_is_told_as_that,
-    slow_name_server_holds_up_nobody_else,
+    dns_response_too_long_for_a_datagram_is_resolved,
+    allowed_address_literal_is_reached_through_the_proxy,
+    allowed_name_that_does_not_resolve_gets_502,
+    slow_name_server_does_not_block_other_requests,
 ];
 
 const FILES: [&str; 2] = ["--allow-host", "files.test"];
@@ -74,7 +74,7 @@ fn allowed_host_is_reached_without_any_variable() {
     }
 }
 
-fn plain_http_is_reached_both_ways() {
+fn plain_http_works_by_name_and_through_the_proxy() {
     for extra in [&["--noproxy", "*"][..], &[]] {
         let words =
             [&CURL[..], extra, &["http://files.test/", "http://files.test/chunked"]].concat();
@@ -84,7 +84,7 @@ fn plain_http_is_reached_both_ways() {
     }
 }
 
-fn large_answer_and_upload_arrive_whole() {
+fn large_response_and_upload_arrive_complete() {
     let script = "
 import hashlib, sys, urllib.request
 proxy = {} if sys.argv[1] == 'name' else None
@@ -99,7 +99,7 @@ for scheme in ('http', 'https'):
     }
 }
 
-fn end_of_a_connection_is_an_end_and_no_reset() {
+fn connection_ends_with_eof_instead_of_a_reset() {
     let script = "
 import os, socket, ssl, sys, urllib.parse
 def by_name(port):
@@ -179,14 +179,15 @@ print(talk.readline())
     };
     let run = with_policy(&policy(", protocol: tcp"), &words);
     assert_eq!(run.text(), expected);
-    // Without it the gate waits for the client's first bytes, and these are neither TLS nor HTTP.
+    // Without `protocol: tcp` the gate waits for the client's first bytes, which are neither TLS
+    // nor HTTP.
     let first = script.replace("print(talk.readline())\ntalk", "talk");
     let run = with_policy(&policy(""), &["python3", "-c", &first]);
     assert!(!run.stdout.contains("SSH"), "{run:?}");
     assert!(!run.stdout.contains("more"), "{run:?}");
 }
 
-fn servers_inside_use_the_same_ports() {
+fn servers_inside_can_use_the_ports_of_the_gate() {
     let script = "
 import http.server, threading, urllib.request
 class Own(http.server.BaseHTTPRequestHandler):
@@ -223,13 +224,13 @@ fn name_with_only_an_ipv6_address_is_reached() {
     assert_eq!(inside(&["--allow-host", "onlysix.test"], &words).text(), body("onlysix.test"));
 }
 
-fn answer_too_long_for_a_datagram_is_resolved() {
+fn dns_response_too_long_for_a_datagram_is_resolved() {
     let words = curl(&["https://large.test/"]);
     assert_eq!(direct(&words).text(), body("large.test"));
     assert_eq!(inside(&["--allow-host", "large.test"], &words).text(), body("large.test"));
 }
 
-fn literal_that_is_allowed_is_reached_through_the_proxy() {
+fn allowed_address_literal_is_reached_through_the_proxy() {
     let place = Place::new();
     let literal = place.address.to_string();
     let words = curl(&[&format!("https://{literal}/")])
@@ -244,7 +245,7 @@ fn literal_that_is_allowed_is_reached_through_the_proxy() {
     reaches_only_without_wall(&other, &["--allow-host", &literal], &curl(&[&url]));
 }
 
-fn allowed_name_that_leads_nowhere_is_told_as_that() {
+fn allowed_name_that_does_not_resolve_gets_502() {
     let words = curl(&["-w", "%{http_code}", "http://nowhere.test/"]);
     assert_eq!(direct(&words).code, 6, "curl says that it cannot resolve");
     let run = inside(&["--allow-host", "nowhere.test"], &words);
@@ -252,7 +253,7 @@ fn allowed_name_that_leads_nowhere_is_told_as_that() {
     assert!(run.stdout.contains("nowhere.test"), "{run:?}");
 }
 
-fn slow_name_server_holds_up_nobody_else() {
+fn slow_name_server_does_not_block_other_requests() {
     let script = "
 import threading, time, urllib.request
 def slow():

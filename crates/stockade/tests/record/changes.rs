@@ -1,9 +1,9 @@
-//! A real stream, changed.
+//! Detects changes in a real record.
 
 use crate::support::{Records, walls_can_be_built};
 
 #[test]
-fn run_writes_a_stream_that_verifies_and_its_result_says_where() {
+fn run_writes_a_valid_record_and_its_result_has_the_path() {
     if !walls_can_be_built() {
         return;
     }
@@ -30,7 +30,7 @@ fn run_writes_a_stream_that_verifies_and_its_result_says_where() {
 }
 
 #[test]
-fn every_changed_byte_of_the_stream_of_a_run_is_found() {
+fn every_changed_byte_of_a_record_is_detected() {
     if !walls_can_be_built() {
         return;
     }
@@ -45,7 +45,7 @@ fn every_changed_byte_of_the_stream_of_a_run_is_found() {
         let found = stockade_record::verify(&file).unwrap();
         assert!(!found.verdict.holds(), "byte {at}: {:?}", found.verdict);
     }
-    // The command says the same of some of them, the last byte among them.
+    // The command gives the same verdict for some of them, including the last byte.
     for at in [0, 1, original.len() / 2, original.len() - 2, original.len() - 1] {
         let mut bytes = original.clone();
         bytes[at] ^= 1;
@@ -63,7 +63,7 @@ fn every_changed_byte_of_the_stream_of_a_run_is_found() {
 }
 
 #[test]
-fn chain_can_be_followed_by_hand_with_ordinary_tools() {
+fn chain_can_be_verified_with_shell_tools() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! `kill -9` of Stockade at any moment.
+//! `kill -9` of Stockade at many different moments.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use stockade_testing::within;
 
 use crate::support::{Records, walls_can_be_built};
 
-/// How many moments are tried.
+/// The number of moments to try.
 const MOMENTS: u64 = 30;
 
 #[test]
-fn killed_stockade_leaves_a_stream_that_holds_to_its_last_whole_event() {
+fn killed_stockade_leaves_a_record_valid_to_its_last_whole_event() {
     if !walls_can_be_built() {
         return;
     }
@@ -21,7 +21,7 @@ fn killed_stockade_leaves_a_stream_that_holds_to_its_last_whole_event() {
         let before = records.files();
         let mut child =
             records.command(&["run", "--quiet", "--", "sleep", "0.05"]).spawn().unwrap();
-        // The first moments lie in the start, the last after the end.
+        // From during the start to after the exit.
         std::thread::sleep(Duration::from_micros(moment * 150_000 / MOMENTS));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -45,7 +45,7 @@ fn killed_stockade_leaves_a_stream_that_holds_to_its_last_whole_event() {
 }
 
 #[test]
-fn running_session_is_told_from_one_whose_stockade_was_killed() {
+fn running_session_is_distinguished_from_a_killed_one() {
     if !walls_can_be_built() {
         return;
     }

@@ -26,7 +26,7 @@ fn follow_prints_events_while_the_program_runs_and_ends_with_it() {
     for wanted in ["session_started", "verdict", "execution_started"] {
         assert_eq!(kind().as_deref(), Some(wanted));
     }
-    // Nothing of the end is there before the program is let go.
+    // No end event exists while the program still waits for its input.
     drop(run.stdin.take());
     assert_eq!(run.wait().unwrap().code(), Some(1));
     for wanted in ["execution_ended", "session_ended"] {

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::support::{Records, Run, binary, finish, not_run, walls_can_be_built};
 
-/// Runs a program with its record on a disk that has so many kibibytes, in a mount namespace of
-/// its own. The program says that it ran by a file.
+/// Runs a program with its record on a disk of this size, in its own mount namespace. Also returns
+/// whether the program ran, which a file shows.
 fn on_a_disk_of(kibibytes: u32, records: &Records, word: &str) -> (Run, bool) {
     let (disk, out) = (records.scratch().join("disk"), records.scratch().join("out"));
     for directory in [&disk, &out] {
@@ -24,23 +24,23 @@ fn on_a_disk_of(kibibytes: u32, records: &Records, word: &str) -> (Run, bool) {
 }
 
 #[test]
-fn full_disk_ends_the_session_with_the_reason_and_the_way_out() {
+fn full_disk_ends_the_session_with_a_reason_and_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
         return not_run("only root mounts a small disk");
     }
-    // With room for everything it runs, so what follows is the disk's doing.
+    // It runs with enough room, so the failures below are caused by the disk.
     let (run, ran) = on_a_disk_of(64, &Records::new(), "x");
     assert_eq!((run.code, ran), (0, true), "{run:?}");
-    // A page has no room for the first events of a command with a long word: nothing starts.
+    // A page is too small for the first events of a command with a long argument: nothing starts.
     let long = "x".repeat(4000);
     let (run, ran) = on_a_disk_of(4, &Records::new(), &long);
     assert_eq!((run.code, ran), (125, false), "{run:?}");
     assert!(run.stderr.contains("the record cannot be written: No space left"), "{run:?}");
     assert!(run.stderr.contains("--record DIR"), "{run:?}");
-    // It has room for the beginning and none for the end: what ran is told as an error.
+    // Room for the first events, but not for the last: the run ends with an error.
     let (run, ran) = on_a_disk_of(4, &Records::new(), &long[..900]);
     assert_eq!((run.code, ran), (125, true), "{run:?}");
     assert!(run.stderr.contains("the record cannot be written: No space left"), "{run:?}");

@@ -1,4 +1,4 @@
-//! Where records are kept, and that nothing inside sees them.
+//! Where records are kept, and that programs inside cannot see them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{Records, binary, finish, not_run, walls_can_be_built};
 
 #[test]
-fn records_go_to_the_state_of_the_user_and_no_record_leaves_none() {
+fn records_go_to_the_users_state_directory_unless_no_record_is_set() {
     if !walls_can_be_built() {
         return;
     }
@@ -55,14 +55,14 @@ fn directory_that_is_a_link_or_open_to_others_is_refused_before_anything_runs() 
 }
 
 #[test]
-fn records_in_a_place_that_the_program_could_change_are_refused() {
+fn record_directory_that_the_program_could_change_is_refused() {
     if !walls_can_be_built() {
         return;
     }
     let records = Records::new();
     let writable = format!("{}:/data:rw", records.scratch().display());
     let list = ["--", "ls", "/data"];
-    // Elsewhere the same mount is fine.
+    // With records elsewhere the same mount is allowed.
     let other = Records::new();
     assert_eq!(other.stockade(&[&["run", "--mount", &writable], &list[..]].concat()).code, 0);
     for shown in [writable, format!("{}:/data", records.path().join("below").display())] {
@@ -75,7 +75,7 @@ fn records_in_a_place_that_the_program_could_change_are_refused() {
 }
 
 #[test]
-fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
+fn record_directory_that_the_program_could_read_is_hidden() {
     if !walls_can_be_built() {
         return;
     }
@@ -89,7 +89,7 @@ fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
     {
         let run = records.stockade(&["run", option, value, "--", "find", inside, "-type", "f"]);
         assert_eq!(run.stdout, format!("{inside}/seen\n"), "{option}: {run:?}");
-        // Elsewhere it is an ordinary directory.
+        // With records elsewhere this directory is visible.
         let other = Records::new();
         let run = other.stockade(&["run", option, value, "--", "find", inside, "-type", "f"]);
         assert!(run.stdout.contains(".jsonl"), "{option}: {run:?}");
@@ -97,14 +97,14 @@ fn records_in_a_place_that_the_program_could_read_are_hidden_from_it() {
 }
 
 #[test]
-fn records_that_another_mount_shows_are_kept_apart_as_well() {
+fn records_visible_through_another_mount_are_hidden_or_refused() {
     if !walls_can_be_built() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
         return not_run("only root mounts one directory over another");
     }
-    // Another mount of what is shown, and one of a part of it.
+    // A second mount of the visible directory, and one of a part of it.
     for bound in [".", "below"] {
         let records = Records::new();
         let (work, alias) = (records.scratch().join("work"), records.scratch().join("alias"));
@@ -138,7 +138,7 @@ fn records_that_another_mount_shows_are_kept_apart_as_well() {
 }
 
 #[test]
-fn somebody_elses_directory_in_tmp_keeps_nobody_from_their_records() {
+fn directory_of_another_user_in_tmp_does_not_block_audit() {
     if !walls_can_be_built() {
         return;
     }
@@ -169,7 +169,7 @@ fn somebody_elses_directory_in_tmp_keeps_nobody_from_their_records() {
 }
 
 #[test]
-fn sessions_at_the_same_time_have_records_of_their_own() {
+fn concurrent_sessions_have_separate_records() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the commands say of records, for people and as JSON.
+//! What the audit commands print about records, as text and as JSON.
 
 use stockade_policy::{Context, Denial, Effect, Host, Policy};
 use stockade_record::{
@@ -35,7 +35,7 @@ fn egress(host: &str, status: Option<u16>, denied: bool) -> Egress {
     }
 }
 
-/// Records a session with some requests.
+/// A tool call event.
 fn tool_call(tool: &str, outcome: &str, arguments: Option<&str>) -> ToolCall {
     let policy = Policy::parse_str("p", "tool_allowlist: [search]", std::path::Path::new("/"));
     let verdict = policy.expect("the policy is one").judge_tool(tool, None, &Context::default());
@@ -82,7 +82,7 @@ fn is_harmless(run: &Run) -> bool {
 }
 
 #[test]
-fn summary_says_what_left_by_host_method_status_and_verdict() {
+fn audit_summary_counts_requests_by_host_method_status_and_verdict() {
     let records = Records::new();
     recorded(
         &records,
@@ -152,7 +152,7 @@ fn calls_to_tools_are_shown_and_counted() {
 }
 
 #[test]
-fn names_from_inside_drive_no_terminal_and_make_no_line() {
+fn names_from_inside_cannot_inject_escapes_or_lines() {
     let records = Records::new();
     recorded(&records, vec![egress("a.example.org", Some(200), false)]);
     for words in [&["ls"][..], &["show"], &["verify"], &["summary"], &["follow"], &["ls", "--json"]]
@@ -186,7 +186,7 @@ fn session_is_found_by_the_beginning_of_its_name_or_by_its_file() {
 }
 
 #[test]
-fn prune_removes_what_is_old_and_only_says_so_when_asked() {
+fn prune_removes_old_records_and_dry_run_only_lists_them() {
     let records = Records::new();
     for _ in 0..3 {
         recorded(&records, vec![]);
@@ -216,7 +216,7 @@ fn suggestion_for_a_session_is_a_policy_that_allows_what_was_denied() {
 }
 
 #[test]
-fn denial_event_result_and_suggestion_tell_the_same_story() {
+fn denial_is_identical_in_event_result_and_suggestion() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Runs with a record of their own.
+//! Runs with their own directory for records.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub(crate) fn walls_can_be_built() -> bool {
     stockade_testing::walls_can_be_built(&binary())
 }
 
-/// A directory for records, removed with this value.
+/// A directory for records, removed on drop.
 pub(crate) struct Records(Scratch);
 
 impl Records {
@@ -24,7 +24,7 @@ impl Records {
         Records(Scratch::new())
     }
 
-    /// A directory that is there for anything.
+    /// A scratch directory for any purpose.
     pub(crate) fn scratch(&self) -> &Path {
         self.0.path()
     }
@@ -34,7 +34,7 @@ impl Records {
         self.scratch().join("records")
     }
 
-    /// `stockade` with words, its records here, not started yet.
+    /// A `stockade` command with its records in this directory.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(binary());
         let (first, rest) = words.split_first().expect("a command is named");
@@ -42,17 +42,17 @@ impl Records {
         command
     }
 
-    /// Runs `stockade` with words, its records here.
+    /// Runs `stockade` with its records in this directory.
     pub(crate) fn stockade(&self, words: &[&str]) -> Run {
         finish(&mut self.command(words))
     }
 
-    /// Runs `stockade audit` with words.
+    /// Runs `stockade audit` with these arguments.
     pub(crate) fn audit(&self, words: &[&str]) -> Run {
         self.stockade(&[&["audit"], words].concat())
     }
 
-    /// The files of the records, oldest first.
+    /// The record files, oldest first.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path()).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! Tools that are functions of a program which uses the engine, called from Python inside.
+//! Tools that are functions of a program that uses the engine, called from Python inside.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use stockade_provider::{Program, Root};
 
 use crate::support::walls_can_be_built;
 
-/// An engine as the command line has it.
+/// An engine like that of the command line.
 pub(crate) fn engine() -> Engine {
     let surroundings = Surroundings {
         path: std::env::var_os("PATH"),
@@ -24,11 +24,11 @@ pub(crate) fn engine() -> Engine {
     Engine::new(stockade_backends::providers(User::Stays, &surroundings))
 }
 
-/// A runtime of one thread, as the command line has it.
+/// A runtime with one thread, like that of the command line.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // One thread serves several sandboxes here, and looks after each task for what has come: the
-    // tasks of a flood are long in a build for tests.
+    // One thread serves several sandboxes here and polls for I/O after each task: in a debug build
+    // the tasks of a flood are long.
     builder.enable_all().event_interval(1).build().expect("a runtime can be made")
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn printed(report: &RunReport) -> String {
     String::from_utf8_lossy(&report.stdout.bytes).into_owned()
 }
 
-/// Tools of a list.
+/// A set of these tools.
 pub(crate) fn set_of<const N: usize>(tools: [Tool; N]) -> Tools {
     let mut set = Tools::new();
     for tool in tools {
@@ -71,9 +71,9 @@ pub(crate) fn set_of<const N: usize>(tools: [Tool; N]) -> Tools {
 
 #[derive(Deserialize, JsonSchema)]
 struct Pair {
-    /// What is divided.
+    /// The dividend.
     whole: i64,
-    /// By how much.
+    /// The divisor.
     by: i64,
 }
 

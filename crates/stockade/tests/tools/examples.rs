@@ -1,4 +1,4 @@
-//! The examples of tools, run as their text says.
+//! The examples of tools, run as their documentation describes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn notes_are_searched_from_python_shell_and_javascript() {
 }
 
 #[test]
-fn policy_of_the_notes_refuses_what_it_says() {
+fn example_policy_of_the_notes_denies_as_documented() {
     if !walls_can_be_built() {
         return;
     }
@@ -50,7 +50,7 @@ fn policy_of_the_notes_refuses_what_it_says() {
 }
 
 #[test]
-fn tool_of_a_server_written_by_others_is_a_function_inside() {
+fn tool_of_a_third_party_server_is_a_function_inside() {
     if !walls_can_be_built() || !has_node() {
         return;
     }
@@ -58,7 +58,7 @@ fn tool_of_a_server_written_by_others_is_a_function_inside() {
         Ok(server) => server,
         Err(reason) => return skipped("node", reason),
     };
-    // The example as it is after `npm ci`, in a directory that can be written.
+    // The example after `npm ci`, in a writable directory.
     let folder = tempfile::tempdir().expect("there is room for an example");
     for name in ["tools.yaml", "agent.py"] {
         std::fs::copy(examples().join("tools/mcp").join(name), folder.path().join(name))
@@ -75,7 +75,7 @@ fn tool_of_a_server_written_by_others_is_a_function_inside() {
     assert!(left.is_empty(), "left: {left:?}");
 }
 
-/// Processes that are in a directory.
+/// Processes whose working directory is this one.
 fn processes_with(folder: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("processes can be listed").flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -86,7 +86,7 @@ fn processes_with(folder: &Path) -> Vec<u32> {
     numbers.filter(is_there).collect()
 }
 
-/// The folder with the server, which npm fills once for each lock file.
+/// The directory with the server, which npm fills once for each lock file.
 fn server() -> Result<&'static Path, &'static str> {
     static SERVER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let server = SERVER.get_or_init(install_server);
@@ -116,12 +116,12 @@ fn install_server() -> Result<PathBuf, String> {
     install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
     let installed = finish(install.current_dir(&making));
     if installed.code != 0 {
-        // What is left of it must not be taken for the whole.
+        // Removes an incomplete directory, so that no run uses it.
         let _ = std::fs::remove_dir_all(&making);
         let errors = installed.stderr.trim().replace('\n', " ");
         return Err(format!("npm could not install the server: {errors}"));
     }
-    // Another run may have been faster; its folder is as good.
+    // A concurrent run may have created the directory first; it is equivalent.
     if std::fs::rename(&making, &folder).is_err() {
         std::fs::remove_dir_all(&making).map_err(failed)?;
     }

@@ -1,4 +1,4 @@
-//! Commands that hang, crash and flood, and what a command is given.
+//! Commands that hang, crash and flood, and the environment of a command.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -9,14 +9,14 @@ use crate::shop::Shop;
 use crate::support::{finish, walls_can_be_built};
 
 #[test]
-fn hanging_crashing_and_flooding_commands_cost_their_own_call_only() {
+fn hanging_crashing_and_flooding_commands_fail_only_their_own_call() {
     if !walls_can_be_built() {
         return;
     }
     let shop = Shop::new().policy(
         "tool_allowlist: [word_count, do]\nlimits: {max_tool_seconds: 15}\ndefaults: {max_tool_calls: 1000}\n",
     );
-    // All at the same time, on one connection, with good ones between them.
+    // All concurrently on one connection, with valid calls between them.
     let code = r#"
 asked = ['hang', 'crash', 'flood', 'flood errors', 'fail']
 lines = [request(json.dumps({'what': what, 'value': 'as I was told'}).encode(), n) for n, what in enumerate(asked)]
@@ -40,7 +40,7 @@ goes_on()
 }
 
 #[test]
-fn command_that_is_not_installed_is_told_before_anything_runs() {
+fn command_that_is_not_installed_is_reported_before_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -63,14 +63,14 @@ fn command_that_is_not_installed_is_told_before_anything_runs() {
         let message = message.replace("{}", shop.path("").to_str().unwrap().trim_end_matches('/'));
         let expected = format!("error: the tool `word_count` runs {message}\n  = {remedy}\n");
         assert_eq!(run.stderr, expected);
-        // What the policy does not list is not needed.
+        // A tool that the policy does not list need not be installed.
         let shop = of(program).policy("tool_allowlist: [do]\n");
         assert_eq!(shop.python("print(do('return', 'good'))").text(), "good\n");
     }
 }
 
 #[test]
-fn command_that_is_gone_when_it_is_called_costs_its_call_only() {
+fn command_removed_before_its_call_fails_only_that_call() {
     if !walls_can_be_built() {
         return;
     }
@@ -98,7 +98,7 @@ print(do('return', 'good'))
 }
 
 #[test]
-fn command_sees_only_the_variables_that_it_is_given() {
+fn command_gets_only_the_configured_variables() {
     if !walls_can_be_built() {
         return;
     }
@@ -118,7 +118,7 @@ fn command_sees_only_the_variables_that_it_is_given() {
     assert!(!without.iter().any(|name| name == "API_KEY" || name == "OTHER_SECRET"), "{without:?}");
     assert!(with.contains(&"API_KEY".to_owned()), "{with:?}");
     assert!(!with.contains(&"OTHER_SECRET".to_owned()), "{with:?}");
-    // And the program inside has none of them.
+    // The program inside gets none of these variables.
     let shop = Shop::with(&given);
     let mut command = shop.command(&["--", "env"]);
     let run = finish(command.env("API_KEY", "hunter2"));
@@ -126,7 +126,7 @@ fn command_sees_only_the_variables_that_it_is_given() {
 }
 
 #[test]
-fn command_does_not_get_descriptors_of_whoever_started_stockade() {
+fn command_does_not_inherit_descriptors_of_stockades_caller() {
     if !walls_can_be_built() {
         return;
     }
@@ -145,6 +145,6 @@ fn command_does_not_get_descriptors_of_whoever_started_stockade() {
     let shop = Shop::new();
     let code = "import json; print(json.dumps(do('descriptors')))";
     let run = open(&shop.command(&["--", "python3", "-c", code]));
-    // The last is the directory that is read.
+    // Descriptor 3 is the directory that the tool lists.
     assert_eq!(run.text(), "[0, 1, 2, 3]\n");
 }

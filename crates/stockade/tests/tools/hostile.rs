@@ -1,5 +1,5 @@
-//! What a hostile program can say on the socket: each gets an answer with a message, and the run
-//! goes on.
+//! Hostile input on the tool socket: each request gets an error with a message, and the run
+//! continues.
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use crate::support::walls_can_be_built;
 const POLICY: &str =
     "tool_allowlist: [do]\ndefaults: {max_tool_calls: 1000, max_memory_mb: 1024}\n";
 
-/// Sends each on the raw socket; the codes of the answers, whose messages must say something, and
-/// a good call after each.
+/// Sends each piece on the raw socket and makes a valid call after it. Returns the error codes;
+/// each error must have a message.
 #[track_caller]
 fn codes(pieces: &str) -> Vec<String> {
     let shop = Shop::new().policy(POLICY);
@@ -103,7 +103,7 @@ fn binary_empty_and_wrong_requests_are_refused() {
 }
 
 #[test]
-fn strange_names_of_tools_are_denied_and_told_harmlessly() {
+fn strange_tool_names_are_denied_and_escaped_in_messages() {
     if !walls_can_be_built() {
         return;
     }
@@ -127,7 +127,7 @@ goes_on()
 }
 
 #[test]
-fn half_a_line_that_never_ends_holds_up_nobody() {
+fn incomplete_line_does_not_block_other_calls() {
     if !walls_can_be_built() {
         return;
     }
@@ -144,14 +144,14 @@ for piece in (b'{"id":1,"call":"do","argu', b'{"id":2,"call":"do","arguments":{"
 print(json.dumps(exchange(GOOD[:-1], half=True)))
 "#;
     let run = shop.raw(code);
-    // Half a line is no call, also where it would be a whole one but for its end.
+    // An incomplete line is not a call, even if only its line end is missing.
     assert_eq!(run.lines().iter().map(code_of).collect::<Vec<_>>(), ["invalid_request"]);
     let answered = shop.recorded().iter().filter(|event| event["outcome"] == "answered").count();
     assert_eq!(answered, 32);
 }
 
 #[test]
-fn python_refuses_what_is_no_json_before_it_is_sent() {
+fn python_refuses_values_that_are_not_json_before_sending() {
     if !walls_can_be_built() {
         return;
     }
@@ -176,11 +176,11 @@ print(do('return', 'good'))
 }
 
 #[test]
-fn socket_and_files_of_the_tools_cannot_be_replaced_or_listened_at() {
+fn tool_socket_and_files_cannot_be_replaced_or_bound() {
     if !walls_can_be_built() {
         return;
     }
-    // That each of these works on an ordinary socket is shown beside the promise of the wall.
+    // The wall's own tests show that each of these works on an ordinary socket.
     let code = r#"
 import shutil
 acts = {

@@ -1,4 +1,4 @@
-//! Tools that are HTTP endpoints, with a real server on the loopback of the host.
+//! HTTP tools, with a real server on the host's loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::shop::Shop;
 use crate::support::{finish, walls_can_be_built};
 
-/// A server that answers by path, and remembers what it was asked.
+/// A server that responds by path, and stores its requests.
 struct Server {
     port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -15,7 +15,7 @@ struct Server {
 
 #[derive(Clone, Debug)]
 struct Asked {
-    /// Its first line and its headers.
+    /// The request line and the headers.
     head: String,
     body: String,
 }
@@ -39,7 +39,7 @@ impl Server {
         self.asked.lock().expect("nobody panics with it").clone()
     }
 
-    /// A shop with a tool for each path, called as the path is.
+    /// A shop with one tool per path, named like the path.
     fn shop(&self, host: &str, more: &str) -> Shop {
         let tool = |name: &str| {
             format!(
@@ -84,7 +84,7 @@ fn answer(stream: TcpStream, heard: &Mutex<Vec<Asked>>) {
     let mut stream = reader.into_inner();
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    // A client that has read enough goes away.
+    // The client may close the connection early.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer.as_bytes()));
 }
 
@@ -108,7 +108,7 @@ fn endpoint_is_reached_by_address_and_by_name() {
 }
 
 #[test]
-fn statuses_from_400_on_are_errors_of_the_tool() {
+fn http_statuses_from_400_up_are_tool_errors() {
     if !walls_can_be_built() {
         return;
     }
@@ -135,7 +135,7 @@ print(echo('good'))
 }
 
 #[test]
-fn server_that_is_not_there_and_name_that_leads_nowhere_cost_their_call() {
+fn unreachable_server_and_unresolvable_name_fail_only_their_call() {
     if !walls_can_be_built() {
         return;
     }
@@ -149,7 +149,7 @@ fn server_that_is_not_there_and_name_that_leads_nowhere_cost_their_call() {
 }
 
 #[test]
-fn secret_of_a_header_reaches_the_server_and_nobody_else() {
+fn secret_header_reaches_only_the_server() {
     if !walls_can_be_built() {
         return;
     }

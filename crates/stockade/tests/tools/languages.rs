@@ -39,7 +39,7 @@ print(stockade_tools.call_tool is call_tool)
 }
 
 #[test]
-fn help_in_python_shows_what_the_schema_says() {
+fn help_in_python_shows_the_schema() {
     if !walls_can_be_built() {
         return;
     }
@@ -75,7 +75,7 @@ except ToolError as error:
 }
 
 #[test]
-fn shell_command_lists_calls_and_tells_failures_from_denials_by_its_code() {
+fn shell_command_has_distinct_exit_codes_for_failures_and_denials() {
     if !walls_can_be_built() {
         return;
     }
@@ -124,7 +124,7 @@ fn javascript_awaits_results_and_errors_with_their_codes() {
 }
 
 #[test]
-fn threads_and_forked_processes_of_python_have_their_own_answers() {
+fn python_threads_and_forked_processes_get_their_own_results() {
     if !walls_can_be_built() {
         return;
     }

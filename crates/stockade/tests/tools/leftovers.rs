@@ -1,4 +1,4 @@
-//! What is left of tools and their servers on the host when a run ends, however that comes about.
+//! What tools and their servers leave on the host after every kind of end of a run.
 
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
@@ -14,10 +14,10 @@ use crate::support::{
 
 const PATIENT: &str = "tool_allowlist: [do]\nlimits: {max_tool_seconds: 600}\n";
 
-/// A program that waits for a tool which does not answer.
+/// A program that waits for a tool that never responds.
 const WAITS: &str = "do('hang')";
 
-/// A server that does not leave by itself, and a program that waits.
+/// A server that ignores the end of its input, and a program that waits.
 fn stubborn_server() -> Shop {
     mcp::shop("stays", "add")
 }
@@ -26,7 +26,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("the run can be signalled");
 }
 
-/// Kills what a tool's program had started, which nobody else does.
+/// Kills a child of a tool's program, which outlives a killed Stockade.
 fn kill(process: u32) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("it is a process");
     let _ = kill_process(process, Signal::KILL);
@@ -75,7 +75,7 @@ fn call_whose_program_is_killed_is_cancelled_while_the_run_goes_on() {
 }
 
 #[test]
-fn nothing_of_a_tool_is_left_after_the_deadline_of_a_run() {
+fn no_tool_process_is_left_after_the_timeout_of_a_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -89,7 +89,7 @@ fn nothing_of_a_tool_is_left_after_the_deadline_of_a_run() {
 }
 
 #[test]
-fn nothing_of_a_tool_is_left_after_an_interrupt() {
+fn no_tool_process_is_left_after_an_interrupt() {
     if !walls_can_be_built() {
         return;
     }
@@ -105,7 +105,7 @@ fn nothing_of_a_tool_is_left_after_an_interrupt() {
 }
 
 #[test]
-fn server_is_ended_with_the_run_even_when_it_does_not_leave() {
+fn server_that_ignores_sigterm_is_killed_after_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -113,7 +113,7 @@ fn server_is_ended_with_the_run_even_when_it_does_not_leave() {
     let began = Instant::now();
     assert_eq!(shop.run(&["--", "true"]).code, 0);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    // Nobody waits for the processes that a server has started; they are killed.
+    // The children of a server are killed with it.
     wait_until_gone(&numbers(&shop.path("server")));
     let slow = stubborn_server();
     let late = slow.run(&["--timeout", "5s", "--", "sleep", "1000"]);
@@ -122,7 +122,7 @@ fn server_is_ended_with_the_run_even_when_it_does_not_leave() {
 }
 
 #[test]
-fn server_is_ended_by_an_interrupt() {
+fn interrupt_ends_a_server() {
     if !walls_can_be_built() {
         return;
     }
@@ -140,7 +140,7 @@ fn server_is_ended_by_an_interrupt() {
 }
 
 #[test]
-fn server_that_is_still_starting_is_ended_by_an_interrupt() {
+fn interrupt_ends_a_server_that_is_still_starting() {
     if !walls_can_be_built() {
         return;
     }
@@ -171,7 +171,7 @@ fn killed_stockade_leaves_neither_a_server_nor_the_program_of_a_tool() {
     signal(&run, Signal::KILL);
     ended(run);
     wait_until_gone(&processes[..1]);
-    // What these had started in turn is nobody's any more.
+    // Their own children are reparented and survive, so the test kills them.
     for left in [&servers[1..], &processes[1..]] {
         left.iter().for_each(|process| kill(*process));
     }

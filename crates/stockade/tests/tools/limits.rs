@@ -1,4 +1,4 @@
-//! The limits of calls: how long, how large, how deep, how often, how many.
+//! The limits of calls: duration, size, depth, rate, total and concurrency.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ fn limited(limits: &str) -> Shop {
     ))
 }
 
-/// Calls of Python in turn, each printed as its result or as its error's code and message, and the
-/// report of the run.
+/// Makes these Python calls in turn. Returns for each its result, or the code and message of its
+/// error, and the report of the run.
 #[track_caller]
 fn outcomes(shop: &Shop, calls: &[&str]) -> (Vec<String>, Value) {
     let calls: String = calls.iter().map(|call| format!("lambda: {call}, ")).collect();
@@ -37,7 +37,7 @@ for call in ({calls}):
 }
 
 #[test]
-fn call_that_takes_too_long_is_answered_so_and_its_program_is_gone() {
+fn call_over_its_time_limit_fails_and_its_program_is_killed() {
     if !walls_can_be_built() {
         return;
     }
@@ -52,7 +52,7 @@ fn call_that_takes_too_long_is_answered_so_and_its_program_is_gone() {
 }
 
 #[test]
-fn tool_may_have_a_shorter_time_of_its_own() {
+fn tool_may_have_its_own_shorter_time_limit() {
     if !walls_can_be_built() {
         return;
     }
@@ -112,12 +112,12 @@ fn arguments_and_results_are_bounded_in_depth() {
 }
 
 #[test]
-fn calls_beyond_the_rate_are_refused_and_later_ones_are_not() {
+fn calls_over_the_rate_limit_are_refused_until_later() {
     if !walls_can_be_built() {
         return;
     }
     let shop = limited("max_tool_calls_per_second: 2");
-    // Many requests in one write: however slow the host is, they come together.
+    // Many requests in one write arrive together even on a slow host.
     let code = r#"
 answers = exchange(b''.join(request(b'{"what":"return","value":1}', n) for n in range(50)), most=50)
 codes = [answer.get('error', {}).get('code', 'good') for answer in answers]
@@ -135,14 +135,14 @@ goes_on()
 }
 
 #[test]
-fn calls_beyond_the_number_of_a_run_are_denied() {
+fn calls_over_the_limit_of_a_run_are_denied() {
     if !walls_can_be_built() {
         return;
     }
     let shop =
         Shop::new().policy("tool_allowlist: [word_count, do]\ndefaults: {max_tool_calls: 3}\n");
     let call = "word_count('a')";
-    // What is refused before it runs is not counted.
+    // Calls that are refused before they run are not counted.
     let wrong = "call_tool('do', what=5)";
     let (said, report) =
         outcomes(&shop, &[call, wrong, call, call, call, "call_tool('do', 'return')"]);

@@ -1,4 +1,4 @@
-//! Which tools there are inside, and what is told of calls that are refused.
+//! Which tools exist inside, and how refused calls are reported.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn policy_that_lists_no_tool_has_none_inside_and_calls_are_denied() {
 }
 
 #[test]
-fn refused_call_is_named_the_same_for_the_program_the_result_and_the_record() {
+fn refused_call_is_identical_for_program_result_and_record() {
     if !walls_can_be_built() {
         return;
     }
@@ -98,7 +98,7 @@ fn refused_call_is_a_denial_from_shell_and_javascript_too() {
 }
 
 #[test]
-fn without_tools_nothing_of_them_is_inside() {
+fn without_tools_there_are_no_tool_files_inside() {
     if !walls_can_be_built() {
         return;
     }
@@ -165,7 +165,7 @@ for call in (lambda: word_count('a b', 'letters'), lambda: do('crash')):
 }
 
 #[test]
-fn every_call_is_an_event_with_its_sizes_and_arguments_only_when_the_policy_says_so() {
+fn call_event_has_sizes_and_has_arguments_only_if_the_policy_records_them() {
     if !walls_can_be_built() {
         return;
     }
@@ -185,7 +185,7 @@ fn every_call_is_an_event_with_its_sizes_and_arguments_only_when_the_policy_says
 }
 
 #[test]
-fn listed_tool_that_nobody_offers_is_unknown_and_not_shown() {
+fn listed_tool_that_is_not_offered_is_unknown() {
     if !walls_can_be_built() {
         return;
     }
@@ -198,7 +198,7 @@ fn listed_tool_that_nobody_offers_is_unknown_and_not_shown() {
 }
 
 #[test]
-fn plan_of_tool_clauses_is_enforced_by_the_native_wall_and_refused_by_the_reduced_one() {
+fn native_wall_enforces_tool_clauses_and_reduced_wall_refuses_them() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Many calls at once, from one sandbox and from several.
+//! Many concurrent calls, from one sandbox and from several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ struct Number {
     number: u64,
 }
 
-/// Calls a tool from so many threads of Python, each as often as said, and checks every answer.
+/// Calls a tool from `threads` Python threads, `each` times per thread, and checks every result.
 fn caller(tool: &str, threads: u64, each: u64) -> String {
     format!(
         "
@@ -45,8 +45,8 @@ print(len(right), len(wrong), wrong[:3])
     )
 }
 
-/// `gather` answers when a thousand of its calls wait at the same time, and only after a thousand
-/// calls of `square` have been answered; those wait for the thousand.
+/// `gather` returns when a thousand of its calls wait concurrently and a thousand calls of `square`
+/// have returned; `square` waits for that thousand.
 fn crowd() -> [Tool; 2] {
     let (barrier, full) = (Arc::new(Barrier::new(1000)), watch::Sender::new(false));
     let squares = watch::Sender::new(0);
@@ -72,7 +72,7 @@ fn crowd() -> [Tool; 2] {
 }
 
 #[test]
-fn thousand_calls_at_once_and_a_hundred_from_each_of_ten_others_are_answered_rightly() {
+fn thousand_concurrent_calls_and_ten_other_sandboxes_get_correct_results() {
     if !walls_can_be_built() {
         return;
     }
@@ -97,7 +97,7 @@ fn flood_of_calls_does_not_starve_another_sandbox() {
     if !walls_can_be_built() {
         return;
     }
-    // Small and large requests as fast as they are taken, on many connections.
+    // Small and large requests as fast as possible, on many connections.
     const FLOOD: &str = r#"
 import os, socket, threading
 small = b''.join(b'{"id":%d,"call":"square","arguments":{"number":%d}}\n' % (n, n) for n in range(500))
@@ -127,7 +127,7 @@ gather(1)
 ";
     let flooded = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&flooded);
-    // Both end when both are there and the steady one is done.
+    // Both programs end when both have called `gather`, which the steady one does last.
     let barrier = Arc::new(Barrier::new(2));
     let square = Tool::new_async("square", "", move |Number { number }| {
         counted.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use crate::support::{finish, is_alive, numbers, wait_until_gone, walls_can_be_bu
 
 const SERVER: &str = include_str!("programs/mcp_server.py");
 
-/// A shop with a server that behaves so, and what is imported of it.
+/// A shop with a server in this mode, and the tools to import from it.
 pub(crate) fn shop(mode: &str, tools: &str) -> Shop {
     let shop = Shop::with(&format!(
         "mcp_servers:\n  - name: numbers\n    command: [python3, ./server.py, '{mode}']\n    tools: [{tools}]\n"
@@ -49,7 +49,7 @@ help(add)
 }
 
 #[test]
-fn only_imported_and_listed_tools_of_a_server_are_there() {
+fn only_imported_and_listed_tools_of_a_server_exist_inside() {
     if !walls_can_be_built() {
         return;
     }
@@ -61,7 +61,7 @@ fn only_imported_and_listed_tools_of_a_server_are_there() {
 }
 
 #[test]
-fn server_is_given_only_what_the_file_names() {
+fn server_gets_only_the_configured_variables() {
     if !walls_can_be_built() {
         return;
     }
@@ -73,7 +73,7 @@ fn server_is_given_only_what_the_file_names() {
 }
 
 #[test]
-fn server_that_dies_while_it_is_needed_fails_its_calls_and_the_run_goes_on() {
+fn server_that_dies_fails_its_calls_and_the_run_continues() {
     if !walls_can_be_built() {
         return;
     }
@@ -95,7 +95,7 @@ for call in (lambda: die(), lambda: add(1, 2)):
 }
 
 #[test]
-fn server_that_cannot_be_used_is_told_before_anything_runs() {
+fn unusable_server_is_reported_before_the_run() {
     if !walls_can_be_built() {
         return;
     }
@@ -103,7 +103,7 @@ fn server_that_cannot_be_used_is_told_before_anything_runs() {
     let cases = [
         (Shop::with(absent), vec!["cannot start the tool server `numbers`", "No such file"]),
         (shop("dies", "add"), vec!["`numbers`", "no configuration was found"]),
-        // What is no message is passed over, so what is told is that it ended.
+        // Stockade skips invalid messages, so the error is that the server exited.
         (shop("mumbles", "add"), vec!["`numbers` ended by itself, exit status: 0\n"]),
         (shop("stays", "add, multiply"), vec!["has no tool `multiply`", "`add`"]),
     ];

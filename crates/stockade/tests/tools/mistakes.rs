@@ -1,11 +1,11 @@
-//! Mistakes in files of tools are told with their place and what to do, before anything runs.
+//! Errors in tools files, which are reported with position and remedy before anything runs.
 
 use crate::shop::Shop;
 
 const GOOD: &str =
     "tools:\n  - name: count\n    command: [cat]\n    input_schema: {type: object}\n";
 
-/// Each part must be in what is said, and nothing may have run.
+/// Asserts that the error contains each part, and that nothing ran.
 #[track_caller]
 fn refused(shop: &Shop, words: &[&str], parts: &[&str]) {
     let run = shop.run(&[words, &["--", "echo", "it ran"]].concat());
@@ -16,7 +16,7 @@ fn refused(shop: &Shop, words: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn mistakes_in_a_file_of_tools_are_told_with_line_column_and_remedy() {
+fn tools_file_error_has_line_column_and_remedy() {
     let cases = [
         (GOOD.replace("command", "comand"), vec!["tools.yaml:3:5", "comand", "command"]),
         (
@@ -47,21 +47,21 @@ fn mistakes_in_a_file_of_tools_are_told_with_line_column_and_remedy() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once() {
+fn all_errors_of_a_tools_file_are_reported_at_once() {
     let text = GOOD.replace("command", "comand").replace("count", "'no name'");
     let shop = Shop::with(&text);
     refused(&shop, &[], &["tools.yaml:3:5", "tools.yaml:2:11", "mistakes"]);
 }
 
 #[test]
-fn file_of_tools_that_is_not_there_is_told() {
+fn missing_tools_file_is_reported() {
     let shop = Shop::with(GOOD);
     std::fs::remove_file(shop.path("tools.yaml")).expect("it was there");
     refused(&shop, &[], &["tools.yaml", "check the path"]);
 }
 
 #[test]
-fn one_name_in_two_files_of_tools_is_refused() {
+fn tool_name_in_two_tools_files_is_refused() {
     let shop = Shop::with(GOOD);
     let other = shop.file("other.yaml", GOOD);
     let parts = ["two files of --tools have a tool with the name `count`", "another name"];
@@ -69,7 +69,7 @@ fn one_name_in_two_files_of_tools_is_refused() {
 }
 
 #[test]
-fn two_files_of_tools_are_offered_together() {
+fn two_tools_files_are_combined() {
     if !crate::support::walls_can_be_built() {
         return;
     }

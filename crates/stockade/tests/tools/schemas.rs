@@ -1,15 +1,15 @@
-//! Arguments and results are checked by the schemas of a tool.
+//! A tool's schemas validate its arguments and results.
 
 use crate::shop::Shop;
 use crate::support::walls_can_be_built;
 
 #[test]
-fn arguments_that_do_not_fit_never_reach_the_tool() {
+fn arguments_that_violate_the_schema_never_reach_the_tool() {
     if !walls_can_be_built() {
         return;
     }
     let shop = Shop::new();
-    // On the raw socket, past what Python itself would say.
+    // On the raw socket, to bypass the checks of the Python client.
     let code = r#"
 for arguments in (b'{}', b'{"text":5}', b'{"text":"a","unit":"miles"}', b'{"text":"a","more":1}'):
     [answer] = exchange(request(arguments, tool='word_count'))
@@ -27,7 +27,7 @@ goes_on()
 }
 
 #[test]
-fn result_that_does_not_fit_or_is_no_json_costs_its_call_only() {
+fn invalid_result_of_a_tool_fails_only_its_call() {
     if !walls_can_be_built() {
         return;
     }

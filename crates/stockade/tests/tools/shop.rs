@@ -1,5 +1,5 @@
-//! A directory of the host with tools, policies and records, and programs in sandboxes that call
-//! the tools.
+//! A host directory with tools, policies and records, and programs in sandboxes that call the
+//! tools.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::support::{Run, binary, finish};
 
-/// Two tools that are commands: one that counts words, and one that does what it is told.
+/// Two tools that are commands: one counts words, the other misbehaves on request.
 const TOOLS: &str = include_str!("programs/tools.yaml");
 const COUNT: &str = include_str!("programs/count.py");
 const DO: &str = include_str!("programs/do.py");
 
-/// A program of Python that asks on the raw socket: `exchange(bytes)` gives the lines of the answer
-/// up to the end of the connection or of the expected ones.
+/// A Python module for the raw tool socket: `exchange(bytes)` returns the response lines until the
+/// connection closes or all expected ones have come.
 const RAW: &str = include_str!("programs/raw.py");
 
 pub(crate) struct Shop {
@@ -25,12 +25,12 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// One with the two commands.
+    /// A shop with the two commands.
     pub(crate) fn new() -> Shop {
         Shop::with(TOOLS)
     }
 
-    /// One with these tools.
+    /// A shop with these tools.
     pub(crate) fn with(tools: &str) -> Shop {
         let folder = tempfile::tempdir().expect("a temporary directory can be made");
         let readable = std::fs::Permissions::from_mode(0o755);
@@ -44,7 +44,7 @@ impl Shop {
         shop
     }
 
-    /// With a policy for all its runs.
+    /// Sets a policy for all its runs.
     pub(crate) fn policy(mut self, policy: &str) -> Shop {
         let file = self.file("policy.yaml", policy);
         self.flags.extend(["--policy".to_owned(), file]);
@@ -56,27 +56,27 @@ impl Shop {
         self.folder.path().join(name)
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).expect("a temporary file can be written");
         path.to_str().expect("the path is text").to_owned()
     }
 
-    /// `stockade run` with its tools and these words, not started yet.
+    /// A `stockade run` command with its tools and these arguments.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.arg("run").args(&self.flags).args(words).current_dir(self.folder.path());
         command
     }
 
-    /// Runs it with these words.
+    /// Runs `stockade run` with these arguments.
     #[track_caller]
     pub(crate) fn run(&self, words: &[&str]) -> Run {
         finish(&mut self.command(words))
     }
 
-    /// Runs Python in a sandbox. It must have run: what Stockade refuses has shown nothing.
+    /// Runs Python in a sandbox. Panics if Stockade refuses to start it: that would prove nothing.
     #[track_caller]
     pub(crate) fn python(&self, code: &str) -> Run {
         ran(self.run(&["--", "python3", "-c", code]))
@@ -94,19 +94,19 @@ impl Shop {
         ran(self.run(&["--", "node", "-e", code]))
     }
 
-    /// Runs Python that asks on the raw socket.
+    /// Runs Python that uses the raw tool socket.
     #[track_caller]
     pub(crate) fn raw(&self, code: &str) -> Run {
         self.python(&format!("{RAW}\n{code}"))
     }
 
-    /// Runs Python in a sandbox; the report of `--json`.
+    /// Runs Python in a sandbox and returns the report of `--json`.
     #[track_caller]
     pub(crate) fn report(&self, code: &str) -> Value {
         ran(self.run(&["--json", "--", "python3", "-c", code])).json()
     }
 
-    /// Everything that the records say of calls of tools, oldest first.
+    /// All tool call events in the records, oldest first.
     #[track_caller]
     pub(crate) fn recorded(&self) -> Vec<Value> {
         let files = std::fs::read_dir(self.path("records")).into_iter().flatten().flatten();
@@ -116,7 +116,7 @@ impl Shop {
     }
 }
 
-/// The calls in one record, as `stockade audit` shows them.
+/// The tool calls in one record, as `stockade audit` shows them.
 fn events(record: &Path) -> Vec<Value> {
     let mut command = Command::new(binary());
     let run = finish(command.args(["audit", "show", "--json"]).arg(record));

@@ -1,4 +1,4 @@
-//! Running the binary under test, and what it leaves on the host.
+//! Runs the binary under test, and checks what it leaves on the host.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) fn walls_can_be_built() -> bool {
     stockade_testing::walls_can_be_built(&binary())
 }
 
-/// Whether this host has Node, and npm with it. Where it does not, that is said.
+/// Whether this host has Node and npm. If not, reports a skip.
 pub(crate) fn has_node() -> bool {
     let missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     let missing = ["node", "npm"].into_iter().find(missing);
@@ -27,7 +27,7 @@ pub(crate) fn has_node() -> bool {
     missing.is_none()
 }
 
-/// The numbers in a file, once it is there and ends with a line end.
+/// The numbers in a file, once it exists and ends with a line end.
 #[track_caller]
 pub(crate) fn numbers(path: &Path) -> Vec<u32> {
     wait_for(&path.display().to_string(), || {
@@ -36,14 +36,14 @@ pub(crate) fn numbers(path: &Path) -> Vec<u32> {
     })
 }
 
-/// Whether a process is there. One that nobody has reaped yet is not.
+/// Whether a process is running; a zombie is not.
 pub(crate) fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     !stat.is_empty() && !matches!(state, Some('Z' | 'X'))
 }
 
-/// Waits until none of these processes is there.
+/// Waits until all these processes are gone.
 #[track_caller]
 pub(crate) fn wait_until_gone(processes: &[u32]) {
     let left = || processes.iter().filter(|process| is_alive(**process)).collect::<Vec<_>>();

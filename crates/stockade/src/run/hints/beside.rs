@@ -1,4 +1,4 @@
-//! Advice about files of the working directory, or of the script's directory, that are not inside.
+//! Hints about files in the working directory or next to the script that are not visible inside.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -8,13 +8,13 @@ use stockade_provider::Language;
 use super::{Advice, Asked, can_be_mounted};
 use crate::shell::shell_word;
 
-/// Where the code of a script stands inside.
+/// The directory of a script inside.
 const CODE: &str = "/run/code/";
 
-/// Where programs start.
+/// The working directory inside.
 const WORKSPACE: &str = "/workspace/";
 
-/// A file that a message names by a relative path.
+/// A hint for a file that a message names by a relative path.
 pub(super) fn missing_file(line: &str, asked: &Asked, exists: fn(&Path) -> bool) -> Option<String> {
     let paths = relative_paths(line);
     if asked.policy.workspace.value != Workspace::Scratch || paths.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn missing_file(line: &str, asked: &Asked, exists: fn(&Path) -> bool)
     }
 }
 
-/// Where a program finds nothing, and what would show it the files of this directory.
+/// A hint that the workspace is empty, and how to show this directory there.
 fn empty_workspace(asked: &Asked) -> Option<String> {
     let start = "programs start in /workspace, which is empty";
     let flag = |(directory, written): (PathBuf, PathBuf)| {
@@ -49,7 +49,7 @@ fn empty_workspace(asked: &Asked) -> Option<String> {
     }
 }
 
-/// A file by its relative path: in the working directory, or beside the script.
+/// A hint for a relative path that exists in the working directory or next to the script.
 pub(super) fn relative_file(
     name: &str,
     asked: &Asked,
@@ -76,7 +76,7 @@ pub(super) fn relative_file(
     Some(format!("{name} is {place} on the host and not inside; {way}"))
 }
 
-/// Advice for a module or file that may be next to the script: only the script itself is inside.
+/// A hint for a module or file that may be next to the script: only the script itself is inside.
 pub(super) fn sibling(line: &str, asked: &Asked) -> Option<String> {
     let own = asked.script.as_deref()?.file_name()?;
     let is_sibling = if super::quoted_after(line, "No module named ").is_some() {
@@ -100,7 +100,7 @@ pub(super) fn sibling(line: &str, asked: &Asked) -> Option<String> {
     Some(format!("only the script itself was taken inside; {way}"))
 }
 
-/// The script as a command in a workspace of its own directory, or of the working one.
+/// The script as a command, with its own directory or the working directory as the workspace.
 fn as_command(asked: &Asked) -> Option<String> {
     let script = asked.script.as_deref()?;
     let interpreter = match asked.language? {
@@ -119,13 +119,13 @@ fn as_command(asked: &Asked) -> Option<String> {
     })
 }
 
-/// Whether a policy may show the directory as a workspace; never so for a whole home.
+/// Whether a policy may show the directory as a workspace; never for a whole home directory.
 fn can_be_workspace(directory: &Path) -> bool {
     let text = "filesystem: { workspace: { host: ., mode: overlay } }";
     Policy::parse_str("a hint", text, directory).is_ok()
 }
 
-/// Relative paths in a message: in the workspace, in quotes, or right before what is said of them.
+/// Relative paths in a message: in the workspace, quoted, or directly before the error text.
 fn relative_paths(line: &str) -> Vec<&str> {
     let (is_missing, is_module) = (super::is_missing(line), line.contains("Cannot find module "));
     let mut words = Vec::new();
@@ -147,7 +147,7 @@ fn relative_paths(line: &str) -> Vec<&str> {
     words
 }
 
-/// Whether a text can only be a path below some directory.
+/// Whether a text is a relative path without `..`.
 fn is_plain_relative(text: &str) -> bool {
     let mut parts = Path::new(text).components();
     let is_name = |part| matches!(part, Component::Normal(_) | Component::CurDir);

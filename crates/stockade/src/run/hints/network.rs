@@ -1,11 +1,11 @@
-//! Advice about hosts that were not reached.
+//! Hints about unreachable hosts.
 
 use stockade_policy::{AddressKind, Control, Denial, Host, classify, parse_host_port};
 
 use super::{Advice, Asked};
 use crate::shell::shell_word;
 
-/// What programs print when nothing leaves a sandbox, in lower case.
+/// What programs print in a sandbox without network, in lower case.
 const UNREACHABLE: [&str; 7] = [
     "could not resolve host",
     "temporary failure in name resolution",
@@ -16,10 +16,10 @@ const UNREACHABLE: [&str; 7] = [
     "enetunreach",
 ];
 
-/// The most hosts that one line of advice names.
+/// The maximum number of hosts in one hint.
 const MAX_HOSTS: usize = 3;
 
-/// Advice for a sandbox without any way out.
+/// A hint for a sandbox without any egress.
 pub(super) fn unreachable(line: &str, asked: &Asked) -> Option<String> {
     let line = line.to_lowercase();
     if asked.policy.may_reach_anything() || !UNREACHABLE.iter().any(|words| line.contains(words)) {
@@ -35,8 +35,9 @@ pub(super) fn unreachable(line: &str, asked: &Asked) -> Option<String> {
     })
 }
 
-/// Advice for hosts that the policy does not name, where a flag would. What is not public is left
-/// out: a program that tries it shall not have this host's own services put on a line to copy.
+/// A hint for hosts that the policy does not name, if a flag would allow them. Omits addresses that
+/// are not public: a program must not make the user copy a flag that opens this host's own
+/// services.
 pub(super) fn denied(denials: &[Denial], asked: &Asked) -> Option<String> {
     if asked.advice != Advice::Flags {
         return None;
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sandbox_without_a_way_out_names_the_flag_and_one_with_a_way_does_not() {
+    fn hint_names_allow_host_only_without_any_egress() {
         let line = "curl: (6) Could not resolve host: files.test";
         let hint = unreachable(line, &asked("{}")).unwrap();
         assert!(hint.contains("--allow-host HOST"), "{hint}");
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_were_refused_are_named_as_flags_and_blocked_or_private_ones_are_not() {
+    fn hint_has_flags_for_denied_public_hosts_only() {
         let denial = |target: &str, control: Control, why: &str| Denial {
             control: control.as_str().into(),
             rule: "r".to_owned(),

@@ -1,11 +1,11 @@
-//! Advice about tools that could not be called.
+//! Hints about tools that could not be called.
 
 use stockade_policy::{Control, Denial};
 
 use super::{Advice, Asked};
 
-/// Advice for tools that nobody offered, where a flag would. Without a policy every tool that is
-/// offered may be called, so one that may not was not offered.
+/// A hint for tools that no `--tools` file offers. Without a policy a program may call every
+/// offered tool, so a denied one was not offered.
 pub(super) fn uncalled(denials: &[Denial], asked: &Asked) -> Option<String> {
     let is_tool = |denial: &Denial| denial.control == Control::Tools.as_str();
     if asked.advice != Advice::Flags || !denials.iter().any(is_tool) {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tool_that_nobody_offered_names_the_flag_and_a_refused_host_does_not() {
+    fn hint_for_a_tool_that_is_not_offered_names_the_flag() {
         let denial = |control: Control| Denial {
             control: control.as_str().into(),
             rule: "r".to_owned(),

@@ -1,4 +1,4 @@
-# Tries to reach an address in one way. Ends with 0 when the kernel took what was sent.
+# Tries to reach an address with one kind of socket. Exits with 0 if the kernel accepted the data.
 import socket, struct, sys
 
 kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])

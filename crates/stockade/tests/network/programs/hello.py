@@ -1,5 +1,5 @@
-# Opens TLS to an allowed host in one of several odd ways and prints what came of it.
-# Words: how, host to connect to, server name to say, pieces.
+# Opens TLS to an allowed host with an unusual ClientHello and prints the result.
+# Arguments: name or proxy, host to connect to, server name to send, shape of the ClientHello.
 import os, socket, ssl, sys, urllib.parse
 
 way, host, name, shape = sys.argv[1:]
@@ -36,7 +36,7 @@ elif shape == 'bytes':
     for at in range(len(hello)):
         stream.sendall(hello[at:at + 1])
 elif shape == 'old':
-    # The version that a client of TLS 1.0 writes, and no extensions at all.
+    # The version of a TLS 1.0 client, without extensions.
     body = bytes.fromhex('0301') + bytes(32) + b'\x00' + bytes.fromhex('0002002f') + b'\x01\x00'
     message = b'\x01' + len(body).to_bytes(3, 'big') + body
     stream.sendall(bytes.fromhex('160301') + len(message).to_bytes(2, 'big') + message)

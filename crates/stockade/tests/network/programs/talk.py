@@ -1,11 +1,11 @@
-# Says bytes to the proxy, each list entry on a connection of its own, and prints what came back.
-# An entry is [base64 of what is said, how many answers are waited for].
+# Sends bytes to the proxy, each list entry on its own connection, and prints the responses.
+# An entry is [base64 of the bytes, number of responses to wait for].
 import base64, json, os, re, socket, sys, urllib.parse
 
 proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
 
 def whole(answer):
-    """How many whole HTTP answers there are."""
+    """The number of complete HTTP responses."""
     count = 0
     while (end := answer.find(b'\r\n\r\n')) >= 0:
         length = re.search(rb'(?im)^content-length: *(\d+)', answer[:end])

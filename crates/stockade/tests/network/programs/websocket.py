@@ -1,4 +1,4 @@
-# Says something long and something short over WebSocket, by name or through the proxy.
+# Sends a long and a short message over WebSocket, by name or through the proxy.
 import base64, os, socket, ssl, sys, urllib.parse
 
 way, url = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Does what it is told: a command that hangs, crashes, floods and fails for the tests."""
+"""A tool for tests that returns a value, hangs, crashes, floods or fails on request."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A small MCP server over standard input and output. Its first word says how it misbehaves."""
+"""A small MCP server over standard input and output. Its first argument selects how it misbehaves."""
 
 import json
 import os

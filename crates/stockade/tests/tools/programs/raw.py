@@ -1,7 +1,7 @@
 import json, os, socket
 
 def exchange(*pieces, most=1, half=False):
-    """Sends bytes on a connection of their own; the answers, up to so many. Says no more if half."""
+    """Sends bytes on a new connection and returns up to `most` responses; `half` half-closes it."""
     talk = socket.socket(socket.AF_UNIX)
     talk.settimeout(60)
     talk.connect(os.environ["STOCKADE_TOOLS_SOCKET"])
@@ -16,7 +16,7 @@ def exchange(*pieces, most=1, half=False):
     return [json.loads(line) for _, line in zip(range(most), heard)]
 
 def request(arguments, id=1, tool="do"):
-    """A request whose arguments are any bytes."""
+    """A request with arbitrary bytes as arguments."""
     return b'{"id":%d,"call":"%s","arguments":%s}\n' % (id, tool.encode(), arguments)
 
 GOOD = request(b'{"what":"return","value":"good"}')
