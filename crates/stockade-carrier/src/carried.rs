@@ -1,4 +1,4 @@
-//! The bytes of the guest and the sealed file made from them.
+//! The bytes of the guest and the sealed file with them.
 
 use std::os::fd::OwnedFd;
 
@@ -6,14 +6,14 @@ use stockade_sys::{SealedFileError, sealed_file};
 
 static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stockade-guest"));
 
-/// Why the carried guest could not be made into a file.
+/// Why the sealed file of the guest could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CarryError {
     /// This build carries no guest.
     #[error("this build carries no guest: there was no linker for its target")]
     NotBuilt,
-    /// The in-memory file could not be made.
+    /// Creating the in-memory file failed.
     #[error(transparent)]
     File(#[from] SealedFileError),
 }
@@ -23,7 +23,7 @@ pub fn guest_bytes() -> &'static [u8] {
     GUEST
 }
 
-/// A sealed, executable in-memory file that holds the guest. It is closed on exec.
+/// A sealed, executable in-memory file with the guest. It is close-on-exec.
 pub fn guest_file() -> Result<OwnedFd, CarryError> {
     match GUEST {
         [] => Err(CarryError::NotBuilt),

@@ -1,9 +1,9 @@
-//! Starting the carried guest once, outside any wall, to see that it runs and answers.
+//! Starts the carried guest once, outside any wall, to check that it runs and answers.
 //!
 //! ```text
 //! sealed file ──▶ started ── hello ──▶ answered ── end of stream ──▶ ended with 0
 //! ```
-//! Whatever goes wrong on the way, and at the deadline, the guest is killed and reaped.
+//! On any error, and at the deadline, the guest is killed and reaped.
 
 use std::env::consts::ARCH;
 use std::io;
@@ -21,80 +21,81 @@ use crate::carried::{CarryError, guest_bytes, guest_file};
 use crate::elf::{check_static, machine_of};
 use crate::link::{Link, LinkError, LinkSettings, Liveness};
 
-/// What was learned from starting the carried guest.
+/// The result of starting the carried guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GuestCheck {
-    /// The release the guest says it was built from.
+    /// The release that the guest reports.
     pub version: GuestVersion,
     /// The size of the carried executable.
     pub size_bytes: usize,
-    /// Whether the carried bytes need neither a loader nor a library, read from the bytes.
+    /// Whether the carried bytes need neither a loader nor a library, according to their ELF
+    /// headers.
     pub is_static: bool,
-    /// How long it took from making the file to the checked reply.
+    /// The time from creating the file to the checked reply.
     pub answered_in: Duration,
 }
 
-/// Why the carried guest did not prove itself.
+/// Why the check of the carried guest failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CarrierError {
     /// There is no file to start.
     #[error(transparent)]
     Carry(#[from] CarryError),
-    /// A socket pair or a thread could not be had.
+    /// Creating a socket pair or a thread failed.
     #[error("cannot prepare the stream to the guest")]
     Prepare {
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The kernel would not execute it.
+    /// The kernel refused to execute it.
     #[error("cannot start the guest from {path}")]
     Start {
         /// The path that was executed.
         path: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// It ran, and did not answer as it should.
+    /// It ran, but its answer was wrong.
     #[error("the guest did not answer the handshake")]
     Handshake {
-        /// What went wrong.
+        /// The error of the link.
         #[source]
         source: LinkError,
     },
-    /// It ran and said nothing.
+    /// It ran, but did not answer.
     #[error("the guest did not answer the handshake within {limit:?}")]
     Silent {
-        /// How long it was given.
+        /// The deadline.
         limit: Duration,
     },
-    /// Its end could not be waited for.
+    /// Waiting for its end failed.
     #[error("cannot wait for the guest to end")]
     Wait {
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// It answered and then stayed.
+    /// It answered, but did not exit.
     #[error("the guest did not end within {limit:?} of the end of its stream")]
     Stayed {
-        /// How long it was given.
+        /// The deadline.
         limit: Duration,
     },
-    /// It answered and then ended badly.
+    /// It answered and then exited with an error.
     #[error("the guest answered and then ended with {status} ({exit:?})")]
     BadEnd {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What that means, when it is a code of the guest.
+        /// The meaning of the status, if it is a code of the guest.
         exit: Option<GuestExit>,
     },
 }
 
-/// Starts the carried guest from a sealed memfd, shakes hands and sees it end.
+/// Starts the carried guest from a sealed memfd, checks its handshake and waits for its end.
 pub fn check_guest() -> Result<GuestCheck, CarrierError> {
     const LIMIT: Duration = Duration::from_secs(5);
     let started = Instant::now();
@@ -111,7 +112,7 @@ pub fn check_guest() -> Result<GuestCheck, CarrierError> {
     })
 }
 
-/// Greets the guest, and ends the stream once it has answered, which tells the guest to end.
+/// Does the handshake, then closes the stream, at which the guest exits.
 fn shake_hands(host: UnixStream, limit: Duration) -> Result<HelloReply, CarrierError> {
     let prepare = |source| CarrierError::Prepare { source };
     let converse = async {
@@ -123,7 +124,7 @@ fn shake_hands(host: UnixStream, limit: Duration) -> Result<HelloReply, CarrierE
             Err(_) => Err(CarrierError::Silent { limit }),
         }
     };
-    // On a thread of its own: a caller that is inside a runtime could not start another one.
+    // On a separate thread: a caller inside a runtime could not start another one.
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     thread::scope(|scope| {
         let thread = thread::Builder::new()
@@ -142,12 +143,12 @@ struct RunningGuest {
 }
 
 impl RunningGuest {
-    /// Starts the executable behind `file` with nothing but the stream on descriptor 0.
+    /// Starts the executable in `file` with only the stream, as descriptor 0.
     fn start(file: &OwnedFd, stream: UnixStream) -> Result<RunningGuest, CarrierError> {
-        // In the child `/proc/self` is the child, which still has the descriptor: it closes on
-        // exec, after the kernel has opened the file behind it.
+        // In the child `/proc/self` is the child, which still has the descriptor: exec closes it
+        // only after the kernel has opened the file.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // Whoever started this process may have left descriptors open across exec.
+        // The parent process may have leaked descriptors without close-on-exec.
         close_on_exec_from(3).map_err(|source| CarrierError::Prepare { source })?;
         let child = Command::new(&path)
             .env_clear()
@@ -174,7 +175,7 @@ impl RunningGuest {
 
 impl Drop for RunningGuest {
     fn drop(&mut self) {
-        // Both fail only for a child that is already reaped, and then there is nothing to do.
+        // Both fail only for a child that is already reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn guest_that_stays_is_reported_and_does_not_outlive_its_handle() {
+    fn guest_that_does_not_exit_is_reported_and_killed_on_drop() {
         let (mut guest, _host) = guest();
         let process = format!("/proc/{}", guest.child.id());
         let stayed = guest.wait(Duration::from_millis(20));
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn guest_has_no_environment_and_holds_neither_its_own_file_nor_the_host_end() {
-        // The guest is not dumpable, so only root may look into it, proc(5).
+        // The guest is not dumpable, so only root may inspect it, proc(5).
         if !rustix::process::geteuid().is_root() {
             let _ =
                 writeln!(io::stderr(), "guest tests: not for this user: only root looks into it");
@@ -252,7 +253,7 @@ mod tests {
         assert!(fs::read(format!("{process}/environ")).unwrap().is_empty());
         let host_end = fs::read_link(format!("/proc/self/fd/{}", host.as_raw_fd())).unwrap();
         for entry in fs::read_dir(format!("{process}/fd")).unwrap() {
-            // The guest runs meanwhile; what it has closed since the listing it does not hold.
+            // The guest runs meanwhile and may have closed this descriptor since the listing.
             let Ok(open) = fs::read_link(entry.unwrap().path()) else { continue };
             assert!(
                 open != host_end && !open.to_string_lossy().contains("memfd:stockade-guest"),

@@ -1,17 +1,17 @@
-//! Whether bytes are a static executable for a machine. Shared with the build script.
+//! Checks whether bytes are a static executable for a machine. Shared with the build script.
 
 use std::fmt;
 
-/// Why bytes are not the static executable that was asked for.
+/// Why bytes are not a static executable for the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotStatic {
-    /// Not a little-endian 64-bit ELF executable, or one with tables outside itself.
+    /// Not a little-endian 64-bit ELF executable, or its tables exceed the file.
     NotElf,
     /// Built for another machine.
     Machine { wanted: u16, found: u16 },
-    /// It names a dynamic loader.
+    /// It requires a dynamic loader.
     Interpreter,
-    /// It names a shared library.
+    /// It requires a shared library.
     SharedLibrary,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for NotStatic {
     }
 }
 
-/// The number that ELF gives to an architecture by its name in Rust.
+/// The ELF machine number of an architecture, by its Rust name.
 pub(crate) fn machine_of(architecture: &str) -> Option<u16> {
     match architecture {
         "x86_64" => Some(62),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn test_executable_itself_is_not_static() {
+    fn dynamic_test_executable_is_not_static() {
         let image = fs::read(env::current_exe().unwrap()).unwrap();
         assert_eq!(check_static(&image, this_machine()), Err(NotStatic::Interpreter));
     }

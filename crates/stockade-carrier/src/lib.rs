@@ -1,8 +1,8 @@
-//! Carries the guest inside the host binaries, and speaks with it once a wall has started it.
+//! Carries the guest inside the host binaries, and communicates with it once a wall has started it.
 //!
-//! The build script builds `stockade-guest` as a static executable and this crate holds its bytes,
-//! so one installed file is all there is. The guest is started from a sealed memfd: no path on
-//! disk can be swapped for it.
+//! The build script builds `stockade-guest` as a static executable and this crate embeds its bytes,
+//! so an installation is one file. A wall starts the guest from a sealed memfd, which no other
+//! process can replace.
 
 mod carried;
 mod check;

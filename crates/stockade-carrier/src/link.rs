@@ -3,13 +3,13 @@
 //! ```text
 //! open ── hello ──▶ linked ── execute ──▶ linked, one execution more ── its end ──▶ one less
 //!                      ├── end of stream ──▶ closed: the sandbox has ended
-//!                      ├── silence beyond the heartbeat ──▶ closed: an error
+//!                      ├── too many silent heartbeat intervals ──▶ closed: an error
 //!                      └── a breach of the protocol ──▶ closed: an error
 //! ```
 //! The stream is any byte stream; a socket of this machine adds splice pipes, see `socket`. Hello,
-//! request and streams of an execution leave in one go. Everything that comes from the guest is
-//! bounded and checked; dropping the link closes the stream, and with it the guest ends. Streams that
-//! the guest opens are served concurrently, and nothing waits for them.
+//! request and streams of an execution are sent without waiting for replies. Everything from the
+//! guest is bounded and checked; dropping the link closes the stream, at which the guest exits.
+//! Streams that the guest opens are served concurrently and block nothing else.
 
 mod control;
 mod conversation;
@@ -52,17 +52,17 @@ pub use settings::{LinkSettings, Liveness};
 /// A program for the guest to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// A path inside, or a bare name that is looked for along the `PATH` of the environment.
+    /// A path inside, or a bare name that the guest searches for in the `PATH` of the environment.
     pub program: String,
-    /// What the program sees as its arguments, its own name first.
+    /// The arguments, including the program's own name first.
     pub arguments: Vec<String>,
-    /// All of its environment.
+    /// The complete environment.
     pub environment: Vec<(String, String)>,
-    /// Where it starts.
+    /// The directory in which the program starts.
     pub working_directory: String,
     /// A file to write first: its path inside and its bytes.
     pub code: Option<(String, Vec<u8>)>,
-    /// Filters of system calls that it runs under, in addition to those of the guest.
+    /// Seccomp filters for the program, in addition to those of the guest.
     pub filters: Vec<Filter>,
 }
 
@@ -70,19 +70,19 @@ pub struct Command {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The socket or a random number could not be had.
+    /// Preparing the socket or a random number failed.
     #[error("cannot prepare the stream to the guest")]
     Prepare {
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// A part of a command cannot be given to a program.
+    /// A part of a command cannot be passed to a program.
     #[error("cannot start a program with this {what}")]
     Command {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// What is wrong with it.
+        /// Why it cannot.
         #[source]
         source: TextError,
     },
@@ -92,44 +92,44 @@ pub enum LinkError {
         /// The name.
         name: String,
     },
-    /// A message could not be said.
+    /// Sending a message failed.
     #[error("cannot tell the guest")]
     Say {
-        /// What went wrong.
+        /// The error of the frame.
         #[source]
         source: FrameError,
     },
-    /// What came is not a message.
+    /// The guest's bytes are not a message.
     #[error("cannot understand the guest")]
     Hear {
-        /// What went wrong.
+        /// The error of the frame.
         #[source]
         source: FrameError,
     },
-    /// The guest did not answer as it should.
+    /// The guest's answer to the handshake was wrong.
     #[error("the guest did not answer the handshake")]
     Handshake {
-        /// What went wrong.
+        /// What was wrong.
         #[source]
         source: HandshakeError,
     },
-    /// The guest said something that has no place there.
+    /// The guest sent a message or bytes that are not allowed at that point.
     #[error("the guest broke the protocol: {what}")]
     Breach {
-        /// What it did.
+        /// What the guest did.
         what: &'static str,
     },
-    /// The connection failed, or the guest broke its rules.
+    /// The connection failed, or the guest broke the yamux protocol.
     #[error("the connection to the guest failed")]
     Connection {
-        /// What was wrong.
+        /// The error of the connection.
         #[source]
         source: ConnectionError,
     },
     /// Too many executions run.
     #[error("too many executions, at most {most}")]
     TooManyExecutions {
-        /// As many may run at once.
+        /// The maximum.
         most: usize,
     },
     /// Too many streams are open.
@@ -137,31 +137,31 @@ pub enum LinkError {
         "too many streams of executions, at most {most}; read or drop the output of those that have ended"
     )]
     TooManyStreams {
-        /// As many may be open at once.
+        /// The maximum.
         most: usize,
     },
     /// The execution has ended.
     #[error("execution {execution} does not run")]
     NotRunning {
-        /// Which one.
+        /// The execution.
         execution: u64,
     },
     /// The execution has pipes and no terminal.
     #[error("cannot resize execution {execution}: it has no terminal")]
     NoTerminal {
-        /// Which one.
+        /// The execution.
         execution: u64,
     },
-    /// Not the number of a signal that a program can be sent.
+    /// Not a valid signal number.
     #[error("cannot send signal {signal}: signals have the numbers 1 to 31")]
     Signal {
         /// The number.
         signal: i32,
     },
-    /// Nothing came from the guest for too long.
+    /// The guest sent nothing for too many intervals.
     #[error("the guest was silent for {intervals} beats")]
     Silent {
-        /// For how many intervals.
+        /// The number of intervals.
         intervals: u32,
     },
     /// The stream has ended.
@@ -180,10 +180,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// Takes over the stream to a guest that was just started, and greets it without waiting.
+    /// Starts to use the stream to a newly started guest, and sends the hello without waiting.
     ///
-    /// What the guest opens goes to the gateway; without one it may open nothing. Must be called
-    /// inside a tokio runtime, on which the connection then runs, and everything the gateway serves.
+    /// The gateway serves the streams that the guest opens; without one the guest may open none.
+    /// Must be called in a tokio runtime, on which the connection and the gateway's tasks then run.
     pub fn open(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         gateway: Option<Arc<dyn Gateway>>,
@@ -192,8 +192,8 @@ impl Link {
         Link::open_with(Box::new(stream), None, gateway, settings)
     }
 
-    /// The same over a socket whose other end the guest itself holds: fast downloads then pass
-    /// through splice pipes. Not for a socket that something between the two ends reads.
+    /// Like [`Link::open`], over a socket whose other end the guest itself holds, so that fast
+    /// downloads can use splice pipes. Not for a socket that an intermediary reads.
     pub fn open_socket(
         stream: UnixStream,
         gateway: Option<Arc<dyn Gateway>>,
@@ -235,7 +235,7 @@ impl Link {
         Ok(Link { streams, conversation, outbox, hello, executions: AtomicU64::new(0) })
     }
 
-    /// What the guest said of itself, once it has.
+    /// The guest's hello reply, once it has arrived.
     pub async fn hello(&self) -> Result<HelloReply, LinkError> {
         match self.hello.clone().wait_for(Option::is_some).await {
             Ok(reply) => Ok(reply.clone().expect("it was waited for until it was there")),
@@ -243,10 +243,10 @@ impl Link {
         }
     }
 
-    /// Starts a program, concurrently with those that run.
+    /// Starts a program, concurrently with those already running.
     ///
-    /// Returns when the request is on its way; the end reports whether the program could be
-    /// started. More executions at once than the settings allow are refused by name.
+    /// Returns when the request is queued; the end reports whether the program started. Refuses
+    /// more concurrent executions than the settings allow.
     pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
         let request = HostMessage::Execute(request(execution, &command)?);
@@ -290,12 +290,12 @@ impl Link {
         Ok((stdin, stdout, stderr))
     }
 
-    /// Stops everything inside until [`Link::resume`].
+    /// Stops all processes inside until [`Link::resume`].
     pub fn pause(&self) -> Result<(), LinkError> {
         self.outbox.send(&HostMessage::Pause)
     }
 
-    /// Lets everything inside go on.
+    /// Continues all processes inside.
     pub fn resume(&self) -> Result<(), LinkError> {
         self.outbox.send(&HostMessage::Resume)
     }
@@ -332,7 +332,7 @@ impl From<LinkError> for Error {
     }
 }
 
-/// The end of an execution, or of the link if that comes first.
+/// Waits for the end of an execution, or of the link if that comes first.
 async fn wait(
     end: oneshot::Receiver<ProcessEnd>,
     conversation: Arc<Conversation>,

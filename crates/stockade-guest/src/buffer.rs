@@ -1,10 +1,10 @@
-//! Room for bytes on their way.
+//! A buffer that grows on demand.
 
-/// What is enough for most programs, which print little.
+/// Enough for most programs, which print little.
 const FEW_BYTES: usize = 4 << 10;
 
-/// A buffer that begins small and becomes large with the first read that fills it: pages that are
-/// never touched cost nothing, and a start is short.
+/// A buffer that starts small and becomes large when a read fills it. Untouched pages cost no
+/// memory, which keeps a start short.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     most: usize,
@@ -15,7 +15,7 @@ impl Buffer {
         Buffer { bytes: Vec::new(), most }
     }
 
-    /// Where to read to.
+    /// The free space to read into.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.bytes.is_empty() {
             self.bytes.resize(FEW_BYTES.min(self.most), 0);
@@ -23,7 +23,7 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// So much was read to the room.
+    /// Records that a read filled this many bytes of the free space.
     pub(crate) fn was_read(&mut self, bytes: usize) {
         if bytes == self.bytes.len() {
             self.bytes.resize(self.most, 0);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffer_grows_once_when_a_read_fills_it_and_keeps_what_was_read() {
+    fn full_buffer_grows_once_and_keeps_its_bytes() {
         let mut buffer = Buffer::new(64 << 10);
         buffer.room()[0] = 7;
         buffer.was_read(1);

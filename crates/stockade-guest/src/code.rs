@@ -1,4 +1,4 @@
-//! Writing the code file.
+//! Writes the code file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Writes exactly `bytes` bytes of the stream to a new file that only this user can read.
 ///
-/// A file that cannot be written whole is removed.
+/// Removes the file if it cannot be written completely.
 pub(crate) async fn receive(
     path: &Path,
     bytes: u64,
@@ -22,7 +22,7 @@ pub(crate) async fn receive(
     let file = create(path)?;
     let received = copy(file, bytes, stream).await;
     if received.is_err() {
-        // Nothing more can be done about a file that stays.
+        // If the removal fails too, there is no way to recover.
         let _ = fs::remove_file(path);
     }
     received
@@ -50,7 +50,7 @@ fn create_new(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether the name is that of a plain file of this user, such as an earlier execution's code.
+/// Whether the path is a regular file of this user, such as the code of an earlier execution.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let found = fs::symlink_metadata(path)?;
     Ok(found.is_file() && found.uid() == geteuid().as_raw())
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn full_device_is_the_error_that_is_told() {
+    fn full_device_error_is_reported() {
         let (device, mut content) =
             (OpenOptions::new().write(true).open("/dev/full"), &b"code"[..]);
         let full = copy(device.unwrap(), 4, &mut content);

@@ -1,4 +1,4 @@
-//! The control stream: what the host asks, and what is answered.
+//! The control stream: requests from the host, and the replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,18 +21,18 @@ use yamux::Stream;
 use crate::execution::{self, Surroundings};
 use crate::heartbeat;
 
-/// Where answers are left to be sent.
+/// Queues replies to the host.
 #[derive(Clone)]
 pub(crate) struct Replies(UnboundedSender<GuestMessage>);
 
 impl Replies {
     pub(crate) fn send(&self, message: GuestMessage) {
-        // It fails only when the control stream is gone, and the guest ends with that.
+        // Fails only when the control stream has ended, and then the guest ends too.
         let _ = self.0.unbounded_send(message);
     }
 }
 
-/// Answers the handshake, then does what the host asks until the stream ends or the host is silent.
+/// Answers the handshake, then serves requests until the stream ends or the host misses its beats.
 pub(crate) async fn converse(
     stream: Stream,
     around: Surroundings,
@@ -83,10 +83,10 @@ pub(crate) async fn converse(
     }
 }
 
-/// The executions that have not ended, with the signals that came before they were started.
+/// The executions that have not ended, each with the signals that arrived before its start.
 type Executions = Rc<RefCell<HashMap<u64, Vec<Signal>>>>;
 
-/// Where the requests of the host are carried out.
+/// Carries out the requests of the host.
 struct Desk {
     around: Surroundings,
     replies: Replies,
@@ -115,7 +115,7 @@ impl Desk {
     }
 
     fn signal(&self, execution: u64, signal: i32) {
-        // The host checks the number.
+        // The host has checked the number.
         if let Some(signal) = Signal::from_named_raw(signal) {
             self.deliver_or_keep(execution, signal);
         }
@@ -136,7 +136,7 @@ impl Desk {
         }
     }
 
-    /// Every program has pipes; terminals come with sessions.
+    /// Always answers that there is no terminal: every program has pipes.
     fn resize(&self, execution: u64) {
         if self.executions.borrow().contains_key(&execution) {
             self.replies.send(GuestMessage::NoTerminal(NoTerminal { execution }));
@@ -152,7 +152,7 @@ impl Desk {
     }
 }
 
-/// A kill is for the process group, every other signal for the program itself.
+/// Sends SIGKILL to the process group, and any other signal to the program alone.
 fn deliver(around: &Surroundings, execution: u64, signal: Signal) {
     match signal {
         Signal::KILL => around.processes.kill(execution),
@@ -160,7 +160,7 @@ fn deliver(around: &Surroundings, execution: u64, signal: Signal) {
     }
 }
 
-/// Sends messages in the order they were left.
+/// Sends messages in the order of the queue.
 async fn say(mut messages: UnboundedReceiver<GuestMessage>, mut writer: impl AsyncWrite + Unpin) {
     while let Some(message) = messages.next().await {
         if write_message(&mut writer, &message).await.is_err() {

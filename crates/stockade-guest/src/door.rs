@@ -1,9 +1,9 @@
-//! Where connections of programs arrive, and how they come to the host. Nothing is decided here:
-//! what is said on a connection is for the host to read.
+//! Accepts connections of programs and relays them to the host. The guest does not interpret their
+//! bytes: the host does.
 //!
 //! ```text
-//! arrived ── has a place ──▶ its stream is opened ──▶ carried ── its end ──▶ the place is free
-//!     └───── none is free ──▶ reset, or waits, as the door says
+//! accepted ── below the limit ──▶ stream opened ──▶ relayed ── its end ──▶ frees its place
+//!     └────── limit reached ──▶ reset, or waits for a place, depending on the listener
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -24,27 +24,28 @@ use crate::opener::Opener;
 use crate::reactor::{Descriptor, Direction, Reactor};
 use crate::relay::{Room, relay, reset, room};
 
-/// The most connections at once through one door.
+/// The maximum number of concurrent connections of one listener.
 const MAX_CONNECTIONS: u64 = 1024;
-/// Descriptors that are kept for everything else.
+/// Descriptors reserved for all other uses.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// What comes to a door.
+/// Which connections a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comes {
-    /// What was going elsewhere and was sent here. One too many is reset, as on any network.
+    /// Connections that the kernel redirected here. Those over the limit are reset, as on any
+    /// network.
     Redirected,
-    /// What goes to the address at which the guest listens. One too many is reset.
+    /// Connections to the listener's own address. Those over the limit are reset.
     Direct,
-    /// Calls of tools. One too many waits for its turn.
+    /// Calls of tools. Those over the limit wait.
     ToTools,
 }
 
 impl Comes {
-    /// What a connection is to the host, if it has a place here at all.
+    /// What to report to the host about a connection; none for one that does not belong here.
     fn opening(self, client: &Descriptor) -> Option<Opening> {
         match self {
-            // Where it was going before it was sent here; what was not sent here has no place here.
+            // The original destination. A connection that was not redirected has none.
             Comes::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
             Comes::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
             Comes::ToTools => Some(Opening::Tools),
@@ -52,7 +53,7 @@ impl Comes {
     }
 }
 
-/// One place where connections arrive.
+/// A listener for connections of programs.
 pub(crate) struct Door {
     listener: Descriptor,
     comes: Comes,
@@ -60,7 +61,7 @@ pub(crate) struct Door {
     reactor: Reactor,
     places: Rc<Places>,
     room: Room,
-    /// Listens at the addresses that the name server hands out, where the guest does that.
+    /// Binds listeners at the addresses that the name server returns, if the guest does that.
     synthetic: Option<Rc<SyntheticListeners>>,
 }
 
@@ -83,13 +84,13 @@ impl Door {
         })
     }
 
-    /// The same where answers of the name server pass for which listeners are bound.
+    /// Also binds listeners for the addresses in the name server's answers.
     pub(crate) fn with_synthetic(mut self, listeners: &Rc<SyntheticListeners>) -> Door {
         self.synthetic = Some(Rc::clone(listeners));
         self
     }
 
-    /// Accepts one after another: each has its stream before the next is looked at.
+    /// Accepts connections in turn: opens the stream of each before it accepts the next.
     pub(crate) async fn serve(&self) {
         loop {
             if self.comes == Comes::ToTools {
@@ -102,7 +103,7 @@ impl Door {
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.places.one_is_freed().await;
                 }
-                // What had come is gone again, accept(2).
+                // The client has closed the connection already, accept(2).
                 Err(_) => {}
             }
         }
@@ -124,7 +125,7 @@ impl Door {
         let Some(place) = Places::take(&self.places) else { return reset(&client) };
         let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
         if self.comes != Comes::ToTools {
-            // What comes is passed on as it comes; waiting for more only makes it late.
+            // The relay forwards bytes as they come; Nagle's algorithm would only delay them.
             let _ = sockopt::set_tcp_nodelay(&client, true);
         }
         let synthetic = self.synthetic.as_ref().filter(|_| opening == Opening::Names);
@@ -138,18 +139,18 @@ impl Door {
     }
 }
 
-/// How many connections there may be.
+/// Limits the number of connections.
 pub(crate) struct Places {
     most: usize,
     taken: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// One of them; dropping it frees it.
+/// One connection within the limit; dropping it frees its place.
 struct Place(Rc<Places>);
 
 impl Places {
-    /// Those of one door of so many. They share the descriptors that this process may have.
+    /// The limit of one of `doors` listeners, which share the descriptors of this process.
     pub(crate) fn of_one_door_of(doors: u64) -> Rc<Places> {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Places::new(share(files, doors))
@@ -171,7 +172,7 @@ impl Places {
         Some(Place(Rc::clone(places)))
     }
 
-    /// Returns when a connection has ended, or at once if there is none.
+    /// Returns when a connection has ended, or at once if there is no connection.
     async fn one_is_freed(&self) {
         let before = self.taken.get();
         poll_fn(|context| {
@@ -185,8 +186,8 @@ impl Places {
     }
 }
 
-/// How many connections one of several doors takes, of so many descriptors. One at least: a door
-/// that waits for a place must be able to have one.
+/// How many connections each of `doors` listeners may have with `files` descriptors. At least one:
+/// a listener that waits for a free place must be able to get one.
 fn share(files: u64, doors: u64) -> usize {
     let each = files.saturating_sub(OTHER_DESCRIPTORS) / doors.max(1);
     each.clamp(1, MAX_CONNECTIONS) as usize
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_share_what_descriptors_there_are() {
+    fn listeners_share_the_available_descriptors() {
         assert_eq!(
             [16, 64, 100, 1024, 1 << 20].map(|files| share(files, 1)),
             [1, 1, 36, 960, 1024]
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn place_is_waited_for_until_one_is_free() {
+    fn connection_over_the_limit_waits_for_a_free_place() {
         let places = Places::new(2);
         let first = Places::take(&places);
         let second = Places::take(&places);

@@ -5,7 +5,7 @@
 //!                          │              │                     │
 //!                          └─ NotStarted ◀┘                   Ended
 //! ```
-//! The guest reports the end before the pipes are drained: how long that takes is up to the reader.
+//! The guest reports the end before it drains the pipes: the reader decides how long that takes.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -27,22 +27,22 @@ use crate::pump;
 use crate::reactor::{Descriptor, Reactor};
 use crate::waiting::Waiting;
 
-/// What an execution needs of the guest.
+/// The parts of the guest that an execution uses.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) reactor: Reactor,
     pub(crate) processes: Rc<Processes>,
     pub(crate) waiting: Waiting,
-    /// Whether a byte came from the host since this was last taken.
+    /// Whether a byte came from the host since the last heartbeat check cleared this.
     pub(crate) heard: Rc<Cell<bool>>,
-    /// How many descriptors a program may have, where that is fewer than the guest may.
+    /// The descriptor limit of programs, if it is lower than the guest's.
     pub(crate) program_files: Option<u64>,
-    /// The guest's own score for the OOM killer, where the launcher has opened it.
+    /// The guest's own `oom_score_adj`, if it could be opened.
     pub(crate) oom_score: Option<Rc<File>>,
 }
 
-/// Runs one execution and reports it. `started` is called once it runs. What is returned sends the
-/// rest of its output.
+/// Runs one execution and reports its end. Calls `started` once the program runs, and returns a
+/// future that sends the rest of its output.
 pub(crate) async fn run(
     request: Execute,
     around: &Surroundings,
@@ -79,7 +79,7 @@ async fn write_code(request: &Execute, around: &Surroundings) -> Result<(), Star
         .map_err(|error| StartFailure::new(&error, &code.path))
 }
 
-/// A program that runs, with our ends of its pipes.
+/// A running program, with the guest's ends of its pipes.
 struct Running {
     stdin: Descriptor,
     stdout: Descriptor,
@@ -103,8 +103,8 @@ impl Running {
         })
     }
 
-    /// Moves bytes until the program and its processes have ended. Returns what moves the rest, if
-    /// something may be left.
+    /// Moves bytes until the program and its processes have ended. Returns a future that moves the
+    /// rest of the output, if any may be left.
     async fn finish(
         self,
         streams: [Stream; 3],
@@ -112,13 +112,13 @@ impl Running {
         processes: &Processes,
     ) -> (Status, Option<impl Future<Output = ()> + use<>>) {
         let [stdin, stdout, stderr] = streams;
-        // Input that nobody reads any more is dropped with the end.
+        // Input that the program did not read is dropped when it ends.
         let mut input = pin!(pump::input(stdin, self.stdin).fuse());
         let output = join(pump::output(self.stdout, stdout), pump::output(self.stderr, stderr));
         let mut output = Box::pin(output.fuse());
         let mut end = pin!(processes.end(execution));
         let status = poll_fn(|context| {
-            // The end first: it waits for nobody.
+            // The end first: it depends on neither pipe.
             let ended = end.as_mut().poll(context);
             let _ = input.as_mut().poll(context);
             let _ = output.as_mut().poll(context);

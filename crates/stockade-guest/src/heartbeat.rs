@@ -1,4 +1,4 @@
-//! Beats on a link whose stream does not end with the host.
+//! Beats on a link whose stream stays open when the host is gone.
 
 use std::cell::Cell;
 use std::io;
@@ -13,10 +13,10 @@ use stockade_wire::{GuestExit, GuestMessage, Heartbeat};
 use crate::control::Replies;
 use crate::reactor::{Descriptor, Reactor};
 
-/// Sends beats. Ready when the host was silent for too many intervals, or beats cannot be timed.
+/// Sends beats. Resolves when the host missed too many intervals, or when the timer fails.
 ///
-/// Intervals are counted and not time: a guest that was stopped sees one tick, and reads what the
-/// host sent meanwhile before the next.
+/// Counts intervals and does not measure time: a guest that was stopped sees one tick, and reads
+/// the bytes that the host sent meanwhile before the next.
 pub(crate) async fn beat(
     heartbeat: Heartbeat,
     reactor: Reactor,

@@ -1,8 +1,9 @@
 //! The agent process inside a Linux wall: one thread that runs programs for the host.
 //!
-//! It speaks `stockade-wire` on one stream, a socket or two descriptors, and its process ends when
-//! that stream does. Where the wall has a network, or tools can be called, connections of programs
-//! arrive at it, at listeners of the launcher or of its own, and go to the host. Under another name the same executable is the command that calls tools.
+//! It speaks `stockade-wire` on one stream, a socket or two descriptors, and exits when that stream
+//! ends. If the wall has a network or tools, the guest accepts connections of programs, on
+//! listeners of the launcher or its own, and relays them to the host. The same executable under the
+//! name `stockade-tool` is the command that calls tools.
 
 mod buffer;
 mod code;

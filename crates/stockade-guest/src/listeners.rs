@@ -1,7 +1,7 @@
-//! Listeners that the guest opens itself, in a wall whose launcher opens none.
+//! Listeners that the guest opens itself, in a wall without our launcher.
 //!
-//! Nothing redirects connections there, so each synthetic address has listeners of its own, bound
-//! before the answer that names the address reaches the program.
+//! Nothing redirects connections there, so the guest binds listeners at each synthetic address
+//! before the DNS answer with that address reaches the program.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -19,18 +19,17 @@ use crate::door::{Comes, Door, Places};
 use crate::opener::Opener;
 use crate::reactor::Reactor;
 
-/// What the guest listens for by itself.
+/// Which listeners the guest opens itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// Connections to the network: the ports at which names can be reached without the proxy. None
-    /// is a wall without a network.
+    /// The ports on which programs reach hosts without the proxy. `None` means no network.
     pub ports: Option<Vec<u16>>,
-    /// Calls of tools.
+    /// Whether to open the tool socket.
     pub tools: bool,
 }
 
 impl Own {
-    /// What was asked for on the command line: `network=80,443` and `tools`, each once at most.
+    /// Parses the command line: `network=80,443` and `tools`, each at most once.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Own> {
         let mut own = Own::default();
         for word in words {
@@ -44,7 +43,7 @@ impl Own {
     }
 }
 
-/// At most [`MOST_PORTS`] ports. An empty list leaves the proxy alone.
+/// Parses at most [`MOST_PORTS`] ports. With an empty list only the proxy has a network.
 fn ports(list: &str) -> Option<Vec<u16>> {
     let words = list.split(',').filter(|word| !word.is_empty());
     let ports: Vec<u16> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
@@ -52,7 +51,8 @@ fn ports(list: &str) -> Option<Vec<u16>> {
 }
 
 const MOST_PORTS: usize = 16;
-/// The most listeners for synthetic addresses. Each costs a descriptor; the proxy needs none.
+/// The maximum number of listeners at synthetic addresses. Each costs a descriptor; the proxy needs
+/// only its own.
 const MOST_LISTENERS: usize = 512;
 
 /// The listeners of the name server and the proxy.
@@ -71,7 +71,7 @@ impl NetworkListeners {
     }
 }
 
-/// Listens where programs call tools. Any program inside may connect.
+/// Opens the tool socket. Any program inside may connect.
 pub(crate) fn open_tool_socket() -> io::Result<UnixListener> {
     let path = Path::new(TOOL_SOCKET);
     let open = || {
@@ -89,7 +89,7 @@ fn about(place: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
 }
 
-/// Listens at synthetic addresses as the name server hands them out.
+/// Binds listeners at the synthetic addresses that the name server returns.
 pub(crate) struct SyntheticListeners {
     ports: Vec<u16>,
     bound: RefCell<HashSet<SocketAddrV4>>,
@@ -114,8 +114,8 @@ impl SyntheticListeners {
         })
     }
 
-    /// Listens at the addresses of an answer. Where a program has the place already, or too many
-    /// are taken, a connection to the address is refused, and the proxy is left.
+    /// Binds listeners at the addresses in a DNS answer. Where a program has bound the port
+    /// already, or the limit is reached, programs must use the proxy.
     pub(crate) fn answered(&self, answer: &[u8]) {
         for address in synthetic_addresses(answer) {
             for port in &self.ports {
@@ -140,7 +140,7 @@ impl SyntheticListeners {
     }
 }
 
-/// Follows the answers of the name server on one stream.
+/// Parses the answers of the name server on one stream.
 pub(crate) struct Answers {
     listeners: Rc<SyntheticListeners>,
     bytes: Vec<u8>,
@@ -151,7 +151,7 @@ impl Answers {
         Answers { listeners, bytes: Vec::new() }
     }
 
-    /// Reads bytes that pass: a length of two bytes, then an answer.
+    /// Parses the next bytes: a length of two bytes, then an answer.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
         while let Some((length, rest)) = self.bytes.split_first_chunk() {
@@ -163,7 +163,7 @@ impl Answers {
     }
 }
 
-/// The synthetic addresses of an answer; of what is not one, none.
+/// The synthetic addresses in an answer; empty for malformed answers.
 fn synthetic_addresses(answer: &[u8]) -> Vec<Ipv4Addr> {
     let is_synthetic = |address: &Ipv4Addr| {
         matches!(Opening::of(SocketAddrV4::new(*address, 0)), Some(Opening::Connection { .. }))
@@ -195,13 +195,13 @@ fn addresses(message: &[u8]) -> Option<Vec<Ipv4Addr>> {
     Some(found)
 }
 
-/// Where a name ends that begins at a place.
+/// The offset after the name that starts at `at`.
 fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),
             length @ 1..=63 => at += 1 + usize::from(length),
-            // A pointer to the rest, RFC 1035 section 4.1.4.
+            // A compression pointer ends the name, RFC 1035 section 4.1.4.
             192.. => return Some(at + 2),
             64..=191 => return None,
         }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_asked_for_by_name_and_nothing_else_is_understood() {
+    fn listener_arguments_are_parsed_and_any_other_is_refused() {
         assert_eq!(own(&[]), Some(Own::default()));
         let both = Own { ports: Some(vec![80, 443]), tools: true };
         assert_eq!(own(&["network=80,443", "tools"]), Some(both));
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(own(&["network=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"]), None);
     }
 
-    /// An answer to one question with these records: kind and content.
+    /// An answer to one query with these records: type and data.
     fn answer(records: &[(u8, &[u8])]) -> Vec<u8> {
         let mut message = vec![0, 1, 0x81, 0x80, 0, 1, 0, records.len() as u8, 0, 0, 0, 0];
         message.extend(b"\x04name\x04test\x00\x00\x01\x00\x01");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_synthetic_addresses_of_an_answer_are_listened_at() {
+    fn listeners_bind_only_the_synthetic_addresses_of_an_answer() {
         let records: [(u8, &[u8]); 4] = [
             (1, &[127, 64, 0, 1]),
             (1, &[10, 0, 0, 1]),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_is_cut_or_broken_names_no_address() {
+    fn truncated_or_malformed_answer_yields_no_address() {
         let whole = answer(&[(1, &[127, 64, 0, 1])]);
         for end in 0..whole.len() {
             assert_eq!(synthetic_addresses(&whole[..end]), [] as [Ipv4Addr; 0], "{end}");

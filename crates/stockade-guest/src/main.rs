@@ -1,6 +1,6 @@
-//! The executable that runs inside, one thread and one stream, and the launcher that builds the
-//! wall around it: one file is both, so that nothing has to be executed inside a finished wall.
-//! Programs inside find it again as the command that calls tools.
+//! The executable inside the wall. It is the launcher that builds the wall and also the guest, so
+//! that nothing has to be executed inside a finished wall. Under the name `stockade-tool` it is the
+//! command with which programs call tools.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -14,8 +14,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 use stockade_guest::{COMMAND, GuestExit, Own, call_tool, serve, serve_confined, serve_on_pair};
 use stockade_launcher::{Launched, Provisions, launch, refuse};
 
-/// Keeps what was freed for what comes next. The one of musl gives memory back at once, and takes it
-/// anew for every frame.
+/// Keeps freed memory for reuse. The allocator of musl returns memory to the kernel at once, and
+/// requests it again for every frame.
 #[global_allocator]
 static ALLOCATOR: GlobalDlmalloc = GlobalDlmalloc;
 
@@ -26,16 +26,16 @@ fn main() -> ExitCode {
         return call_tool(words);
     }
     match words.next() {
-        // The wall stands already, and its builder has put the stream on standard input.
+        // The wall is complete, and its builder has put the stream on standard input.
         None => serve_on(io::stdin().as_fd().try_clone_to_owned(), Provisions::default()),
         Some(word) if word == "launch" => launch_and_serve(),
-        // The same in a wall of others: two descriptors, and the listeners are the guest's to open.
+        // In a wall without our launcher: two descriptors, and the guest opens the listeners.
         Some(word) if word == "stdio" => serve_on_stdio(words),
         Some(_) => GuestExit::Unprepared.into(),
     }
 }
 
-/// Takes a plan from the control socket on standard input. The first process inside then serves
+/// Receives a plan on the control socket on standard input. The first process inside then serves
 /// the stream on standard output.
 fn launch_and_serve() -> ExitCode {
     let control = match take_control() {
@@ -68,7 +68,7 @@ fn serve_on_stdio(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     served().map_or_else(
         |error| {
-            // The builder of the wall reads why from standard error.
+            // The builder of the wall reads the reason from standard error.
             let _ = writeln!(io::stderr(), "stockade-guest: {error}");
             GuestExit::Unprepared.into()
         },
@@ -76,14 +76,14 @@ fn serve_on_stdio(words: impl Iterator<Item = OsString>) -> ExitCode {
     )
 }
 
-/// The stream, no longer on standard output.
+/// Moves the stream away from standard output.
 fn take_stream() -> io::Result<OwnedFd> {
     let stream = io::stdout().as_fd().try_clone_to_owned();
     let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
     stream
 }
 
-/// The control socket, no longer on standard input; whatever else the starter left open is closed.
+/// Moves the control socket away from standard input, and closes all other inherited descriptors.
 fn take_control() -> io::Result<OwnedFd> {
     stockade_sys::close_inherited_from(3)?;
     let control = io::stdin().as_fd().try_clone_to_owned()?;

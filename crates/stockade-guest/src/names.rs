@@ -1,5 +1,5 @@
-//! Questions for names that come by UDP. All of them go through one stream, as over TCP, and the
-//! answers come back in the same order.
+//! DNS queries that arrive by UDP. The guest sends all of them through one stream, framed as over
+//! TCP, and the answers come back in the same order.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,14 +17,14 @@ use crate::listeners::SyntheticListeners;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Direction};
 
-/// The longest question; names have at most 255 bytes, and what is asked besides is short.
+/// The longest query; names have at most 255 bytes, and the other fields are short.
 const MAX_QUESTION_BYTES: usize = 4096;
-/// The most questions without an answer; those beyond wait in the socket, which drops what is too
-/// much.
+/// The maximum number of unanswered queries. More wait in the socket, and the kernel drops those
+/// that do not fit.
 const MAX_OUTSTANDING: usize = 64;
 
-/// Answers questions for as long as the guest lives. A stream that ends takes its questions with it,
-/// and the next question opens another.
+/// Forwards queries while the guest runs. Queries on a stream that ends are lost, and the next
+/// query opens another stream.
 pub(crate) async fn serve(
     socket: Descriptor,
     opener: Opener,
@@ -41,10 +41,10 @@ pub(crate) async fn serve(
     }
 }
 
-/// The questions on one stream.
+/// The queries on one stream.
 struct Names {
     stream: Stream,
-    /// Whoever waits for an answer, in the order of the questions.
+    /// The senders of the unanswered queries, in order.
     askers: VecDeque<SocketAddrV4>,
     outgoing: Vec<u8>,
     sent: usize,
@@ -65,7 +65,7 @@ impl Names {
     }
 
     fn ask(&mut self, asker: SocketAddrV4, question: &[u8]) {
-        // No question is as long as a length can say.
+        // `MAX_QUESTION_BYTES` fits in 16 bits.
         let length = question.len() as u16;
         self.outgoing.extend(length.to_be_bytes());
         self.outgoing.extend(question);
@@ -89,7 +89,7 @@ impl Names {
         }
     }
 
-    /// Sends what is to be sent. Ready when the stream takes no more ever.
+    /// Sends the queued queries. Ready when the stream accepts no more.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.sent < self.outgoing.len() {
             let stream = Pin::new(&mut self.stream);
@@ -103,7 +103,7 @@ impl Names {
         Poll::Pending
     }
 
-    /// Takes answers to whoever asked. Ready when no more can come.
+    /// Sends answers to their askers. Ready when no more can come.
     fn poll_answers(&mut self, socket: &Descriptor, context: &mut Context<'_>) -> Poll<()> {
         let mut piece = [0; MAX_QUESTION_BYTES];
         loop {
@@ -114,12 +114,13 @@ impl Names {
             while let Some((length, rest)) = self.incoming.split_first_chunk() {
                 let length = usize::from(u16::from_be_bytes(*length));
                 let Some(answer) = rest.get(..length) else { break };
-                // An answer that nobody asked for is a break of the order, and ends the stream.
+                // An answer without a query breaks the order, and ends the stream.
                 let Some(asker) = self.askers.pop_front() else { return Poll::Ready(()) };
                 if let Some(synthetic) = &self.synthetic {
                     synthetic.answered(answer);
                 }
-                // One that cannot be taken is lost, as on any network, and asked for again.
+                // An answer that cannot be sent is lost, as on any network, and the program asks
+                // again.
                 let _ = sendto(socket, answer, SendFlags::DONTWAIT, &asker);
                 self.incoming.drain(..2 + length);
             }
@@ -127,7 +128,7 @@ impl Names {
     }
 }
 
-/// The next question, and whose it is. What is too long for one is dropped.
+/// The next query and its sender. Drops datagrams that are too long.
 fn poll_question(socket: &Descriptor, context: &mut Context<'_>) -> Poll<(SocketAddrV4, Vec<u8>)> {
     let mut room = [0; MAX_QUESTION_BYTES];
     loop {

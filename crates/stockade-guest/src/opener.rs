@@ -12,10 +12,10 @@ use yamux::{Connection, Stream};
 
 use crate::splice::SplicePipes;
 
-/// How the streams of connections end, as their frames pass.
+/// Tracks how the streams of connections end.
 pub(crate) type SharedEnds = Rc<RefCell<Ends>>;
 
-/// Asks the connection for streams; it is somebody else's, who answers when it can.
+/// Requests streams from the task that owns the connection.
 #[derive(Clone, Default)]
 pub(crate) struct Opener {
     asked: Rc<RefCell<Asked>>,
@@ -26,12 +26,12 @@ pub(crate) struct Opener {
 #[derive(Default)]
 struct Asked {
     senders: VecDeque<oneshot::Sender<Stream>>,
-    /// Wakes whoever has the connection.
+    /// Wakes the task that owns the connection.
     waker: Option<Waker>,
 }
 
 impl Opener {
-    /// A new stream, on its way with what it is. None when the connection has no more.
+    /// Opens a stream and sends `opening` on it. Returns none when the connection accepts no more.
     pub(crate) async fn open(&self, opening: Opening) -> Option<Stream> {
         let (sender, receiver) = oneshot::channel();
         {
@@ -46,8 +46,8 @@ impl Opener {
         Some(stream)
     }
 
-    /// Opens what was asked for, as far as the connection has room. Called before the connection is
-    /// polled, which begins to listen to a new stream then.
+    /// Opens the requested streams, as far as the connection has room. Called before the connection
+    /// is polled, because only that poll reads from a new stream.
     pub(crate) fn poll<T>(&self, context: &mut Context<'_>, connection: &mut Connection<T>)
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -59,11 +59,11 @@ impl Opener {
                 Poll::Ready(Ok(stream)) => {
                     self.ends.borrow_mut().hold(stream.id().val());
                     if let Some(sender) = asked.senders.pop_front() {
-                        // Whoever does not want it any more has let it go.
+                        // Fails if the requester was dropped; the stream is then dropped too.
                         let _ = sender.send(stream);
                     }
                 }
-                // The connection has ended, and everything with it.
+                // The connection has ended: drop the requests.
                 Poll::Ready(Err(_)) => asked.senders.clear(),
                 Poll::Pending => break,
             }

@@ -1,4 +1,4 @@
-//! The processes inside: signalling them, and reaping every one that ends.
+//! The processes inside: sends signals, and reaps every process that ends.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use stockade_wire::Status;
 
 use crate::reactor::{Descriptor, Reactor};
 
-/// Whom the guest's signals reach.
+/// Which processes the guest's signals reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Everybody else in the pid namespace, of which the guest is the first process.
+    /// Every other process in the pid namespace, of which the guest is the first process.
     WholeNamespace,
-    /// Everybody else in the sandbox, because no signal leaves it.
+    /// Every other process in the sandbox, because no signal leaves it.
     Sandbox,
-    /// Only the groups of the programs that were started: the guest runs outside any wall.
+    /// Only the process groups of the started programs: the guest runs outside any wall.
     OwnChildren,
 }
 
@@ -35,20 +35,20 @@ impl Reach {
         }
     }
 
-    /// The reach of a guest that has no pid namespace, or none where a signal would leave the
-    /// sandbox: the launcher is outside, and must not be reached.
+    /// The reach of a guest without a pid namespace. None if a signal could leave the sandbox: it
+    /// would kill the launcher outside.
     pub(crate) fn confined() -> Option<Reach> {
         let launcher = getppid()?;
         (test_kill_process(launcher) == Err(Errno::PERM)).then_some(Reach::Sandbox)
     }
 
-    /// Whether orphans of every execution become children of the guest.
+    /// Whether orphans of every execution are reparented to the guest.
     fn adopts_orphans(self) -> bool {
         self != Reach::OwnChildren
     }
 }
 
-/// The programs that run, and all they have started.
+/// The running programs, and all processes they have started.
 ///
 /// ```text
 /// running ── its leader ends: its group is killed ──▶ reaped ── its group is gone ──▶ gone
@@ -63,13 +63,13 @@ pub(crate) struct Processes {
 #[derive(Default)]
 struct Table {
     programs: BTreeMap<u64, Program>,
-    /// Everything inside was killed, and not all of it is reaped. Nothing is started meanwhile.
+    /// Everything inside was killed, but not all of it is reaped. Nothing starts meanwhile.
     is_sweeping: bool,
     wakers: Vec<Waker>,
 }
 
 struct Program {
-    /// The process, until it is reaped: after that its id may be another's.
+    /// The process id, until the process is reaped; the kernel may then reuse it.
     leader: Pid,
     status: Option<Status>,
     is_killed: bool,
@@ -82,12 +82,12 @@ impl Processes {
         Ok(Processes { reach, signals, table: RefCell::default() })
     }
 
-    /// Returns when a program may be started.
+    /// Returns when a program may start.
     pub(crate) async fn settled(&self) {
         self.wait_until(|table| (!table.is_sweeping).then_some(())).await;
     }
 
-    /// From now on `leader` is the program of an execution.
+    /// Records `leader` as the program of an execution.
     pub(crate) fn lead(&self, execution: u64, leader: Pid) {
         let program = Program { leader, status: None, is_killed: false, is_gone: false };
         self.table.borrow_mut().programs.insert(execution, program);
@@ -100,10 +100,10 @@ impl Processes {
         program.status.is_none().then_some(program.leader)
     }
 
-    /// Signals the program of an execution alone, if it runs.
+    /// Signals only the program of an execution, if it runs.
     pub(crate) fn signal(&self, execution: u64, signal: Signal) {
         if let Some(leader) = self.leader(execution) {
-            // It fails only when the program has ended.
+            // Fails only when the program has ended.
             let _ = kill_process(leader, signal);
         }
     }
@@ -115,9 +115,9 @@ impl Processes {
         }
     }
 
-    /// Signals everything in reach.
+    /// Signals every process in reach.
     pub(crate) fn signal_all(&self, signal: Signal) {
-        // Both fail only when nothing is left to signal.
+        // Both fail only when no process is left.
         if self.reach.adopts_orphans() {
             let _ = signal_all_processes(signal);
             return;
@@ -129,14 +129,14 @@ impl Processes {
         }
     }
 
-    /// Kills everything in reach, if something was started.
+    /// Kills every process in reach, if any was started.
     pub(crate) fn kill_all(&self) {
         if !self.table.borrow().programs.is_empty() {
             self.signal_all(Signal::KILL);
         }
     }
 
-    /// Waits for the program of an execution to end and its processes to be gone.
+    /// Waits until the program of an execution has ended and its processes are gone.
     pub(crate) async fn end(&self, execution: u64) -> Status {
         self.wait_until(|table| match table.programs.get(&execution) {
             Some(program) if program.is_gone => {
@@ -149,9 +149,9 @@ impl Processes {
         .await
     }
 
-    /// Reaps every child that ends, for as long as the guest lives.
+    /// Reaps every child that ends, while the guest runs.
     pub(crate) async fn reap(&self) {
-        // Several children may hide behind one signal; how many is asked of wait(2).
+        // One SIGCHLD may stand for several children, so wait(2) is called until none is left.
         const SIGNAL_BYTES: usize = 128;
         while self.signals.read(&mut [0; SIGNAL_BYTES]).await.is_ok() {
             self.reap_ended();
@@ -161,13 +161,13 @@ impl Processes {
     fn reap_ended(&self) {
         let mut table = self.table.borrow_mut();
         let are_left = loop {
-            // Before a leader is reaped: until then its id cannot be given to another group.
+            // Before a leader is reaped: until then its id cannot become another group's.
             table.kill_ended(self.reach);
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => table.reaped(pid, status_of(status), self.reach),
                 Err(Errno::INTR) => {}
                 Ok(None) => break true,
-                // The kernel has no other error here than that no child is left.
+                // ECHILD, the only possible error: no child is left.
                 Err(_) => break false,
             }
         };
@@ -194,7 +194,7 @@ impl Processes {
 }
 
 impl Table {
-    /// Kills what leaders that have ended leave behind.
+    /// Kills the processes left by leaders that have ended.
     fn kill_ended(&mut self, reach: Reach) {
         let ended = |program: &Program| {
             program.status.is_none() && !program.is_killed && has_ended(program.leader)
@@ -209,7 +209,7 @@ impl Table {
         }
     }
 
-    /// Kills the group of a program that has ended, and everything where no other program runs.
+    /// Kills the process group of an ended program, and all processes if no other program runs.
     fn kill_behind(&mut self, execution: u64, reach: Reach) {
         let Some(program) = self.programs.get_mut(&execution) else { return };
         program.is_killed = true;
@@ -229,18 +229,18 @@ impl Table {
             let was_killed = program.is_killed;
             program.status = Some(status);
             if !was_killed {
-                // It ended after the last look.
+                // It ended after the last check.
                 self.kill_behind(execution, reach);
             }
         }
     }
 
-    /// Marks the programs of which nothing is left.
+    /// Marks the programs that have no process left.
     fn note_gone(&mut self, reach: Reach) {
         for program in self.programs.values_mut() {
             program.is_gone = program.status.is_some()
                 && match (reach.adopts_orphans(), self.is_sweeping) {
-                    // Orphans are not the guest's to wait for.
+                    // Orphans are not children of the guest.
                     (false, _) => true,
                     (true, true) => false,
                     (true, false) => test_kill_process_group(program.leader) == Err(Errno::SRCH),
@@ -249,7 +249,7 @@ impl Table {
     }
 }
 
-/// Whether a child has ended; it stays unreaped.
+/// Whether a child has ended; does not reap it.
 fn has_ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(child), options).is_ok_and(|ended| ended.is_some())
@@ -259,7 +259,7 @@ fn status_of(status: WaitStatus) -> Status {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Status::Exited(code),
         (None, Some(signal)) => Status::Signaled(signal),
-        // Stops are not asked for, so every status is one of the two above.
+        // Unreachable: wait is not asked to report stops.
         (None, None) => Status::Signaled(0),
     }
 }

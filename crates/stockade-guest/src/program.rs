@@ -1,4 +1,4 @@
-//! Finding and starting a program.
+//! Finds and starts a program.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, chdir};
 use stockade_sys::{Instruction, Spawn, spawn};
 use stockade_wire::{Execute, Filter, Text};
 
-/// Where a bare name is looked for when the environment does not say.
+/// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A program that was started, and our ends of its streams.
+/// A started program, and the guest's ends of its pipes.
 pub(crate) struct Program {
     pub(crate) pid: Pid,
     pub(crate) stdin: PipeWriter,
@@ -22,7 +22,7 @@ pub(crate) struct Program {
     pub(crate) stderr: PipeReader,
 }
 
-/// Why a program was not started: the errno, and what it was about.
+/// Why a program did not start: the errno, and the path that caused it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StartFailure {
     pub(crate) errno: i32,
@@ -31,15 +31,16 @@ pub(crate) struct StartFailure {
 
 impl StartFailure {
     pub(crate) fn new(error: &io::Error, about: &Text) -> StartFailure {
-        // An error that the kernel did not number is one of memory or arguments; EIO says neither.
+        // Errors without an errno come from the standard library, not the kernel; report them as
+        // EIO.
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         StartFailure { errno, about: about.clone() }
     }
 }
 
-/// Starts the program with pipes as its streams, and with as many descriptors as it may have.
+/// Starts the program with pipes as its standard streams and the given descriptor limit.
 ///
-/// Pipes and not sockets, because a program may open `/dev/stdout` again, and a socket cannot be.
+/// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
 pub(crate) fn start(
     request: &Execute,
     open_files: Option<u64>,
@@ -63,7 +64,7 @@ pub(crate) fn start(
     Ok(Program { pid, stdin, stdout, stderr })
 }
 
-/// Starts the first file that has the name, in the order and with the errors of execvp(3).
+/// Starts the first file found in the search path, in the order and with the errors of execvp(3).
 fn spawn_found(request: &Execute, program: Spawn<'_>) -> io::Result<Pid> {
     let try_path = |path: &CStr| spawn(Spawn { path, ..program });
     let name = request.program.as_str();
@@ -77,7 +78,7 @@ fn spawn_found(request: &Execute, program: Spawn<'_>) -> io::Result<Pid> {
     for folder in search_path(request).split(':') {
         let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         let path = CString::new(path)?;
-        // Asking first is cheaper than a process that finds no file.
+        // Checking first is cheaper than spawning a process that finds no file.
         if rustix::fs::access(&path, Access::EXISTS).is_err() {
             continue;
         }
@@ -113,12 +114,12 @@ fn environment(request: &Execute) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// Starts a program that the kernel prefers as a victim to the guest when memory runs out: a child
-/// inherits the score that its parent has at that moment, and nothing inside can lower it again.
+/// Starts a program that the OOM killer prefers to the guest. A child inherits its parent's current
+/// `oom_score_adj`, and no process inside can lower it.
 fn as_victim<T>(oom_score: Option<&File>, start: impl FnOnce() -> T) -> T {
     const PROGRAM: &[u8] = b"500";
     const GUEST: &[u8] = b"0";
-    // Where a score cannot be set the kernel chooses by size, which means the program as well.
+    // Without a score the kernel chooses by size, which usually selects the program too.
     let set = |score| oom_score.map(|mut file| file.write_all(score));
     set(PROGRAM);
     let started = start();

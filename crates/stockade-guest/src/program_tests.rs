@@ -31,10 +31,10 @@ fn script(folder: &Path, name: &str, mode: u32, prints: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The working directory belongs to the whole process, and tests run in several threads.
+/// The working directory is shared by all threads, and tests run in several threads.
 static WORKING_DIRECTORY: Mutex<()> = Mutex::new(());
 
-/// What the program prints, or why it was not started.
+/// The program's output, or why it did not start.
 fn outcome(request: &Execute) -> Result<String, (i32, String)> {
     let started = {
         let _guard = WORKING_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ fn outcome(request: &Execute) -> Result<String, (i32, String)> {
 }
 
 #[test]
-fn bare_name_is_found_along_the_path_of_the_request_past_what_cannot_be_executed() {
+fn bare_name_is_found_in_path_after_files_that_cannot_be_executed() {
     const EACCES: i32 = 13;
     const ENOENT: i32 = 2;
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn bare_name_is_found_along_the_path_of_the_request_past_what_cannot_be_executed
 }
 
 #[test]
-fn name_with_a_slash_is_not_looked_for() {
+fn name_with_a_slash_is_not_searched_in_path() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "tool", 0o755, "here");
     let mut beside = request("./tool", "/nowhere");
@@ -77,7 +77,7 @@ fn name_with_a_slash_is_not_looked_for() {
 }
 
 #[test]
-fn missing_working_directory_is_what_the_failure_names() {
+fn failure_names_the_missing_working_directory() {
     let mut nowhere = request("/bin/true", "");
     nowhere.working_directory = text("/nowhere");
     assert_eq!(outcome(&nowhere), Err((2, "/nowhere".to_owned())));

@@ -1,4 +1,4 @@
-//! Moving bytes between a program's pipes and its streams.
+//! Copies bytes between a program's pipes and its streams.
 
 use futures_util::io::{AsyncReadExt, AsyncWriteExt};
 use yamux::Stream;
@@ -8,10 +8,9 @@ use crate::reactor::Descriptor;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Moves the stream into the pipe and closes the pipe at its end.
+/// Copies the stream to the pipe and closes the pipe at the end of the stream.
 ///
-/// When the program has closed its end the rest is taken and dropped, so that the host never
-/// waits for it.
+/// If the program has closed its end, reads and drops the rest, so that the host never blocks.
 pub(crate) async fn input(mut stream: Stream, pipe: Descriptor) {
     let mut pipe = Some(pipe);
     let mut buffer = Buffer::new(CHUNK_BYTES);
@@ -29,9 +28,9 @@ pub(crate) async fn input(mut stream: Stream, pipe: Descriptor) {
     }
 }
 
-/// Moves all that comes out of the pipe into the stream and closes the stream at its end.
+/// Copies the pipe to the stream and closes the stream at the end of the pipe.
 ///
-/// When the host has closed the stream the pipe is closed too, which the program then learns.
+/// If the host closes the stream, closes the pipe, so that the program gets SIGPIPE or EPIPE.
 pub(crate) async fn output(pipe: Descriptor, mut stream: Stream) {
     let mut buffer = Buffer::new(CHUNK_BYTES);
     while let Ok(read @ 1..) = pipe.read(buffer.room()).await {
@@ -40,6 +39,6 @@ pub(crate) async fn output(pipe: Descriptor, mut stream: Stream) {
         }
         buffer.was_read(read);
     }
-    // A stream that cannot be closed is closed already.
+    // Fails only if the stream is closed already.
     let _ = stream.close().await;
 }

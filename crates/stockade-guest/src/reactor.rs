@@ -5,7 +5,7 @@
 //!        ▼                                    │
 //!     woken ── none is: wait for descriptors ── one is ready: wake its future
 //! ```
-//! A future that finds its descriptor not ready leaves its waker here.
+//! A future whose descriptor is not ready leaves its waker here.
 
 mod crowd;
 mod descriptor;
@@ -25,7 +25,7 @@ pub(crate) use descriptor::Descriptor;
 use tasks::{Tasks, Woken};
 use waits::Waits;
 
-/// What a future waits for on a descriptor.
+/// The readiness that a future waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -37,30 +37,30 @@ pub(crate) enum Direction {
 pub(crate) struct Reactor {
     waits: Rc<RefCell<Waits>>,
     tasks: Rc<RefCell<Tasks>>,
-    /// What the future that is polled has tried on descriptors.
+    /// How many calls on descriptors the current future has tried.
     tried: Rc<Cell<u32>>,
 }
 
 impl Reactor {
-    /// How often a future may try something on descriptors before the others are polled. Somebody
-    /// who always has something for it to read would otherwise keep it from ever letting go.
+    /// How many calls on descriptors a future may try before the reactor polls others. Without a
+    /// limit, a peer that always has bytes ready would starve them.
     const TRIES_AT_ONCE: u32 = 128;
 
-    /// A reactor for more descriptors than can be looked at one by one.
+    /// A reactor that uses epoll(7), for many descriptors.
     pub(crate) fn for_many() -> io::Result<Reactor> {
         Ok(Reactor { waits: Rc::new(RefCell::new(Waits::for_many()?)), ..Reactor::default() })
     }
 
-    /// Runs `future` beside the others until it ends or the main one does.
+    /// Runs `future` concurrently until it ends or the main future does.
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.tasks.borrow_mut().add(Box::pin(future));
     }
 
-    /// Runs until `main` ends; what was spawned is dropped then.
+    /// Runs until `main` ends, then drops the spawned futures.
     pub(crate) fn run<T>(&self, main: impl Future<Output = T>) -> io::Result<T> {
-        /// How many futures are polled before the main one is again, which moves what they say.
+        /// How many futures are polled between two polls of the main one, which sends their bytes.
         const POLLED_AT_ONCE: u32 = 8;
-        /// How many rounds go by before descriptors are looked at although futures are busy.
+        /// How many rounds pass before a busy reactor checks the descriptors.
         const ROUNDS_BETWEEN_LOOKS: u32 = 16;
         let mut main = pin!(main);
         let (main_woken, main_waker) = Woken::alone();
@@ -92,20 +92,20 @@ impl Reactor {
                 break Err(error);
             }
         };
-        // Taken out first: what is dropped may reach for the reactor.
+        // Taken out first: dropping a future may borrow the reactor.
         let left = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(left);
         ended
     }
 
-    /// Counts a try of the future that is polled. `false` says that it is the turn of others.
+    /// Counts a try of the current future. Returns `false` when it must yield.
     fn may_try(&self) -> bool {
         let tried = self.tried.get();
         self.tried.set(tried.saturating_add(1));
         tried < Reactor::TRIES_AT_ONCE
     }
 
-    /// Polls one future. It is taken out meanwhile, because it may spawn others.
+    /// Polls one future, taken out of the table because it may spawn others.
     fn poll_task(&self, id: usize) {
         let Some(mut task) = self.tasks.borrow_mut().take(id) else { return };
         self.tried.set(0);

@@ -1,13 +1,13 @@
-//! One connection of a program: bytes between its socket and a stream to the host.
+//! Relays one connection of a program between its socket and a stream to the host.
 //!
 //! ```text
-//!   program ── up ──▶ stream      talking ── the program ends ──▶ closing ──▶ closed
-//!                                    └── the host has ended and listens no more ──▶ dropped
-//!   program ◀─ down ── stream     open ── the host ends ──▶ ended
-//!                                    └── a pipe for the rest ──▶ draining ── its end ──▶ open
+//!   program ── up ──▶ stream      talking ── the program half-closes ──▶ closing ──▶ closed
+//!                                    └── the host has ended and reads no more ──▶ dropped
+//!   program ◀─ down ── stream     open ── the host half-closes ──▶ ended
+//!                                    └── a splice pipe ──▶ draining ── its end ──▶ open
 //! ```
-//! Each direction waits for the other end of it. One that breaks breaks the other, and what was
-//! reset on one side is reset on the other.
+//! Each direction applies backpressure. An error in one direction ends both, and a reset on one
+//! side becomes a reset on the other.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -27,18 +27,18 @@ use crate::opener::{Opener, SharedEnds};
 use crate::reactor::{Descriptor, Reactor};
 use crate::splice::{Arrived, Draining, SplicePipes, Stopped};
 
-/// Where what a program says is read to. One for all connections, because each is done with it
-/// before another is polled.
+/// The buffer for bytes from programs, shared by all connections: each has finished with it before
+/// another is polled.
 pub(crate) type Room = Rc<RefCell<Box<[u8]>>>;
 
-/// The most bytes that are read at once: what one frame takes.
+/// The size of one read, and of one frame.
 const ROOM_BYTES: usize = 64 << 10;
 
 pub(crate) fn room() -> Room {
     Rc::new(RefCell::new(vec![0; ROOM_BYTES].into_boxed_slice()))
 }
 
-/// Carries a connection to its end.
+/// Relays a connection until it ends.
 pub(crate) fn relay(
     client: Descriptor,
     stream: Stream,
@@ -47,7 +47,7 @@ pub(crate) fn relay(
     reactor: &Reactor,
     answers: Option<Answers>,
 ) -> impl Future<Output = ()> + use<> {
-    // Before anybody else is polled, and so before its pipe can come.
+    // Before any other future runs, and so before the splice pipe can arrive.
     opener.pipes.expect(stream.id().val());
     let mut relay = Relay {
         client,
@@ -69,20 +69,20 @@ pub(crate) fn relay(
     }
 }
 
-/// Has a connection reset when it is closed, rather than ended.
+/// Makes the kernel reset the connection when the socket is closed.
 pub(crate) fn reset(client: &Descriptor) {
-    // A socket that cannot be told so is closed all the same.
+    // On failure the socket closes without a reset.
     let _ = sockopt::set_socket_linger(client, Some(Duration::ZERO));
 }
 
-/// Which side has broken off.
+/// Which side broke the connection.
 enum Broken {
     Host,
     Program,
 }
 
 enum Up {
-    /// What was read and had no room in the stream goes before what is read next.
+    /// Bytes that did not fit in the stream; they go out before the next read.
     Talking {
         rest: Vec<u8>,
         sent: usize,
@@ -109,9 +109,9 @@ struct Relay {
     down: Down,
     /// How many bytes of the stream were written to the program.
     passed: u64,
-    /// A pipe that comes after so many.
+    /// A splice pipe that has arrived; its bytes follow after `header.after` bytes of the stream.
     splice: Option<Arrived>,
-    /// Follows the answers of the name server, where listeners are bound for them.
+    /// Parses the answers of the name server, if listeners are bound for them.
     answers: Option<Answers>,
 }
 
@@ -164,7 +164,7 @@ impl Relay {
         }
     }
 
-    /// Hands to the stream what it takes, and keeps the rest.
+    /// Writes as much as the stream accepts, and keeps the rest.
     fn send(&mut self, context: &mut Context<'_>, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             match Pin::new(&mut self.stream).poll_write(context, bytes) {
@@ -177,8 +177,8 @@ impl Relay {
         Ok(())
     }
 
-    /// The host takes no more. If it has said all that it had to say, the program may finish what
-    /// it is saying and then hear that.
+    /// Called when the host accepts no more bytes. If the host had half-closed its direction,
+    /// further bytes of the program are read and dropped; otherwise the connection is broken.
     fn stop_talking(&mut self) -> Result<(), Broken> {
         match self.heard() {
             Some(Heard::End) => {
@@ -218,17 +218,18 @@ impl Relay {
                         }
                         Some(Err(_)) => return Poll::Ready(Err(Broken::Host)),
                         None if self.heard() == Some(Heard::End) && self.splice.is_none() => {
-                            // It fails only when the program is gone, which the other way shows.
+                            // Fails only when the program is gone, which the other direction
+                            // detects.
                             let _ = shutdown(&self.client, Shutdown::Write);
                             self.down = Down::Ended;
                         }
                         None => return Poll::Ready(Err(Broken::Host)),
                     }
                 }
-                // The end of the pipe is followed by that of the stream, and by nothing else.
+                // After the pipe ends, only the end of the stream may follow.
                 Down::Draining(draining) => {
-                    // Its window is given back by this, without which the host cannot say even an
-                    // empty frame.
+                    // Polling the stream updates its window, without which the host cannot send
+                    // even an empty frame.
                     match self.stream.poll_next_unpin(context) {
                         Poll::Ready(Some(Ok(packet))) if packet.as_ref().is_empty() => continue,
                         Poll::Ready(Some(_)) => return Poll::Ready(Err(Broken::Host)),

@@ -1,9 +1,9 @@
-//! The guest's life on its stream.
+//! The guest's lifecycle on its stream.
 //!
 //! ```text
-//! prepared ──▶ connected ── hello ──▶ serving ── end of stream ──▶ every process killed, done
+//! prepared ──▶ connected ── hello ──▶ serving ── end of stream ──▶ kills all processes, exits 0
 //!                  │                     │
-//!                  └── anything else ────┴──▶ every process killed, the exit says why
+//!                  └── anything else ────┴──▶ kills all processes, exits with an error code
 //! ```
 
 use std::cell::Cell;
@@ -33,22 +33,21 @@ use crate::socket::{Ends, Socket};
 use crate::waiting::Waiting;
 use crate::way_out::Doors;
 
-/// The most streams that are open at once. The connection does not outlive one stream too many, and
-/// so nothing comes near: the host counts those of executions, and the doors those of connections.
+/// The maximum number of open streams. One more would end the connection, but other limits prevent
+/// that: the host limits the streams of executions, and the guest those of connections.
 const MAX_STREAMS: usize = 1 << 18;
 const WINDOW_BYTES: usize = 256 << 10;
-/// By how much the windows of all streams together may grow, for those through which much comes.
+/// By how much the windows of busy streams may grow in total.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
-/// How much memory is kept for the next frames, where there is a way out.
+/// How much freed memory to keep for the next frames if there is a network or tools.
 const KEPT_BYTES: usize = 2 << 20;
-/// The most bytes of one frame: what one read of a pipe gives.
+/// The maximum size of a frame: the size of one read from a pipe.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Serves the host on a stream until it ends, and what connections of programs arrive at, if there
-/// is something.
+/// Serves the host on a stream until it ends, and relays the connections of programs.
 ///
-/// The process must have one thread. On return everything that was started has been killed, and
-/// the process shall end: as the first of its pid namespace it takes all others with it.
+/// The process must have one thread. On return every started process has been killed, and the
+/// caller must exit: the end of the first process ends its pid namespace.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
     let Provisions { listeners, tools, program_files, oom_score } = provisions;
     let doors = Doors::of(listeners, tools);
@@ -58,10 +57,10 @@ pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
     serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
 }
 
-/// The same on one descriptor for each direction, such as a container's standard input and output,
-/// in a wall that has no launcher of ours: the guest opens the listeners itself.
+/// Like [`serve`], with one descriptor for each direction, such as a container's standard input and
+/// output, in a wall without our launcher: the guest opens the listeners itself.
 ///
-/// An error says which of them it could not open.
+/// The error names the listener that could not be opened.
 pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<GuestExit> {
     let doors = Doors::open(own)?;
     let reach = Reach::of_this_process();
@@ -70,9 +69,9 @@ pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<G
     serve_at(Stream::Pair { reader, writer }, place)
 }
 
-/// The same where no pid namespace holds everybody together. The process is in a domain or has ids
-/// that its signals do not leave, and orphans below it become its children. `lifeline` ends with
-/// the launcher, and everybody with it.
+/// Like [`serve`], without a pid namespace: a Landlock domain or the process's ids confine its
+/// signals, and orphans are reparented to it. `lifeline` ends when the launcher does, and then the
+/// guest kills every process.
 pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
     match Reach::confined() {
         Some(reach) => {
@@ -85,8 +84,8 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
     }
 }
 
-/// The guest's own score for the OOM killer, where no launcher has opened it. Opened before the
-/// guest stops being dumpable, after which its files in /proc belong to root, proc(5).
+/// The guest's own `oom_score_adj`, if no launcher has opened it. Opened before the guest becomes
+/// undumpable, because its files in /proc then belong to root, proc(5).
 fn own_oom_score() -> Option<File> {
     File::options().write(true).open("/proc/self/oom_score_adj").ok()
 }
@@ -109,7 +108,7 @@ impl Stream {
     }
 }
 
-/// Where the guest serves.
+/// The environment of the guest.
 struct Place {
     reach: Reach,
     lifeline: Option<OwnedFd>,
@@ -118,11 +117,12 @@ struct Place {
     oom_score: Option<File>,
 }
 
-/// An error says that nothing was served.
+/// An error means that the guest did not start to serve.
 fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
     let (reactor, opener) = match &place.doors {
         Some(_) => {
-            // Frames come and go, and each would cost the kernel's pages anew.
+            // Every frame allocates; returning the memory to the kernel each time would cost page
+            // faults.
             keep_freed_memory(KEPT_BYTES);
             (Reactor::for_many()?, Some(Opener::default()))
         }
@@ -135,7 +135,7 @@ fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
         doors.serve(opener, &reactor)?;
     }
     let mut config = Config::default();
-    // Every stream has its first window, and beside that windows grow only with a way out.
+    // Each stream has its initial window; windows grow only if there is a network or tools.
     let growth = opener.as_ref().map_or(0, |_| WINDOW_GROWTH_BYTES);
     config
         .set_max_connection_receive_window(None)
@@ -156,7 +156,8 @@ fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
 }
 
 fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
-    // A guest that can be traced or read through /proc would lend its place to a program inside.
+    // A program inside that could trace the guest, or read it through /proc, could act as the
+    // guest.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     for signal in [Signal::PIPE, Signal::TERM, Signal::INT, Signal::HUP] {
         ignore_signal(signal)?;
@@ -176,13 +177,13 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
     })
 }
 
-/// The connection, and the conversation on its first stream.
+/// The connection, and the control conversation on its first stream.
 struct Service {
     connection: Connection<Socket>,
     control: Option<Pin<Box<dyn Future<Output = GuestExit>>>>,
     greeted: Rc<Cell<bool>>,
     around: Surroundings,
-    /// Nothing is ever written to it; it ends when the launcher does.
+    /// The launcher never writes to it; it ends when the launcher does.
     lifeline: Option<Descriptor>,
     /// Opens streams for connections of programs.
     opener: Option<Opener>,
@@ -212,7 +213,7 @@ impl Service {
         }
     }
 
-    /// The first stream is the control stream; every other says itself what it is.
+    /// The first stream is the control stream; every other starts with a header.
     fn accept(&mut self, stream: yamux::Stream) {
         if self.control.is_none() {
             let greeted = Rc::clone(&self.greeted);
@@ -231,7 +232,7 @@ impl Service {
         match error {
             ConnectionError::Io(error) | ConnectionError::Decode(FrameDecodeError::Io(error)) => {
                 match error.kind() {
-                    // A socket that is closed with unread bytes resets instead of ending, unix(7).
+                    // A socket closed with unread bytes resets its peer, unix(7).
                     io::ErrorKind::ConnectionReset
                     | io::ErrorKind::BrokenPipe
                     | io::ErrorKind::UnexpectedEof => self.exit_at_the_end(),
@@ -245,9 +246,9 @@ impl Service {
     }
 }
 
-/// Reads what a stream is and leaves it for its execution; one that does not say is closed.
+/// Reads the header of a stream and keeps the stream for its execution; drops it without a header.
 async fn introduce(mut stream: yamux::Stream, waiting: Waiting) {
-    // Nothing, which acknowledges the stream: the host opens no more than 256 that are not.
+    // An empty write acknowledges the stream: the host opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
     if let Ok(header) = read_message::<StreamHeader, _>(&mut stream).await {
         waiting.arrived(header, stream);

@@ -1,4 +1,5 @@
-//! The stream to the host, one socket or two pipes, buffered so that one system call carries many small frames.
+//! The stream to the host, one socket or two pipes, buffered so that one system call carries many
+//! small frames.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -13,34 +14,34 @@ use crate::opener::{Opener, SharedEnds};
 use crate::reactor::Descriptor;
 use crate::splice::SplicePipes;
 
-/// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
+/// The size of the read buffer: enough for many small frames. Larger reads bypass it.
 const AHEAD_BYTES: usize = 8 << 10;
-/// How much is kept to be written.
+/// The size of the write buffer.
 const BUFFER_BYTES: usize = 64 << 10;
-/// From here on bytes are written from where they are, with what was said before.
+/// From this size on, a write bypasses the buffer and goes out together with the buffered bytes.
 const LARGE_BYTES: usize = 16 << 10;
 
 /// The stream to the host.
 pub(crate) struct Socket {
     ends: Ends,
-    /// Set whenever bytes come.
+    /// Set whenever bytes arrive.
     heard: Rc<Cell<bool>>,
     incoming: Box<[u8]>,
-    /// How much of `incoming` was read, and how much of that has been handed out.
+    /// How much of `incoming` is filled, and how much of that the multiplexer has taken.
     filled: usize,
     taken: usize,
     outgoing: Vec<u8>,
     /// How much of `outgoing` has been written.
     written: usize,
     passing: Option<Passing>,
-    /// Whether a large frame of a connection has just become whole. Who it is for goes first, while
-    /// the caches of the processor have it.
+    /// Whether a large frame of a connection is complete. Its relay runs next, while the bytes are
+    /// in the CPU cache.
     is_whole: bool,
 }
 
 /// The descriptors of the stream.
 pub(crate) enum Ends {
-    /// One socket for both directions; splice pipes may come through it.
+    /// One socket for both directions, which may carry splice pipes.
     Socket(Descriptor),
     /// One descriptor for each direction, such as a container's standard input and output.
     Pair {
@@ -59,7 +60,7 @@ impl Ends {
         }
     }
 
-    /// Reads, and keeps the splice pipes that come where there are connections for them.
+    /// Reads, and keeps received splice pipes if there are connections that use them.
     fn receive(
         &self,
         passing: &Option<Passing>,
@@ -77,8 +78,8 @@ impl Ends {
     }
 }
 
-/// Frames that pass, looked at for how the streams of connections end, and where splice pipes that
-/// come with them go.
+/// Inspects the frames in both directions for the ends of streams, and assigns splice pipes to
+/// their connections.
 struct Passing {
     ends: SharedEnds,
     pipes: SplicePipes,
@@ -97,7 +98,7 @@ impl Passing {
         follow(&mut self.said, bytes, |header| ends.say(header));
     }
 
-    /// Adds what the multiplexer does not say, where no frame is cut by it.
+    /// Appends pending resets, but never inside a frame.
     fn add(&mut self, outgoing: &mut Vec<u8>) {
         if self.said.is_between_frames() {
             self.ends.borrow_mut().take_resets(|frame| outgoing.extend(frame));
@@ -113,7 +114,7 @@ fn follow(headers: &mut Headers, bytes: &[u8], mut seen: impl FnMut(Header)) {
 }
 
 impl Socket {
-    /// `opener` is there where streams carry connections.
+    /// `opener` is set if streams carry connections.
     pub(crate) fn new(ends: Ends, opener: Option<&Opener>, heard: Rc<Cell<bool>>) -> Socket {
         let passing = |opener: &Opener| Passing {
             ends: SharedEnds::clone(&opener.ends),
@@ -134,7 +135,7 @@ impl Socket {
         }
     }
 
-    /// Reads what there is, if all that was read before has been handed out.
+    /// Fills the read buffer if it is empty.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.taken < self.filled {
             return Poll::Ready(Ok(()));
@@ -145,7 +146,7 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is left of `outgoing` and, in the same call, as much of `bytes` as is taken.
+    /// Writes the rest of `outgoing` and, in the same call, as much of `bytes` as possible.
     fn poll_write_through(
         &mut self,
         context: &mut Context<'_>,

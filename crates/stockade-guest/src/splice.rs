@@ -1,9 +1,10 @@
-//! Splice pipes, through which the host sends the rest of a connection.
+//! Splice pipes, through which the host sends the rest of a download.
 //!
 //! ```text
 //! expected ── its pipe arrives ──▶ arrived ── the connection takes it ──▶ taken
 //! ```
-//! A pipe of a connection that is gone is closed, and so is one too many, which the host then sees.
+//! The guest closes pipes of connections that are gone and pipes over the limit; the host sees
+//! EPIPE.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,14 +16,14 @@ use stockade_wire::SpliceHeader;
 
 use crate::reactor::Descriptor;
 
-/// How much is read from a pipe at once.
+/// The size of one read from a pipe.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// The most pipes that are kept. The host counts one until its server has ended, and a program need
-/// not have read it by then.
+/// The maximum number of pipes. It exceeds the host's limit, which counts a pipe only until its
+/// server has ended, while the program may still read from it.
 const MOST: usize = 32;
 
-/// The connections that may get a pipe, by their streams.
+/// The connections that may receive a pipe, by their streams.
 #[derive(Clone, Default)]
 pub(crate) struct SplicePipes {
     expected: Rc<RefCell<HashMap<u32, Expected>>>,
@@ -35,14 +36,14 @@ struct Expected {
     waker: Option<Waker>,
 }
 
-/// A pipe that has arrived, one of those that are kept.
+/// A pipe that has arrived and counts towards the limit.
 pub(crate) struct Arrived {
     pub(crate) header: SpliceHeader,
     pub(crate) pipe: OwnedFd,
     pub(crate) kept: Kept,
 }
 
-/// One of the pipes that are kept, until this is dropped.
+/// Counts one pipe towards the limit until dropped.
 pub(crate) struct Kept(Rc<Cell<usize>>);
 
 impl Drop for Kept {
@@ -52,7 +53,7 @@ impl Drop for Kept {
 }
 
 impl SplicePipes {
-    /// From now on the pipe of a stream is kept for it.
+    /// Accepts a pipe for a stream from now on.
     pub(crate) fn expect(&self, stream: u32) {
         self.expected.borrow_mut().insert(stream, Expected::default());
     }
@@ -61,7 +62,7 @@ impl SplicePipes {
         self.expected.borrow_mut().remove(&stream);
     }
 
-    /// A descriptor has arrived; its first bytes name its stream.
+    /// Receives a descriptor, whose first bytes name its stream.
     pub(crate) fn arrived(&self, pipe: OwnedFd) {
         let mut bytes = [0; SpliceHeader::BYTES];
         if rustix::io::read(&pipe, &mut bytes) != Ok(bytes.len()) {
@@ -80,7 +81,7 @@ impl SplicePipes {
         }
     }
 
-    /// The pipe of a stream if it has arrived; the caller is woken when it does.
+    /// Takes the pipe of a stream if it has arrived; otherwise wakes the caller when it does.
     pub(crate) fn take(&self, context: &Context<'_>, stream: u32) -> Option<Arrived> {
         let mut all = self.expected.borrow_mut();
         let expected = all.get_mut(&stream)?;
@@ -89,7 +90,7 @@ impl SplicePipes {
     }
 }
 
-/// Moves the bytes of a pipe to a program.
+/// Copies the bytes of a pipe to a program.
 pub(crate) struct Draining {
     pipe: Descriptor,
     buffer: Box<[u8]>,
@@ -98,7 +99,7 @@ pub(crate) struct Draining {
     _kept: Kept,
 }
 
-/// Why a pipe is not drained to its end.
+/// Which side stopped the copying.
 pub(crate) enum Stopped {
     Reading,
     Writing,
@@ -110,7 +111,7 @@ impl Draining {
         Draining { pipe, buffer, filled: 0, written: 0, _kept: kept }
     }
 
-    /// Ready when everything has been written.
+    /// Ready when all bytes have been written.
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,

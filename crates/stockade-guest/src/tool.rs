@@ -1,7 +1,7 @@
-//! The command by which shells and programs of any language call tools: `stockade-tool`.
+//! `stockade-tool`, the command with which shells and programs in any language call tools.
 //!
-//! It is this executable under another name. It says one request on the socket where tools are
-//! called, prints the answer, and starts nothing of the guest.
+//! It is the guest's executable under another name. It sends one request on the tool socket, prints
+//! the answer, and starts nothing else of the guest.
 
 mod answer;
 mod words;
@@ -18,31 +18,31 @@ use stockade_wire::TOOL_SOCKET;
 use answer::{Answer, Problem};
 use words::{Listing, Printing, Wanted, Wrong, wanted};
 
-/// The name that makes this executable the command.
+/// The name under which this executable is the command.
 pub const COMMAND: &str = "stockade-tool";
-/// Where the socket is, if it is not at its usual place.
+/// The variable with the path of the socket, if not the default.
 const VARIABLE: &str = "STOCKADE_TOOLS_SOCKET";
-/// More than any policy lets arguments have.
+/// More than any policy allows.
 const MOST_ARGUMENT_BYTES: u64 = 64 << 20;
 
-/// Exit codes: a tool or its host has failed, the command was used wrongly, and a denial, as shells
-/// say of a command that may not be executed.
+/// Exit codes: a tool or its host failed, the command was used wrongly, and a denial, with the code
+/// that shells use for a command that may not be executed.
 const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 const DENIED: u8 = 126;
 
-/// Does what the words ask, those after the command's own name.
+/// Runs the command with its arguments, without its own name.
 pub fn call_tool(words: impl Iterator<Item = OsString>) -> ExitCode {
     let (text, code) = match wanted(words).map_err(Failure::from).and_then(answered) {
         Ok(text) => match print(&mut io::stdout().lock(), &text) {
             Ok(()) => return ExitCode::SUCCESS,
-            // Whoever was to read it wants no more.
+            // The reader has closed standard output and wants no more.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => (String::new(), FAILED),
             Err(error) => (format!("{COMMAND}: cannot print the result: {error}\n"), FAILED),
         },
         Err(failure) => (failure.text(), failure.code),
     };
-    // There is nobody else to tell.
+    // There is no other place to report an error.
     let _ = print(&mut io::stderr().lock(), text.as_bytes());
     ExitCode::from(code)
 }
@@ -80,7 +80,7 @@ impl From<Wrong> for Failure {
     }
 }
 
-/// What is printed in the end.
+/// The text for standard output.
 fn answered(wanted: Wanted) -> Result<Vec<u8>, Failure> {
     match wanted {
         Wanted::Help => Ok(words::HELP.as_bytes().to_vec()),
@@ -125,7 +125,7 @@ fn read_stdin() -> Result<String, Failure> {
     }
 }
 
-/// Says one request and hears the line that answers it.
+/// Sends one request and returns the line that answers it.
 fn say(request: &[u8]) -> Result<Vec<u8>, Failure> {
     let path = std::env::var_os(VARIABLE).map_or_else(|| PathBuf::from(TOOL_SOCKET), PathBuf::from);
     let mut socket = UnixStream::connect(&path).map_err(|error| {
@@ -138,7 +138,7 @@ fn say(request: &[u8]) -> Result<Vec<u8>, Failure> {
         })
     })?;
     let broken = |error: io::Error| Failure::new(FAILED, format!("the tools went away: {error}"));
-    // The host may refuse a request before it has heard all of it, and what it says is then there.
+    // The host may refuse a request before it has read all of it; its answer is still readable.
     let said = socket.write_all(request).and_then(|()| socket.write_all(b"\n"));
     let mut line = Vec::new();
     let heard = io::BufRead::read_until(&mut io::BufReader::new(socket), b'\n', &mut line);
@@ -149,7 +149,7 @@ fn say(request: &[u8]) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The result in an answer, as the host wrote it.
+/// The result in an answer, exactly as the host wrote it.
 fn result_of<'l>(line: &'l [u8], tool: Option<&str>) -> Result<&'l [u8], Failure> {
     match Answer::read(line) {
         Some(Answer::Result(result)) => Ok(result),
@@ -166,7 +166,7 @@ fn not_understood() -> Failure {
     Failure::new(FAILED, "what the host answered is not understood".to_owned())
 }
 
-/// One tool a line.
+/// One tool per line.
 fn names(listing: &[u8]) -> Result<Vec<u8>, Failure> {
     #[derive(Deserialize)]
     struct Listed {
@@ -189,7 +189,7 @@ fn plain(result: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(lines(text.as_bytes()))
 }
 
-/// Text that ends in an end of line.
+/// The text with a final newline.
 fn lines(text: &[u8]) -> Vec<u8> {
     let end: &[u8] = if text.ends_with(b"\n") { b"" } else { b"\n" };
     [text, end].concat()

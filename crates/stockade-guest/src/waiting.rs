@@ -1,4 +1,4 @@
-//! Streams of executions that have arrived and were not asked for yet.
+//! Streams of executions that have arrived but are not used yet.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use stockade_wire::{Role, StreamHeader};
 use yamux::Stream;
 
-/// Streams by whose they are and what they carry. The host opens them and bounds their number.
+/// Streams by execution and role. The host opens them and bounds their number.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting {
     table: Rc<RefCell<Table>>,
@@ -28,7 +28,7 @@ impl Waiting {
         table.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// The stream of an execution, once it has arrived.
+    /// Waits for the stream of an execution.
     pub(crate) async fn take(&self, execution: u64, role: Role) -> Stream {
         let wanted = StreamHeader { execution, role };
         poll_fn(|context| {

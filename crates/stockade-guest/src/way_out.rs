@@ -1,4 +1,4 @@
-//! Connections of programs to the network, and to the tools of their host.
+//! Connections of programs to the network, and to the tools of the host.
 
 use std::io;
 use std::net::TcpListener;
@@ -14,27 +14,27 @@ use crate::names;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Reactor};
 
-/// Where connections arrive. One of the two at least is there.
+/// The listeners for connections of programs; at least one of the two exists.
 pub(crate) struct Doors {
     network: Option<Network>,
     tools: Option<UnixListener>,
 }
 
-/// Where connections to the network arrive.
+/// The listeners for connections to the network.
 enum Network {
-    /// At one place of the launcher's, to which they are redirected.
+    /// One address of the launcher, to which the kernel redirects connections.
     Redirected(Listeners),
-    /// At listeners of the guest's own.
+    /// Listeners that the guest opened.
     Own(NetworkListeners),
 }
 
 impl Doors {
-    /// Those that the launcher opened, or nothing where nothing arrives.
+    /// The listeners that the launcher opened; none if it opened none.
     pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Doors> {
         Doors { network: network.map(Network::Redirected), tools }.if_any()
     }
 
-    /// Opens those that the guest was asked for itself.
+    /// Opens the listeners that the command line names.
     pub(crate) fn open(own: Own) -> io::Result<Option<Doors>> {
         let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
         let tools = own.tools.then(open_tool_socket).transpose()?;
@@ -45,8 +45,8 @@ impl Doors {
         (self.network.is_some() || self.tools.is_some()).then_some(self)
     }
 
-    /// Serves them beside everything else. Each has places of its own: a flood at one leaves those
-    /// of the other.
+    /// Serves the listeners in the background. Each has a connection limit of its own, so that a
+    /// flood on one leaves room on the other.
     pub(crate) fn serve(self, opener: &Opener, reactor: &Reactor) -> io::Result<()> {
         let count = u64::from(self.network.is_some()) + u64::from(self.tools.is_some());
         match self.network {
@@ -79,8 +79,8 @@ impl Doors {
     }
 }
 
-/// Connections from the guest to programs cross no network. Where the host paces what it sends, the
-/// bytes would only be late; every kernel has `reno`.
+/// Uses the congestion control `reno`, which every kernel has. These connections cross no network,
+/// and pacing by the host's default would only delay them.
 fn tcp_door(
     listener: TcpListener,
     comes: Comes,

@@ -1,12 +1,12 @@
-//! Everybody below the launcher, where no pid namespace holds them together.
+//! The descendants of the launcher, in a wall without a pid namespace.
 //!
 //! ```text
-//! prepare ──▶ orphans come to the launcher, and whom it reaches is proven
+//! prepare ──▶ becomes the subreaper, and checks which processes its signals reach
 //!    │
-//!    └─ the end ──▶ one signal to everybody in reach ──▶ reaped, until none is left
+//!    └─ the end ──▶ one signal to every process in reach ──▶ reaps until no child is left
 //! ```
-//! The signal goes to all at once, as kill(2) does for -1: the kernel holds the list of processes
-//! still meanwhile, so that nobody escapes by forking.
+//! kill(2) with -1 signals all processes in one call: the kernel holds its process list locked
+//! meanwhile, so that no process escapes by forking.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use stockade_sys::{Cloned, Namespaces, clone_process, signal_all_processes};
 use crate::plan::Reach;
 use crate::supervise;
 
-/// How often those who have not ended yet are killed again: a helper may have failed.
+/// How often to kill the remaining processes again: a helper process may have failed.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Makes the launcher the one to whom orphans come, and sees whom it will reach. The error comes
-/// with the name of what failed.
+/// Makes the launcher the subreaper of its descendants, and checks which processes its signals
+/// reach. An error comes with the name of the failed step.
 pub(crate) fn prepare(reach: Reach) -> Result<(), (&'static str, io::Error)> {
     rustix::process::set_child_subreaper(Some(getpid()))
         .map_err(|error| ("adopt_orphans", error.into()))?;
@@ -34,12 +34,12 @@ pub(crate) fn prepare(reach: Reach) -> Result<(), (&'static str, io::Error)> {
     }
 }
 
-/// Puts the launcher into a Landlock domain that signals do not leave. Everybody below it is in the
-/// same or a narrower one, and nobody else is.
+/// Puts the launcher into a Landlock domain that signals do not leave. It contains the descendants
+/// of the launcher and no other process.
 fn hold_signals() -> io::Result<()> {
     let starter =
         getppid().ok_or_else(|| wrong("the process that started the launcher is gone"))?;
-    // Shows that it is the domain that holds signals back, and not that nobody was reached before.
+    // Proves that the domain blocks the signal: before, it could be sent.
     test_kill_process(starter)?;
     stockade_sys::set_no_new_privs()?;
     let status = Ruleset::default()
@@ -57,17 +57,17 @@ fn hold_signals() -> io::Result<()> {
     }
 }
 
-/// Kills everybody in reach. Those who are gone already need no more.
+/// Kills every process in reach.
 pub(crate) fn kill(reach: Reach) {
-    // An error says that nobody is left, or is met again by whoever waits for the end.
+    // Fails if no process is left; `reap` tries again after any other error.
     let _ = match reach {
         Reach::Domain => signal_all_processes(Signal::KILL),
         Reach::User(user) => kill_as(user),
     };
 }
 
-/// Kills everybody who runs as a user that only one sandbox has, in a process that may signal
-/// nobody else.
+/// Kills every process of a user id that belongs to one sandbox. Uses a child process that may
+/// signal no other processes.
 fn kill_as(user: u32) -> io::Result<()> {
     match clone_process(Namespaces::NONE, None)? {
         Cloned::Child => {
@@ -78,8 +78,8 @@ fn kill_as(user: u32) -> io::Result<()> {
     }
 }
 
-/// May signal the user, and is not to be signalled by it: the kernel compares the sender's effective
-/// id with the real and the saved one of whoever is signalled, kill(2).
+/// Takes ids with which it may signal the user's processes but they may not signal it: the kernel
+/// compares the sender's ids with the target's real and saved ones, kill(2).
 fn become_killer(user: u32) -> io::Result<()> {
     let (own, theirs) = (Uid::from_raw(user + 1), Uid::from_raw(user));
     rustix::thread::set_thread_res_uid(own, theirs, own)?;
@@ -93,7 +93,7 @@ fn become_killer(user: u32) -> io::Result<()> {
     }
 }
 
-/// Reaps everybody. Whether all have ended by then.
+/// Reaps all children. Returns whether all ended before the deadline.
 pub(crate) fn reap(reach: Reach, deadline: Instant) -> bool {
     let mut again = Instant::now() + AGAIN;
     loop {

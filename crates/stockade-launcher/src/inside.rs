@@ -1,4 +1,4 @@
-//! The first process inside: carries out the steps, one after another.
+//! The first process inside: carries out the steps in order.
 
 mod covers;
 mod files;
@@ -22,9 +22,9 @@ use crate::report::{Phase, Refusal, Report};
 
 pub(crate) use files::take_tree;
 
-/// What the first process has from the launcher it was cloned from.
+/// What the first process inherits from the launcher.
 pub(crate) struct Inherited {
-    /// Trees that were taken outside.
+    /// Mount trees that the launcher opened outside.
     pub(crate) trees: BTreeMap<String, OwnedFd>,
     /// Files of the version 1 cgroups to enter, in the order of the steps.
     pub(crate) cgroups: VecDeque<OwnedFd>,
@@ -34,26 +34,26 @@ pub(crate) struct Inherited {
 
 /// What earlier steps leave for later ones.
 struct Building {
-    /// Trees that were taken and not attached yet.
+    /// Mount trees that are open and not attached yet.
     trees: BTreeMap<String, OwnedFd>,
-    /// The top of the new root, before it is the root.
+    /// The new root directory, before pivot_root(2).
     root: Option<OwnedFd>,
     apart: Option<overlay::Apart>,
     covers: Option<covers::Covers>,
-    /// The top of the writable file system.
+    /// The root of the writable file system.
     scratch: Option<OwnedFd>,
-    /// How many directories of it are in use, which names the next.
+    /// How many of its directories are in use; names the next one.
     scratch_count: usize,
-    /// Asks before a program is started.
+    /// The seccomp listener that asks the host before a program starts.
     programs: Option<OwnedFd>,
-    /// What the guest has of the wall.
+    /// What the wall provides to the guest.
     provisions: Provisions,
     /// Files of the version 1 cgroups that are still to be entered.
     cgroups: VecDeque<OwnedFd>,
     lifeline: OwnedFd,
 }
 
-/// Carries out the steps, up to the one that ends the building.
+/// Carries out the steps, up to the one that completes the wall.
 pub(crate) fn build(
     inherited: Inherited,
     steps: &[Step],
@@ -72,11 +72,11 @@ pub(crate) fn build(
         if let Step::Serve | Step::ServeConfined | Step::Execute { .. } = step
             && building.report(&mut control).is_err()
         {
-            // The host is gone, and with it the reason to run anything.
+            // The host is gone: run nothing.
             return Ok(Launched::Done(1));
         }
         if let Step::Serve = step {
-            // Everything else that is held from outside is closed with `building` and `control`.
+            // All other descriptors from outside are closed with `building` and `control`.
             return Ok(Launched::Inside(building.provisions));
         }
         if let Step::ServeConfined = step {
@@ -109,9 +109,9 @@ impl Building {
         }
     }
 
-    /// Tells the host that the wall is ready, and hands over what it watches from outside.
+    /// Reports that the wall is ready, and sends the host the descriptors that it watches.
     fn report(&mut self, control: &mut UnixStream) -> io::Result<()> {
-        // Taken, so that nothing inside keeps the listener and could answer in the host's place.
+        // Taken, so that no process inside keeps the listener and could answer for the host.
         let programs = self.programs.take();
         let ready = Report::Ready { scratch: self.scratch.is_some(), programs: programs.is_some() };
         let beside: Vec<_> = self.scratch.iter().chain(&programs).map(AsFd::as_fd).collect();
@@ -253,7 +253,7 @@ impl Building {
         self.scratch.as_ref().ok_or_else(|| wrong("there is no scratch space"))
     }
 
-    /// A fresh directory of the scratch file system, by its name there.
+    /// Makes a new directory in the scratch file system and returns its name there.
     fn scratch_directory(&mut self, mode: crate::plan::FileMode) -> io::Result<PathBuf> {
         let name = PathBuf::from(self.scratch_count.to_string());
         files::directory(self.scratch()?, &name, mode)?;
@@ -266,7 +266,7 @@ impl Building {
     }
 }
 
-/// A plan that contradicts itself.
+/// The error for an inconsistent plan.
 fn wrong(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
@@ -275,7 +275,7 @@ fn no_root() -> io::Error {
     wrong("there is no new root")
 }
 
-/// The path a step is about, for reports.
+/// The path of a step, for reports.
 fn target_of(step: &Step) -> Option<&Path> {
     match step {
         Step::EnterCgroup { file: path }

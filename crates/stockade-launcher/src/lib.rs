@@ -6,9 +6,9 @@
 //!                             ├──── born / refused ────┴──── ready / refused ──▶ host process
 //!                             └──── ended, and everything taken down ──────────▶ host process
 //! ```
-//! The launcher has one thread and no opinions: a plan is data, each step is one act, and the
-//! first one that fails is reported with its number and errno. Nothing is executed after that. It
-//! outlives the host process for as long as it takes to end what is inside and to take it down.
+//! The launcher has one thread and makes no decisions: a plan is data, each step is one act, and it
+//! reports the first failed step with its index and errno. Nothing is executed after a failure. The
+//! launcher outlives the host process until it has ended every process inside and cleaned up.
 
 mod descendants;
 mod inside;

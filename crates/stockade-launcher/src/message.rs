@@ -1,4 +1,4 @@
-//! Values on the control socket: a length, its JSON, and descriptors beside it.
+//! Messages on the control socket: a length, JSON, and descriptors as ancillary data.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -12,11 +12,10 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The longest message, in bytes: large enough for a plan with filters and the texts of many tools,
-/// small enough to hold.
+/// The maximum length: large enough for a plan with filters and the files of many tools.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The most descriptors beside one message.
+/// The maximum number of descriptors with one message.
 const MAX_DESCRIPTORS: usize = 16;
 
 /// Sends a value.
@@ -30,7 +29,7 @@ pub fn send(
     socket.write_all(&message[sent..])
 }
 
-/// A value as it is sent.
+/// Encodes a value with its length.
 pub fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size_of::<u32>()];
     serde_json::to_writer(&mut bytes, value)?;
@@ -43,8 +42,8 @@ pub fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends as much of a message as the socket takes, and descriptors beside its first byte. Says how
-/// much that was.
+/// Sends as much of a message as the socket accepts, with the descriptors as SCM_RIGHTS on its
+/// first byte. Returns the number of bytes sent.
 pub fn send_some(
     socket: &UnixStream,
     message: &[u8],
@@ -55,20 +54,20 @@ pub fn send_some(
     if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors"));
     }
-    // Whoever has closed the other end must be an error here, not a signal.
+    // A closed peer must return EPIPE, not raise SIGPIPE.
     let flags = SendFlags::NOSIGNAL;
     Ok(rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut beside, flags)?)
 }
 
-/// Receives a value and what came beside it; `None` where the stream ends before one begins.
+/// Receives a value and its descriptors; `None` if the stream ends before a value starts.
 pub fn receive<T: DeserializeOwned>(
     socket: &mut UnixStream,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     Receiver::default().receive(socket)
 }
 
-/// One value that may come in parts. On a socket that does not block, receiving is tried again
-/// after it has become readable.
+/// Receives one value in parts. On a non-blocking socket, call [`Receiver::receive`] again when the
+/// socket is readable.
 #[derive(Debug, Default)]
 pub struct Receiver {
     bytes: Vec<u8>,
@@ -76,7 +75,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Goes on receiving. `None` where the stream ends before a value begins.
+    /// Continues receiving. Returns `None` if the stream ends before a value starts.
     pub fn receive<T: DeserializeOwned>(
         &mut self,
         socket: &UnixStream,
@@ -153,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn value_too_long_to_be_received_is_not_sent() {
+    fn value_over_the_receive_limit_is_not_sent() {
         let (mut here, _there) = UnixStream::pair().unwrap();
         let error = send(&mut here, &"x".repeat(MAX_BYTES), &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
-    fn announced_length_beyond_the_limit_is_refused_unread() {
+    fn header_length_over_the_limit_is_refused_before_the_body_is_read() {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         here.write_all(&u32::MAX.to_le_bytes()).unwrap();
         assert_eq!(receive::<u8>(&mut there).unwrap_err().kind(), io::ErrorKind::InvalidData);

@@ -1,4 +1,4 @@
-//! The launcher itself: reads a plan, clones, writes the maps of ids, and stays until the end.
+//! The launcher: receives a plan, clones, writes the id maps, and supervises until the end.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -21,48 +21,47 @@ use crate::plan::{Birth, Family, IdMap, Mapper, NEWGIDMAP, NEWUIDMAP, OutsideSte
 use crate::report::{Phase, Refusal, Report};
 use crate::supervise::{self, Sandbox, supervise};
 
-/// Which process comes back from [`launch`], and what it does next.
+/// Which process returns from [`launch`], and what it does next.
 #[derive(Debug)]
 pub enum Launched {
-    /// This process has nothing more to do and ends with this code.
+    /// This process has nothing more to do and exits with this code.
     Done(u8),
     /// This process is the first inside a finished wall, and becomes the guest.
     Inside(Provisions),
-    /// The same where no pid namespace holds everybody together: the guest must see to that.
+    /// Like `Inside`, without a pid namespace: the guest must kill the other processes itself.
     Confined {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
     },
 }
 
-/// What the guest has of the wall around it.
+/// What the wall provides to the guest.
 #[derive(Debug, Default)]
 pub struct Provisions {
-    /// Where connections of programs arrive, if there is a way out.
+    /// The listeners for connections to the network, if the wall has one.
     pub listeners: Option<Listeners>,
-    /// Where programs call tools, if there are any.
+    /// The tool socket, if there are tools.
     pub tools: Option<UnixListener>,
-    /// How many descriptors each program may have, where the guest has more.
+    /// The descriptor limit of each program, if it is lower than the guest's.
     pub program_files: Option<u64>,
-    /// Sets by how much the kernel prefers the guest as a victim when memory runs out. No process
-    /// inside can open such a file to write.
+    /// The guest's own `oom_score_adj`. No process inside can open such a file for writing.
     pub oom_score: Option<File>,
 }
 
-/// Where connections of programs to the network arrive.
+/// The listeners for connections of programs to the network.
 #[derive(Debug)]
 pub struct Listeners {
-    /// By TCP.
+    /// TCP connections.
     pub connections: TcpListener,
-    /// By UDP.
+    /// UDP datagrams.
     pub datagrams: UdpSocket,
 }
 
 /// Receives a plan on the control socket and carries it out.
 ///
-/// The process must have one thread. It comes back in the first process inside, when the wall is
-/// finished; in the launcher it comes back when everything inside has ended and nothing is left of
-/// it. A plan that fails is reported and comes back as done on either side.
+/// The process must have one thread. Returns in the first process inside when the wall is finished,
+/// and in the launcher when everything inside has ended and is cleaned up. A failed plan is
+/// reported, and returns [`Launched::Done`] on either side.
 pub fn launch(control: UnixStream) -> Launched {
     match carry_out(control) {
         Ok(launched) => launched,
@@ -73,16 +72,16 @@ pub fn launch(control: UnixStream) -> Launched {
     }
 }
 
-/// Refuses whatever plan comes, because the launcher could not even prepare itself.
+/// Refuses the plan before receiving it, because the launcher could not prepare itself.
 pub fn refuse(mut control: UnixStream, step: &str, error: &io::Error) {
     say(&mut control, refusal(Phase::Outside, 0, step, String::new(), error));
 }
 
-/// Tells the host. The launcher itself stays until it has heard: a socket that is closed with a
-/// part of the plan unread resets, unix(7).
+/// Sends the refusal. The launcher then reads the rest of the plan until the host closes: closing a
+/// socket with unread bytes would reset it and lose the refusal, unix(7).
 fn say(control: &mut UnixStream, refusal: Refusal) {
     let phase = refusal.phase;
-    // A host that is gone cannot be told; ending is all that is left, and it is done.
+    // Fails only if the host is gone.
     let _ = message::send(control, &Report::Refused(refusal), &[]);
     if phase != Phase::Inside {
         let _ = control.shutdown(Shutdown::Write);
@@ -95,7 +94,7 @@ type Failure = (UnixStream, Refusal);
 fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     let (plan, mut descriptors) = match message::receive::<Plan>(&mut control) {
         Ok(Some(received)) => received,
-        // Nobody is there to be told.
+        // The host is gone and receives no report.
         Ok(None) => return Ok(Launched::Done(1)),
         Err(error) => {
             return Err((control, refusal(Phase::Outside, 0, "plan", String::new(), &error)));
@@ -115,17 +114,17 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     match bear(&plan.birth) {
         Ok(Side::Launcher { child, handle, mut lifeline }) => {
             drop((trees, descriptors));
-            // The guest's stream is there, and must end with the guest. Both descriptors are open,
-            // so that this cannot fail.
+            // Standard output is the guest's stream, which must close when the guest ends. Both
+            // descriptors are open, so this cannot fail.
             let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
-            // First: the child has most to do. It reports on the same socket, and may be heard first.
+            // First: the child has most work. Its report on the same socket may precede this one's.
             if lifeline.write_all(b"m").is_err() {
-                // It would wait for ever. One that is gone already needs no signal, and the
-                // supervisor sees its end either way.
+                // The child would wait forever. If it is gone already the signal does nothing, and
+                // the supervisor sees its end either way.
                 let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
             }
             let born = Report::Born { process: child.as_raw_nonzero().get() };
-            // If the host is gone, the supervisor sees that and ends the child.
+            // If the host is gone, the supervisor detects that and ends the child.
             let _ = message::send(&mut control, &born, &[handle.as_fd()]);
             let code = supervise(Sandbox {
                 control,
@@ -134,7 +133,8 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
                 family: plan.birth.family,
                 after: plan.after,
             });
-            // Until here: both tell the child, and others, that the sandbox is alive.
+            // Open until here: the child and other processes use them to see whether the sandbox is
+            // alive.
             drop((lifeline, kept));
             Ok(Launched::Done(code))
         }
@@ -148,12 +148,12 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     }
 }
 
-/// A session of its own, so that what a terminal sends to the host process does not come here:
-/// the launcher must live until everything inside has ended.
+/// Starts a session of its own, so that signals of the host's terminal do not reach the launcher:
+/// it must live until everything inside has ended.
 fn stand_apart() -> io::Result<()> {
     match rustix::process::setsid() {
         Ok(_) => Ok(()),
-        // Already at the head of one, unless the kernel has another reason.
+        // EPERM is expected if this process leads a session already.
         Err(error) => match rustix::process::getsid(None) {
             Ok(session) if session == rustix::process::getpid() => Ok(()),
             _ => Err(error.into()),
@@ -180,26 +180,26 @@ fn take_trees(steps: &[OutsideStep]) -> Result<BTreeMap<String, OwnedFd>, Refusa
     Ok(trees)
 }
 
-/// Which process goes on.
+/// In which process the clone returned.
 enum Side {
     Launcher {
         child: Pid,
         handle: OwnedFd,
-        /// The child goes on when something is written here. Closed by the kernel when this process
-        /// ends, however that happens.
+        /// A byte written here lets the child continue. The kernel closes it whenever this process
+        /// ends.
         lifeline: File,
     },
     Inside {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
     },
-    /// Inside, but the launcher could not map the ids, and says so.
+    /// In the child, but the launcher failed to map the ids; it reports that itself.
     Unmapped,
 }
 
 type BirthError = (&'static str, io::Error);
 
-/// Clones and maps the ids. The child waits until it is let go.
+/// Clones and maps the ids. The child waits for a byte on the lifeline.
 fn bear(birth: &Birth) -> Result<Side, BirthError> {
     let (ours, theirs) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| ("clone", error.into()))?;
@@ -240,7 +240,7 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
             match mapped {
                 Ok(()) => Ok(Side::Launcher { child, handle, lifeline: File::from(theirs) }),
                 Err(error) => {
-                    // Gone before anybody is told: its cgroups can then be removed.
+                    // Ended before the report, so that the host can then remove its cgroups.
                     supervise::end(&handle);
                     Err(("maps", error))
                 }
@@ -263,13 +263,13 @@ fn namespaces(birth: &Birth) -> Namespaces {
     })
 }
 
-/// Maps the ids of a new user namespace.
+/// Writes the id maps of a new user namespace.
 pub(crate) fn write_maps(child: Pid, users: IdMap, groups: IdMap) -> io::Result<()> {
     write_maps_of(Path::new(&format!("/proc/{}", child.as_raw_nonzero())), users, groups)
 }
 
 fn write_maps_of(process: &Path, users: IdMap, groups: IdMap) -> io::Result<()> {
-    // An unprivileged caller may map its own group only after giving up setgroups(2) inside.
+    // An unprivileged caller may map its group only after denying setgroups(2) inside.
     if !rustix::process::geteuid().is_root() {
         write_to_proc(&process.join("setgroups"), "deny")?;
     }
@@ -277,10 +277,10 @@ fn write_maps_of(process: &Path, users: IdMap, groups: IdMap) -> io::Result<()> 
     write_to_proc(&process.join("uid_map"), &line(users))
 }
 
-/// Maps ids by a program that has the right to, newuidmap(1).
+/// Writes an id map with a privileged helper, newuidmap(1).
 fn map_by_helper(program: &str, child: Pid, map: IdMap) -> io::Result<()> {
     let numbers = [map.inside, map.outside, map.count].map(|number| number.to_string());
-    // It gets none of our descriptors: standard input is the guest's stream.
+    // It must not inherit this process's standard streams: one is the guest's stream.
     let output = Command::new(program)
         .arg(child.as_raw_nonzero().to_string())
         .args(numbers)
@@ -301,20 +301,20 @@ fn line(map: IdMap) -> String {
     format!("{} {} {}\n", map.inside, map.outside, map.count)
 }
 
-/// Writes a file of the kernel in one call, as those files want it.
+/// Writes a kernel file in one write(2), as such files require.
 pub(crate) fn write_once(file: &Path, text: &str) -> io::Result<()> {
     write_open(OpenOptions::new().write(true).open(file)?, text)
 }
 
-/// Writes a file of procfs. A file of the same name on another file system would take the text, and
-/// the ids would not be mapped.
+/// Writes a file in procfs. A file of the same name on another file system would accept the text,
+/// and the ids would not be mapped.
 fn write_to_proc(file: &Path, text: &str) -> io::Result<()> {
     let open = OpenOptions::new().write(true).open(file)?;
     check_procfs(&open, file)?;
     write_open(open, text)
 }
 
-/// Refuses an open file that is not the kernel's own.
+/// Refuses a file that is not in procfs.
 pub(crate) fn check_procfs(open: &File, path: &Path) -> io::Result<()> {
     match rustix::fs::fstatfs(open)?.f_type {
         rustix::fs::PROC_SUPER_MAGIC => Ok(()),
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_of_ids_are_not_written_to_another_file_system_than_procfs() {
+    fn id_maps_are_written_only_to_procfs() {
         let directory = std::env::temp_dir().join(format!("stockade-maps-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let names = ["setgroups", "gid_map", "uid_map"];

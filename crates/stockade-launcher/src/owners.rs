@@ -1,4 +1,4 @@
-//! Mappings of file owners: user namespaces that nobody lives in.
+//! Idmappings for mounts: user namespaces without processes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use stockade_sys::{Cloned, Namespaces, clone_process};
 use crate::outside::write_maps;
 use crate::plan::IdMap;
 
-/// The mappings made so far; most plans need one for all their trees.
+/// The idmappings created so far; most plans need one for all their trees.
 #[derive(Default)]
 pub(crate) struct Owners {
     made: Vec<((IdMap, IdMap), OwnedFd)>,
 }
 
 impl Owners {
-    /// The mapping with these ids, made when it is asked for first.
+    /// Returns the idmapping with these ids, created on first use.
     pub(crate) fn mapping(&mut self, users: IdMap, groups: IdMap) -> io::Result<&OwnedFd> {
         let known = self.made.iter().position(|(ids, _)| *ids == (users, groups));
         let index = match known {
@@ -31,8 +31,8 @@ impl Owners {
     }
 }
 
-/// A user namespace lives as long as a process in it or a descriptor of it, so a process that does
-/// nothing is made, mapped, opened and ended.
+/// A user namespace lives as long as a process in it or a descriptor of it, so this creates a
+/// process that does nothing, maps its ids, opens its namespace and ends it.
 fn make(users: IdMap, groups: IdMap) -> io::Result<OwnedFd> {
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match clone_process(Namespaces::USERS, None)? {

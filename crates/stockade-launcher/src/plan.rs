@@ -5,49 +5,48 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything the launcher does, in order. The host sends it as one message; the descriptors with it
-/// are one for each [`Step::EnterCgroup`], in order, and then those that the launcher keeps open as
-/// long as the sandbox lives.
+/// Everything the launcher does, in order. The host sends it as one message, with one descriptor
+/// for each [`Step::EnterCgroup`], in order, and then those that the launcher keeps open while the
+/// sandbox lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Acts before the clone, with the caller's rights.
+    /// Steps before the clone, with the caller's rights.
     pub outside: Vec<OutsideStep>,
     /// The clone.
     pub birth: Birth,
-    /// Acts of the first process inside, the last of which makes it the guest or starts a program.
+    /// Steps of the first process inside; the last makes it the guest or executes a program.
     pub inside: Vec<Step>,
-    /// Acts when everything inside is to end or has ended.
+    /// Steps to end everything inside and to clean up.
     pub after: Vec<AfterStep>,
-    /// Whether the last descriptor is a timer, timerfd_create(2). When it expires the launcher kills
-    /// everything inside: the host itself may be stopped.
+    /// Whether the last descriptor is a timer, timerfd_create(2). When it expires the launcher
+    /// kills everything inside, because the host itself may be stopped.
     pub has_timer: bool,
 }
 
-/// One act before the clone, with the rights of whoever started the launcher.
+/// One step before the clone, with the rights of the launcher's caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum OutsideStep {
-    /// A copy of a host tree whose owner is shown as somebody else inside, kept aside until it is
-    /// attached. Only whoever may change the owners of the file system itself may do this, so it
-    /// comes before the clone.
+    /// Clones a host tree with other file owners (an idmapped mount), to be attached later. Needs
+    /// rights over the file system itself, so it comes before the clone.
     TakeOwnedTree {
-        /// The name it is attached by.
+        /// The name by which a later step attaches it.
         name: String,
-        /// The host path, without links in it.
+        /// The host path, without symbolic links.
         path: PathBuf,
-        /// What it may be used for inside.
+        /// How it may be used inside.
         attributes: Attributes,
-        /// What must be there.
+        /// The required file type.
         kind: TreeKind,
-        /// Owners on the disk, and the host's ids that stand for them inside.
+        /// Owners on disk, and the host ids that they map to.
         users: IdMap,
         /// The same for groups.
         groups: IdMap,
     },
 }
 
-/// One act of the launcher after the sandbox.
+/// One step of the launcher after the sandbox has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum AfterStep {
@@ -56,7 +55,7 @@ pub enum AfterStep {
         /// Its `cgroup.kill`.
         file: PathBuf,
     },
-    /// Removes a directory with everything below it. Nobody uses it any more.
+    /// Removes a directory with everything below it. No process may use it any more.
     RemoveTree {
         /// The directory.
         directory: PathBuf,
@@ -68,15 +67,15 @@ pub enum AfterStep {
     },
 }
 
-/// How the first process inside comes to be.
+/// How the launcher creates the first process inside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Birth {
-    /// What holds it and everybody it starts together.
+    /// What groups the processes of the sandbox.
     pub family: Family,
-    /// A version 2 cgroup to be born in.
+    /// The version 2 cgroup to clone into.
     pub cgroup: Option<PathBuf>,
-    /// Namespaces that stay the host's.
+    /// Namespaces shared with the host.
     #[cfg(feature = "weaken")]
     pub shared: Vec<SharedNamespace>,
 }
@@ -91,29 +90,29 @@ pub enum SharedNamespace {
     Ipc,
 }
 
-/// What holds the processes of a sandbox together, so that all of them end with it.
+/// What groups the processes of a sandbox, so that all of them end with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Family {
-    /// Namespaces of their own, of users, mounts, processes, network, ipc and host name.
+    /// Namespaces of their own: user, mount, pid, network, ipc and uts.
     Namespaces {
         /// User ids inside and outside.
         users: IdMap,
         /// Group ids inside and outside.
         groups: IdMap,
-        /// What writes these maps.
+        /// What writes these id maps.
         mapper: Mapper,
     },
-    /// They descend from the launcher, which reaches all of them at once.
+    /// They descend from the launcher, which signals all of them at once.
     Descendants(Reach),
 }
 
-/// What writes the maps of ids of a user namespace.
+/// What writes the id maps of a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mapper {
-    /// The launcher: as root any ids, otherwise the caller's own alone.
+    /// The launcher: any ids as root, otherwise only the caller's own.
     Launcher,
-    /// [`NEWUIDMAP`] and [`NEWGIDMAP`], which give an ordinary user the ids that the host grants it.
+    /// [`NEWUIDMAP`] and [`NEWGIDMAP`], which map the ids that the host grants to an ordinary user.
     Helpers,
 }
 
@@ -123,16 +122,16 @@ pub const NEWUIDMAP: &str = "/usr/bin/newuidmap";
 /// The program that maps group ids for ordinary users, newgidmap(1).
 pub const NEWGIDMAP: &str = "/usr/bin/newgidmap";
 
-/// By what the launcher reaches everybody below it and nobody else.
+/// How the launcher signals all its descendants and no other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
     /// A Landlock domain that signals do not leave.
     Domain,
-    /// A user id that nobody else has, with the next one.
+    /// A user id and the next one, which belong to this sandbox alone.
     User(u32),
 }
 
-/// Which ids inside stand for which outside.
+/// A range of ids inside and outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdMap {
@@ -140,100 +139,99 @@ pub struct IdMap {
     pub inside: u32,
     /// The first id outside.
     pub outside: u32,
-    /// How many.
+    /// The length of the range.
     pub count: u32,
 }
 
-/// One act inside.
+/// One step inside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Step {
-    /// Enters a version 1 cgroup, by the next of the descriptors that came with the plan: the kernel
-    /// checks the rights of the process that opened it. A process that writes itself there does not
-    /// wait for RCU, as one that is moved by another does.
+    /// Enters a version 1 cgroup through the next descriptor of the plan: the kernel checks the
+    /// rights of the process that opened it. A process that moves itself need not wait for RCU.
     EnterCgroup {
-        /// The file that takes the ids of threads, for reports.
+        /// The `tasks` file, for reports.
         file: PathBuf,
     },
-    /// The cgroups entered so far become the top of all that is seen of them.
+    /// Unshares the cgroup namespace, which makes the entered cgroups its roots.
     OwnCgroups,
-    /// No mount event goes to the host or comes from it.
+    /// Makes mounts private: no mount event goes to or comes from the host.
     PrivateMounts,
-    /// A copy of a host tree, kept aside until it is attached. Before the ids change: as root the
-    /// host's files are reached with the host's rights, and no later.
+    /// Clones a host tree, to be attached later. Before the ids change: root loses its rights to
+    /// the host's files with that.
     TakeTree {
-        /// The name it is attached by.
+        /// The name by which a later step attaches it.
         name: String,
-        /// The host path, without links in it.
+        /// The host path, without symbolic links.
         path: PathBuf,
-        /// What it may be used for inside.
+        /// How it may be used inside.
         attributes: Attributes,
-        /// What must be there.
+        /// The required file type.
         kind: TreeKind,
     },
-    /// The ids of everything inside; privileges in the new user namespace are kept until sealed.
+    /// Sets the ids of everything inside; keeps capabilities in the user namespace until sealed.
     BecomeUser {
         /// The user id inside.
         user: u32,
         /// The group id inside.
         group: u32,
     },
-    /// The new root: an empty file system in memory.
+    /// Makes the new root, an empty file system in memory.
     MakeRoot(Memory),
-    /// A tree that was taken becomes the new root, under a layer for the places that are made in it.
+    /// Makes a taken tree the new root, under an overlay for the entries that later steps create.
     OverlayRoot {
         /// The tree's name.
         name: String,
     },
-    /// A second file system in memory for everything writable, so that one limit holds for all.
-    /// Before the new root, which covers it.
+    /// Makes a second file system in memory for everything writable, so that one limit applies to
+    /// all. Before the new root, which covers it.
     MakeScratch(Memory),
-    /// A directory in the new root.
+    /// Makes a directory in the new root.
     Directory {
         /// Its path inside.
         path: PathBuf,
         /// Its permissions.
         mode: FileMode,
     },
-    /// A symbolic link in the new root.
+    /// Makes a symbolic link in the new root.
     Link {
         /// Its path inside.
         path: PathBuf,
-        /// What it says.
+        /// The link's target.
         target: PathBuf,
     },
-    /// A read-only file in the new root.
+    /// Makes a read-only file in the new root.
     File {
         /// Its path inside.
         path: PathBuf,
-        /// What it holds.
+        /// Its content.
         content: String,
     },
-    /// A read-only copy of a small public file of the host, at the same path in the new root.
+    /// Copies a small public file of the host, read-only, to the same path in the new root.
     CopyFile {
-        /// Its path, without links in it.
+        /// Its path, without symbolic links.
         path: PathBuf,
     },
-    /// Attaches a tree that was taken; the place is made if it is not there.
+    /// Attaches a taken tree; creates the mount point if it is missing.
     AttachTree {
         /// The tree's name.
         name: String,
         /// Its path inside.
         path: PathBuf,
     },
-    /// Attaches a directory that was taken, or one file of it, read-only and through a file system
-    /// of the sandbox's own: locks and watches on its files are nobody else's.
+    /// Attaches a taken directory, or one file of it, read-only through an overlay of the sandbox's
+    /// own, so that locks and watches on its files are not shared with the host.
     AttachApart {
         /// The tree's name.
         name: String,
-        /// The one file, by its name in the directory.
+        /// The file's name in the directory, for one file.
         part: Option<PathBuf>,
         /// Its path inside.
         path: PathBuf,
         /// Whether files in it can be executed.
         executable: bool,
     },
-    /// Attaches a tree under a private layer of the scratch file system, which takes all changes.
+    /// Attaches a tree under an upper layer in the scratch file system, which takes all changes.
     AttachOverlay {
         /// The tree's name.
         name: String,
@@ -242,140 +240,139 @@ pub enum Step {
         /// Whether files in it can be executed.
         executable: bool,
     },
-    /// Attaches a fresh directory of the scratch file system.
+    /// Attaches a new directory of the scratch file system.
     AttachScratch {
         /// Its path inside.
         path: PathBuf,
         /// Its permissions.
         mode: FileMode,
     },
-    /// The sandbox's own `/proc`.
+    /// Mounts the sandbox's own `/proc`.
     Proc {
-        /// Only process directories.
+        /// Show only process directories.
         pids_only: bool,
     },
-    /// The sandbox's own terminals at `/dev/pts`.
+    /// Mounts the sandbox's own terminals at `/dev/pts`.
     Terminals,
-    /// Nothing is seen at a path any more: an empty read-only directory or file.
+    /// Hides a path behind an empty read-only directory or file.
     Mask {
         /// Its path inside.
         path: PathBuf,
     },
-    /// Another content is read at a path. A path that is not there needs none.
+    /// Replaces the content of a file. Does nothing if the path does not exist.
     Cover {
         /// Its path inside.
         path: PathBuf,
-        /// What is read there.
+        /// The new content.
         content: String,
     },
-    /// A directory can no longer be renamed or removed from inside, as no place of a mount can.
+    /// Makes a directory a mount point, which processes inside cannot rename or remove.
     Pin {
         /// Its path inside.
         path: PathBuf,
     },
-    /// A part of the new root becomes read-only.
+    /// Makes a part of the new root read-only.
     ReadOnly {
         /// Its path inside.
         path: PathBuf,
     },
-    /// No user namespace can be made inside.
+    /// Forbids user namespaces inside.
     ForbidUserNamespaces,
-    /// Every port can be bound without privileges in the sandbox's own network namespace. Before
-    /// the settings of the kernel become read-only.
+    /// Lets unprivileged processes bind every port of the sandbox's network namespace. Before the
+    /// kernel settings become read-only.
     OpenPorts,
-    /// The new root becomes the root, and the old one is gone.
+    /// Makes the new root the root and detaches the old one.
     Pivot,
-    /// The root itself becomes read-only.
+    /// Makes the root itself read-only.
     SealRoot,
-    /// The loopback interface.
+    /// Starts the loopback interface.
     Loopback,
-    /// One place inside at which connections to others arrive; the guest serves it. After the
-    /// loopback interface, and while there are privileges.
+    /// Redirects connections to the network to one address, which the guest serves. After the
+    /// loopback interface, and before capabilities are dropped.
     WayOut {
-        /// Where the guest listens, by TCP and UDP; one more address of the loopback interface.
+        /// Where the guest listens, by TCP and UDP: an additional loopback address.
         listen: SocketAddrV4,
-        /// What arrives there.
+        /// The redirected destinations.
         redirected: Vec<Redirected>,
     },
-    /// Where programs call tools; the guest serves it. After the new root is the root, and while
-    /// there are privileges.
+    /// Makes the tool directory with its socket, which the guest serves. After the pivot, and
+    /// before capabilities are dropped.
     ToolSocket(ToolSocket),
-    /// How many descriptors each program that the guest starts may have, where the guest itself
-    /// needs more.
+    /// The descriptor limit of each program, if the guest itself needs more.
     ProgramFiles(u64),
-    /// The host name inside.
+    /// Sets the host name inside.
     HostName(String),
-    /// A resource limit, soft and hard.
+    /// Sets a resource limit, soft and hard.
     Limit {
-        /// Which.
+        /// The resource.
         resource: Resource,
-        /// How much.
+        /// The limit.
         amount: u64,
     },
-    /// A session of its own, without a controlling terminal.
+    /// Starts a session without a controlling terminal.
     NewSession,
-    /// The working directory.
+    /// Sets the working directory.
     WorkingDirectory(PathBuf),
-    /// Every capability is given up, in every set, for good, and execve grants nothing.
+    /// Drops every capability from every set for good, so that execve(2) grants none.
     SealPrivileges,
-    /// Landlock over the files, everything not listed refused.
+    /// Enables Landlock for files: denies everything not listed.
     Landlock {
-        /// The version of Landlock whose rights are all handled; the kernel must have it.
+        /// The Landlock version whose rights are all handled; the kernel must support it.
         version: u32,
         /// What is allowed.
         rules: Vec<LandlockRule>,
     },
-    /// Landlock over the network: no port can be bound or connected to.
+    /// Enables Landlock for the network: denies bind and connect on every port.
     LandlockNetwork {
         /// The version of Landlock.
         version: u32,
     },
-    /// Whoever below it loses its parent becomes the first process's child.
+    /// Makes the first process the subreaper of its descendants.
     AdoptOrphans,
-    /// A filter that asks the host before a program is started. The listener goes to the host with
-    /// the report that the wall is ready, and is closed inside.
+    /// Installs a seccomp filter that asks the host before a program starts. The listener goes to
+    /// the host with the report that the wall is ready, and is closed inside.
     WatchPrograms {
-        /// The program as (code, jt, jf, k).
+        /// The BPF program as (code, jt, jf, k).
         program: Vec<(u16, u8, u8, u32)>,
     },
-    /// System-call filters, the last of them installed last.
+    /// Installs seccomp filters in order.
     Seccomp {
-        /// Programs as (code, jt, jf, k).
+        /// The BPF programs as (code, jt, jf, k).
         programs: Vec<Vec<(u16, u8, u8, u32)>>,
     },
-    /// Dies when the process that started the launcher dies.
+    /// Makes the first process die when the launcher dies.
     DieWithParent,
-    /// Becomes the guest: the launcher's caller goes on in this process. No descriptor from 3 on
-    /// outlives the execution of a program.
+    /// Becomes the guest: [`crate::launch`] returns in this process. Descriptors from 3 on are
+    /// closed on exec.
     Serve,
-    /// The same where no pid namespace holds everybody together: the guest proves that its signals
-    /// do not leave the sandbox, and ends everybody when the launcher is gone.
+    /// Like `Serve`, without a pid namespace: the guest checks that its signals do not leave the
+    /// sandbox, and kills every process when the launcher is gone.
     ServeConfined,
-    /// Starts the program in place of the first process. Descriptors from 3 on are closed.
+    /// Executes the program in place of the first process. Descriptors from 3 on are closed.
     Execute {
         /// The executable, a path inside.
         program: PathBuf,
-        /// Its arguments, its own name first.
+        /// Its arguments, including its own name first.
         arguments: Vec<String>,
-        /// Its whole environment.
+        /// Its complete environment.
         environment: Vec<(String, String)>,
     },
 }
 
-/// A directory that nothing inside can change, in a file system of its own in memory: the files, the
-/// command by which programs call tools, and the socket by which they do so themselves.
+/// A read-only directory in its own file system in memory: the files, the command with which
+/// programs call tools, and the tool socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSocket {
     /// Its path inside.
     pub directory: PathBuf,
-    /// What can be read in it.
+    /// The readable files.
     pub files: Vec<ToolFile>,
-    /// The command, by its path below the directory: a copy of the launcher's own executable.
+    /// The path of the command below the directory; it is a copy of the launcher's own executable.
     pub command: PathBuf,
-    /// The socket, by its path below the directory.
+    /// The path of the socket below the directory.
     pub socket: PathBuf,
-    /// Whether it can be changed after all.
+    /// Whether it stays writable, which weakens the wall.
     #[cfg(feature = "weaken")]
     pub writable: bool,
 }
@@ -384,23 +381,23 @@ pub struct ToolSocket {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFile {
-    /// Its path below the directory of the tools.
+    /// Its path below the tool directory.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub content: String,
 }
 
-/// Places whose connections arrive elsewhere.
+/// Destinations whose connections are redirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redirected {
-    /// By which protocol they come.
+    /// The transport protocol.
     pub transport: Transport,
     /// The first address of a range.
     pub network: Ipv4Addr,
-    /// How many leading bits of an address are those of the range.
+    /// The prefix length of the range.
     pub prefix: u8,
-    /// The one port, or all.
+    /// One port, or all.
     pub port: Option<u16>,
 }
 
@@ -413,11 +410,11 @@ pub enum Transport {
     Udp,
 }
 
-/// What a tree may be used for inside. Set-user-id bits never work.
+/// How a tree may be used inside. Set-user-id bits never apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attributes {
-    /// Whether it can be changed.
+    /// Whether it is writable.
     pub writable: bool,
     /// Whether its files can be executed.
     pub executable: bool,
@@ -425,12 +422,12 @@ pub struct Attributes {
     pub devices: bool,
 }
 
-/// What a host path must be.
+/// The required type of a host path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TreeKind {
     /// A directory.
     Directory,
-    /// Anything that is no directory.
+    /// Anything but a directory.
     File,
 }
 
@@ -438,9 +435,9 @@ pub enum TreeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Most bytes.
+    /// The maximum number of bytes.
     pub bytes: u64,
-    /// Most files and directories.
+    /// The maximum number of files and directories.
     pub inodes: u64,
     /// Whether files in it can be executed.
     pub executable: bool,
@@ -450,7 +447,7 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMode(pub u32);
 
-/// A limit that the kernel holds per process.
+/// A limit that the kernel enforces per process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resource {
     /// Core dumps, in bytes.
@@ -469,7 +466,7 @@ pub enum Resource {
     LockedMemory,
     /// Bytes in message queues.
     MessageQueues,
-    /// Signals waiting.
+    /// Pending signals.
     PendingSignals,
     /// Private writable memory of one process, in bytes.
     Data,
@@ -481,31 +478,31 @@ pub enum Resource {
 pub struct LandlockRule {
     /// The path inside.
     pub path: PathBuf,
-    /// Whether it can be changed.
+    /// Whether it is writable.
     pub writable: bool,
     /// Whether its files can be executed.
     pub executable: bool,
-    /// What can be done with Unix sockets there.
+    /// The allowed uses of Unix sockets there.
     pub sockets: SocketUse,
 }
 
-/// What can be done with Unix sockets below a path. Where the kernel has Landlock 9, one that was
-/// made inside can be connected to everywhere, and no other; before, every one can.
+/// The allowed uses of Unix sockets below a path. With Landlock 9, sockets made inside accept
+/// connections everywhere and others do not; older kernels allow connections to any socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketUse {
-    /// None can be made.
+    /// No socket can be created.
     Refused,
-    /// They can be made.
+    /// Sockets can be created.
     Made,
-    /// Those that the wall itself made can be connected to.
+    /// Sockets that the wall itself created accept connections.
     Reached,
 }
 
-/// The most bytes of a file that is copied.
+/// The maximum size of a copied file.
 pub const MOST_COPIED: u64 = 1 << 18;
 
 impl Step {
-    /// The step's name, as reports and tests use it.
+    /// The step's name, as in reports and tests.
     pub fn name(&self) -> &'static str {
         match self {
             Step::EnterCgroup { .. } => "enter_cgroup",

@@ -1,7 +1,7 @@
-//! Removing a directory that a hostile program has filled.
+//! Removes a directory that a hostile program has filled.
 //!
-//! Links are not followed, and neither depth nor length of names costs anything: what is found in a
-//! directory is moved to the top before it is looked into.
+//! Does not follow links. Handles any depth and any length of names, because it moves each
+//! subdirectory to the top before it descends into it.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,9 +11,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Removes a directory with everything below it. One that is not there is no error.
+/// Removes a directory with everything below it. A missing directory is not an error.
 ///
-/// Nobody may use it any more. Whoever removes it is its owner, or may do everything to files.
+/// No other process may use the directory. The caller must own it or have root's rights to files.
 pub fn remove_tree(directory: &Path) -> io::Result<()> {
     let top = match open(CWD, directory) {
         Ok(top) => top,
@@ -37,7 +37,7 @@ pub fn remove_tree(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes one entry of the top. Directories in it become entries of the top.
+/// Removes one entry of the top. Moves its subdirectories to the top.
 fn empty_into(top: &OwnedFd, name: &CStr, number: &mut u64) -> io::Result<()> {
     if remove(top.as_fd(), name)? {
         return Ok(());
@@ -54,7 +54,7 @@ fn empty_into(top: &OwnedFd, name: &CStr, number: &mut u64) -> io::Result<()> {
             match rustix::fs::renameat_with(&directory, &*child, top, fresh, flags) {
                 Ok(()) => break,
                 Err(Errno::EXIST) => {}
-                // A directory that is moved must be writable to its owner: its `..` changes.
+                // The owner needs write permission on a moved directory, because its `..` changes.
                 Err(Errno::ACCESS) => allow(directory.as_fd(), &child)?,
                 Err(error) => return Err(error.into()),
             }
@@ -63,7 +63,7 @@ fn empty_into(top: &OwnedFd, name: &CStr, number: &mut u64) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether an entry could be removed; a directory that is not empty cannot.
+/// Removes an entry. Returns false for a directory that is not empty.
 fn remove(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     let found = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => FileType::from_raw_mode(found.st_mode),
@@ -75,23 +75,23 @@ fn remove(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
         _ => AtFlags::empty(),
     };
     match rustix::fs::unlinkat(parent, name, flags) {
-        // Whoever else removes the same was faster.
+        // ENOENT: another process has removed it.
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens a directory that may have been made unreadable to its owner.
+/// Opens a directory that may be unreadable for its owner.
 fn open_own(top: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     if !rustix::process::geteuid().is_root() {
-        // Also where it can be read: that alone does not let its entries be removed.
+        // Also if it is readable: removing its entries needs write permission.
         allow(top.as_fd(), name)?;
     }
     Ok(open(top.as_fd(), name)?)
 }
 
-/// Gives the owner every right to a directory, and to nothing that a link in its place leads to.
+/// Gives the owner all permissions on a directory; does not follow links.
 fn allow(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
@@ -104,7 +104,7 @@ fn open(parent: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<O
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// The entries of a directory, but for itself and its parent.
+/// The entries of a directory, without `.` and `..`.
 fn names(directory: BorrowedFd<'_>) -> io::Result<Vec<std::ffi::CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deep_tree_with_links_and_closed_directories_is_gone_and_nothing_else() {
+    fn deep_tree_with_links_and_unreadable_directories_is_removed_alone() {
         let scratch = tempfile::tempdir().unwrap();
         let kept = scratch.path().join("kept");
         fs::create_dir(&kept).unwrap();
@@ -139,7 +139,7 @@ mod tests {
             let place = if mode == 0 { "closed/below" } else { "closed" };
             fs::set_permissions(top.join(place), fs::Permissions::from_mode(mode)).ok();
         }
-        // Deeper than a path can name, and than descriptors last.
+        // Deeper than PATH_MAX allows and than there are descriptors.
         let mut here = open(CWD, &top).unwrap();
         for _ in 0..3000 {
             rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();

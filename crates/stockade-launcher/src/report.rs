@@ -1,33 +1,33 @@
-//! What the launcher tells the process that started it.
+//! Reports of the launcher to its caller.
 
 use serde::{Deserialize, Serialize};
 
-/// Which part of a plan a step stands in.
+/// The part of a plan that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Before the clone.
     Outside,
-    /// The clone and the maps of ids.
+    /// The clone and the id maps.
     Birth,
     /// Inside.
     Inside,
 }
 
-/// The first act that failed. Nothing was executed.
+/// The first step that failed. No program was executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the wall could not be built: {step} failed{}: {reason}", at(.target))]
 pub struct Refusal {
-    /// Where in the plan.
+    /// The part of the plan.
     pub phase: Phase,
-    /// Its place in the list, counted from zero.
+    /// Its index in that part, from zero.
     pub index: usize,
     /// The step's name.
     pub step: String,
-    /// What it was done to; empty when there is nothing to name.
+    /// The path it applies to, or empty.
     pub target: String,
-    /// The kernel's error number, where it was the kernel that refused.
+    /// The errno, if the kernel refused.
     pub errno: Option<i32>,
-    /// The error in words.
+    /// The error message.
     pub reason: String,
 }
 
@@ -38,35 +38,36 @@ fn at(target: &str) -> String {
 /// A message on the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first process inside exists; the id is the host's. Beside it comes a handle of it.
+    /// The first process inside exists. Its pidfd comes with this report by SCM_RIGHTS.
     Born {
         /// Its process id outside.
         process: i32,
     },
-    /// Every step but the last was done. Beside it come the descriptors that are said here, in this
-    /// order.
+    /// Every step except the last is done. The descriptors named here come with this report by
+    /// SCM_RIGHTS, in this order.
     Ready {
-        /// The top of the scratch file system, so that its use can be seen from outside.
+        /// The root of the scratch file system, for measuring its use from outside.
         scratch: bool,
-        /// The listener that asks before a program is started. Nothing starts until it is answered.
+        /// The seccomp listener that asks before a program starts. Programs wait for the host's
+        /// answer.
         programs: bool,
     },
     /// A step failed.
     Refused(Refusal),
-    /// Everything inside has ended. What the plan has for afterwards is done when the host has
-    /// closed its end, and then the launcher ends.
+    /// Everything inside has ended. The launcher carries out the `after` steps once the host has
+    /// closed its end, and then exits.
     Ended(Ending),
 }
 
-/// How the first process inside ended, and what all of them used.
+/// How the first process inside ended, and the usage of all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Its exit code, if it ended by itself.
+    /// Its exit code, if it exited.
     pub code: Option<i32>,
-    /// The signal it died of.
+    /// The signal that killed it.
     pub signal: Option<i32>,
-    /// Processor time of everything inside that was waited for, in microseconds.
+    /// CPU time of all reaped processes inside, in microseconds.
     pub cpu_micros: u64,
-    /// The most memory that one process had at once, in bytes.
+    /// The peak memory of the largest process, in bytes.
     pub largest_bytes: u64,
 }

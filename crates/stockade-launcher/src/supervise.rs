@@ -1,12 +1,12 @@
-//! The launcher after the clone: it waits, ends everything inside, and takes down what is left.
+//! The launcher after the clone: waits, ends everything inside, and cleans up.
 //!
 //! ```text
 //!           the host is gone, or the timer expired    first process ended
-//! watching ───────────────────────────▶ kill ─────────────────────▶ told ──▶ after ──▶ done
-//!    └─── first process ended ──▶ told ── the host is gone ──────────────────▲
+//! watching ───────────────────────────▶ kill ─────────────────▶ reported ──▶ after ──▶ done
+//!    └─── first process ended ──▶ reported ── the host is gone ────────────▲
 //! ```
-//! The host has its answer before any of this: what a kernel needs to end a pid namespace and to
-//! remove its cgroups takes longer than most programs run.
+//! The host gets its result before the cleanup: the kernel needs longer to end a pid namespace and
+//! remove cgroups than most programs run.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,39 +24,39 @@ use crate::plan::{AfterStep, Family};
 use crate::remove::remove_tree;
 use crate::report::{Ending, Report};
 
-/// How long a cgroup may be called busy after its last process has ended.
+/// How long to retry a cgroup that is busy after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the launcher watches.
+/// What the launcher supervises.
 pub(crate) struct Sandbox {
-    /// The host. Its end, of this direction alone too, means that the sandbox is to end. What it
-    /// says is for the first process inside.
+    /// The socket to the host. When the host closes it or half-closes it, the sandbox must end;
+    /// messages on it are for the first process inside.
     pub(crate) control: UnixStream,
-    /// The first process inside.
+    /// The pidfd of the first process inside.
     pub(crate) handle: OwnedFd,
-    /// Expires when everything inside must have ended. The host sets it, and may be stopped.
+    /// Expires when everything inside must end. The host sets it, because it may itself be stopped.
     pub(crate) timer: Option<OwnedFd>,
-    /// What ends everybody else with it.
+    /// What ends the other processes with the first.
     pub(crate) family: Family,
     pub(crate) after: Vec<AfterStep>,
 }
 
-/// Waits for the end and carries out what comes after it. Returns the code to end with.
+/// Waits for the end and carries out the `after` steps. Returns the exit code.
 pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
-    // Whatever failed, nothing may stay; killing a process that has ended does nothing.
+    // Kills even after an error; killing a process that has ended does nothing.
     let _ = wait_for_end(&sandbox);
     kill(&sandbox);
     let ending = reap(&sandbox.handle);
     let all_ended = match sandbox.family {
-        // The kernel has reaped everybody before the first process.
+        // The kernel has reaped all other processes before the first.
         Family::Namespaces { .. } => true,
         Family::Descendants(reach) => descendants::reap(reach, Instant::now() + PATIENCE),
     };
     if let Ok(ending) = ending {
-        // The host may have gone without waiting for this.
+        // Fails if the host is gone.
         let _ = message::send(&mut sandbox.control, &Report::Ended(ending), &[]);
     }
-    // What the groups have counted goes with them, and tells the host why the first process ended.
+    // Removing the cgroups loses their counters, which the host reads to explain the end.
     let _ = wait_for_host(&sandbox.control);
     let done = sandbox
         .after
@@ -66,7 +66,7 @@ pub(crate) fn supervise(mut sandbox: Sandbox) -> u8 {
     u8::from(!done)
 }
 
-/// Returns when the host is gone, the first process has ended or the time is over.
+/// Returns when the host is gone, the first process has ended or the timer has expired.
 fn wait_for_end(sandbox: &Sandbox) -> io::Result<()> {
     let mut watched = vec![
         PollFd::new(&sandbox.control, PollFlags::RDHUP),
@@ -76,8 +76,8 @@ fn wait_for_end(sandbox: &Sandbox) -> io::Result<()> {
     wait_for(&mut watched)
 }
 
-/// Returns when the host wants nothing more of the sandbox, or is gone. What it may still be saying
-/// to the first process is for nobody: it is read, so that the host comes to its end.
+/// Returns when the host closes the socket. Reads and drops messages for the first process, so that
+/// the host does not block on sending them.
 fn wait_for_host(mut control: &UnixStream) -> io::Result<()> {
     io::copy(&mut control, &mut io::sink())?;
     Ok(())
@@ -93,25 +93,25 @@ fn wait_for(watched: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// Kills the first process, and with it the whole pid namespace or everybody in reach, and every
-/// group that can be.
+/// Kills the first process, and with it the pid namespace or every process in reach, and every
+/// cgroup with a `cgroup.kill`.
 fn kill(sandbox: &Sandbox) {
-    // An error says that it has ended.
+    // Fails if the process has ended.
     let _ = rustix::process::pidfd_send_signal(&sandbox.handle, Signal::KILL);
     if let Family::Descendants(reach) = sandbox.family {
         descendants::kill(reach);
     }
     for step in &sandbox.after {
         if let AfterStep::KillCgroup { file } = step {
-            // A group that somebody has removed has nothing left to kill.
+            // Fails if the cgroup was removed already.
             let _ = write_once(file, "1");
         }
     }
 }
 
-/// Ends a first process in which nothing has been started, and waits until it is gone.
+/// Ends a first process that has started nothing, and waits until it is gone.
 pub(crate) fn end(handle: &OwnedFd) {
-    // An error of either says that there is nothing to end or to wait for.
+    // Both fail only if the process is gone.
     let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
     let _ = wait(handle);
 }
@@ -137,7 +137,7 @@ pub(crate) fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
     }
 }
 
-/// Whether a step left nothing.
+/// Carries out one step. Returns whether it left nothing behind.
 fn take_down(step: &AfterStep) -> bool {
     match step {
         AfterStep::KillCgroup { .. } => true,
@@ -146,7 +146,7 @@ fn take_down(step: &AfterStep) -> bool {
     }
 }
 
-/// Removes one directory. The kernel may call it busy for a moment after its last process ended.
+/// Removes one cgroup directory, which may be busy for a moment after its last process ended.
 fn remove(directory: &Path, deadline: Instant) -> bool {
     let mut pause = Duration::from_micros(200);
     loop {

@@ -1,5 +1,5 @@
-//! Splice pipes: what the socket transport of a wall on this machine and the copy loop of the gate
-//! know of each other. Every other wall and gateway sees a stream of bytes.
+//! Splice pipes, shared by the socket transport of a wall on this machine and the copy loop of the
+//! gate. Every other wall and gateway sees a plain byte stream.
 
 mod pipe;
 mod stream;

@@ -1,4 +1,4 @@
-//! A stream that can continue in a pipe.
+//! A stream whose remaining bytes can move to a pipe.
 
 use std::any::Any;
 use std::fmt;
@@ -11,22 +11,23 @@ use std::task::{Context, Poll};
 use futures_core::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Opens the splice pipe of a stream. Called again only after an error, which says that there is no
-/// pipe and the stream goes on as before.
+/// Opens the splice pipe of a stream. After an error there is no pipe, the stream continues as
+/// before, and the caller may try again.
 pub type OpenSplice = Arc<dyn Fn() -> io::Result<SplicePipe> + Send + Sync>;
 
-/// A pipe whose bytes reach the program after all that were written to the stream.
+/// A pipe whose bytes reach the program after all bytes written to the stream.
 ///
-/// Its reading end travels with the next write to the stream, which must be an empty one, and the
-/// last where the pipe was sent. Dropping the pipe ends its bytes; the stream then ends as usual.
+/// The next write to the stream must be empty: it carries the reading end, and if that was sent it
+/// is the last write. Dropping the pipe ends its bytes; the stream then ends as usual.
 pub struct SplicePipe {
-    /// The writing end. It does not block.
+    /// The writing end, non-blocking.
     pub pipe: OwnedFd,
-    /// Whether the reading end was sent. Where it was not, the stream goes on as before.
+    /// Whether the reading end was sent. If not, the stream continues as before.
     pub sent: BoxFuture<'static, bool>,
 }
 
-/// A stream with a splice pipe. A gateway that does not know of the pipe uses it as any stream.
+/// A stream with a splice pipe. A gateway that does not support splice pipes uses it as a plain
+/// stream.
 pub struct SpliceStream {
     stream: Box<dyn Bytes>,
     open: OpenSplice,
@@ -37,7 +38,7 @@ trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 impl SpliceStream {
-    /// A stream whose rest may pass through the pipe that `open` opens.
+    /// A stream whose remaining bytes may pass through the pipe that `open` opens.
     pub fn new(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         open: OpenSplice,
@@ -45,7 +46,7 @@ impl SpliceStream {
         SpliceStream { stream: Box::new(stream), open }
     }
 
-    /// Opens the splice pipe of a stream, where it has one.
+    /// Returns the function that opens the splice pipe of a stream, if the stream supports one.
     pub fn opener(stream: &dyn Any) -> Option<OpenSplice> {
         stream.downcast_ref().map(|SpliceStream { open, .. }| Arc::clone(open))
     }
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stream_with_a_splice_pipe_is_a_stream_to_who_does_not_know_of_it() {
+    async fn stream_with_a_splice_pipe_works_as_a_plain_stream() {
         let (mut ours, mut theirs) = stream();
         ours.write_all(b"out").await.unwrap();
         theirs.write_all(b"in").await.unwrap();
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn splice_pipe_is_found_only_where_there_is_one() {
+    fn splice_pipe_is_found_only_on_a_stream_that_has_one() {
         assert!(SpliceStream::opener(&stream().0).is_some());
         assert!(SpliceStream::opener(&duplex(64).0).is_none());
     }

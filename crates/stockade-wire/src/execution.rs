@@ -1,4 +1,4 @@
-//! What host and guest say about one program.
+//! Messages about one program.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,27 +8,27 @@ use crate::text::{Text, bounded_list};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execute {
-    /// The number the host gave it.
+    /// The number that the host assigned.
     pub execution: u64,
-    /// A path, or a bare name that is looked for along the `PATH` of the environment below.
+    /// A path, or a bare name that the guest searches for in the `PATH` of `environment`.
     pub program: Text,
-    /// What the program sees as its arguments, its own name first.
+    /// The arguments, including the program's own name first.
     #[serde(deserialize_with = "bounded_list")]
     pub arguments: Vec<Text>,
-    /// All of its environment.
+    /// The complete environment.
     #[serde(deserialize_with = "bounded_list")]
     pub environment: Vec<(Text, Text)>,
-    /// Where it starts.
+    /// The directory in which the program starts.
     pub working_directory: Text,
-    /// A file to write first, whose bytes come on the stream [`Role::Code`].
+    /// A file that the guest writes first; its bytes come on the stream [`Role::Code`].
     pub code: Option<CodeFile>,
-    /// Filters that the program and everything it starts run under, in addition to those of the
-    /// guest. They are installed last before it is executed.
+    /// Seccomp filters for the program and its descendants, in addition to those of the guest. The
+    /// guest installs them last before it executes the program.
     #[serde(deserialize_with = "bounded_list")]
     pub filters: Vec<Filter>,
 }
 
-/// One filter of system calls: a classic BPF program.
+/// One seccomp filter: a classic BPF program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
@@ -41,9 +41,9 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodeFile {
-    /// Where.
+    /// The path of the file.
     pub path: Text,
-    /// How many bytes will come.
+    /// The size of the file.
     pub bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct NotStarted {
     pub execution: u64,
     /// The kernel's error number.
     pub errno: i32,
-    /// The program, directory or code file that it was about.
+    /// The program, directory or code file that caused the error.
     pub program: Text,
 }
 
@@ -67,8 +67,8 @@ pub struct Started {
     pub execution: u64,
 }
 
-/// A program and its process group are gone, and where no other execution runs everything else
-/// inside too. What they wrote may still be on its way; the streams end after it.
+/// A program and its process group are gone, and so is every other process inside if no other
+/// execution runs. Output may still be in transit; the streams end after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ended {
@@ -78,7 +78,7 @@ pub struct Ended {
     pub status: Status,
 }
 
-/// Send a signal to one program. One that has ended gets nothing.
+/// Send a signal to one program. Has no effect on a program that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signal {
@@ -102,13 +102,13 @@ pub struct Kill {
 pub struct Resize {
     /// Which program.
     pub execution: u64,
-    /// How many characters wide.
+    /// The width in characters.
     pub columns: u16,
-    /// How many lines high.
+    /// The height in lines.
     pub rows: u16,
 }
 
-/// The program that a [`Resize`] named has pipes and no terminal.
+/// The program named by a [`Resize`] has pipes and no terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoTerminal {
@@ -116,7 +116,7 @@ pub struct NoTerminal {
     pub execution: u64,
 }
 
-/// Report on one program. Of one that has ended there is no report.
+/// Report on one program. The guest does not answer for a program that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observe {
@@ -124,13 +124,13 @@ pub struct Observe {
     pub execution: u64,
 }
 
-/// What the guest reports of one program.
+/// The guest's report on one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
     /// Which program.
     pub execution: u64,
-    /// Its process id as the guest sees it, once it was started.
+    /// Its process id as the guest sees it, once the program has started.
     pub process: Option<i32>,
 }
 
@@ -138,17 +138,18 @@ pub struct Observed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// By itself, with this exit code.
+    /// The program exited with this code.
     Exited(i32),
-    /// Of this signal.
+    /// This signal killed the program.
     Signaled(i32),
 }
 
-/// The first frame on every stream but the control stream; raw bytes follow it.
+/// The first frame on every stream that the host opens except the control stream; raw bytes follow
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamHeader {
-    /// Whose stream it is.
+    /// The execution that the stream belongs to.
     pub execution: u64,
     /// What it carries.
     pub role: Role,

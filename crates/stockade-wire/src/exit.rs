@@ -1,34 +1,34 @@
-//! What the guest's exit code means.
+//! The guest's exit codes.
 
 use std::process::ExitCode;
 
 use crate::frame::FrameError;
 use crate::handshake::HandshakeError;
 
-/// How the guest ended; its exit code is the only thing it says beyond the stream.
+/// How the guest ended. Its exit code is the only information outside the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GuestExit {
-    /// The host ended the stream after a good handshake.
+    /// The host closed the stream after a valid handshake.
     Done = 0,
-    /// The stream could not be read or written.
+    /// Reading or writing the stream failed.
     Stream = 70,
-    /// The stream ended before a whole hello had come.
+    /// The stream ended before a complete hello arrived.
     Closed = 71,
-    /// What came was not of this protocol.
+    /// The host sent bytes that are not of this protocol.
     Malformed = 72,
-    /// The host speaks another version.
+    /// The host uses another protocol version.
     Version = 73,
-    /// A message came that has no place there.
+    /// A message arrived out of order.
     OutOfPlace = 74,
     /// The guest could not prepare its own process.
     Unprepared = 75,
-    /// The host's beats stopped.
+    /// The host stopped sending beats.
     Silent = 76,
 }
 
 impl GuestExit {
-    /// The meaning of an exit code of the guest, if it is one of ours.
+    /// The meaning of an exit code, if the guest uses that code.
     pub fn from_code(code: i32) -> Option<GuestExit> {
         use GuestExit::{Closed, Done, Malformed, OutOfPlace, Silent, Stream, Unprepared, Version};
         [Done, Stream, Closed, Malformed, Version, OutOfPlace, Unprepared, Silent]
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_are_read_back_and_foreign_ones_are_not() {
+    fn guest_exit_codes_round_trip_and_other_codes_are_rejected() {
         assert_eq!(GuestExit::from_code(0), Some(GuestExit::Done));
         assert_eq!(GuestExit::from_code(74), Some(GuestExit::OutOfPlace));
         assert_eq!(GuestExit::from_code(1), None);

@@ -8,7 +8,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes the JSON of one frame may have.
+/// The maximum length of the JSON of one frame.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 
 /// Why a frame could not be read or written.
@@ -21,7 +21,7 @@ pub enum FrameError {
     /// The stream ended inside a frame.
     #[error("the stream ended {missing} bytes before the end of a frame")]
     Truncated {
-        /// How many bytes of the header or of the announced body did not come.
+        /// How many bytes of the header or the body are missing.
         missing: usize,
     },
     /// The announced or needed length is over the limit.
@@ -29,35 +29,35 @@ pub enum FrameError {
     TooLong {
         /// The length.
         bytes: usize,
-        /// The most that is taken there.
+        /// The limit.
         limit: usize,
     },
     /// The body is not exactly one known message.
     #[error("the frame is not a message of this protocol")]
     Malformed {
-        /// What the JSON parser said.
+        /// The error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },
-    /// The stream itself failed while reading.
+    /// Reading from the stream failed.
     #[error("cannot read a frame")]
     Read {
-        /// What the stream said.
+        /// The error of the stream.
         #[source]
         source: io::Error,
     },
-    /// The stream itself failed while writing.
+    /// Writing to the stream failed.
     #[error("cannot write a frame")]
     Write {
-        /// What the stream said.
+        /// The error of the stream.
         #[source]
         source: io::Error,
     },
 }
 
-/// Reads one message and not a byte more.
+/// Reads one message, and no byte after it.
 ///
-/// Memory grows with the bytes that arrive, never with the length that was announced.
+/// Memory grows with the bytes that arrive, not with the length in the header.
 pub async fn read_message<T, S>(stream: &mut S) -> Result<T, FrameError>
 where
     T: DeserializeOwned,
@@ -66,7 +66,7 @@ where
     read_message_within(stream, MAX_FRAME_BYTES).await
 }
 
-/// Reads one message whose JSON has no more than `limit` bytes, and not a byte more.
+/// Reads one message with at most `limit` bytes of JSON, and no byte after it.
 pub async fn read_message_within<T, S>(stream: &mut S, limit: usize) -> Result<T, FrameError>
 where
     T: DeserializeOwned,
@@ -98,7 +98,7 @@ where
     write_all(stream, &frame).await.map_err(|source| FrameError::Write { source })
 }
 
-/// The bytes of one frame.
+/// Encodes one frame.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let body = serde_json::to_vec(message).map_err(|source| FrameError::Malformed { source })?;
     let too_long = FrameError::TooLong { bytes: body.len(), limit: MAX_FRAME_BYTES };
@@ -106,11 +106,11 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     if body.len() > MAX_FRAME_BYTES {
         return Err(too_long);
     }
-    // One piece: a frame that is split into header and body costs the reader a second wake-up.
+    // One buffer: writing header and body separately would wake the reader twice.
     Ok([length.to_le_bytes().as_slice(), &body].concat())
 }
 
-/// What comes before the end of the stream, at most `limit` bytes.
+/// Reads up to `limit` bytes, fewer if the stream ends first.
 async fn read_up_to<S>(stream: &mut S, limit: usize) -> Result<Vec<u8>, FrameError>
 where
     S: AsyncRead + Unpin,

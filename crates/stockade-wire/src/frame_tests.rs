@@ -15,7 +15,7 @@ fn frame(body: &[u8]) -> Vec<u8> {
     [length.to_le_bytes().as_slice(), body].concat()
 }
 
-/// Reads from a stream that never makes its reader wait.
+/// Reads from a stream that is always ready.
 fn next<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, FrameError> {
     read_message(stream).now_or_never().expect("bytes in memory are always ready")
 }
@@ -64,7 +64,7 @@ fn empty_stream_is_closed_rather_than_truncated() {
 }
 
 #[test]
-fn stream_that_ends_early_says_how_much_is_missing() {
+fn truncated_stream_error_counts_the_missing_bytes() {
     let whole = frame(hello().as_bytes());
     for kept in 1..whole.len() {
         let expected = if kept < 4 { 4 - kept } else { whole.len() - kept };
@@ -147,7 +147,7 @@ fn unknown_fields_of_an_execution_are_refused_and_its_code_may_be_null() {
 }
 
 #[test]
-fn what_the_guest_says_is_not_what_a_host_says() {
+fn guest_messages_are_not_accepted_as_host_messages() {
     assert!(malformed_reason(r#"{"started":{"execution":1}}"#).contains("unknown variant"));
 }
 
@@ -233,7 +233,7 @@ where
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_back_and_nothing_is_left(
+    fn written_messages_are_read_back_completely(
         host in prop::collection::vec(any_host_message(), 0..4),
         guest in prop::collection::vec(any_guest_message(), 0..4),
         headers in prop::collection::vec(any_header(), 0..4),

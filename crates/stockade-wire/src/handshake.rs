@@ -5,8 +5,8 @@
 //!   greet ── Hello{version, nonce} ──▶ answer
 //!   check_reply ◀─ HelloReply{…, nonce} ───
 //! ```
-//! Either end stops at the first thing that is not as drawn; nothing is negotiated. The host need
-//! not wait for the reply before it says more.
+//! Each end stops at the first deviation; nothing is negotiated. The host may send further messages
+//! before the reply arrives.
 
 use crate::frame::FrameError;
 use crate::message::PROTOCOL_VERSION;
@@ -19,31 +19,31 @@ pub enum HandshakeError {
     /// A frame could not be read or written.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The other end speaks another version.
+    /// The other end uses another version.
     #[error("the other end speaks protocol version {theirs}, this end speaks {ours}")]
     Version {
         /// This end's version.
         ours: u32,
-        /// The version the other end named.
+        /// The other end's version.
         theirs: u32,
     },
-    /// The reply belongs to another question.
+    /// The nonce of the reply does not match the hello.
     #[error("the reply carries another nonce than the question")]
     Nonce,
-    /// A message that has no place in a handshake.
+    /// A message that is not part of the handshake.
     #[error("expected {expected} in the handshake, got another message")]
     OutOfPlace {
-        /// The name of the message that was due.
+        /// The name of the expected message.
         expected: &'static str,
     },
 }
 
-/// The host's question.
+/// Returns the host's hello.
 pub fn greet(nonce: Nonce) -> HostMessage {
     HostMessage::Hello(Hello { version: PROTOCOL_VERSION, nonce })
 }
 
-/// The guest's side: checks the host's first message and makes the reply.
+/// Checks the host's first message and returns the guest's reply.
 pub fn answer(
     first: &HostMessage,
     guest_version: GuestVersion,
@@ -57,7 +57,7 @@ pub fn answer(
     Ok(GuestMessage::HelloReply(HelloReply { version, nonce, guest_version, pid }))
 }
 
-/// The host's side again: checks the guest's first message against the question.
+/// Checks the guest's first message against the hello that the host sent.
 pub fn check_reply(first: GuestMessage, nonce: Nonce) -> Result<HelloReply, HandshakeError> {
     let GuestMessage::HelloReply(reply) = first else {
         return Err(HandshakeError::OutOfPlace { expected: "hello_reply" });

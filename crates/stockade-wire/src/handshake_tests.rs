@@ -11,7 +11,7 @@ fn reply() -> HelloReply {
 }
 
 #[test]
-fn both_ends_agree() {
+fn valid_handshake_succeeds() {
     let said = answer(&greet(NONCE), version(), 1).unwrap();
     assert_eq!(check_reply(said, NONCE).unwrap(), reply());
 }
@@ -43,7 +43,7 @@ fn guest_refuses_a_host_of_another_version() {
 }
 
 #[test]
-fn another_message_is_neither_a_question_nor_an_answer() {
+fn handshake_refuses_any_other_message() {
     let early = answer(&HostMessage::Pause, version(), 1);
     assert!(matches!(early, Err(HandshakeError::OutOfPlace { expected: "hello" })));
     let started = GuestMessage::Started(crate::Started { execution: 1 });

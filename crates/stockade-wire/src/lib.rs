@@ -8,12 +8,12 @@
 //! ```
 //! The socket transport of a wall on this machine may send the rest of a fast download through a
 //! pipe, see [`SpliceHeader`].
-//! The guest opens streams only where the wall was built with a way out.
+//! The guest opens streams only if the wall was built with network access or tools.
 //! A frame is a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and that many bytes of
 //! JSON holding exactly one message. The host may send its hello, an [`Execute`] and the streams of
-//! that execution at once, and streams may arrive before what they belong to. Many executions run at
-//! once; the host bounds their number, and every message about one names it. The crate opens no
-//! socket, and it treats every byte it reads as hostile.
+//! that execution without waiting, and streams may arrive before the message that they belong to.
+//! Many executions run concurrently; the host bounds their number, and every message about one
+//! names it. The crate opens no socket, and it treats every byte it reads as hostile.
 
 mod execution;
 mod exit;

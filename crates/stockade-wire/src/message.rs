@@ -1,4 +1,4 @@
-//! What host and guest say to each other on the control stream.
+//! Messages between host and guest on the control stream.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use crate::execution::{
     Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Signal, Started,
 };
 
-/// The version of the conversation that follows the handshake.
+/// The protocol version.
 ///
-/// The shapes of [`Hello`] and [`HelloReply`] stay as they are in every version, so that two ends
-/// of different age can say so instead of calling each other malformed.
+/// The formats of [`Hello`] and [`HelloReply`] never change, so that two ends of different versions
+/// report the version mismatch and not a malformed message.
 pub const PROTOCOL_VERSION: u32 = 6;
 
-/// What the host says on the control stream.
+/// A message from the host on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostMessage {
-    /// The host opens the conversation.
+    /// The host's first message.
     Hello(Hello),
     /// Start a program.
     Execute(Execute),
@@ -30,18 +30,18 @@ pub enum HostMessage {
     Resize(Resize),
     /// Report on one program.
     Observe(Observe),
-    /// Stop everything inside until [`HostMessage::Resume`].
+    /// Stop all processes inside until [`HostMessage::Resume`].
     Pause,
-    /// Let everything inside go on.
+    /// Continue all processes inside.
     Resume,
-    /// From now on both ends send beats. Without it neither does, and the end of the stream alone
-    /// shows that the other end is gone.
+    /// From now on both ends send beats. Without this message neither end does, and only the end of
+    /// the stream shows that the other end is gone.
     Heartbeat(Heartbeat),
     /// The host is alive.
     Beat,
 }
 
-/// What the guest says on the control stream.
+/// A message from the guest on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestMessage {
@@ -67,20 +67,20 @@ pub enum GuestMessage {
 pub struct Hello {
     /// The [`PROTOCOL_VERSION`] of the host.
     pub version: u32,
-    /// Comes back in the reply, so that an old reply cannot pass for this one.
+    /// The reply repeats it, so that an old reply is not accepted.
     pub nonce: Nonce,
 }
 
-/// How often each end sends a beat, and how many intervals without a byte end the link.
+/// How often each end sends a beat, and how many intervals without any byte end the link.
 ///
-/// Intervals are counted and not time: an end that was itself stopped, and its timers with it, reads
-/// what has arrived meanwhile before it counts the next one.
+/// Each end counts intervals and does not measure time: an end that was itself stopped reads the
+/// bytes that arrived meanwhile before it counts the next interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
     /// The interval.
     pub every_ms: u64,
-    /// How many intervals in a row may pass in silence; one more ends the sandbox.
+    /// How many silent intervals in a row are allowed; one more ends the sandbox.
     pub missed: u32,
 }
 
@@ -98,11 +98,11 @@ pub struct HelloReply {
     pub pid: u32,
 }
 
-/// Sixteen random bytes that tie a reply to its question.
+/// Sixteen random bytes that tie a reply to its hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(pub [u8; 16]);
 
-/// A release name that is safe to show: short, and only digits, letters and `.`, `+`, `-`.
+/// A release name that is safe to print: short, and only digits, letters and `.`, `+`, `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuestVersion(String);
@@ -149,10 +149,10 @@ pub enum GuestVersionError {
     /// Empty or too long.
     #[error("a guest version has 1 to {} bytes, not {bytes}", GuestVersion::MAX_BYTES)]
     Length {
-        /// How many it had.
+        /// The length of the text.
         bytes: usize,
     },
-    /// A character that no release name needs.
+    /// A character that is not allowed in a release name.
     #[error("a guest version cannot contain {character:?}")]
     Character {
         /// The first such character.
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guest_version_that_could_drive_a_terminal_is_refused() {
+    fn guest_version_with_terminal_escapes_is_refused() {
         let refused = GuestVersion::try_from("0.1.0\u{1b}[2J".to_owned());
         assert_eq!(refused, Err(GuestVersionError::Character { character: '\u{1b}' }));
     }

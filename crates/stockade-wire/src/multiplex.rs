@@ -1,28 +1,28 @@
-//! What is looked at below the multiplexer: the headers of its frames, and how streams end.
+//! Inspects the yamux frame headers below the multiplexer to track how streams end.
 //!
-//! The multiplexer says the end of one direction and the reset of a stream, but not everything that
-//! TCP says: whoever has ended its own direction can no longer tell the other to stop, and a reset
-//! looks like an end to whoever reads. Both are seen and said here, in the same frames.
+//! The yamux library signals a half-close and a reset, but not everything that TCP does: an end
+//! that has half-closed a stream can no longer reset it, and a reader cannot tell a reset from an
+//! end of stream. This module detects resets and sends the missing ones as ordinary yamux frames.
 
 use std::collections::HashMap;
 
-/// The part of a frame's header that is looked at.
+/// The fields of a frame header that this module needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is.
+    /// The type of the frame.
     pub kind: u8,
-    /// What it says besides.
+    /// The flags: [`Header::FIRST`], [`Header::LAST`], [`Header::RESET`].
     pub flags: u16,
     /// The stream it belongs to.
     pub stream: u32,
-    /// The length of its body, or another number.
+    /// The length of the body for [`Header::DATA`], else another number.
     pub length: u32,
 }
 
 impl Header {
     /// A frame with a body.
     pub const DATA: u8 = 0;
-    /// A frame that gives a stream more room.
+    /// A frame that enlarges the window of a stream.
     pub const WINDOW: u8 = 1;
     /// A frame that ends the connection.
     pub const GO_AWAY: u8 = 3;
@@ -35,8 +35,8 @@ impl Header {
 
     const BYTES: usize = 12;
 
-    /// Whether the multiplexer takes this for the beginning of a stream: not where the same frame
-    /// resets it, and not in a frame that belongs to no stream.
+    /// Whether the multiplexer opens a stream for this frame. It does not if the frame also resets
+    /// the stream, or belongs to no stream.
     pub fn opens_stream(self) -> bool {
         matches!(self.kind, Header::DATA | Header::WINDOW)
             && self.says(Header::FIRST)
@@ -48,16 +48,17 @@ impl Header {
     }
 }
 
-/// Follows a stream of frames from header to header.
+/// Parses the frame headers in a byte stream and skips the bodies.
 #[derive(Debug, Default)]
 pub struct Headers {
     header: Vec<u8>,
-    /// How much of the current frame's body is still to come.
+    /// How many bytes of the current frame's body are still missing.
     body: usize,
 }
 
 impl Headers {
-    /// Looks at bytes that pass, and calls `seen` for each header. What it returns stops that.
+    /// Parses the next bytes, and calls `seen` for each header. An error from `seen` stops the
+    /// parsing.
     pub fn follow<E>(
         &mut self,
         mut bytes: &[u8],
@@ -83,13 +84,13 @@ impl Headers {
         Ok(())
     }
 
-    /// Whether the next byte would be the first of a frame.
+    /// Whether the next byte is the first byte of a frame.
     pub fn is_between_frames(&self) -> bool {
         self.header.is_empty() && self.body == 0
     }
 }
 
-/// How the streams end that carry connections.
+/// Tracks how the streams that carry connections end.
 #[derive(Debug, Default)]
 pub struct Ends {
     streams: HashMap<u32, End>,
@@ -98,30 +99,30 @@ pub struct Ends {
 
 #[derive(Debug, Default)]
 struct End {
-    /// The last frame of this side's direction has passed.
+    /// This side has sent its last frame.
     said: bool,
-    /// How the other side has ended.
+    /// How the other side ended the stream.
     heard: Option<Heard>,
-    /// Nobody holds the stream any more, and the other side is to stop once the end has passed.
+    /// The stream was dropped; send a reset once this side's last frame has passed.
     abandoned: bool,
 }
 
-/// How the other side of a stream has ended it.
+/// How the other side ended a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It has said all that it had to say.
+    /// A half-close: it sent all its bytes.
     End,
-    /// It has broken off.
+    /// A reset.
     Reset,
 }
 
 impl Ends {
-    /// Follows a stream from now on, until it is let go.
+    /// Tracks a stream until this side drops it.
     pub fn hold(&mut self, stream: u32) {
         self.streams.entry(stream).or_default();
     }
 
-    /// Notes a frame that comes in.
+    /// Records an incoming frame.
     pub fn hear(&mut self, header: Header) {
         if let Some(end) = self.streams.get_mut(&header.stream) {
             let heard = match header {
@@ -129,12 +130,12 @@ impl Ends {
                 _ if header.says(Header::LAST) => Heard::End,
                 _ => return,
             };
-            // What comes first is what happened; a reset after an end only says to stop.
+            // The first one counts; a reset after an end only asks this side to stop sending.
             end.heard.get_or_insert(heard);
         }
     }
 
-    /// Notes a frame that goes out.
+    /// Records an outgoing frame.
     pub fn say(&mut self, header: Header) {
         if header.says(Header::LAST)
             && let Some(end) = self.streams.get_mut(&header.stream)
@@ -147,29 +148,29 @@ impl Ends {
         }
     }
 
-    /// How the other side has ended a stream, if it has.
+    /// How the other side ended a stream, if it did.
     pub fn heard(&self, stream: u32) -> Option<Heard> {
         self.streams.get(&stream).and_then(|end| end.heard)
     }
 
-    /// Lets go of a stream; `closed` says whether its own direction was closed before. The other
-    /// side learns of it by what the multiplexer says, and where that says too little by a reset.
+    /// Stops tracking a stream; `closed` is whether this side had half-closed it. Where the
+    /// multiplexer sends the other side no reset although it needs one, this sends it.
     pub fn let_go(&mut self, stream: u32, closed: bool) {
         let Some(end) = self.streams.get_mut(&stream) else { return };
         match (closed, end.heard) {
-            // The other side is still talking, and must not wait for somebody to listen.
+            // The other side still sends, and would wait for window updates that never come.
             (true, None) if !end.said => {
                 end.abandoned = true;
                 return;
             }
-            // And here it would take the multiplexer's word for an end in good order.
+            // Without a reset the other side would take this for an orderly end.
             (true, None) | (false, Some(Heard::End)) => self.resets.push(stream),
             (true, Some(_)) | (false, None | Some(Heard::Reset)) => {}
         }
         self.streams.remove(&stream);
     }
 
-    /// Frames that are to go out, between two others.
+    /// Passes the pending reset frames to `send`; call it only between two frames.
     pub fn take_resets(&mut self, mut send: impl FnMut([u8; 12])) {
         for stream in self.resets.drain(..) {
             let [a, b, c, d] = stream.to_be_bytes();

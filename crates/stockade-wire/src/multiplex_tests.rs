@@ -21,7 +21,7 @@ fn held() -> Ends {
 }
 
 #[test]
-fn headers_are_found_however_the_bytes_are_cut() {
+fn headers_are_found_for_any_split_of_the_bytes() {
     let data = [0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 3, 0, 3, 0];
     let window = [0, 1, 0, 0, 0, 0, 0, 7, 0, 4, 0, 0];
     let away = [0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -57,7 +57,7 @@ fn inside_a_header_or_a_body_is_not_between_frames() {
 }
 
 #[test]
-fn first_of_end_and_reset_is_what_was_heard() {
+fn first_of_end_and_reset_is_recorded() {
     let mut ends = held();
     ends.hear(header(0));
     assert_eq!(ends.heard(STREAM), None);
@@ -71,7 +71,7 @@ fn first_of_end_and_reset_is_what_was_heard() {
 }
 
 #[test]
-fn both_sides_ended_in_good_order_need_no_reset() {
+fn no_reset_is_sent_after_both_sides_half_close() {
     let mut ends = held();
     ends.say(header(Header::LAST));
     ends.hear(header(Header::LAST));
@@ -80,7 +80,7 @@ fn both_sides_ended_in_good_order_need_no_reset() {
 }
 
 #[test]
-fn talker_whom_nobody_hears_any_more_is_told_once_the_end_has_passed() {
+fn dropped_stream_resets_its_sender_after_the_half_close_passed() {
     let mut early = held();
     early.let_go(STREAM, true);
     assert!(resets(&mut early).is_empty(), "the end is still on its way");
@@ -93,7 +93,7 @@ fn talker_whom_nobody_hears_any_more_is_told_once_the_end_has_passed() {
 }
 
 #[test]
-fn break_after_the_other_has_ended_is_a_reset_and_not_an_end() {
+fn drop_after_the_peers_end_sends_a_reset() {
     let mut ends = held();
     ends.hear(header(Header::LAST));
     ends.let_go(STREAM, false);
@@ -101,7 +101,7 @@ fn break_after_the_other_has_ended_is_a_reset_and_not_an_end() {
 }
 
 #[test]
-fn multiplexer_resets_by_itself_what_is_open_and_nothing_is_kept_of_it() {
+fn open_stream_is_reset_by_the_multiplexer_and_forgotten() {
     let mut ends = held();
     ends.let_go(STREAM, false);
     assert!(resets(&mut ends).is_empty());
@@ -109,7 +109,7 @@ fn multiplexer_resets_by_itself_what_is_open_and_nothing_is_kept_of_it() {
 }
 
 #[test]
-fn streams_that_are_not_held_are_not_followed() {
+fn untracked_streams_are_ignored() {
     let mut ends = Ends::default();
     ends.hear(header(Header::LAST));
     ends.say(header(Header::LAST));

@@ -1,47 +1,48 @@
-//! What the guest says first on a stream that it opens.
+//! The first frame on a stream that the guest opens.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
-/// Where programs inside ask for names.
+/// The address of the name server inside.
 pub const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 53), 53);
-/// Where programs inside find a proxy.
+/// The address of the proxy inside.
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 54), 3128);
-/// Where programs inside call tools.
+/// The socket on which programs inside call tools.
 pub const TOOL_SOCKET: &str = "/run/stockade/tools.sock";
-/// The addresses that stand for names, and how many of their leading bits they share.
+/// The network of the synthetic addresses, which stand in for host names, and its prefix length.
 pub const NAMED: (Ipv4Addr, u8) = (Ipv4Addr::new(127, 64, 0, 0), 10);
-/// Where the guest listens for all three, by TCP and UDP. No program of any use has this port.
+/// The TCP and UDP address to which connections to all of these addresses are redirected. Programs
+/// do not use port 1 in practice.
 pub const RELAY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 53), 1);
 
-/// The first frame on a stream that the guest opens; raw bytes follow it, both ways.
+/// The first frame on a stream that the guest opens; raw bytes follow it in both directions.
 ///
-/// The guest decides nothing: it says where a program's bytes came in, and the host does the rest.
+/// The guest decides nothing: it reports where a program connected, and the host decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Opening {
-    /// Questions to the name server inside, as over TCP: a length of two bytes, big endian, then
-    /// a message. Answers come back in the same form and in the order of the questions.
+    /// Queries to the name server inside, framed as in DNS over TCP: a length of two bytes, big
+    /// endian, then a message. Answers have the same form and the order of the queries.
     Names,
-    /// A connection to an address that stands for a name.
+    /// A connection to a synthetic address.
     Connection {
         /// The address that was dialled.
         address: Ipv4Addr,
         /// The port that was dialled.
         port: u16,
     },
-    /// A connection to the proxy inside. Whether HTTP or SOCKS is spoken, its bytes say.
+    /// A connection to the proxy inside. Its first bytes show whether it is HTTP or SOCKS.
     Proxy,
-    /// A connection to the socket where programs call tools.
+    /// A connection to the tool socket.
     Tools,
 }
 
 impl Opening {
-    /// The most bytes that the frame of one may have.
+    /// The maximum length of the frame.
     pub const MAX_BYTES: usize = 128;
 
-    /// What a connection is that a program inside made to an address.
+    /// The kind of a connection that a program inside made to `dialled`.
     pub fn of(dialled: SocketAddrV4) -> Option<Opening> {
         let (network, prefix) = NAMED;
         let leading = |address: Ipv4Addr| address.to_bits() >> (u32::BITS - u32::from(prefix));
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn dialled_address_says_what_a_connection_is() {
+    fn dialled_address_determines_the_opening() {
         let connection = |address: &str, port| {
             Some(Opening::Connection { address: address.parse().unwrap(), port })
         };
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_say_nothing() {
+    fn other_addresses_have_no_opening() {
         for dialled in [
             "127.0.0.53:1",
             "127.0.0.53:54",

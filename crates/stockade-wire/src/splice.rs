@@ -1,13 +1,13 @@
-//! Splice pipes: pipes through which the rest of a fast download goes to a program.
+//! Splice pipes carry the rest of a fast download to a program.
 
-/// The first bytes of a splice pipe. The guest receives its reading end by SCM_RIGHTS with bytes of
-/// the link, before the stream can end; all that follows in the pipe belongs to the stream, and is
-/// all there when the pipe has ended. Only the socket transport of a wall on this machine has them.
+/// The first bytes of a splice pipe; the rest of the pipe, to its end, is the rest of the stream.
+/// The guest receives the reading end by SCM_RIGHTS before the stream can end, and only the socket
+/// transport of a wall on this machine uses splice pipes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpliceHeader {
-    /// The stream, one that the guest has opened.
+    /// The stream, which the guest has opened.
     pub stream: u32,
-    /// How many bytes of the stream itself come before those of the pipe.
+    /// How many bytes of the stream itself precede those of the pipe.
     pub after: u64,
 }
 
@@ -15,7 +15,7 @@ impl SpliceHeader {
     /// The length of the header.
     pub const BYTES: usize = 12;
 
-    /// As it is written.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; SpliceHeader::BYTES] {
         let mut bytes = [0; SpliceHeader::BYTES];
         bytes[..4].copy_from_slice(&self.stream.to_le_bytes());
@@ -23,7 +23,7 @@ impl SpliceHeader {
         bytes
     }
 
-    /// As it is read; every twelve bytes are one.
+    /// Decodes the header; any twelve bytes are valid.
     pub fn from_bytes(bytes: [u8; SpliceHeader::BYTES]) -> SpliceHeader {
         let [a, b, c, d, after @ ..] = bytes;
         SpliceHeader { stream: u32::from_le_bytes([a, b, c, d]), after: u64::from_le_bytes(after) }

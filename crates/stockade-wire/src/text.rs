@@ -1,4 +1,4 @@
-//! Text that a program can be started with.
+//! Strings for execve(2).
 
 use std::ffi::CString;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// UTF-8 without a NUL byte and no longer than the kernel takes one argument, execve(2).
+/// UTF-8 without NUL bytes, and no longer than the kernel accepts for one argument, execve(2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Text(String);
 
 impl Text {
-    /// The most bytes of one text: what is left of `MAX_ARG_STRLEN` beside the final NUL.
+    /// The maximum length: `MAX_ARG_STRLEN` minus the final NUL.
     pub const MAX_BYTES: usize = (128 << 10) - 1;
 
     /// The text itself.
@@ -20,7 +20,7 @@ impl Text {
         &self.0
     }
 
-    /// The text as the kernel takes it.
+    /// The text with a final NUL, for system calls.
     pub fn to_c_string(&self) -> CString {
         CString::new(self.0.as_bytes()).expect("a Text has no NUL byte")
     }
@@ -58,21 +58,21 @@ impl From<Text> for String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// Longer than the kernel takes.
+    /// Longer than the kernel accepts.
     #[error("a text of {bytes} bytes is over the limit of {}", Text::MAX_BYTES)]
     TooLong {
         /// Its length.
         bytes: usize,
     },
-    /// A NUL byte ends a text for the kernel.
+    /// The kernel would end the text at a NUL byte.
     #[error("a text has a NUL byte at {at}")]
     Nul {
-        /// Where the first one is.
+        /// The position of the first NUL byte.
         at: usize,
     },
 }
 
-/// Reads a list of at most [`MAX_LIST_ENTRIES`].
+/// Deserializes a list of at most [`MAX_LIST_ENTRIES`].
 pub(crate) fn bounded_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -81,7 +81,7 @@ where
     deserializer.deserialize_seq(BoundedList(std::marker::PhantomData))
 }
 
-/// The most arguments or variables of one execution.
+/// The maximum number of arguments or variables of one execution.
 pub(crate) const MAX_LIST_ENTRIES: usize = 16 << 10;
 
 struct BoundedList<T>(std::marker::PhantomData<T>);

@@ -1,4 +1,4 @@
-//! Controlling executions: messages to the guest, and the handle of one execution.
+//! Control of executions: messages to the guest, and the handle of one execution.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use super::LinkError;
 use super::conversation::{Answer, Conversation};
 
-/// Messages for the guest, sent in order by the task that drives the link. A caller that gives up
-/// therefore never leaves half a message behind.
+/// Messages for the guest, sent in order by the task that drives the link. A caller that is
+/// cancelled therefore never leaves a partial message.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox(UnboundedSender<Vec<u8>>);
 
@@ -45,7 +45,7 @@ pub(super) async fn write_messages(
     Ok(())
 }
 
-/// Controls one execution. It stays usable after the execution has ended, and then does nothing.
+/// Controls one execution. Stays valid after the execution has ended; signals then do nothing.
 #[derive(Clone, Debug)]
 pub struct ExecutionControl {
     pub(super) execution: u64,
@@ -84,7 +84,7 @@ impl ExecutionControl {
         }
     }
 
-    /// What the guest reports of the program. The guest is not trusted: measure on the host.
+    /// The guest's report on the program. Do not trust it: measure on the host.
     pub async fn observe(&self) -> Result<Observed, LinkError> {
         let execution = self.execution;
         let answer = self.conversation.ask(execution)?;
@@ -113,7 +113,7 @@ impl provider::ExecutionControl for ExecutionControl {
         Box::pin(async move { Ok(self.resize(size.columns, size.rows).await?) })
     }
 
-    /// Nothing: what the guest reports is not trusted, and the wall counts on the host.
+    /// Empty: the guest's report is not trusted, and the wall measures on the host.
     fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
         Box::pin(async { ExecutionUsage::default() })
     }

@@ -1,4 +1,4 @@
-//! What the guest may say on the control stream, and when.
+//! Checks which messages the guest may send on the control stream, and when.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::LinkError;
 
-/// The executions that were asked for, and why the link was closed if it was.
+/// The requested executions, and why the link was closed, if it was.
 #[derive(Debug)]
 pub(super) struct Conversation {
     most: usize,
@@ -31,11 +31,11 @@ struct State {
 struct Execution {
     started: bool,
     end: oneshot::Sender<ProcessEnd>,
-    /// Questions about it; the guest answers them in order.
+    /// Pending queries about it; the guest answers them in order.
     asked: VecDeque<oneshot::Sender<Answer>>,
 }
 
-/// What the guest answers to a question about an execution.
+/// The guest's answer to a query about an execution.
 #[derive(Debug)]
 pub(super) enum Answer {
     Observed(Observed),
@@ -43,12 +43,12 @@ pub(super) enum Answer {
 }
 
 impl Conversation {
-    /// A conversation about at most so many executions at once.
+    /// A conversation about at most `most` concurrent executions.
     pub(super) fn new(most: usize) -> Conversation {
         Conversation { most, state: Mutex::default() }
     }
 
-    /// From now on the guest may report on `execution`; its end comes through what is returned.
+    /// Allows the guest to report on `execution`. The returned receiver gets its end.
     pub(super) fn expect(
         &self,
         execution: u64,
@@ -65,12 +65,12 @@ impl Conversation {
         Ok(ended)
     }
 
-    /// Takes back an execution that the guest was never asked for.
+    /// Removes an execution that was never requested from the guest.
     pub(super) fn forget(&self, execution: u64) {
         self.lock().executions.remove(&execution);
     }
 
-    /// Expects one more answer about an execution. Called right before the question is sent.
+    /// Expects one more answer about an execution. Called right before the query is sent.
     pub(super) fn ask(&self, execution: u64) -> Result<oneshot::Receiver<Answer>, LinkError> {
         let mut state = self.lock();
         let found = state.executions.get_mut(&execution);
@@ -90,12 +90,12 @@ impl Conversation {
         }
     }
 
-    /// Why the link was closed, if it was for a reason.
+    /// Why the link was closed, if an error closed it.
     pub(super) fn fault(&self) -> Option<LinkError> {
         self.lock().fault.take()
     }
 
-    /// Listens until the guest closes the control stream or says what it may not.
+    /// Reads messages until the guest closes the control stream or breaks the protocol.
     pub(super) async fn listen(
         &self,
         mut control: impl AsyncRead + Unpin,
@@ -146,23 +146,23 @@ impl Conversation {
                 state.answer(observed.execution, Answer::Observed(observed))
             }
             GuestMessage::NoTerminal(about) => state.answer(about.execution, Answer::NoTerminal),
-            // Every byte of the guest counts as a beat; the message is there for a quiet link.
+            // Every byte of the guest counts as a beat; this message is for an idle link.
             GuestMessage::Beat => Ok(()),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No step leaves the state half changed, so a panic elsewhere does not spoil it.
+        // The state is always consistent, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Reports an end, if the execution was asked for and has come as far.
+    /// Reports an end, if the execution was requested and is in the matching state.
     fn finish(&mut self, execution: u64, started: bool, end: ProcessEnd) -> Result<(), LinkError> {
         match self.executions.remove(&execution) {
             Some(found) if found.started == started => {
-                // A caller that dropped the other side does not want to know.
+                // The caller may have dropped the receiver.
                 let _ = found.end.send(end);
                 Ok(())
             }
@@ -174,7 +174,7 @@ impl State {
         let asked = self.executions.get_mut(&execution).and_then(|found| found.asked.pop_front());
         match asked {
             Some(asked) => {
-                // A caller that gave up does not want to know.
+                // The caller may have dropped the receiver.
                 let _ = asked.send(answer);
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Streams that the guest opens, on their way to the gateway.
+//! Passes streams that the guest opens to the gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,14 +18,14 @@ use super::ledger::{Counted, Ledger};
 use super::opened::Opened;
 use super::socket::SplicePipes;
 
-/// How long a stream may take to say what it is. The guest says so in the frame that opens it.
+/// The deadline for the first frame of a stream. The guest sends it with the frame that opens it.
 const OPENING_WITHIN: Duration = Duration::from_secs(10);
 
-/// Hands streams to the gateway. Dropping it ends all of them.
+/// Passes streams to the gateway. Dropping it ends all of them.
 #[derive(Debug)]
 pub(super) struct Gate {
     gateway: Arc<dyn Gateway>,
-    /// Where the transport can send splice pipes.
+    /// Sends splice pipes, if the transport can.
     pipes: Option<SplicePipes>,
     tasks: JoinSet<Result<(), LinkError>>,
 }
@@ -35,7 +35,7 @@ impl Gate {
         Gate { gateway, pipes, tasks: JoinSet::new() }
     }
 
-    /// Serves a stream; one beyond what the gateway takes is reset.
+    /// Serves a stream; resets it if the gateway's limit is reached.
     pub(super) fn admit(&mut self, stream: Stream, ledger: &Arc<Ledger>) {
         let stream = Ledger::connection(ledger, stream);
         if self.tasks.len() < self.gateway.most_streams() {
@@ -46,10 +46,10 @@ impl Gate {
         }
     }
 
-    /// Lets go of streams that have ended. Ready when one of them was a breach of the protocol.
+    /// Removes streams that have ended. Ready when one of them broke the protocol.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<LinkError> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
-            // A gateway that panicked has lost that one stream.
+            // A panic of the gateway ends only that stream.
             if let Ok(Err(fault)) = ended {
                 return Poll::Ready(fault);
             }
@@ -63,7 +63,7 @@ async fn serve(
     mut stream: Counted,
     pipes: Option<SplicePipes>,
 ) -> Result<(), LinkError> {
-    // Nothing, which acknowledges the stream: the guest opens no more than 256 that are not.
+    // An empty write acknowledges the stream: the guest opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
     let opening = read_message_within::<Opening, _>(&mut stream, Opening::MAX_BYTES);
     let opening = match timeout(OPENING_WITHIN, opening).await {
@@ -71,7 +71,7 @@ async fn serve(
         Ok(Err(FrameError::Malformed { .. } | FrameError::TooLong { .. })) => {
             return Err(LinkError::Breach { what: "it opened a stream for nothing that is known" });
         }
-        // It has thought better of it, or says nothing; the stream is reset.
+        // The guest closed the stream or sent no opening in time; dropping the stream resets it.
         Ok(Err(_)) | Err(_) => return Ok(()),
     };
     let (id, written) = (stream.id(), Arc::new(AtomicU64::new(0)));
@@ -99,7 +99,7 @@ mod tests {
     use stockade_wire::TOOL_SOCKET;
 
     #[test]
-    fn host_and_guest_mean_the_same_tool_socket() {
+    fn host_and_guest_use_the_same_tool_socket_path() {
         assert_eq!(ToolAccess::SOCKET, TOOL_SOCKET);
     }
 }

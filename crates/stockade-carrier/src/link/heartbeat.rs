@@ -1,4 +1,4 @@
-//! Beats on a link whose stream does not end with the guest.
+//! Beats on a link whose stream stays open when the guest is gone.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::LinkError;
 use super::control::Outbox;
 use super::ledger::Ledger;
 
-/// Sends beats. Ready when the guest was silent for too many intervals; never without a heartbeat.
+/// Sends beats. Resolves after too many silent intervals, and never without a heartbeat.
 ///
-/// Intervals are counted and not time: after a stop of this process one tick fires, and what the
-/// guest sent meanwhile is read before the next.
+/// Counts intervals and does not measure time: after a stop of this process one tick fires, and the
+/// bytes that the guest sent meanwhile are read before the next.
 pub(super) async fn beat(
     heartbeat: Option<Heartbeat>,
     ledger: &Ledger,

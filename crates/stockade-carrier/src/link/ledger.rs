@@ -1,11 +1,11 @@
-//! What has come from the guest and is still unread.
+//! Counts the unread frames from the guest.
 //!
-//! The connection bounds the unread bytes of a stream but not the frames they came in, and a frame
-//! of one byte costs a hundred in memory. Past a number of unread frames nothing more is taken from
-//! the socket until some are read.
+//! The connection bounds the unread bytes of a stream but not the number of frames, and a frame of
+//! one byte costs a hundred bytes of memory. At a limit of unread frames the link stops reading
+//! from the socket until some are read.
 //!
-//! Streams that the guest opened are not waited for, because everything else would wait with them:
-//! one that is too much is ended.
+//! Streams that the guest opened do not use this backpressure, because it would block all other
+//! streams too: a stream over its limit is ended.
 
 mod counted;
 
@@ -20,13 +20,13 @@ use yamux::Stream;
 
 pub(super) use counted::Counted;
 
-/// The most unread frames of one link; at about a hundred bytes each they fill 3 MiB.
+/// The maximum number of unread frames of one link; at about a hundred bytes each they need 3 MiB.
 const MAX_FRAMES: usize = 32 << 10;
 
-/// The most unread frames of one stream of the guest's own, and of all of them.
+/// The maximum number of unread frames of one stream that the guest opened, and of all of them.
 const MAX_CONNECTION_FRAMES: usize = 16 << 10;
 const MAX_ALL_CONNECTION_FRAMES: usize = 64 << 10;
-/// The most unread bytes of all streams of the guest's own.
+/// The maximum number of unread bytes of all streams that the guest opened.
 const MAX_ALL_CONNECTION_BYTES: usize = 64 << 20;
 
 /// Whether the guest may open streams.
@@ -36,7 +36,7 @@ pub(super) enum GuestStreams {
     Refused,
 }
 
-/// The unread frames of every stream that is open.
+/// The unread frames of every open stream.
 #[derive(Debug)]
 pub(super) struct Ledger {
     guest_streams: GuestStreams,
@@ -50,9 +50,9 @@ struct State {
     connection_frames: usize,
     connection_bytes: usize,
     ends: Ends,
-    /// Whether a frame came since [`Ledger::was_alive`] was last asked.
+    /// Whether a frame came since the last call of [`Ledger::was_alive`].
     is_alive: bool,
-    /// How many streams of the host's own are held.
+    /// The number of open streams of the host.
     own: usize,
     waiting: Option<Waker>,
     is_closed: bool,
@@ -61,25 +61,25 @@ struct State {
 
 #[derive(Debug)]
 enum Entry {
-    /// The bytes left of each unread frame.
+    /// A stream to read from, with its unread frames.
     Reading(Unread),
-    /// The guest has nothing to say there.
+    /// A stream on which the guest may send nothing.
     Writing,
-    /// A stream that the guest has opened.
+    /// A stream that the guest opened.
     Connection(Connection),
 }
 
 #[derive(Debug, Default)]
 struct Connection {
     unread: Unread,
-    /// What serves it.
+    /// The task that serves it.
     served: Option<AbortHandle>,
-    /// Whether a frame to the guest has not begun, and who has more for it.
+    /// Whether a frame to the guest waits to be sent, and the waker of the next writer.
     is_unsaid: bool,
     speaker: Option<Waker>,
 }
 
-/// The frames of a stream that are not read yet.
+/// The unread frames of a stream.
 #[derive(Debug, Default)]
 struct Unread {
     frames: VecDeque<u32>,
@@ -92,8 +92,8 @@ impl Unread {
         self.bytes += bytes as usize;
     }
 
-    /// Takes bytes that were read. Returns how many frames they finished, and how many bytes of
-    /// them were known.
+    /// Removes bytes that were read. Returns how many frames and how many counted bytes that
+    /// finished.
     fn take(&mut self, bytes: usize) -> (usize, usize) {
         let mut left = u32::try_from(bytes).unwrap_or(u32::MAX);
         let before = self.bytes;
@@ -118,32 +118,32 @@ impl Ledger {
         Ledger { guest_streams, state: Mutex::default() }
     }
 
-    /// Counts what the guest sends on a stream for as long as that is held.
+    /// Counts what the guest sends on a stream until the stream is dropped.
     pub(super) fn reading(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
         ledger.lock().add_own(&stream, Entry::Reading(Unread::default()));
         Counted::new(stream, ledger)
     }
 
-    /// Refuses what the guest sends on a stream for as long as that is held.
+    /// Refuses what the guest sends on a stream until the stream is dropped.
     pub(super) fn writing(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
         ledger.lock().add_own(&stream, Entry::Writing);
         Counted::new(stream, ledger)
     }
 
-    /// Takes over a stream that the guest has opened; what came with that is counted already.
+    /// Wraps a stream that the guest opened; its first frame is counted already.
     pub(super) fn connection(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
         Counted::new(stream, ledger)
     }
 
-    /// What ends when too much comes on a stream of the guest's own.
+    /// Sets the task to abort when a stream that the guest opened exceeds its limit.
     pub(super) fn end_if_too_much(&self, stream: u32, served: AbortHandle) {
         if let Some(Entry::Connection(connection)) = self.lock().streams.get_mut(&stream) {
             connection.served = Some(served);
         }
     }
 
-    /// Notes a frame from the guest that begins. One on a stream that is not held is dropped by the
-    /// connection.
+    /// Records the header of a frame from the guest. The connection drops frames of streams that do
+    /// not exist.
     pub(super) fn heard(&self, header: Header) -> io::Result<()> {
         let mut state = self.lock();
         state.is_alive = true;
@@ -160,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a frame to the guest that begins.
+    /// Records the header of a frame to the guest.
     pub(super) fn said(&self, header: Header) -> io::Result<()> {
         let mut state = self.lock();
         state.ends.say(header);
@@ -169,7 +169,7 @@ impl Ledger {
                 state.spoke(header.stream);
                 Ok(())
             }
-            // The connection says so when the guest broke its rules, and then goes on listening.
+            // yamux sends this frame when the guest broke the protocol, and then continues to read.
             Header::GO_AWAY => {
                 state.breach.get_or_insert("it broke the rules of the connection");
                 Err(io::ErrorKind::InvalidData.into())
@@ -178,7 +178,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing more goes to the guest, and whoever waits for that shall learn it.
+    /// Records that the connection is closed, and wakes the writers that wait.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -191,29 +191,29 @@ impl Ledger {
         }
     }
 
-    /// Frames that go to the guest between two others.
+    /// Appends pending reset frames; call it only between two frames.
     pub(super) fn take_resets(&self, outgoing: &mut Vec<u8>) {
         self.lock().ends.take_resets(|frame| outgoing.extend(frame));
     }
 
-    /// How many streams of the host's own are held.
+    /// The number of open streams of the host.
     pub(super) fn own_streams(&self) -> usize {
         self.lock().own
     }
 
-    /// Whether the guest has sent a frame since the last call. Where nothing is taken from the
-    /// stream because too much is unread, the silence is not the guest's.
+    /// Whether the guest has sent a frame since the last call. True also while the link itself does
+    /// not read because too many frames are unread.
     pub(super) fn was_alive(&self) -> bool {
         let mut state = self.lock();
         std::mem::take(&mut state.is_alive) || state.frames >= MAX_FRAMES
     }
 
-    /// What the guest did wrong, if anything.
+    /// How the guest broke the protocol, if it did.
     pub(super) fn breach(&self) -> Option<&'static str> {
         self.lock().breach
     }
 
-    /// Ready when more may be taken from the socket.
+    /// Ready when the link may read from the socket.
     pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.frames < MAX_FRAMES {
@@ -223,9 +223,8 @@ impl Ledger {
         Poll::Pending
     }
 
-    /// Ready when a stream may have one more frame for the guest, which is then waited for. A
-    /// connection has one at a time: a row of them fills memory, and has left the caches of the
-    /// processor when its turn comes.
+    /// Ready when a stream may queue a frame for the guest. Each connection may queue one at a
+    /// time: more would fill memory, and leave the CPU cache before they are sent.
     fn poll_speak(&self, context: &mut Context<'_>, stream: u32) -> Poll<()> {
         let mut state = self.lock();
         let is_closed = state.is_closed;
@@ -239,12 +238,12 @@ impl Ledger {
         Poll::Ready(())
     }
 
-    /// There is no frame to wait for.
+    /// Records that no frame was queued after all.
     fn said_nothing(&self, stream: u32) {
         self.lock().spoke(stream);
     }
 
-    /// Whether the guest has ended a stream of its own in good order.
+    /// Whether the guest half-closed a stream that it opened, without a reset.
     fn has_ended(&self, stream: u32) -> bool {
         self.lock().ends.heard(stream) == Some(Heard::End)
     }
@@ -269,7 +268,7 @@ impl Ledger {
         }
     }
 
-    /// Lets go of a stream; `closed` says whether the host's direction of it was.
+    /// Removes a dropped stream; `closed` is whether the host had half-closed it.
     fn dropped(&self, stream: u32, closed: bool) {
         let mut state = self.lock();
         match state.streams.remove(&stream) {
@@ -325,7 +324,7 @@ impl State {
         }
     }
 
-    /// A frame to the guest has begun.
+    /// Records that the queued frame is being sent.
     fn spoke(&mut self, stream: u32) {
         if let Some(Entry::Connection(connection)) = self.streams.get_mut(&stream) {
             connection.is_unsaid = false;

@@ -1,4 +1,4 @@
-//! A connection of the guest's, as the gateway takes it.
+//! A connection that the guest opened, as the gateway sees it.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use yamux::Packet;
 
 use super::ledger::Counted;
 
-/// A stream that the guest opened. Room for its bytes is written to only when there are some: to
-/// clear it first, as general adapters do, would cost as much as the bytes themselves.
+/// A stream that the guest opened. Reads do not zero the caller's buffer first, as general adapters
+/// do: that would cost as much as copying the bytes.
 #[derive(Debug)]
 pub(super) struct Opened {
     stream: Counted,
-    /// The frame that is read, and how much of it was.
+    /// The current frame, and how much of it was read.
     packet: Option<Packet>,
     taken: usize,
     /// How many bytes were written to it.
@@ -49,7 +49,7 @@ impl AsyncRead for Opened {
             }
             (this.packet, this.taken) = (None, 0);
             match ready!(this.stream.poll_packet(context))? {
-                // A frame may have no bytes.
+                // A frame may be empty.
                 Some(packet) => this.packet = Some(packet),
                 None => break,
             }

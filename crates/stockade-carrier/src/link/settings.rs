@@ -1,35 +1,35 @@
-//! What the wall decides about a link.
+//! The settings of a link, which the wall chooses.
 
 use std::time::Duration;
 
 use stockade_wire::Heartbeat;
 
-/// What the wall decides about a link.
+/// The settings of a link, which the wall chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
-    /// The most executions at once. One more is refused by name.
+    /// The maximum number of concurrent executions. The link refuses more.
     pub executions: usize,
     /// Whether both ends send beats.
     pub liveness: Liveness,
 }
 
-/// How each end learns that the other is gone.
+/// How each end detects that the other is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// The stream ends. Right where the kernel closes the stream with either process: a host that is
-    /// stopped or starved then loses no sandbox, however long that takes.
+    /// By the end of the stream. Sufficient if the kernel closes the stream with either process: a
+    /// stopped or starved host then never loses its sandbox.
     EndOfStream,
-    /// Beats as well, for a stream that something between the two ends keeps open.
+    /// Also by beats, for a stream that an intermediary keeps open.
     Beats {
         /// The interval.
         every: Duration,
-        /// How many intervals in a row may pass in silence; one more ends the sandbox.
+        /// How many silent intervals in a row are allowed; one more ends the sandbox.
         missed: u32,
     },
 }
 
 impl Liveness {
-    /// Beats for a stream through another process or machine: a minute of silence ends the sandbox,
+    /// For a stream through another process or machine: a minute of silence ends the sandbox,
     /// counted in intervals during which both ends could run.
     pub const PUMPED: Liveness = Liveness::Beats { every: Duration::from_secs(5), missed: 12 };
 

@@ -1,4 +1,4 @@
-//! The byte stream under the connection: buffered, and watched for what the connection lets pass.
+//! The byte stream below yamux: buffered, and inspected for what yamux does not check.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use tokio::io::ReadBuf;
 
 use super::ledger::Ledger;
 
-/// How much is read ahead: enough for many small frames. What is larger is read to where it goes.
+/// The size of the read buffer: enough for many small frames. Larger reads bypass it.
 const AHEAD_BYTES: usize = 8 << 10;
-/// How much is kept to be written.
+/// The size of the write buffer.
 const BUFFER_BYTES: usize = 64 << 10;
-/// From here on bytes are written from where they are, with what was said before.
+/// From this size on, a write bypasses the buffer and goes out together with the buffered bytes.
 const LARGE_BYTES: usize = 16 << 10;
 
 /// Any byte stream to a guest.
@@ -31,7 +31,7 @@ pub(super) struct Sieve {
     stream: Box<dyn ByteStream>,
     ledger: Arc<Ledger>,
     incoming: Box<[u8]>,
-    /// How much of `incoming` was read, and how much of that has been handed out.
+    /// How much of `incoming` is filled, and how much of that yamux has taken.
     filled: usize,
     taken: usize,
     outgoing: Vec<u8>,
@@ -56,7 +56,7 @@ impl Sieve {
         }
     }
 
-    /// Reads what there is, if all that was read before has been handed out.
+    /// Fills the read buffer if it is empty.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.taken < self.filled {
             return Poll::Ready(Ok(()));
@@ -67,7 +67,7 @@ impl Sieve {
         read
     }
 
-    /// Writes what is left of `outgoing` and, in the same call, as much of `bytes` as is taken.
+    /// Writes the rest of `outgoing` and, in the same call, as much of `bytes` as possible.
     fn poll_write_through(
         &mut self,
         context: &mut Context<'_>,
@@ -92,7 +92,7 @@ impl Sieve {
         }
     }
 
-    /// Adds what the connection does not say, where no frame is cut by it.
+    /// Appends pending resets, but never inside a frame.
     fn add_resets(&mut self) {
         if self.said.is_between_frames() {
             self.ledger.take_resets(&mut self.outgoing);

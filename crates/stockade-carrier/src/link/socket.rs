@@ -1,7 +1,7 @@
-//! The socket transport: bytes to a guest on this machine, and splice pipes as SCM_RIGHTS with them.
+//! The socket transport: bytes to a guest on this machine, and splice pipes sent by SCM_RIGHTS.
 //!
-//! The host makes each pipe and keeps its writing end; the guest gets the reading end, and nothing
-//! comes back through it. A link over any other byte stream has none of this.
+//! The host creates each pipe and keeps its writing end; the guest receives the reading end, and
+//! sends nothing through it. A link over any other byte stream has no splice pipes.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -21,15 +21,15 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
-/// What the kernel holds on the way to the guest, if its administrator allows as much: each side
-/// then moves several frames before the other has to.
+/// The requested size of the send buffer, if `net.core.wmem_max` allows it. Each side then moves
+/// several frames per wake-up.
 const SOCKET_BYTES: usize = 1 << 20;
 
 /// The splice pipes that wait to be sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SplicePipes(Arc<Mutex<VecDeque<Unsent>>>);
 
-/// The reading end of a splice pipe, and who waits to know whether it was sent.
+/// The reading end of a splice pipe, and the channel that reports whether it was sent.
 #[derive(Debug)]
 struct Unsent {
     reader: OwnedFd,
@@ -37,13 +37,13 @@ struct Unsent {
 }
 
 impl SplicePipes {
-    /// Opens the splice pipe of one stream, on which `written` bytes were written.
+    /// Returns the function that opens the splice pipe of a stream, after `written` bytes of it.
     pub(super) fn opener(&self, stream: u32, written: Arc<AtomicU64>) -> OpenSplice {
         let pipes = self.clone();
         Arc::new(move || {
             let (reader, writer) = pipe()?;
             let header = SpliceHeader { stream, after: written.load(Ordering::Relaxed) };
-            // An empty pipe takes so little at once.
+            // Cannot block: the pipe is empty.
             write(&writer, &header.to_bytes())?;
             let (sent, outcome) = oneshot::channel();
             pipes
@@ -51,7 +51,7 @@ impl SplicePipes {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push_back(Unsent { reader, sent });
-            // A link that ends drops the sender.
+            // The sender is dropped when the link ends.
             let sent = Box::pin(async { outcome.await.unwrap_or(false) });
             Ok(SplicePipe { pipe: writer, sent })
         })
@@ -62,20 +62,20 @@ impl SplicePipes {
     }
 }
 
-/// The socket to the guest. Descriptors go one way only: the kernel closes what comes with the
-/// guest's bytes, because no call here asks for it.
+/// The socket to the guest. It receives no descriptors: the kernel closes those that the guest
+/// sends, because this end never uses recvmsg(2).
 #[derive(Debug)]
 pub(super) struct SocketTransport {
     socket: UnixStream,
     pipes: SplicePipes,
-    /// What goes with the next byte.
+    /// The pipe to send with the next byte.
     unsent: Option<Unsent>,
 }
 
 impl SocketTransport {
     pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<SocketTransport> {
         socket.set_nonblocking(true)?;
-        // The kernel may refuse, and then the usual size stays.
+        // The kernel may refuse; the default size is then used.
         let _ = set_socket_send_buffer_size(&socket, SOCKET_BYTES);
         let socket = UnixStream::from_std(socket)?;
         Ok(SocketTransport { socket, pipes: SplicePipes::default(), unsent: None })
@@ -132,8 +132,8 @@ impl AsyncWrite for SocketTransport {
                     this.report(true);
                     return Poll::Ready(Ok(sent));
                 }
-                // Too many are on their way for this user, unix(7), some of them perhaps from
-                // another sandbox. The bytes go without it.
+                // Too many descriptors of this user are in flight, unix(7), perhaps from another
+                // sandbox. Sends the bytes without the pipe.
                 Err(_) => this.report(false),
             }
         }

@@ -26,19 +26,19 @@ use super::ledger::{Counted, GuestStreams, Ledger};
 use super::sieve::{ByteStream, Sieve};
 use super::socket::SplicePipes;
 
-/// The most streams of one execution: input, output, errors and code.
+/// The number of streams of one execution: input, output, error and code.
 const STREAMS_OF_EXECUTION: usize = 4;
-/// The most streams of the guest's beside those that the gateway takes: they were opened and are
-/// not yet reset, or have ended and are not yet let go. One more closes the link.
+/// How many streams the guest may have over the gateway's limit: opened and not yet reset, or ended
+/// and not yet removed. One more closes the link.
 const MAX_PASSING: usize = 4096;
-/// The most streams of the guest's, and of the host's, in any case.
+/// Upper bounds for the streams of the guest and of the host.
 const MOST_OF_GUEST: usize = 1 << 16;
 const MOST_OF_HOST: usize = 1 << 16;
-/// What a guest may send on one stream before any of it is read.
+/// How many bytes the guest may send on one stream before any is read.
 const WINDOW_BYTES: usize = 256 << 10;
-/// By how much the windows of all streams together may grow, for those through which much comes.
+/// By how much the windows of busy streams may grow in total.
 const WINDOW_GROWTH_BYTES: usize = 8 << 20;
-/// The most bytes of one frame.
+/// The maximum size of a frame.
 const SEND_BYTES: usize = 512 << 10;
 
 /// The connection to one guest. Dropping it closes the connection.
@@ -46,7 +46,7 @@ pub(super) struct Streams {
     shared: Arc<Shared>,
     gate: Option<Gate>,
     driver: Option<AbortHandle>,
-    /// The most streams of the host's own.
+    /// The maximum number of streams that the host opens.
     most: usize,
 }
 
@@ -57,7 +57,7 @@ struct Shared {
     ledger: Arc<Ledger>,
 }
 
-/// What the task that drives the connection does besides.
+/// The other work of the task that drives the connection.
 pub(super) struct Driven {
     pub(super) conversation: Arc<Conversation>,
     pub(super) reader: ReadHalf<Counted>,
@@ -70,15 +70,15 @@ pub(super) struct Driven {
 }
 
 impl Streams {
-    /// Connects to a guest over any byte stream, on which at most so many executions run at once.
-    /// `pipes` are the splice pipes that the stream can send, if it can.
+    /// Connects to a guest over any byte stream, for at most `executions` concurrent executions.
+    /// `pipes` sends splice pipes, if the stream can.
     pub(super) fn open(
         stream: Box<dyn ByteStream>,
         pipes: Option<SplicePipes>,
         gateway: Option<Arc<dyn Gateway>>,
         executions: usize,
     ) -> Streams {
-        // The control stream, and room for executions that have ended and whose output is unread.
+        // The control stream, and room for ended executions whose output is unread.
         let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST) + 1;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
@@ -87,11 +87,11 @@ impl Streams {
             }
             None => (GuestStreams::Refused, own),
         };
-        // A stream that was dropped counts until the connection is polled again.
+        // A dropped stream counts until the connection is polled again.
         let most = most + own;
         let ledger = Arc::new(Ledger::new(guest_streams));
         let mut config = Config::default();
-        // Every stream has its first window, and beside that windows grow only with a gateway.
+        // Each stream has its initial window; windows grow only with a gateway.
         let growth = gateway.as_ref().map_or(0, |_| WINDOW_GROWTH_BYTES);
         config
             .set_max_connection_receive_window(None)
@@ -105,7 +105,7 @@ impl Streams {
         Streams { shared, gate, driver: None, most: own }
     }
 
-    /// Refuses by name where the streams of one more execution would be too many.
+    /// Fails if the streams of one more execution would exceed the limit.
     pub(super) fn check_room(&self) -> Result<(), LinkError> {
         match self.shared.ledger.own_streams() + STREAMS_OF_EXECUTION > self.most {
             true => Err(LinkError::TooManyStreams { most: self.most }),
@@ -113,15 +113,15 @@ impl Streams {
         }
     }
 
-    /// The first stream.
+    /// Opens the control stream, which is the first.
     pub(super) fn control(&mut self) -> Result<Counted, LinkError> {
         Ok(Ledger::reading(&self.shared.ledger, self.new_stream()?))
     }
 
-    /// A stream of an execution, on its way with its header.
+    /// Opens a stream of an execution and queues its header.
     pub(super) fn stream(&self, execution: u64, role: Role) -> Result<Counted, LinkError> {
         let stream = self.new_stream()?;
-        // Before the guest can know of the stream, or what it says there would not be counted.
+        // Before the guest can send on the stream: its frames must be counted.
         let mut counted = match role {
             Role::Output | Role::Error => Ledger::reading(&self.shared.ledger, stream),
             Role::Input | Role::Code => Ledger::writing(&self.shared.ledger, stream),
@@ -130,7 +130,7 @@ impl Streams {
         Ok(counted)
     }
 
-    /// Starts the task that drives the connection and listens to the guest.
+    /// Starts the task that drives the connection and reads the guest's messages.
     pub(super) fn drive(&mut self, driven: Driven) {
         let Driven { conversation, reader, writer, messages, outbox, nonce, greeted, heartbeat } =
             driven;
@@ -145,15 +145,15 @@ impl Streams {
                     if let Poll::Ready(fault) = beat.as_mut().poll(context) {
                         return Poll::Ready(Err(fault));
                     }
-                    // A control stream that takes no more has ended, which is heard below.
+                    // An error means that the control stream has ended, which `listen` detects.
                     let _ = write.as_mut().poll(context);
-                    // The connection before what is listened to, which it brings.
+                    // The connection before `listen`, whose bytes it delivers.
                     match shared.poll(context, gate.as_mut()) {
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
                         Poll::Pending => return listen.as_mut().poll(context),
                     }
-                    // What the guest said before it closed is still to be heard.
+                    // Messages that the guest sent before it closed are still to be read.
                     match listen.as_mut().poll(context) {
                         Poll::Ready(heard) => Poll::Ready(heard),
                         Poll::Pending => Poll::Ready(Ok(())),
@@ -161,7 +161,7 @@ impl Streams {
                 })
                 .await
             };
-            // What is on its way out ends with the link.
+            // Ends the streams of the gateway with the link.
             drop(gate);
             shared.close();
             conversation.close(ended.err());
@@ -174,7 +174,7 @@ impl Streams {
         let Some(connection) = connection.as_mut() else { return Err(LinkError::Closed) };
         let stream = match connection.poll_new_outbound(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(stream) => stream.map_err(|source| LinkError::Connection { source })?,
-            // The guest has not acknowledged earlier streams, as it does at once.
+            // The guest has not acknowledged earlier streams, which it normally does at once.
             Poll::Pending => return Err(LinkError::TooManyStreams { most: self.most }),
         };
         self.shared.driver.wake();
@@ -207,14 +207,14 @@ impl Shared {
         let mut connection = self.lock();
         let Some(connection) = connection.as_mut() else { return Poll::Ready(Ok(())) };
         loop {
-            // First: who has ended leaves room for others.
+            // First: ended streams make room for others.
             if let Some(gate) = gate.as_deref_mut()
                 && let Poll::Ready(fault) = gate.poll(context)
             {
                 return Poll::Ready(Err(fault));
             }
             let inbound = connection.poll_next_inbound(context);
-            // Asked each time: the connection does not always pass on that the socket refused.
+            // Checked each time: the connection does not always return the error of the sieve.
             if let Some(what) = self.ledger.breach() {
                 return Poll::Ready(Err(LinkError::Breach { what }));
             }
@@ -252,15 +252,15 @@ fn is_end(error: &yamux::ConnectionError) -> bool {
     use yamux::{ConnectionError, FrameDecodeError};
     match error {
         ConnectionError::Io(error) | ConnectionError::Decode(FrameDecodeError::Io(error)) => {
-            // A guest that is killed stops inside a frame, or leaves bytes unread and its socket
-            // then resets, unix(7).
+            // A killed guest stops inside a frame, or leaves unread bytes, which makes its socket
+            // reset, unix(7).
             matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
         }
         _ => false,
     }
 }
 
-/// Sends a short frame on a stream that has never been written to, which has room for it.
+/// Sends a short frame on a new stream, whose window has room for it.
 pub(super) fn send_now<T: Serialize>(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &T,
@@ -276,7 +276,7 @@ pub(super) fn send_now<T: Serialize>(
 
 /// Sends the bytes of a code file.
 pub(super) async fn upload(mut stream: Counted, bytes: Vec<u8>) {
-    // It fails when the guest refuses the rest or is gone, and the execution's end says so.
+    // Fails if the guest refuses the rest or is gone; the execution's end reports that.
     if stream.write_all(&bytes).await.is_ok() {
         let _ = stream.close().await;
     }

@@ -1,4 +1,4 @@
-//! How programs end, and the guest.
+//! How programs and the guest end.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ async fn exit_code_and_signal_are_those_of_the_program() {
 }
 
 #[tokio::test]
-async fn process_left_behind_that_holds_the_output_is_killed_and_the_end_comes() {
+async fn leftover_process_that_holds_the_output_is_killed_and_the_end_is_reported() {
     let begun = Instant::now();
     let ended = run_alone(&shell("sleep 1000 & sleep 1000 & echo parent"), b"").await;
     assert_eq!(ended, Outcome::exited(0, "parent\n", ""));
@@ -31,7 +31,7 @@ async fn process_left_behind_that_holds_the_output_is_killed_and_the_end_comes()
 }
 
 #[tokio::test]
-async fn end_is_told_while_output_is_unread_and_all_of_it_can_be_read_after_that() {
+async fn end_is_reported_before_the_output_is_read_and_the_output_stays_readable() {
     for transport in Transport::BOTH {
         const BYTES: usize = 300_000;
         let (_guest, link) = Guest::linked(transport);
@@ -39,7 +39,7 @@ async fn end_is_told_while_output_is_unread_and_all_of_it_can_be_read_after_that
         let mut running = link.execute(shell(&script)).unwrap().1;
         let end = timeout(LIMIT, running.end).await.expect("the end waits for no reader").unwrap();
         assert_eq!(end, ProcessEnd::Exited { code: 3 });
-        // One program has ended, so the next can start although nobody has read.
+        // The next program can start although the output of the first is unread.
         let next = run(&link, &shell("echo next"), b"").await;
         assert_eq!(next, Outcome::exited(0, "next\n", ""));
         let mut output = Vec::new();
@@ -49,7 +49,7 @@ async fn end_is_told_while_output_is_unread_and_all_of_it_can_be_read_after_that
 }
 
 #[tokio::test]
-async fn first_process_of_a_namespace_kills_even_those_that_left_the_session() {
+async fn first_process_of_a_namespace_kills_processes_that_left_the_session() {
     let Some((mut guest, link)) = Guest::linked_as_first_process() else { return };
     assert_eq!(link.hello().await.unwrap().pid, 1);
     let escape = shell("setsid sh -c 'setsid sleep 1000 & sleep 1000' & echo parent");
@@ -61,7 +61,7 @@ async fn first_process_of_a_namespace_kills_even_those_that_left_the_session() {
 }
 
 #[tokio::test]
-async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
+async fn guest_and_its_programs_end_within_a_second_of_the_host() {
     for transport in Transport::BOTH {
         let (mut guest, link) = Guest::linked(transport);
         let mut running = link.execute(shell("echo $$; exec sleep 1000")).unwrap().1;
@@ -72,7 +72,7 @@ async fn guest_ends_within_a_second_of_its_host_and_its_programs_with_it() {
         drop(link);
         assert_eq!(guest.exit(Duration::from_secs(1)).await, Some(0));
         let deadline = Instant::now() + Duration::from_secs(1);
-        // It is reaped by whoever adopts it, which is not ours to hurry.
+        // Its new parent reaps it, at an unknown time.
         while std::fs::read_to_string(program.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
         {
             assert!(Instant::now() < deadline, "the program outlived its guest");
@@ -98,7 +98,7 @@ async fn death_of_the_guest_is_the_end_of_the_sandbox() {
 }
 
 #[tokio::test]
-async fn paused_program_stands_still_until_it_is_resumed() {
+async fn paused_program_stops_until_it_is_resumed() {
     for transport in Transport::BOTH {
         let (_guest, link) = Guest::linked(transport);
         let mut running = link.execute(shell("echo $$; exec cat /dev/zero")).unwrap().1;

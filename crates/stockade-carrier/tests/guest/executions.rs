@@ -1,4 +1,4 @@
-//! Many executions at once, and controlling each.
+//! Concurrent executions, and the control of each.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::support::{Guest, LIMIT, Outcome, SETTINGS, Transport, command, finish, run, shell};
 
-/// Reads a line that a program prints.
+/// Reads one line of a program's output.
 async fn line(running: &mut Running) -> String {
     let mut line = Vec::new();
     let read = async {
@@ -38,7 +38,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn nine_executions_run_at_once_and_the_tenth_is_refused_by_name() {
+async fn nine_executions_run_concurrently_and_the_tenth_is_refused() {
     for transport in Transport::BOTH {
         let folder = tempfile::tempdir().unwrap();
         let (_guest, link) = Guest::linked(transport);
@@ -79,7 +79,7 @@ async fn end_of_one_execution_leaves_the_others_running() {
 }
 
 #[tokio::test]
-async fn in_a_namespace_a_group_dies_with_its_execution_and_all_else_with_the_last() {
+async fn group_dies_with_its_execution_and_other_processes_with_the_last() {
     let Some((_guest, link)) = Guest::linked_as_first_process() else { return };
     let (_, mut other) = link.execute(shell("echo ready; exec cat")).unwrap();
     assert_eq!(line(&mut other).await, "ready");
@@ -108,7 +108,7 @@ async fn signal_and_kill_reach_the_execution_they_name() {
         second.kill().unwrap();
         let killed = timeout(LIMIT, two.end).await.unwrap().unwrap();
         assert_eq!(killed, ProcessEnd::Signaled { signal: 9 });
-        // Both have ended: nothing is signalled, and nothing breaks.
+        // Both have ended: the calls have no effect and no error.
         first.kill().unwrap();
         second.signal(15).unwrap();
         assert_eq!(run(&link, &command(&["true"]), b"").await, Outcome::exited(0, "", ""));
@@ -148,7 +148,7 @@ async fn execution_is_observed_while_it_runs_and_has_no_terminal_to_resize() {
 }
 
 #[tokio::test]
-async fn output_of_many_ended_executions_that_nobody_reads_is_refused_by_name() {
+async fn execution_is_refused_while_too_many_ended_ones_have_unread_output() {
     for transport in Transport::BOTH {
         let (_guest, link) = Guest::linked(transport);
         let mut unread = Vec::new();

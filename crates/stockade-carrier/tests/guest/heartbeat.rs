@@ -1,4 +1,4 @@
-//! Beats over a link whose stream stays open when an end of it is gone.
+//! Beats over a link whose stream stays open when one end is gone.
 
 use std::os::fd::AsRawFd;
 use std::process::{Command as Process, Stdio};
@@ -14,7 +14,7 @@ use crate::pump::Pump;
 use crate::support::{Guest, LIMIT, Outcome, command, run, shell};
 
 const EVERY: Duration = Duration::from_millis(50);
-/// What the guest exits with when the host is silent.
+/// The guest's exit code when the host is silent.
 const SILENT: i32 = 76;
 
 fn linked(missed: u32) -> (Guest, Link, Pump) {
@@ -35,7 +35,7 @@ async fn quiet_link_with_beats_stays_open() {
 }
 
 #[tokio::test]
-async fn stopped_pump_ends_the_guest_and_is_a_lost_sandbox_for_the_host() {
+async fn stopped_pump_ends_the_guest_and_the_host_reports_a_lost_sandbox() {
     let (mut guest, link, pump) = linked(4);
     let (_, mut running) = link.execute(shell("echo ready; exec sleep 1000")).unwrap();
     running.stdout.read_exact(&mut [0; 6]).await.unwrap();
@@ -48,7 +48,7 @@ async fn stopped_pump_ends_the_guest_and_is_a_lost_sandbox_for_the_host() {
 
 /// The guest answers after each stop, so that stops do not add up.
 #[tokio::test]
-async fn guest_that_is_stopped_for_less_than_the_limit_goes_on() {
+async fn guest_stopped_for_less_than_the_limit_survives() {
     let (guest, link, _pump) = linked(40);
     let (_, mut running) = link.execute(shell("echo ready; exec cat")).unwrap();
     running.stdout.read_exact(&mut [0; 6]).await.unwrap();
@@ -61,9 +61,10 @@ async fn guest_that_is_stopped_for_less_than_the_limit_goes_on() {
     }
 }
 
-/// The host counts intervals in which it looked and found nothing, and not the time it was away.
+/// The host counts the intervals in which it checked and found nothing, not the time it was
+/// stopped.
 #[tokio::test]
-async fn host_that_is_busy_for_less_than_the_limit_does_not_take_that_for_silence() {
+async fn busy_host_does_not_count_its_own_delay_as_silence() {
     let (_guest, link, _pump) = linked(40);
     link.hello().await.unwrap();
     std::thread::sleep(EVERY * 30);
@@ -75,7 +76,7 @@ async fn host_that_is_busy_for_less_than_the_limit_does_not_take_that_for_silenc
 }
 
 #[tokio::test]
-async fn pump_that_is_slow_for_less_than_the_limit_loses_nothing() {
+async fn pump_delay_below_the_limit_loses_nothing() {
     let (_guest, link, pump) = linked(40);
     for _ in 0..3 {
         pump.stop();

@@ -1,4 +1,4 @@
-//! A guest that is not ours: raw bytes from the other end of the socket.
+//! A hostile guest: raw bytes from the other end of the socket.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -17,31 +17,31 @@ const CONTROL: u32 = 1;
 const INPUT: u32 = 3;
 const OUTPUT: u32 = 5;
 
-/// One frame of ours on the control stream.
+/// One message frame on the control stream.
 fn message(json: &str) -> Vec<u8> {
     let length = (json.len() as u32).to_le_bytes();
     data(CONTROL, &[&length, json.as_bytes()].concat())
 }
 
-/// A program asked of a guest that says `bytes` once it was asked, and then stays and listens.
+/// Requests a program from a guest that answers with `bytes`, and then only reads.
 async fn asked_of_guest_saying(transport: Transport, bytes: Vec<u8>) -> (Link, Running) {
     let (link, mut guest) = transport.raw(None);
     let running = link.execute(command(&["true"])).unwrap().1;
     thread::spawn(move || {
-        // The link may close before all of it is written.
+        // The link may close before everything is written.
         let _ = guest.write_all(&bytes);
         while guest.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {}
     });
     (link, running)
 }
 
-/// How the link fares with such a guest.
+/// How the link ends with such a guest.
 async fn end_with(transport: Transport, bytes: Vec<u8>) -> Result<ProcessEnd, Error> {
     let (_link, running) = asked_of_guest_saying(transport, bytes).await;
     timeout(LIMIT, running.end).await.expect("the link went on with a hostile guest")
 }
 
-/// Why the link was closed, the same over both transports.
+/// Why the link was closed; must be the same over both transports.
 async fn refusal(bytes: Vec<u8>) -> String {
     let mut refusals = Vec::new();
     for transport in Transport::BOTH {
@@ -79,12 +79,12 @@ async fn streams_that_the_guest_opens_close_the_link() {
 }
 
 #[tokio::test]
-async fn bytes_on_a_stream_of_the_hosts_own_close_the_link() {
+async fn bytes_on_a_write_only_stream_of_the_host_close_the_link() {
     assert!(refusal(data(INPUT, b"x")).await.contains("may only read"));
 }
 
 #[tokio::test]
-async fn answers_nobody_asked_for_close_the_link() {
+async fn unsolicited_answers_close_the_link() {
     let zeros = "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
     let reply = |version: u32| {
         let rest = format!("\"nonce\":{zeros},\"guest_version\":\"1\",\"pid\":1");
@@ -118,11 +118,11 @@ async fn flood_of_tiny_frames_is_held_back_and_all_of_it_can_still_be_read() {
     let before = resident_bytes();
     let (_link, mut running) =
         asked_of_guest_saying(Transport::Socket, data(OUTPUT, b"x").repeat(FRAMES)).await;
-    // Time for the link to take all that it would ever take.
+    // Time for the link to read as much as it ever will.
     let stuck = timeout(std::time::Duration::from_millis(300), &mut running.end).await;
     assert!(stuck.is_err());
     let grown = resident_bytes().saturating_sub(before);
-    // The flood itself, in the memory of this test, is 13 bytes a frame.
+    // The test itself holds the flood, 13 bytes per frame.
     assert!(grown < (8 << 20) + FRAMES * 13 * 2, "the link holds {grown} bytes");
     let mut all = vec![0; FRAMES];
     timeout(LIMIT, running.stdout.read_exact(&mut all)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! The carried guest outside any wall, spoken with over a link.
+//! Tests of the carried guest outside any wall, over a link.
 #![expect(clippy::unwrap_used, reason = "what the tests share fails by panicking, as they do")]
 
 mod ends;

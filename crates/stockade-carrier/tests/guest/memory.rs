@@ -1,11 +1,10 @@
-//! Memory of this process, measured while nothing else runs in it.
+//! Measures the memory of this process while no other test runs in it.
 
 use std::process::Command;
 
 const ALONE: &str = "STOCKADE_TEST_ALONE";
 
-/// Runs a test again in a process of its own, and says whether that was done here: then nothing is
-/// left to do.
+/// Runs a test again in a separate process. Returns whether it did; the caller then returns.
 pub(crate) fn alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return false;

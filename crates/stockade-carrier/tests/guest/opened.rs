@@ -1,4 +1,4 @@
-//! Streams that a guest opens that is not ours, where there is a gateway.
+//! Streams that a hostile guest opens, on a link with a gateway.
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -20,19 +20,19 @@ use crate::frames::{DATA, FIN, PING, RST, SYN, WINDOW, data, frame};
 use crate::memory::{alone, resident_bytes};
 use crate::support::{LIMIT, Transport, command};
 
-/// The first streams of the guest's own, and one that is the host's.
+/// The first streams of the guest, and one of the host.
 pub(crate) const ONE: u32 = 2;
 const TWO: u32 = 4;
 const THREE: u32 = 6;
 const OUTPUT: u32 = 5;
 
-/// What the gateway was given, or that it has lost it.
+/// A stream that the gateway received, or that was dropped.
 enum Given {
     Stream(Destination, Box<dyn Duplex>),
     Lost(Destination),
 }
 
-/// A gateway that hands streams to the test, or keeps them and never touches them.
+/// A gateway that passes streams to the test, or keeps them and never reads.
 #[derive(Debug)]
 struct TestGateway {
     most: usize,
@@ -40,7 +40,7 @@ struct TestGateway {
     given: UnboundedSender<Given>,
 }
 
-/// Says so when it is dropped.
+/// Reports when it is dropped.
 struct Kept {
     destination: Destination,
     given: UnboundedSender<Given>,
@@ -75,7 +75,7 @@ impl Gateway for TestGateway {
     }
 }
 
-/// A link to a guest that the test writes itself.
+/// A link to a guest whose frames the test writes itself.
 struct Hostile {
     link: Link,
     running: Running,
@@ -98,19 +98,19 @@ impl Hostile {
         spawn_blocking(move || guest.write_all(&bytes).unwrap()).await.unwrap();
     }
 
-    /// Says something to a link that may close before all of it is said.
+    /// Sends bytes to a link that may close before it has read all of them.
     fn say_what_is_taken(&self, bytes: Vec<u8>) {
         let mut guest = self.guest.try_clone().unwrap();
         std::thread::spawn(move || guest.write_all(&bytes));
     }
 
-    /// What the host says of the guest's own streams: which, the flags, and how long the body is.
+    /// The next frame from the host on a stream of the guest: stream, flags and body length.
     async fn hears_any(&self) -> (u32, u8, usize) {
         let guest = self.guest.try_clone().unwrap();
         spawn_blocking(|| hear(guest)).await.unwrap()
     }
 
-    /// What the host says of one of them.
+    /// The next frame from the host on this stream: flags and body length.
     async fn hears(&self, stream: u32) -> (u8, usize) {
         loop {
             let (heard, flags, length) = self.hears_any().await;
@@ -120,7 +120,7 @@ impl Hostile {
         }
     }
 
-    /// Hears until the host ends a stream, and how.
+    /// Reads until the host ends a stream, and returns the flag.
     async fn hears_end(&self, stream: u32) -> u8 {
         loop {
             let (flags, _) = self.hears(stream).await;
@@ -152,7 +152,7 @@ impl Hostile {
         error.to_string()
     }
 
-    /// Whether the output of the program still comes.
+    /// Checks that the program's output still arrives.
     async fn output_flows(&mut self) {
         self.say(data(OUTPUT, b"still here")).await;
         let mut said = [0; 10];
@@ -162,7 +162,7 @@ impl Hostile {
     }
 }
 
-/// The next frame on a stream of the guest's own.
+/// The next frame on a stream of the guest.
 pub(crate) fn hear(mut guest: impl Read) -> (u32, u8, usize) {
     loop {
         let mut header = [0; 12];
@@ -188,14 +188,14 @@ pub(crate) fn destination(port: u16) -> Destination {
     Destination::Address { address: [127, 64, 0, 1].into(), port }
 }
 
-/// The frame that opens a stream, with what follows the opening in it.
+/// The frame that opens a stream, with `more` after the opening.
 pub(crate) fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
     let body = [encode(opening).unwrap().as_slice(), more].concat();
     frame(DATA, SYN, stream, body.len() as u32, &body)
 }
 
 #[tokio::test]
-async fn stream_reaches_the_gateway_and_each_side_ends_its_direction() {
+async fn stream_reaches_the_gateway_and_each_side_half_closes() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, false).await;
         hostile.say(opens(ONE, &opening(443), b"ping")).await;
@@ -217,7 +217,7 @@ async fn stream_reaches_the_gateway_and_each_side_ends_its_direction() {
 }
 
 #[tokio::test]
-async fn reset_is_told_from_an_end_on_both_sides() {
+async fn reset_and_end_are_distinct_on_both_sides() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, false).await;
         hostile.say(opens(ONE, &opening(1), b"")).await;
@@ -228,14 +228,14 @@ async fn reset_is_told_from_an_end_on_both_sides() {
         assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
         hostile.say(frame(DATA, FIN, TWO, 0, b"")).await;
         hostile.output_flows().await;
-        // Its other direction has ended, and it is a reset all the same.
+        // The guest had half-closed it; a drop is a reset all the same.
         drop(two);
         assert_eq!(hostile.hears_end(TWO).await, RST);
     }
 }
 
 #[tokio::test]
-async fn guest_that_goes_on_talking_after_the_hosts_end_is_told_to_stop() {
+async fn guest_that_sends_after_the_hosts_half_close_is_reset() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, false).await;
         hostile.say(opens(ONE, &opening(1), b"much to say")).await;
@@ -264,12 +264,12 @@ async fn garbage_instead_of_an_opening_closes_the_link() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stream_that_does_not_say_what_it_is_is_reset_and_the_link_goes_on() {
+async fn stream_without_an_opening_is_reset_and_the_link_continues() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, false).await;
         hostile.say(frame(DATA, SYN, ONE, 0, b"")).await;
         hostile.say(frame(WINDOW, SYN, TWO, 0, b"")).await;
-        // Half of an opening is none.
+        // A partial opening.
         hostile.say(frame(DATA, SYN, THREE, 2, &[9, 0])).await;
         assert_eq!(hostile.hears(THREE).await, (2, 0), "all are waited for");
         tokio::time::advance(Duration::from_secs(11)).await;
@@ -286,12 +286,12 @@ async fn stream_that_does_not_say_what_it_is_is_reset_and_the_link_goes_on() {
 }
 
 #[tokio::test]
-async fn stream_that_falls_silent_after_its_opening_holds_nothing_up() {
+async fn idle_stream_does_not_block_other_streams() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, true).await;
         hostile.say(opens(ONE, &Opening::Proxy, b"")).await;
         hostile.output_flows().await;
-        // Dropping the link takes what is served with it.
+        // Dropping the link drops the served streams.
         let Hostile { link, mut given, guest, .. } = hostile;
         drop(link);
         let lost = timeout(LIMIT, given.recv()).await.unwrap();
@@ -301,7 +301,7 @@ async fn stream_that_falls_silent_after_its_opening_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn streams_beyond_what_the_gateway_takes_are_reset_until_one_has_ended() {
+async fn streams_over_the_gateways_limit_are_reset_until_one_ends() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 2, true).await;
         for (number, stream) in (1..).zip([ONE, TWO, THREE]) {
@@ -311,7 +311,7 @@ async fn streams_beyond_what_the_gateway_takes_are_reset_until_one_has_ended() {
         hostile.output_flows().await;
         let mut hostile = Hostile::new(transport, 1, false).await;
         for round in 0..100 {
-            // One that the gateway has let go leaves its place to the next.
+            // A stream that the gateway dropped makes room for the next.
             hostile.say(opens(ONE + 2 * round, &opening(7), b"")).await;
             drop(hostile.stream().await);
             assert_eq!(hostile.hears_end(ONE + 2 * round).await, RST);
@@ -319,13 +319,13 @@ async fn streams_beyond_what_the_gateway_takes_are_reset_until_one_has_ended() {
     }
 }
 
-/// Says as much as is taken without anybody listening, and how many bytes that was.
+/// Writes until the stream blocks while the guest does not read, and returns the byte count.
 async fn say_until_it_waits(stream: &mut Box<dyn Duplex>) -> usize {
     let piece = vec![7; 256 << 10];
     let mut taken = 0;
     loop {
         let mut write = Box::pin(stream.write(&piece));
-        // The driver of the link has had many turns when this is over.
+        // Enough polls for the driver of the link to run many times.
         let mut turns = 1000;
         let written = poll_fn(|context| match write.as_mut().poll(context) {
             Poll::Ready(written) => Poll::Ready(Some(written.unwrap())),
@@ -344,26 +344,26 @@ async fn say_until_it_waits(stream: &mut Box<dyn Duplex>) -> usize {
 }
 
 #[tokio::test]
-async fn frames_for_a_guest_that_does_not_listen_are_few() {
+async fn few_frames_are_queued_for_a_guest_that_does_not_read() {
     let mut hostile = Hostile::new(Transport::Socket, 4, false).await;
     hostile.say(opens(ONE, &opening(443), b"")).await;
     hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
     let (_, mut stream) = hostile.stream().await;
     let taken = say_until_it_waits(&mut stream).await;
-    // What the kernel holds, the frame that is half said, and one more.
+    // The kernel's buffer, the frame that is partly sent, and one more.
     assert!((256 << 10..=(2 << 20) + (768 << 10)).contains(&taken), "{taken}");
     let mut heard = 0;
     while heard < taken {
         heard += hostile.hears(ONE).await.1;
     }
     assert_eq!(heard, taken);
-    // It goes on where somebody listens.
+    // Continues when the guest reads.
     stream.write_all(b"more").await.unwrap();
     assert_eq!(hostile.hears(ONE).await, (0, 4));
 }
 
 #[tokio::test]
-async fn whoever_waits_to_speak_learns_that_the_link_has_ended() {
+async fn blocked_writer_fails_when_the_link_ends() {
     let mut hostile = Hostile::new(Transport::Socket, 4, false).await;
     hostile.say(opens(ONE, &opening(443), b"")).await;
     hostile.say(frame(WINDOW, 0, ONE, 64 << 20, b"")).await;
@@ -382,7 +382,7 @@ fn flood(streams: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn streams_without_number_are_reset_and_the_output_flows() {
+async fn flood_of_streams_is_reset_and_the_output_still_arrives() {
     for transport in Transport::BOTH {
         const STREAMS: u32 = 30_000;
         let mut hostile = Hostile::new(transport, 2, true).await;
@@ -410,7 +410,7 @@ async fn streams_without_number_of_a_guest_that_hears_nothing_cost_little() {
     let before = resident_bytes();
     let mut hostile = Hostile::new(Transport::Socket, 2, true).await;
     hostile.say_what_is_taken(bytes);
-    // Time for the link to take all that it would ever take.
+    // Time for the link to read as much as it ever will.
     let _ = timeout(Duration::from_millis(500), &mut hostile.running.end).await;
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "the link holds {grown} bytes");
@@ -436,7 +436,7 @@ async fn streams_that_never_begin_cost_nothing() {
 }
 
 #[tokio::test]
-async fn tiny_frames_that_nobody_reads_end_their_stream_and_nothing_else() {
+async fn too_many_unread_tiny_frames_end_only_their_stream() {
     for transport in Transport::BOTH {
         let mut hostile = Hostile::new(transport, 4, true).await;
         hostile.say(opens(ONE, &opening(1), b"")).await;

@@ -1,4 +1,4 @@
-//! How long the way through the guest takes. Run by hand:
+//! Measures the overhead of the guest. Run by hand:
 //! `cargo test --release -p stockade-carrier --test guest -- --ignored --nocapture overhead`.
 
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::support::{Guest, Outcome, Transport, command, run};
 
 #[tokio::test]
 #[ignore = "a measurement, not a check"]
-async fn overhead_of_a_new_guest_and_of_one_that_runs() {
+async fn overhead_of_a_new_and_of_a_running_guest() {
     for transport in Transport::BOTH {
         const ROUNDS: usize = 100;
         let quick = command(&["/bin/true"]);

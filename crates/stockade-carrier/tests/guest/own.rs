@@ -1,4 +1,4 @@
-//! A guest in a wall that has no launcher of ours: two pipes, and listeners of its own.
+//! A guest in a wall without our launcher: two pipes, and listeners of its own.
 
 use std::os::fd::AsRawFd;
 use std::process::{Command as Process, Stdio};
@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 
 use crate::support::{Guest, Outcome, SETTINGS, command, run};
 
-/// How much is sent by what answers at port 80.
+/// The size of the download from port 80.
 const DOWNLOAD: usize = 32 << 20;
 
-/// Gives `name<N>` the address 127.64.0.N, and records where streams lead.
+/// Resolves `name<N>` to 127.64.0.N, and records the destinations of streams.
 #[derive(Debug, Default)]
 struct TestGateway {
     opened: Mutex<Vec<Destination>>,
@@ -27,7 +27,7 @@ impl Gateway for TestGateway {
         assert!(SpliceStream::opener(&*stream).is_none(), "no descriptor can pass a pump");
         self.opened.lock().unwrap().push(destination.clone());
         Box::pin(async move {
-            // A program that goes away is not what is tested.
+            // An error means that the program closed its end, which is not tested here.
             let _ = match destination {
                 Destination::Names => answer(stream).await,
                 Destination::Address { port: 80, .. } => download(stream).await,
@@ -64,7 +64,7 @@ async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     loop {
         let mut question = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut question).await?;
-        // The number at the end of the first label, after the header and the label's length.
+        // The digit at the end of the first label, after the header and the label's length.
         let number = question[12 + usize::from(question[12])] - b'0';
         let mut answer = question[..2].to_vec();
         answer.extend([0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
@@ -75,7 +75,7 @@ async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     }
 }
 
-/// Starts a guest without a launcher in namespaces of its own, where its listeners disturb nothing.
+/// Starts a guest without a launcher in its own namespaces, where its listeners cannot conflict.
 fn linked(gateway: &Arc<TestGateway>, words: &[&str]) -> Option<(Guest, Link)> {
     let namespaces = |script: &str, arguments: &[&str]| {
         let mut unshare = Process::new("unshare");
@@ -90,7 +90,7 @@ fn linked(gateway: &Arc<TestGateway>, words: &[&str]) -> Option<(Guest, Link)> {
         return None;
     }
     let file = guest_file().unwrap();
-    // Kept open across exec, because unshare is executed before the guest.
+    // Kept open across exec, because `unshare` is executed before the guest.
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let arguments: Vec<&str> = [path.as_str(), "stdio"].iter().chain(words).copied().collect();
@@ -159,7 +159,7 @@ with socket.create_server(('127.0.0.1', 443)): print('its own 443')
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fast_download_passes_a_pumped_link_whole() {
+async fn fast_download_arrives_complete_over_a_pumped_link() {
     let gateway = Arc::new(TestGateway::default());
     let Some((_guest, link)) = linked(&gateway, &["network=80"]) else { return };
     let script = "resolve(b'name1.test')\nprint(len(said(('127.64.0.1', 80))))\n";
@@ -168,7 +168,7 @@ async fn fast_download_passes_a_pumped_link_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guest_that_is_asked_for_no_listeners_opens_none() {
+async fn guest_without_listener_arguments_opens_no_listener() {
     let gateway = Arc::new(TestGateway::default());
     let Some((_guest, link)) = linked(&gateway, &[]) else { return };
     let script = "print(said(('127.0.0.54', 3128)), said(('127.0.0.53', 53)))\n";
@@ -177,9 +177,9 @@ async fn guest_that_is_asked_for_no_listeners_opens_none() {
 }
 
 #[test]
-fn guest_that_cannot_listen_says_where_and_why() {
+fn guest_that_cannot_listen_reports_the_address_and_the_error() {
     let file = guest_file().unwrap();
-    // Without the right to bind it, or with it and taken: either way the guest cannot have it.
+    // Without the right to bind the port, or with the port taken, the guest cannot listen.
     let _taken = std::net::TcpListener::bind("127.0.0.53:53");
     let said = Process::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .args(["stdio", "network=80"])

@@ -1,4 +1,4 @@
-//! A pump between a link and a guest: bytes are copied, and nothing else passes.
+//! A pump between a link and a guest: it copies bytes, and no descriptors.
 
 use std::os::fd::OwnedFd;
 
@@ -6,11 +6,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
-/// Stops and resumes a pump; dropping it leaves the pump as it is.
+/// Stops and resumes a pump; dropping it has no effect on the pump.
 pub(crate) struct Pump(watch::Sender<bool>);
 
 impl Pump {
-    /// From now on nothing passes, and both ends stay open.
+    /// Stops the copying, and keeps both ends open.
     pub(crate) fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -20,7 +20,7 @@ impl Pump {
     }
 }
 
-/// A stream whose bytes are pumped to `writer` and from `reader`.
+/// A stream whose bytes the pump copies to `writer` and from `reader`.
 pub(crate) fn pumped(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,

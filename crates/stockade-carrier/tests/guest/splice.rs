@@ -1,4 +1,4 @@
-//! Splice pipes, as they come to a guest through the socket, and never through a pump.
+//! Splice pipes, which a guest receives through the socket and never through a pump.
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use crate::frames::{FIN, RST, WINDOW, frame};
 use crate::opened::{ONE, hear, opening, opens};
 use crate::support::{LIMIT, Transport};
 
-/// Hands streams to the test.
+/// Passes streams to the test.
 #[derive(Debug)]
 struct TestGateway(UnboundedSender<Box<dyn Duplex>>);
 
@@ -40,7 +40,7 @@ impl Gateway for TestGateway {
     }
 }
 
-/// The guest's end of a link: bytes, and what comes beside them.
+/// The guest's end of a link: bytes, and descriptors received by SCM_RIGHTS.
 struct Guest {
     socket: UnixStream,
     beside: Vec<OwnedFd>,
@@ -69,7 +69,7 @@ async fn linked(transport: Transport) -> (Link, Guest, UnboundedReceiver<Box<dyn
     (link, Guest { socket, beside: Vec::new() }, given)
 }
 
-/// What came beside everything up to the end of the stream, and how that ended.
+/// Reads to the end of the stream. Returns how it ended, and the guest with its descriptors.
 async fn hear_to_the_end(mut guest: Guest) -> (u8, Guest) {
     let hear = move || loop {
         let (stream, flags, _) = hear(&mut guest);
@@ -81,7 +81,7 @@ async fn hear_to_the_end(mut guest: Guest) -> (u8, Guest) {
 }
 
 #[tokio::test]
-async fn splice_pipe_comes_before_its_stream_ends_and_names_its_stream() {
+async fn splice_pipe_arrives_before_its_stream_ends_and_names_the_stream() {
     let (_link, guest, mut given) = linked(Transport::Socket).await;
     let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
     let open = SpliceStream::opener(&*stream).unwrap();
@@ -102,7 +102,7 @@ async fn splice_pipe_comes_before_its_stream_ends_and_names_its_stream() {
 }
 
 #[tokio::test]
-async fn guest_that_closes_a_splice_pipe_breaks_that_connection_alone() {
+async fn closing_a_splice_pipe_breaks_only_its_connection() {
     let (_link, guest, mut given) = linked(Transport::Socket).await;
     let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();
     let open = SpliceStream::opener(&*stream).unwrap();
@@ -119,7 +119,7 @@ async fn guest_that_closes_a_splice_pipe_breaks_that_connection_alone() {
 }
 
 #[tokio::test]
-async fn pumped_link_offers_no_splice_pipe_and_carries_every_byte_itself() {
+async fn pumped_link_has_no_splice_pipes_and_carries_every_byte() {
     const BYTES: usize = 8 << 20;
     let (_link, mut guest, mut given) = linked(Transport::Pumped).await;
     let mut stream = timeout(LIMIT, given.recv()).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Starting programs, and failing to.
+//! Programs that start, and programs that fail to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,8 +44,8 @@ async fn program_sees_its_arguments_environment_directory_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn program_is_preferred_to_the_guest_when_memory_runs_out() {
-    // It is set right after the start; input comes later than that.
+async fn oom_killer_prefers_the_program_to_the_guest() {
+    // The score is set right after the start, and the input arrives later.
     let read = run_alone(&shell("read line; cat /proc/self/oom_score_adj"), b"\n").await;
     assert_eq!(read, Outcome::exited(0, "500\n", ""));
 }
@@ -76,7 +76,7 @@ async fn code_that_cannot_be_written_keeps_the_program_from_starting() {
 }
 
 #[tokio::test]
-async fn what_no_program_can_be_given_is_refused_before_anything_is_sent() {
+async fn invalid_command_is_refused_before_anything_is_sent() {
     for transport in Transport::BOTH {
         let (_guest, link) = Guest::linked(transport);
         let mut variable = command(&["true"]);

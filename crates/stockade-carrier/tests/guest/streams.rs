@@ -18,14 +18,14 @@ async fn output_and_error_are_separate_and_can_be_opened_again() {
 }
 
 #[tokio::test]
-async fn program_that_does_not_read_its_input_ends_all_the_same() {
+async fn program_that_does_not_read_its_input_ends() {
     let input = vec![b'x'; 4 << 20];
     let ended = run_alone(&shell("exec <&-; echo done"), &input).await;
     assert_eq!(ended, Outcome::exited(0, "done\n", ""));
 }
 
 #[tokio::test]
-async fn output_that_nobody_wants_ends_its_writer() {
+async fn closed_output_ends_the_writing_program() {
     for transport in Transport::BOTH {
         let (_guest, link) = Guest::linked(transport);
         let mut running = link.execute(command(&["yes"])).unwrap().1;
@@ -38,7 +38,7 @@ async fn output_that_nobody_wants_ends_its_writer() {
     }
 }
 
-/// Byte `index` of a stream in which a lost, doubled or moved piece shows.
+/// Byte `index` of a stream in which lost, duplicated or reordered bytes are detected.
 fn byte(index: usize) -> u8 {
     (index.wrapping_mul(2_654_435_761) >> 13) as u8
 }

@@ -1,4 +1,4 @@
-//! A guest process, and what a program in it did.
+//! A guest process, and the outcome of a program in it.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -14,26 +14,26 @@ use tokio::time::timeout;
 
 use crate::pump::{Pump, pumped, reader, writer};
 
-/// How long anything may take.
+/// The deadline of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// What these links allow.
+/// The settings of the links in these tests.
 pub(crate) const SETTINGS: LinkSettings =
     LinkSettings { executions: 9, liveness: Liveness::EndOfStream };
 
-/// How the bytes of a link travel.
+/// The transport of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// A socket whose other end the guest has.
+    /// A socket whose other end the guest holds.
     Socket,
-    /// Pipes and a task that copies between them and the link, as the engine of containers does.
+    /// Pipes and a task that copies between them and the link, as a container engine does.
     Pumped,
 }
 
 impl Transport {
     pub(crate) const BOTH: [Transport; 2] = [Transport::Socket, Transport::Pumped];
 
-    /// A link to a guest that the test plays itself.
+    /// A link to a guest that the test itself simulates.
     pub(crate) fn raw(self, gateway: Option<Arc<dyn Gateway>>) -> (Link, UnixStream) {
         let (host, guest) = UnixStream::pair().unwrap();
         let link = match self {
@@ -55,7 +55,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest and links it.
+    /// Starts a guest and opens a link to it.
     pub(crate) fn linked(transport: Transport) -> (Guest, Link) {
         let file = guest_file().unwrap();
         let mut guest = Process::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -83,8 +83,8 @@ impl Guest {
         (Guest { process }, stream, pump)
     }
 
-    /// Starts a guest as the first process of a pid namespace and links it, or says why this host
-    /// does not let it, which is a failure where `STOCKADE_REQUIRE` asks for namespaces.
+    /// Starts a guest as the first process of a pid namespace and opens a link to it. If this host
+    /// does not allow that, prints why, or fails where `STOCKADE_REQUIRE` requires namespaces.
     pub(crate) fn linked_as_first_process() -> Option<(Guest, Link)> {
         let unshare = |arguments: &[&str]| {
             let mut unshare = Process::new("unshare");
@@ -98,7 +98,7 @@ impl Guest {
         }
         let (host, inside) = UnixStream::pair().unwrap();
         let file = guest_file().unwrap();
-        // Kept open across exec, because unshare is executed before the guest.
+        // Kept open across exec, because `unshare` is executed before the guest.
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let process = unshare(&[&path]).stdin(OwnedFd::from(inside)).spawn().unwrap();
@@ -111,7 +111,7 @@ impl Guest {
         let deadline = Instant::now() + limit;
         while !stockade_sys::ends_within(&self.process, LOOK).unwrap() {
             assert!(Instant::now() < deadline, "the guest stayed for {limit:?}");
-            // A pump goes on meanwhile.
+            // Lets the pump run meanwhile.
             tokio::time::sleep(LOOK).await;
         }
         self.process.wait().unwrap().code()
@@ -125,7 +125,7 @@ impl Drop for Guest {
     }
 }
 
-/// What a program did.
+/// The outcome of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) stdout: String,
@@ -157,13 +157,13 @@ pub(crate) fn shell(script: &str) -> Command {
     command(&["sh", "-c", script])
 }
 
-/// Runs a program to its end with `input` as all of its input.
+/// Runs a program to its end with `input` as its complete input.
 pub(crate) async fn run(link: &Link, command: &Command, input: &[u8]) -> Outcome {
     let (_, running) = link.execute(command.clone()).unwrap();
     finish(running, input).await
 }
 
-/// Feeds a program and reads all it says until it ends.
+/// Writes the input of a program and reads its output until it ends.
 pub(crate) async fn finish(running: Running, input: &[u8]) -> Outcome {
     let Running { mut stdin, mut stdout, mut stderr, end, .. } = running;
     let (mut out, mut err) = (String::new(), String::new());
@@ -181,7 +181,7 @@ pub(crate) async fn finish(running: Running, input: &[u8]) -> Outcome {
     Outcome { stdout: out, stderr: err, end: end.unwrap() }
 }
 
-/// Runs a program in a guest of its own, once over each transport, with the same outcome.
+/// Runs a program in a new guest over each transport; the outcome must be the same.
 pub(crate) async fn run_alone(command: &Command, input: &[u8]) -> Outcome {
     let [socket, pumped] = Transport::BOTH.map(|transport| async move {
         let (_guest, link) = Guest::linked(transport);

@@ -1,7 +1,7 @@
-//! Many descriptors, each of which the kernel is told of once.
+//! Many descriptors, each registered once with epoll(7).
 //!
-//! The kernel says only that something has changed, epoll(7), and so a descriptor is always tried
-//! before it is waited for.
+//! The kernel reports only changes (edge-triggered), so a future always tries its call before it
+//! waits.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,14 +16,14 @@ use rustix::io::Errno;
 use super::Direction;
 use super::waits::Token;
 
-/// How many changes are taken at once.
+/// The maximum number of events per call.
 const EVENTS: usize = 64;
 
-/// Descriptors in an epoll of their own.
+/// An epoll instance and its descriptors.
 pub(super) struct Crowd {
     epoll: OwnedFd,
     members: HashMap<u64, Member>,
-    /// How many wakers there are.
+    /// The number of stored wakers.
     waiting: usize,
 }
 
@@ -69,13 +69,13 @@ impl Crowd {
     pub(super) fn forget(&mut self, file: &OwnedFd, token: Token) {
         let Some(member) = self.members.remove(&token.0) else { return };
         self.waiting -= usize::from(member.read.is_some()) + usize::from(member.write.is_some());
-        // It fails only for a descriptor that is not in it, and then nothing is left to do.
+        // Fails only for a descriptor that is not registered.
         let _ = epoll::delete(&self.epoll, file);
     }
 
     pub(super) fn wait(&mut self, limit: Option<&Timespec>) -> io::Result<()> {
         if self.waiting == 0 && limit.is_none() {
-            // Nothing could ever wake a future again.
+            // No descriptor could ever wake a future again.
             return Err(Errno::DEADLK.into());
         }
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
@@ -87,9 +87,9 @@ impl Crowd {
             }
         };
         for event in events {
-            // The structure of the kernel is packed.
+            // Copies the fields: the kernel's struct is packed.
             let (flags, data) = (event.flags, event.data);
-            // One that is gone may still have been told of.
+            // An event may be for a descriptor that was closed meanwhile.
             let Some(member) = self.members.get_mut(&data.u64()) else { continue };
             let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
             let ready = [

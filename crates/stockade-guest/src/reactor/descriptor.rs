@@ -1,4 +1,4 @@
-//! Descriptors that a future can read and write.
+//! Descriptors with asynchronous reads and writes.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,7 +14,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::waits::Token;
 use super::{Direction, Reactor};
 
-/// An open file that does not block. Dropping it closes it.
+/// A non-blocking file. Dropping it closes it.
 pub(crate) struct Descriptor {
     file: Rc<OwnedFd>,
     token: Token,
@@ -27,7 +27,7 @@ impl Descriptor {
         Ok(Descriptor::new_nonblocking(file, reactor))
     }
 
-    /// Of a file that does not block already.
+    /// Wraps a file that is non-blocking already.
     pub(crate) fn new_nonblocking(file: OwnedFd, reactor: &Reactor) -> Descriptor {
         let token = reactor.waits.borrow_mut().token();
         Descriptor { file: Rc::new(file), token, reactor: reactor.clone() }
@@ -53,7 +53,7 @@ impl Descriptor {
         self.attempt(context, Direction::Read, || rustix::io::read(&*self.file, &mut *buffer))
     }
 
-    /// Reads from a socket, and takes what came beside the bytes.
+    /// Reads from a socket, and passes the descriptors received by SCM_RIGHTS to `beside`.
     pub(crate) fn poll_receive(
         &self,
         context: &mut Context<'_>,
@@ -82,7 +82,7 @@ impl Descriptor {
         self.attempt(context, Direction::Write, || rustix::io::write(&*self.file, bytes))
     }
 
-    /// Writes from several places in one call.
+    /// Writes several buffers in one call.
     pub(crate) fn poll_write_all_of(
         &self,
         context: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl Descriptor {
         self.attempt(context, Direction::Write, || rustix::io::writev(&*self.file, places))
     }
 
-    /// Tries a call, and again when the descriptor may have become ready for it.
+    /// Tries a call; on EAGAIN registers the waker for the next readiness.
     pub(crate) fn attempt<T>(
         &self,
         context: &mut Context<'_>,

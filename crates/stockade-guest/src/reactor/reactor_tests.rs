@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::*;
 
-/// One for a few descriptors and one for many; both do the same.
+/// A reactor with poll(2) and one with epoll(7); both must behave the same.
 fn reactors() -> [Reactor; 2] {
     [Reactor::default(), Reactor::for_many().unwrap()]
 }
@@ -18,7 +18,7 @@ fn pair(reactor: &Reactor) -> (Descriptor, Descriptor) {
 }
 
 #[test]
-fn reader_is_woken_by_a_writer_that_runs_beside_it() {
+fn concurrent_writer_wakes_the_reader() {
     for reactor in reactors() {
         let (reader, writer) = pair(&reactor);
         reactor.spawn(async move { writer.write_all(b"hello").await.unwrap() });
@@ -29,7 +29,7 @@ fn reader_is_woken_by_a_writer_that_runs_beside_it() {
 }
 
 #[test]
-fn writer_waits_while_the_other_end_is_full_and_goes_on_when_it_is_read() {
+fn writer_waits_while_the_peer_is_full_and_continues_when_it_reads() {
     const BYTES: usize = 4 << 20;
     for reactor in reactors() {
         let (reader, writer) = pair(&reactor);
@@ -49,7 +49,7 @@ fn writer_waits_while_the_other_end_is_full_and_goes_on_when_it_is_read() {
 }
 
 #[test]
-fn busy_future_does_not_keep_a_ready_descriptor_from_its_own() {
+fn busy_future_does_not_starve_ready_descriptors() {
     for reactor in reactors() {
         let (reader, writer) = pair(&reactor);
         reactor.spawn(poll_fn(|context| {
@@ -65,7 +65,7 @@ fn busy_future_does_not_keep_a_ready_descriptor_from_its_own() {
 }
 
 #[test]
-fn descriptor_that_always_has_more_keeps_nobody_from_their_turn() {
+fn always_readable_descriptor_does_not_starve_other_futures() {
     for reactor in reactors() {
         let zeros = std::fs::File::open("/dev/zero").unwrap().into();
         let zeros = Descriptor::new(zeros, &reactor).unwrap();
@@ -86,7 +86,7 @@ fn descriptor_that_always_has_more_keeps_nobody_from_their_turn() {
 }
 
 #[test]
-fn dropped_descriptor_is_closed_although_somebody_had_waited_for_it() {
+fn dropped_descriptor_is_closed_after_a_future_waited_for_it() {
     for reactor in reactors() {
         let (waiting, other) = pair(&reactor);
         let waited = Rc::new(Cell::new(false));
@@ -109,7 +109,7 @@ fn dropped_descriptor_is_closed_although_somebody_had_waited_for_it() {
 }
 
 #[test]
-fn nothing_left_to_wait_for_is_an_error_rather_than_a_hang() {
+fn waiting_for_no_descriptor_is_an_error_rather_than_a_hang() {
     for reactor in reactors() {
         let stuck = reactor.run(pending::<()>()).unwrap_err();
         assert_eq!(stuck.raw_os_error(), Some(Errno::DEADLK.raw_os_error()));
@@ -117,7 +117,7 @@ fn nothing_left_to_wait_for_is_an_error_rather_than_a_hang() {
 }
 
 #[test]
-fn thousand_pairs_all_finish_and_their_places_are_used_again() {
+fn thousand_pairs_finish_and_their_task_slots_are_reused() {
     const PAIRS: usize = 200;
     let reactor = Reactor::for_many().unwrap();
     let finished = Rc::new(Cell::new(0));
@@ -141,7 +141,7 @@ fn thousand_pairs_all_finish_and_their_places_are_used_again() {
                     }
                 }
                 assert_eq!(all, 300 << 10);
-                // One that is spawned by another runs too.
+                // A task spawned by another task runs too.
                 around.spawn(async move { counted.set(counted.get() + 1) });
             });
         }

@@ -1,4 +1,4 @@
-//! Futures, and which of them have something to do.
+//! The spawned futures, and which of them are ready to be polled.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The futures of a reactor by number.
+/// The futures of a reactor, by index.
 #[derive(Default)]
 pub(super) struct Tasks {
     slots: Vec<Option<Task>>,
@@ -14,7 +14,7 @@ pub(super) struct Tasks {
     ready: Arc<Ready>,
 }
 
-/// A future that runs beside the main one.
+/// A spawned future.
 pub(super) struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
     woken: Arc<Woken>,
@@ -22,7 +22,7 @@ pub(super) struct Task {
 }
 
 impl Tasks {
-    /// Adds a future, which is ready to be polled.
+    /// Adds a future, ready to be polled.
     pub(super) fn add(&mut self, future: Pin<Box<dyn Future<Output = ()>>>) {
         let id = self.free.pop().unwrap_or(self.slots.len());
         let queue = Some((id, Arc::clone(&self.ready)));
@@ -36,13 +36,13 @@ impl Tasks {
         }
     }
 
-    /// Where the numbers of those come who were woken.
+    /// The queue of woken futures.
     pub(super) fn ready(&self) -> Arc<Ready> {
         Arc::clone(&self.ready)
     }
 
-    /// Takes a future out of its place, which is kept for it. One that has ended may have been
-    /// woken all the same.
+    /// Takes a future out and keeps its slot. Returns none for a future that was woken after it
+    /// ended.
     pub(super) fn take(&mut self, id: usize) -> Option<Task> {
         self.slots.get_mut(id).and_then(Option::take)
     }
@@ -53,7 +53,7 @@ impl Tasks {
         }
     }
 
-    /// The place of a future that has ended may be another's.
+    /// Frees the slot of a future that has ended.
     pub(super) fn free(&mut self, id: usize) {
         self.free.push(id);
     }
@@ -66,7 +66,7 @@ impl Task {
     }
 }
 
-/// Those who were woken, in that order.
+/// The indices of woken futures, in order.
 #[derive(Default)]
 pub(super) struct Ready {
     queue: Mutex<VecDeque<usize>>,
@@ -82,15 +82,15 @@ impl Ready {
     }
 }
 
-/// Whether a future has something to do.
+/// The wake flag of a future.
 pub(super) struct Woken {
     flag: AtomicBool,
-    /// Its number and where to leave it, for all but the main one.
+    /// Its index and the queue, for all futures except the main one.
     queue: Option<(usize, Arc<Ready>)>,
 }
 
 impl Woken {
-    /// Of the main future, which is in no queue and has something to do at first.
+    /// The flag of the main future, which has no queue and is woken at first.
     pub(super) fn alone() -> (Arc<Woken>, Waker) {
         let woken = Arc::new(Woken { flag: AtomicBool::new(true), queue: None });
         let waker = Waker::from(Arc::clone(&woken));

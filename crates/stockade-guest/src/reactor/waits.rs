@@ -1,7 +1,6 @@
-//! Who waits for which descriptor.
+//! Which futures wait for which descriptors.
 //!
-//! A few are looked at one by one with poll(2), which needs nothing prepared. Many are a crowd that
-//! the kernel keeps.
+//! Uses poll(2) for a few descriptors, because it needs no setup, and epoll(7) for many.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use super::Direction;
 use super::crowd::Crowd;
 
-/// Names a descriptor for as long as it is open, and none after it.
+/// Identifies a descriptor while it is open; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Token(pub(super) u64);
 
@@ -29,7 +28,7 @@ enum Kind {
     Many(Crowd),
 }
 
-/// Who wants to know when a descriptor is ready.
+/// A waker for one descriptor and direction.
 struct Wait {
     file: Rc<OwnedFd>,
     token: Token,
@@ -53,7 +52,7 @@ impl Waits {
         Token(self.tokens)
     }
 
-    /// Wakes `waker` when the descriptor is ready; a later call for the same replaces it.
+    /// Wakes `waker` when the descriptor is ready; replaces an earlier waker of the same direction.
     pub(super) fn wake_when_ready(
         &mut self,
         file: &Rc<OwnedFd>,
@@ -77,7 +76,7 @@ impl Waits {
         }
     }
 
-    /// Lets go of a descriptor, which may be closed after this.
+    /// Removes a descriptor, which may then be closed.
     pub(super) fn forget(&mut self, file: &OwnedFd, token: Token) {
         match &mut self.kind {
             Kind::Few(waits) => waits.retain(|wait| wait.token != token),
@@ -85,7 +84,7 @@ impl Waits {
         }
     }
 
-    /// Waits until a descriptor is ready, and wakes whoever waits for it.
+    /// Waits until a descriptor is ready, and wakes the futures that wait for it.
     pub(super) fn wait(&mut self, limit: Option<&Timespec>) -> io::Result<()> {
         match &mut self.kind {
             Kind::Few(waits) => wait_for_few(waits, limit),
@@ -96,7 +95,7 @@ impl Waits {
 
 fn wait_for_few(waits: &mut Vec<Wait>, limit: Option<&Timespec>) -> io::Result<()> {
     if waits.is_empty() && limit.is_none() {
-        // Nothing could ever wake a future again.
+        // No descriptor could ever wake a future again.
         return Err(Errno::DEADLK.into());
     }
     let mut polled: Vec<PollFd<'_>> =

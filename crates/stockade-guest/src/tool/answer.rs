@@ -3,15 +3,15 @@
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// What the host answers.
+/// An answer from the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer<'l> {
-    /// The result, as it was written.
+    /// The result, exactly as the host wrote it.
     Result(&'l [u8]),
     Error(Problem),
 }
 
-/// Why there is none.
+/// Why there is no result.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Problem {
     pub(super) code: String,
@@ -19,8 +19,8 @@ pub(super) struct Problem {
 }
 
 impl Answer<'_> {
-    /// Reads an answer; nothing where it is none. Results are not taken apart: they are printed as
-    /// they came, however large and deep.
+    /// Parses an answer; returns `None` if it is malformed. Does not parse results: they are
+    /// printed unchanged, however large and deep.
     pub(super) fn read(line: &[u8]) -> Option<Answer<'_>> {
         let mut rest = after(line, b'{')?;
         loop {
@@ -35,12 +35,12 @@ impl Answer<'_> {
     }
 }
 
-/// What comes after one byte that is expected next.
+/// The text after the expected byte.
 fn after(text: &[u8], expected: u8) -> Option<&[u8]> {
     text.trim_ascii_start().strip_prefix(&[expected])
 }
 
-/// The next value, the bytes it was written in, and what comes after it.
+/// The next value, its bytes, and the text after it.
 fn next<T: DeserializeOwned>(text: &[u8]) -> Option<(T, &[u8], &[u8])> {
     let text = text.trim_ascii_start();
     let mut values = serde_json::Deserializer::from_slice(text).into_iter();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn result_is_what_was_written() {
+    fn result_is_returned_unchanged() {
         for (line, result) in [
             (r#"{"id":1,"result":{"a":[1,2.50,"}\""]}}"#, r#"{"a":[1,2.50,"}\""]}"#),
             (r#" { "id" : null , "result" : "x" } "#, r#""x""#),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_answer() {
+    fn malformed_answers_are_rejected() {
         for line in
             ["", "{}", "[]", "{\"id\":1}", "{\"result\"", "{\"result\":", "{\"error\":1}", "x"]
         {

@@ -1,10 +1,10 @@
-//! What the words on the command line ask for.
+//! Parses the command line.
 
 use std::ffi::OsString;
 
 use serde::de::IgnoredAny;
 
-/// What is printed for `--help`.
+/// The output of `--help`.
 pub(super) const HELP: &str = "\
 Calls a tool that the host of this sandbox offers.
 
@@ -21,7 +21,7 @@ exit code: 0 with the result on standard output, 1 if the tool failed, 126 if th
 2 if the command was used wrongly.
 ";
 
-/// What is asked for.
+/// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Help,
@@ -31,9 +31,9 @@ pub(super) enum Wanted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
-    /// One name a line.
+    /// One name per line.
     Names,
-    /// As the host wrote it.
+    /// The listing exactly as the host wrote it.
     Whole,
 }
 
@@ -44,14 +44,14 @@ pub(super) enum Arguments {
     Stdin,
 }
 
-/// How a result that is a string is printed.
+/// How to print a result that is a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Printing {
     Json,
     Plain,
 }
 
-/// Why the words mean nothing, and what to write.
+/// Why the arguments are invalid, and the remedy to print.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) message: String,
@@ -64,7 +64,7 @@ impl Wrong {
     }
 }
 
-/// Reads the words.
+/// Parses the arguments.
 pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wrong> {
     let (mut list, mut json, mut raw) = (false, false, false);
     let mut plain: Vec<String> = Vec::new();
@@ -117,7 +117,8 @@ pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wr
     }
 }
 
-/// Arguments as they are sent: one JSON object on one line. What is in it is for the host to judge.
+/// Checks that the arguments are one JSON object and puts it on one line. The host judges its
+/// fields.
 pub(super) fn checked(text: String) -> Result<String, Wrong> {
     let remedy = "write one JSON object, such as '{\"query\":\"x\"}'";
     if let Err(error) = serde_json::from_str::<IgnoredAny>(&text) {
@@ -126,7 +127,7 @@ pub(super) fn checked(text: String) -> Result<String, Wrong> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Wrong::new("the arguments are JSON, but not an object", remedy));
     }
-    // Between its parts only: in a string an end of line is written as an escape.
+    // Replaces only newlines between tokens: inside strings they are escaped.
     Ok(text.replace(['\n', '\r'], " "))
 }
 
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_said_to_be_wrong() {
+    fn invalid_arguments_are_reported() {
         for (words, part) in [
             (&[][..], "which tool"),
             (&["t", "{"], "not JSON"),

@@ -1,5 +1,5 @@
-//! Carries out one plan that comes on standard input, a socket, which is also where the reports go.
-//! The tests of this crate use it; the shipped launcher is part of the guest.
+//! Carries out one plan that it receives on standard input, a socket, where it also sends its
+//! reports. Only the tests of this crate use it; the shipped launcher is part of the guest.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     match launch(UnixStream::from(control)) {
         Launched::Done(code) => ExitCode::from(code),
-        // There is no guest here.
+        // This executable contains no guest.
         Launched::Inside(_) | Launched::Confined { .. } => ExitCode::FAILURE,
     }
 }

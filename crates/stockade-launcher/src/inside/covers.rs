@@ -1,4 +1,4 @@
-//! Putting something else in front of a path.
+//! Covers paths with other content.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,20 +14,20 @@ use super::files::{below, clone_tree, directory, flags_of, is_directory};
 
 const READ_ONLY: Attributes = Attributes { writable: false, executable: false, devices: false };
 
-/// Where covers are kept: the terminals are attached there later and hide them.
+/// The directory of the covers; the later mount of `/dev/pts` hides it.
 const STORE: &str = "/dev/pts";
 
-/// What is put in front of paths, each a copy of a part of one read-only mount.
+/// Covers for paths, each cloned from one read-only mount.
 pub(super) struct Covers {
-    /// The directory itself, where covers are made.
+    /// The directory in which covers are created.
     store: OwnedFd,
-    /// The mount over it, from which they are copied with what it forbids.
+    /// The read-only mount of that directory, from which covers are cloned.
     read_only: OwnedFd,
     made: usize,
 }
 
 impl Covers {
-    /// In the new root while it is empty.
+    /// Creates the directory in the new root while the root is empty.
     pub(super) fn new(root: &OwnedFd) -> io::Result<Covers> {
         let place = Path::new(STORE);
         directory(root, place, FileMode(0o755))?;
@@ -41,19 +41,19 @@ impl Covers {
         Ok(covers)
     }
 
-    /// A directory with nothing in it.
+    /// An empty directory.
     pub(super) fn no_files(&self) -> io::Result<OwnedFd> {
         below(&self.store, Path::new(NO_FILES), OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    /// Covers a path with something empty. A path that is not there needs no cover.
+    /// Covers a path with an empty directory or file. Does nothing if the path does not exist.
     pub(super) fn mask(&self, root: &OwnedFd, path: &Path) -> io::Result<()> {
         let Some(place) = place(root, path)? else { return Ok(()) };
         let name = if is_directory(&place)? { NO_FILES } else { NO_BYTES };
         move_onto(&self.copy(name)?, &place)
     }
 
-    /// Covers a file with another content. A path that is not there needs none.
+    /// Covers a file with other content. Does nothing if the path does not exist.
     pub(super) fn cover(&mut self, root: &OwnedFd, path: &Path, content: &str) -> io::Result<()> {
         let Some(place) = place(root, path)? else { return Ok(()) };
         let name = self.made.to_string();
@@ -73,7 +73,7 @@ impl Covers {
     }
 }
 
-/// Names of what is empty.
+/// Names of the empty directory and the empty file.
 const NO_FILES: &str = "no-files";
 const NO_BYTES: &str = "no-bytes";
 
@@ -89,7 +89,7 @@ pub(super) fn read_only(root: &OwnedFd, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Mounts a directory over itself, as it is.
+/// Mounts a directory over itself, unchanged.
 pub(super) fn pin(root: &OwnedFd, path: &Path) -> io::Result<()> {
     match place(root, path)? {
         Some(place) => move_onto(&clone_tree(&place)?, &place),

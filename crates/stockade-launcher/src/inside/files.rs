@@ -1,7 +1,7 @@
-//! Building the new root.
+//! Builds the new root.
 //!
-//! Every path is opened below a descriptor without following links: the host's trees may be
-//! changed by others while we work, and the new root is walked before it is sealed.
+//! Every path is opened below a descriptor without following links: other processes may change the
+//! host's trees meanwhile, and the new root is not sealed yet.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,19 +19,19 @@ use crate::plan::{Attributes, FileMode, MOST_COPIED, Memory, TreeKind};
 
 use super::wrong;
 
-/// Where the new root is attached until it becomes the root. It exists on every system, and what
-/// lies below it is not needed: trees were taken before.
+/// Where the new root is mounted until it becomes the root. The directory exists on every system,
+/// and its content is not needed: trees are opened before.
 pub(super) const STAGE: &str = "/proc";
 
 pub(super) fn private_mounts() -> io::Result<()> {
-    // Modes are those of the plan; the guest sets the usual mask for what it starts.
+    // The plan sets all modes; the guest sets the usual mask for programs.
     rustix::process::umask(Mode::empty());
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", flags)?)
 }
 
-/// Copies a mounted tree. The attributes hold for everything mounted in it, and where a mapping of
-/// owners is given, its owners are seen through that.
+/// Clones a mounted tree. The attributes apply to all mounts in it, and `owners`, if given, is the
+/// idmapping of its files.
 pub(crate) fn take_tree(
     path: &Path,
     attributes: Attributes,
@@ -42,7 +42,7 @@ pub(crate) fn take_tree(
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let source = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?;
     match (kind, FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode)) {
-        // As the last component openat2(2) gives a link itself, whatever it was told of links.
+        // openat2(2) returns a link itself if it is the last component, despite its flags.
         (_, FileType::Symlink) => return Err(rustix::io::Errno::LOOP.into()),
         (TreeKind::Directory, FileType::Directory) => {}
         (TreeKind::Directory, _) => return Err(rustix::io::Errno::NOTDIR.into()),
@@ -76,7 +76,7 @@ pub(super) fn flags_of(attributes: Attributes) -> MountAttrFlags {
     flags
 }
 
-/// A file system in memory, not attached anywhere.
+/// A file system in memory, not attached.
 pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: String| rustix::mount::fsconfig_set_string(&context, key, value);
@@ -90,8 +90,8 @@ pub(super) fn memory_file_system(memory: Memory) -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(&context, flags, flags_of(attributes))?)
 }
 
-/// A file system in memory whose directories are attached one by one. Up to Linux 6.14 only what
-/// is attached itself can be cloned from, so it stands where the new root will cover it.
+/// A file system in memory whose directories are attached one by one. Up to Linux 6.14 only an
+/// attached mount can be cloned, so it is mounted where the new root will cover it.
 pub(super) fn make_scratch(memory: Memory) -> io::Result<OwnedFd> {
     let scratch = memory_file_system(memory)?;
     move_to(&scratch, CWD, STAGE)?;
@@ -113,7 +113,7 @@ pub(super) fn move_to(
     Ok(rustix::mount::move_mount(tree, "", directory, path, flags)?)
 }
 
-/// Makes a directory and those above it. The file mode creation mask is zero by then.
+/// Makes a directory and its parents. The umask is zero.
 pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Result<()> {
     let mode = Mode::from_raw_mode(mode.0);
     let Some(name) = path.file_name() else { return Ok(()) };
@@ -123,7 +123,7 @@ pub(super) fn directory(root: &OwnedFd, path: &Path, mode: FileMode) -> io::Resu
         Err(rustix::io::Errno::EXIST) => {
             let there = below(&parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
             match rustix::fs::fchmod(there, mode) {
-                // A directory of an attached read-only tree is as it is.
+                // A directory of an attached read-only tree stays unchanged.
                 Ok(()) | Err(rustix::io::Errno::ROFS) => Ok(()),
                 Err(error) => Err(error.into()),
             }
@@ -138,8 +138,8 @@ pub(super) fn link(root: &OwnedFd, path: &Path, target: &Path) -> io::Result<()>
     in_place_of_another(&parent, name, || rustix::fs::symlinkat(target, &parent, name))
 }
 
-/// Makes something whose name may be taken: a directory given as root can have a file or link in a
-/// place of ours. What is removed is a name in the layer above; the directory itself is not changed.
+/// Creates an entry whose name may be taken: a directory given as `--root` can have a file or link
+/// there. Removes only the name in the upper layer; the directory itself stays unchanged.
 fn in_place_of_another<T>(
     parent: &OwnedFd,
     name: &OsStr,
@@ -158,7 +158,7 @@ pub(super) fn file(root: &OwnedFd, path: &Path, content: &[u8]) -> io::Result<()
     new_file(root, path, READABLE)?.write_all(content)
 }
 
-/// What everybody may read.
+/// Readable for every user.
 const READABLE: Mode = Mode::from_raw_mode(0o444);
 
 pub(super) fn new_file(root: &OwnedFd, path: &Path, mode: Mode) -> io::Result<File> {
@@ -169,7 +169,7 @@ pub(super) fn new_file(root: &OwnedFd, path: &Path, mode: Mode) -> io::Result<Fi
         .map(File::from)
 }
 
-/// Copies a file of the host, which is still reached by its path until the new root is the root.
+/// Copies a file of the host, whose path is valid until the new root becomes the root.
 pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -184,8 +184,8 @@ pub(super) fn copy(root: &OwnedFd, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies a file up to its end or up to so many bytes, and says how many there were. The kernel
-/// moves them: no page of this process is touched.
+/// Copies a file up to its end or up to `most` bytes, and returns the count. sendfile(2) moves the
+/// bytes without touching pages of this process.
 pub(super) fn send_all(source: impl AsFd, copy: impl AsFd, most: u64) -> io::Result<u64> {
     let mut sent = 0;
     while sent < most {
@@ -197,7 +197,7 @@ pub(super) fn send_all(source: impl AsFd, copy: impl AsFd, most: u64) -> io::Res
     Ok(sent)
 }
 
-/// Attaches a tree at a place of the same kind, which is made if it is missing.
+/// Attaches a tree at a path of the same type, which is created if it is missing.
 pub(super) fn attach(tree: &OwnedFd, root: &OwnedFd, path: &Path) -> io::Result<()> {
     let place = match below(root, path, OFlags::PATH) {
         Ok(place) => place,
@@ -214,7 +214,7 @@ pub(super) fn attach(tree: &OwnedFd, root: &OwnedFd, path: &Path) -> io::Result<
     Ok(rustix::mount::move_mount(tree, "", &place, "", flags)?)
 }
 
-/// A part of a file system as a tree of its own.
+/// Clones a part of a file system as a tree of its own.
 pub(super) fn subtree(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     clone_tree(&below(root, path, OFlags::PATH)?)
 }
@@ -243,19 +243,19 @@ pub(super) fn terminals(root: &OwnedFd) -> io::Result<()> {
     attach(&mounted, root, Path::new("/dev/pts"))
 }
 
-/// Sets the number of user namespaces that may be made in ours to none, and bounds watches of files.
-/// See namespaces(7).
+/// Sets the maximum number of user namespaces to zero, and bounds inotify watches. See
+/// namespaces(7).
 pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     let setting = Path::new("/proc/sys/user/max_user_namespaces");
     File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0\n")?;
-    // What is watched counts against whoever started the sandbox: a share, not all of it.
+    // Watches count against the user who started the sandbox: grant only a share.
     for (setting, most) in
         [("max_inotify_instances", &b"32"[..]), ("max_inotify_watches", &b"8192"[..])]
     {
         let setting = Path::new("/proc/sys/user").join(setting);
         match below(root, &setting, OFlags::WRONLY) {
             Ok(file) => File::from(file).write_all(most)?,
-            // A kernel without inotify has nothing to limit.
+            // A kernel without inotify needs no limit.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -263,17 +263,16 @@ pub(super) fn forbid_user_namespaces(root: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets every port of the network namespace be bound without privileges.
+/// Lets unprivileged processes bind every port of the network namespace.
 pub(super) fn open_ports(root: &OwnedFd) -> io::Result<()> {
     let setting = Path::new("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     File::from(below(root, setting, OFlags::WRONLY)?).write_all(b"0\n")
 }
 
-/// Makes the new root the root, and lets go of the old one with everything below it.
+/// Makes the new root the root, and detaches the old one with all its mounts.
 pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
     rustix::process::fchdir(root)?;
-    // Old and new at the same place: the old root lies on top and is detached from there,
-    // pivot_root(2).
+    // Both at the same path: the old root is then on top and is detached from there, pivot_root(2).
     rustix::process::pivot_root(".", ".")?;
     rustix::mount::unmount(".", UnmountFlags::DETACH)?;
     rustix::process::chdir("/")?;
@@ -290,7 +289,7 @@ pub(super) fn pivot(root: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the root read-only, and `/proc`, where a process could change how the kernel treats it.
+/// Makes the root read-only, and `/proc`, through which a process could change kernel settings.
 pub(super) fn seal_root() -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     for path in ["/proc", "/"] {
@@ -305,7 +304,7 @@ pub(super) fn is_directory(open: &OwnedFd) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(mode) == FileType::Directory)
 }
 
-/// Opens a path below a root; no component may be a link.
+/// Opens a path below a root; no component may be a symbolic link.
 pub(super) fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
@@ -314,10 +313,10 @@ pub(super) fn below(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<Ow
     Ok(rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)?)
 }
 
-/// The directory above a path, made where it is missing.
+/// Opens the parent directory of a path, and creates it if it is missing.
 fn parent_of(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let parent = path.parent().unwrap_or(Path::new("/"));
-    // Nearly always it is there.
+    // It nearly always exists.
     match below(root, parent, OFlags::PATH | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return other,
@@ -326,7 +325,7 @@ fn parent_of(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     for component in parent.components() {
         let Component::Normal(name) = component else { continue };
         match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
-            // A directory of an attached read-only tree cannot be made and need not be.
+            // A directory of an attached read-only tree cannot be created, and exists already.
             Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
             Err(error) => return Err(error.into()),
         }

@@ -13,7 +13,7 @@ use stockade_sys::Instruction;
 
 use crate::plan::{LandlockRule, SocketUse};
 
-/// Allows what the rules say and refuses every other use of the file system.
+/// Allows only what the rules list, and denies every other use of the file system.
 pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
     let version = ABI::from(i32::try_from(version).map_err(io::Error::other)?);
     let all = AccessFs::from_all(version);
@@ -21,7 +21,7 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(all)
         .map_err(io::Error::other)?;
-    // From the sixth version on: no signal and no abstract socket leads out of the sandbox.
+    // Since version 6 Landlock also keeps signals and abstract sockets inside the sandbox.
     let scopes = Scope::from_all(version);
     if !scopes.is_empty() {
         ruleset = ruleset.scope(scopes).map_err(io::Error::other)?;
@@ -35,19 +35,18 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
         access |= match rule.sockets {
             SocketUse::Refused => BitFlags::EMPTY,
             SocketUse::Made => AccessFs::MakeSock.into(),
-            // Kernels that do not know the right refuse nothing.
+            // Kernels without this right do not restrict connecting.
             SocketUse::Reached => all & AccessFs::ResolveUnix,
         };
         if rule.executable {
             access |= AccessFs::Execute;
         }
-        // What was looked at when the plan was made is meant, and nothing that a link put in its
-        // place meanwhile leads to.
+        // Refuses links: a link could replace the path that the plan was made for.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS;
         let path = openat2(CWD, &rule.path, flags, Mode::empty(), resolve)
             .map_err(|error| unusable(&rule.path, error.into()))?;
-        // A file takes only the rights that a file can have.
+        // A file accepts only the rights that apply to files.
         if FileType::from_raw_mode(fstat(&path)?.st_mode) != FileType::Directory {
             access &= AccessFs::from_file(version);
         }
@@ -64,7 +63,7 @@ fn unusable(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot open {} for a rule: {error}", path.display()))
 }
 
-/// Refuses every bind and every connection that Landlock knows of.
+/// Denies every bind and every connection that Landlock covers.
 pub(super) fn landlock_network(version: u32) -> io::Result<()> {
     let version = ABI::from(i32::try_from(version).map_err(io::Error::other)?);
     let status = Ruleset::default()
@@ -79,12 +78,12 @@ pub(super) fn landlock_network(version: u32) -> io::Result<()> {
     }
 }
 
-/// Installs a filter that asks. The descriptor is where its questions come.
+/// Installs a seccomp filter that notifies a supervisor, and returns the listener.
 pub(super) fn watch(program: &[(u16, u8, u8, u32)]) -> io::Result<OwnedFd> {
     stockade_sys::install_notifying_filter(&instructions(program))
 }
 
-/// Installs filters; the kernel takes the strictest answer of all.
+/// Installs filters; the kernel applies the strictest result of all.
 pub(super) fn seccomp(programs: &[Vec<(u16, u8, u8, u32)>]) -> io::Result<()> {
     for program in programs {
         stockade_sys::install_filter(&instructions(program))?;

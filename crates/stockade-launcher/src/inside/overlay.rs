@@ -1,7 +1,7 @@
-//! A tree of the host under a layer that takes all changes, or under none.
+//! Overlays over a tree of the host: with an upper layer that takes all changes, or read-only.
 //!
-//! The kernel wants layers that are attached in this mount namespace, so they are for the moment
-//! and let go afterwards; the overlay keeps its own references.
+//! The kernel requires layers that are attached in this mount namespace, so they are attached
+//! temporarily and then released; the overlay keeps its own references.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,15 +19,15 @@ const LOWER: &str = "lower";
 const UPPER: &str = "upper";
 const WORK: &str = "work";
 
-/// A tree that gets a layer.
+/// A tree to put under an overlay.
 #[derive(Clone, Copy)]
 pub(super) struct Layered<'t> {
     pub(super) tree: &'t OwnedFd,
-    /// Whether files in it, and in the layer, can be executed.
+    /// Whether files in the overlay can be executed.
     pub(super) executable: bool,
 }
 
-/// Puts a tree in the place of the new root; what is made in it later lies in the old one.
+/// Replaces the new root by an overlay over a tree. The upper layer is a directory in the old one.
 pub(super) fn root(root: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
     for name in [UPPER, WORK] {
         directory(root, Path::new(name), FileMode(0o755))?;
@@ -40,7 +40,7 @@ pub(super) fn root(root: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(overlay)
 }
 
-/// Attaches a tree under a layer that lies in a directory of the scratch file system.
+/// Attaches a tree under an upper layer in a directory of the scratch file system.
 pub(super) fn attach_over_tree(
     scratch: &OwnedFd,
     layers: &Path,
@@ -51,7 +51,7 @@ pub(super) fn attach_over_tree(
     for name in [UPPER, WORK] {
         directory(scratch, &layers.join(name), FileMode(0o755))?;
     }
-    // The tree first: the place is then made for a directory, and the overlay covers it.
+    // The tree first: this creates a directory as the mount point, and the overlay then covers it.
     attach(layered.tree, root, path)?;
     let lower = inside_stage(path);
     let aside = PathBuf::from("/.layers");
@@ -59,7 +59,7 @@ pub(super) fn attach_over_tree(
     attach(&writable, root, &aside)?;
     let above = inside_stage(&aside);
     let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    // Of its own: an overlay has none of the attributes of its layers.
+    // An overlay does not inherit the mount attributes of its layers.
     if !layered.executable {
         flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
     }
@@ -69,15 +69,15 @@ pub(super) fn attach_over_tree(
     attach(&overlay, root, path)
 }
 
-/// Makes the host's `/proc/self/fd` the working directory until the pivot. From there layers are
-/// named by the numbers of descriptors: nobody can put something else in their place.
+/// Makes the host's `/proc/self/fd` the working directory until the pivot. Layers are then named by
+/// descriptor numbers, so that no process can replace them.
 pub(super) fn stand_among_descriptors() -> io::Result<()> {
     Ok(rustix::process::chdir("/proc/self/fd")?)
 }
 
-/// What an overlay without a layer of its own is made with.
+/// Builds overlays without an upper layer.
 pub(super) struct Apart {
-    /// The kernel takes no overlay of one layer alone.
+    /// A second, empty layer: the kernel accepts no overlay with a single layer.
     empty: OwnedFd,
 }
 
@@ -86,14 +86,14 @@ impl Apart {
         Apart { empty }
     }
 
-    /// Attaches a directory read-only, with files that are nobody else's to lock or watch.
+    /// Attaches a directory read-only, with inodes of its own: locks and watches are not shared.
     pub(super) fn attach(
         &self,
         layered: Layered<'_>,
         root: &OwnedFd,
         path: &Path,
     ) -> io::Result<()> {
-        // The tree first, and the overlay covers it.
+        // The tree first; the overlay then covers it.
         attach(layered.tree, root, path)?;
         attach(&self.over(layered)?, root, path)
     }
@@ -144,7 +144,7 @@ fn mount(lower: &Path, upper: &Path, work: &Path, flags: MountAttrFlags) -> io::
     set("lowerdir", lower)?;
     set("upperdir", upper)?;
     set("workdir", work)?;
-    // In a user namespace the overlay keeps its marks in attributes that users may set,
+    // In a user namespace overlayfs keeps its metadata in user extended attributes,
     // Documentation/filesystems/overlayfs.rst.
     rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
     rustix::mount::fsconfig_create(&context)?;

@@ -1,4 +1,4 @@
-//! Giving up rights, and limits.
+//! Drops privileges and sets limits.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use crate::outside::check_procfs;
 use crate::plan::Resource;
 
-/// The highest capability number a kernel may have.
+/// The highest capability number that a kernel may have.
 const MOST_CAPABILITIES: u32 = 64;
 
-/// Changes every id of this process and keeps its capabilities in the user namespace.
+/// Changes all ids of this process and keeps its capabilities in the user namespace.
 pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
     let (user, group) =
         (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
-    // Without setgroups(2), which an unprivileged caller has given up, the groups stay the caller's.
+    // An unprivileged caller has given up setgroups(2), and then the groups stay the caller's.
     let mut answer = String::new();
     let path = Path::new("/proc/self/setgroups");
     let mut file = File::open(path)?;
@@ -34,18 +34,18 @@ pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
     rustix::thread::set_thread_res_gid(group, group, group)?;
     rustix::thread::set_thread_res_uid(user, user, user)?;
     rustix::thread::set_keep_capabilities(false)?;
-    // Changing ids leaves the permitted set and empties the effective one, capabilities(7).
+    // Changing ids keeps the permitted set and clears the effective one, capabilities(7).
     let permitted = rustix::thread::capabilities(None)?.permitted;
     let sets =
         CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// The file that sets this process's own score for the OOM killer, on a mount of its own: `/proc`
-/// itself cannot be made read-only while a file of it is open to write.
+/// Opens this process's own `oom_score_adj` on a separate procfs mount: `/proc` cannot become
+/// read-only while one of its files is open for writing.
 ///
-/// A process that has changed its ids owns its files of `/proc` only while it is dumpable, proc(5).
-/// Nothing else runs inside yet that could use that.
+/// A process that has changed its ids owns its files in `/proc` only while it is dumpable, proc(5).
+/// No other process runs inside yet that could exploit that.
 pub(super) fn own_oom_score() -> io::Result<File> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let proc = rustix::mount::open_tree(CWD, "/proc", flags)?;
@@ -73,10 +73,10 @@ pub(super) fn limit(resource: Resource, amount: u64) -> io::Result<()> {
     Ok(rustix::process::setrlimit(limited, new)?)
 }
 
-/// Dies when the launcher does. After the last change of ids, which would undo it, prctl(2).
+/// Dies when the launcher does. Must follow the last change of ids, which resets this, prctl(2).
 pub(super) fn die_with_parent(lifeline: &OwnedFd) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have died before, and then no signal comes; but its end of the pipe is closed.
+    // If the launcher died before, no signal comes, but its end of the pipe is closed.
     let mut watched = [PollFd::new(lifeline, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut watched, Some(&now))? {
@@ -85,8 +85,8 @@ pub(super) fn die_with_parent(lifeline: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Gives up every capability in every set. The bounding set first: dropping from it needs a
-/// capability itself.
+/// Drops every capability from every set. The bounding set first: dropping from it requires a
+/// capability.
 pub(super) fn seal() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let has_any = !rustix::thread::capabilities(None)?.permitted.is_empty();
@@ -94,11 +94,12 @@ pub(super) fn seal() -> io::Result<()> {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // Without any capability nothing can be dropped from what execve(2) may grant; but no
-            // new privileges, which comes last, lets it grant only what one has, capabilities(7).
+            // Without capabilities this process cannot drop from the bounding set, but
+            // no_new_privs, set last, lets execve(2) grant only what the process has,
+            // capabilities(7).
             Err(rustix::io::Errno::PERM) if !has_any => break,
-            // The kernel knows no capability of this number, nor of a higher one; one that it knows
-            // is still there.
+            // The kernel has no capability of this or a higher number. For one that it has, EINVAL
+            // means that the capability was not dropped.
             Err(rustix::io::Errno::INVAL) if !is_known(capability) => break,
             Err(error) => return Err(error.into()),
         }
@@ -114,7 +115,7 @@ pub(super) fn seal() -> io::Result<()> {
     stockade_sys::set_no_new_privs()
 }
 
-/// Whether the kernel has a capability at all.
+/// Whether the kernel has a capability.
 fn is_known(capability: CapabilitySet) -> bool {
     // The only error is EINVAL, for a number beyond the last, prctl(2).
     rustix::thread::capability_is_in_bounding_set(capability).is_ok()

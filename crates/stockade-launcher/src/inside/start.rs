@@ -1,11 +1,11 @@
-//! Starting the program in place of this process.
+//! Executes the program in place of this process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Replaces this process. Returns only the reason why it could not.
+/// Replaces this process. Returns only on failure.
 pub(super) fn execute(
     program: &Path,
     arguments: &[String],

@@ -1,4 +1,4 @@
-//! The directory where programs find the tools of their host.
+//! The directory through which programs call the tools of the host.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,17 +15,16 @@ use crate::plan::{Memory, ToolSocket};
 use super::files::{attach, below, memory_file_system, new_file, send_all};
 use super::wrong;
 
-/// How many connections wait to be accepted.
+/// The backlog of the listener.
 const WAITING: i32 = 4096;
-/// The largest page of any machine: a file takes whole pages.
+/// The largest page size of any machine: a file occupies whole pages.
 const LARGEST_PAGE: u64 = 64 << 10;
-/// The most bytes of the command, which is this executable.
+/// The maximum size of the command, which is a copy of this executable.
 const MOST_COMMAND_BYTES: u64 = 256 << 20;
-/// What is in the directory beside files and the directories above them: its top and the socket.
+/// Inodes in addition to the files and their parent directories: the root and the socket.
 const OTHER_INODES: u64 = 8;
 
-/// Makes the directory with everything in it, and lets nobody change it any more. Returns where the
-/// guest listens.
+/// Creates the directory with its files and makes it read-only. Returns the listener for the guest.
 pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
     let ToolSocket { directory, files, command, socket, .. } = tools;
     let executable = this_executable()?;
@@ -49,14 +48,14 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
     if send_all(&executable, &copy, MOST_COMMAND_BYTES)? != bytes {
         return Err(wrong("this executable could not be copied whole"));
     }
-    // What is open for writing keeps a mount from becoming read-only.
+    // A file open for writing keeps a mount from becoming read-only.
     drop(copy);
     let listener = listen(&directory.join(plain(socket)?))?;
     #[cfg(feature = "weaken")]
     if tools.writable {
         return Ok(listener);
     }
-    // Last: from here on nothing in it can be made, removed, renamed or written.
+    // Last: from here on no entry can be created, removed, renamed or written.
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -67,19 +66,19 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
 
 const READABLE: Mode = Mode::from_raw_mode(0o444);
 const EXECUTABLE: Mode = Mode::from_raw_mode(0o555);
-/// Whoever is inside may connect.
+/// Any process inside may connect.
 const CONNECTABLE: Mode = Mode::from_raw_mode(0o666);
 
 fn pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(LARGEST_PAGE)
 }
 
-/// One for each name on the way to each path; some are counted more than once.
+/// One inode for each component of each path; shared parents are counted more than once.
 fn inodes<'p>(paths: impl Iterator<Item = &'p Path>) -> u64 {
     OTHER_INODES + paths.map(|path| path.components().count() as u64).sum::<u64>()
 }
 
-/// A path that leads nowhere but down.
+/// Accepts only a path without `..` or other special components.
 fn plain(path: &Path) -> io::Result<&Path> {
     let down = |part: Component<'_>| matches!(part, Component::Normal(_));
     match path.components().all(down) && path.file_name().is_some() {
@@ -88,14 +87,14 @@ fn plain(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// The file that this process runs, whatever path it had, if any.
+/// Opens the file that this process runs; it may have no path.
 fn this_executable() -> io::Result<File> {
     let opened =
         rustix::fs::open("/proc/self/exe", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(File::from(opened))
 }
 
-/// By its whole path, which is the name that whoever connects is told.
+/// Binds the absolute path, which clients see as the address of their peer.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -105,7 +104,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Whether it is ours that is found at its place, with the socket in it.
+/// Checks that the directory at its path is this file system, with the socket in it.
 fn check(memory: &OwnedFd, root: &OwnedFd, directory: &Path, socket: &Path) -> io::Result<()> {
     let found = below(root, directory, OFlags::PATH | OFlags::DIRECTORY)?;
     let (ours, theirs) = (rustix::fs::fstat(memory)?, rustix::fs::fstat(&found)?);

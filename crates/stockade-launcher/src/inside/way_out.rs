@@ -1,4 +1,4 @@
-//! The one place inside at which connections that may leave arrive.
+//! The listeners inside to which the kernel redirects connections to the network.
 
 use std::io;
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
@@ -9,21 +9,21 @@ use stockade_sys::{Redirect, add_loopback_address, redirect_to};
 use crate::outside::Listeners;
 use crate::plan::{Redirected, Transport};
 
-/// How many connections wait to be accepted.
+/// The backlog of the listener.
 const WAITING: i32 = 1024;
 
-/// Listens at one more address of the loopback interface, and sends there what goes to the places.
+/// Listens at an additional loopback address, and redirects connections to `places` there.
 pub(super) fn open(listen: SocketAddrV4, places: &[Redirected]) -> io::Result<Listeners> {
-    // Without a second address, programs that ask which families are configured find none.
+    // getaddrinfo(3) with AI_ADDRCONFIG ignores 127.0.0.1 and would find no IPv4 address.
     add_loopback_address(*listen.ip())?;
     let listeners = listeners(listen)?;
-    // Last: what is redirected finds somebody there.
+    // Last: redirected connections then find the listeners ready.
     let places: Vec<Redirect> = places.iter().map(redirect).collect();
     redirect_to(listen, &places)?;
     Ok(listeners)
 }
 
-/// Sockets that share their address with nobody: neither says that it may be used again.
+/// Binds without address reuse, so that no other socket can share the addresses.
 fn listeners(listen: SocketAddrV4) -> io::Result<Listeners> {
     let socket = |kind| {
         let socket =

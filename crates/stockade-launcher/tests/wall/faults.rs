@@ -1,4 +1,4 @@
-//! A step that fails ends in a report that names it, with nothing executed and nothing left.
+//! A failing step is reported by name; nothing is executed and nothing remains.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -24,21 +24,21 @@ fn refusal_of(plan: &Plan) -> Refusal {
     }
 }
 
-/// Replaces the first step of a name and returns its place.
+/// Replaces the first step of a name and returns its index.
 fn replace(plan: &mut Plan, name: &str, with: Step) -> usize {
     let index = plan.inside.iter().position(|step| step.name() == name).expect("the step is there");
     plan.inside[index] = with;
     index
 }
 
-/// A redirection of one address.
+/// Redirects one address.
 fn way_out(listen: &str, prefix: u8) -> Step {
     let network = [127, 64, 0, 1].into();
     let redirected = vec![Redirected { transport: Transport::Tcp, network, prefix, port: None }];
     Step::WayOut { listen: listen.parse().expect("an address"), redirected }
 }
 
-/// Tools without files.
+/// A tool directory without files.
 fn tools(directory: &str, command: &str) -> Step {
     Step::ToolSocket(ToolSocket {
         directory: directory.into(),
@@ -49,7 +49,7 @@ fn tools(directory: &str, command: &str) -> Step {
 }
 
 #[test]
-fn each_failing_step_is_named_and_nothing_runs() {
+fn failing_step_is_reported_by_name_and_nothing_runs() {
     if !walls_can_be_built() {
         return;
     }
@@ -86,12 +86,12 @@ fn each_failing_step_is_named_and_nothing_runs() {
         ("file", Step::File { path: PathBuf::from("/usr/x"), content: String::new() }),
         ("limit", Step::Limit { resource: Resource::OpenFiles, amount: u64::MAX - 1 }),
         ("working_directory", Step::WorkingDirectory(nowhere())),
-        // `/proc` is not there yet.
+        // `/proc` does not exist yet.
         ("proc", Step::OpenPorts),
-        // The loopback interface has this address already, and no address has more than 32 bits.
+        // The loopback interface has this address already, and a prefix has at most 32 bits.
         ("host_name", way_out("127.0.0.1:1", 32)),
         ("host_name", way_out("127.0.0.53:1", 33)),
-        // Below something read-only, and out of the directory.
+        // Below a read-only directory, and outside the tool directory.
         ("host_name", tools("/usr/tools", "bin/tool")),
         ("host_name", tools("/tmp/tools", "../tool")),
         ("host_name", Step::HostName("x".repeat(100))),
@@ -138,7 +138,7 @@ fn a_plan_without_a_program_is_refused() {
 }
 
 #[test]
-fn nothing_starts_when_nobody_answers_for_it() {
+fn program_does_not_start_when_the_seccomp_listener_is_closed() {
     if !walls_can_be_built() {
         return;
     }
@@ -149,7 +149,7 @@ fn nothing_starts_when_nobody_answers_for_it() {
     let mut plan = plan("echo ran");
     let before = plan.inside.len() - 1;
     plan.inside.insert(before, Step::WatchPrograms { program });
-    // The tests let go of the listener as soon as they have it.
+    // The tests close the listener as soon as they receive it.
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.step.as_str(), refusal.errno), ("execute", Some(38)), "ENOSYS");
 }
@@ -164,7 +164,7 @@ fn a_cgroup_that_cannot_be_entered_is_refused() {
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.phase, refusal.step.as_str()), (Phase::Inside, "enter_cgroup"));
     assert!(refusal.to_string().contains("/sys/fs/cgroup/x/tasks"), "{refusal}");
-    // What is written where it can be is the process itself.
+    // For a writable file, the process writes 0, which means itself.
     let file = tempfile::tempfile().unwrap();
     let entered = |file: &File| carry_out_with(&plan, &[file.as_fd()]);
     assert!(matches!(entered(&file), Ended::Ran(0, _)));
@@ -179,7 +179,7 @@ fn a_cgroup_that_cannot_be_entered_is_refused() {
 }
 
 #[test]
-fn refusal_arrives_when_the_plan_is_longer_than_a_socket_holds() {
+fn refusal_arrives_when_the_plan_exceeds_the_socket_buffer() {
     if !walls_can_be_built() {
         return;
     }
@@ -232,7 +232,7 @@ fn links_in_host_paths_are_not_followed() {
     assert!(matches!(refused, Ended::Refused(refusal) if refusal.errno == Some(40)), "ELOOP");
 }
 
-/// What the launcher answers to these bytes in the place of a plan.
+/// The launcher's answer to these bytes in place of a plan.
 fn answer_to(bytes: &[u8]) -> Option<Report> {
     let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_stockade-launch"))
@@ -262,7 +262,7 @@ fn anything_but_a_plan_is_refused_and_nothing_is_started() {
 }
 
 #[test]
-fn first_process_is_born_before_it_is_ready() {
+fn first_process_is_reported_born_and_ready() {
     if !walls_can_be_built() {
         return;
     }
@@ -282,13 +282,13 @@ fn first_process_is_born_before_it_is_ready() {
             break;
         }
     }
-    // The launcher tells the birth and the child that it is ready, whichever is first.
+    // The launcher reports `Born` and the child `Ready`, in either order.
     assert!(matches!(
         reports[..],
         [Report::Born { .. }, Report::Ready { .. }, Report::Ended(_)]
             | [Report::Ready { .. }, Report::Born { .. }, Report::Ended(_)]
     ));
-    // What the sandbox has counted is there for as long as the host may ask for it.
+    // The launcher keeps the sandbox's counters until the host closes the socket.
     assert_eq!(launcher.try_wait().unwrap(), None);
     drop(ours);
     assert!(launcher.wait().unwrap().success());

@@ -1,4 +1,4 @@
-//! Walls built from plans on the real kernel, looked at from inside and outside.
+//! Walls built from plans on the real kernel, checked from inside and outside.
 
 mod faults;
 mod posture;

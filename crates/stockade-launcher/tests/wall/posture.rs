@@ -1,4 +1,4 @@
-//! What a program sees from inside. Each denial is first shown to work outside.
+//! What a program sees from inside. Each test first shows that a denied act works outside.
 
 use crate::support::{Ended, USER, carry_out, inside, outside, plan, walls_can_be_built};
 
@@ -13,7 +13,7 @@ fn program_runs_and_its_exit_code_comes_back() {
 }
 
 #[test]
-fn nothing_of_the_host_is_visible_but_what_was_attached() {
+fn only_attached_host_paths_are_visible() {
     if !walls_can_be_built() {
         return;
     }
@@ -29,7 +29,7 @@ fn nothing_of_the_host_is_visible_but_what_was_attached() {
 }
 
 #[test]
-fn environment_is_the_plans_own() {
+fn environment_is_exactly_the_plans() {
     if !walls_can_be_built() {
         return;
     }
@@ -59,7 +59,7 @@ fn ids_are_unprivileged_and_every_capability_set_is_empty() {
 }
 
 #[test]
-fn read_only_places_stay_so_and_scratch_is_bounded() {
+fn read_only_paths_stay_read_only_and_scratch_is_bounded() {
     if !walls_can_be_built() {
         return;
     }
@@ -92,7 +92,7 @@ fn only_the_loopback_interface_exists() {
 }
 
 #[test]
-fn processes_of_the_host_are_not_there() {
+fn host_processes_are_not_visible() {
     if !walls_can_be_built() {
         return;
     }
@@ -102,11 +102,11 @@ fn processes_of_the_host_are_not_there() {
 }
 
 #[test]
-fn namespaces_cannot_be_made_inside() {
+fn namespaces_cannot_be_created_inside() {
     if !walls_can_be_built() {
         return;
     }
-    // Without a program inside that tries it, nothing would be proved.
+    // Proves that a program inside can try it.
     let attempt =
         "unshare --help >/dev/null && echo can try; unshare -U true 2>/dev/null && echo made";
     assert_eq!(outside(attempt), "can try\nmade\n");
@@ -119,16 +119,16 @@ fn descriptors_are_the_three_standard_ones() {
         return;
     }
     let count = |text: String| text.trim().parse::<u32>().unwrap();
-    // Not closed on exec, so that every child of this process gets it.
+    // Without close-on-exec, so that every child of this process inherits it.
     let leaked = rustix::io::dup(std::io::stderr()).unwrap();
     assert!(count(outside("ls /proc/self/fd | wc -l")) > 4, "without the wall it is inherited");
-    // The listing itself holds one more.
+    // `ls` itself holds one more.
     assert_eq!(count(inside("ls /proc/self/fd | wc -l")), 4);
     drop(leaked);
 }
 
 #[test]
-fn host_name_and_session_are_its_own() {
+fn host_name_and_session_are_private() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A plan for tests, and carrying it out.
+//! A plan for tests, and code to carry it out.
 
 use std::io::Read;
 use std::net::Shutdown;
@@ -20,24 +20,24 @@ const DEVICE: Attributes = Attributes { writable: true, executable: false, devic
 /// The user id inside.
 pub(crate) const USER: u32 = 1000;
 
-/// The version of Landlock that a wall needs, or it goes without.
+/// The minimum Landlock version; with an older kernel the wall has no Landlock.
 pub(crate) const LANDLOCK: u32 = 3;
 
 pub(crate) fn landlock_can_be_used() -> bool {
     stockade_sys::landlock_version().is_ok_and(|version| version >= LANDLOCK)
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// The program ran; its exit code and output.
+    /// The program ran, with this exit code and output.
     Ran(i32, String),
     /// A step failed and nothing ran.
     Refused(Refusal),
 }
 
-/// Whether this host lets a wall be built at all. Where it does not, the tests say why they do not
-/// run, or fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host allows a wall to be built. If not, prints why the tests are skipped, or fails
+/// where `STOCKADE_REQUIRE` requires them.
 pub(crate) fn walls_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| match carry_out(&plan("true")) {
@@ -99,7 +99,7 @@ pub(crate) fn plan(script: &str) -> Plan {
 
 type Tree = (String, PathBuf, Attributes, TreeKind);
 
-/// The host's programs, and the devices every program expects.
+/// The host's programs, and the standard devices.
 fn system() -> Vec<Tree> {
     let mut trees =
         vec![("/usr".to_owned(), PathBuf::from("/usr"), READ_ONLY, TreeKind::Directory)];
@@ -157,12 +157,12 @@ fn landlock() -> Vec<LandlockRule> {
     ]
 }
 
-/// Carries out a plan and waits until nothing is left of it.
+/// Carries out a plan and waits until it is cleaned up.
 pub(crate) fn carry_out(plan: &Plan) -> Ended {
     carry_out_with(plan, &[])
 }
 
-/// The same with descriptors.
+/// Like [`carry_out`], with descriptors.
 pub(crate) fn carry_out_with(plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> Ended {
     let (mut ours, theirs) = UnixStream::pair().expect("a socket pair can be made");
     let (mut output, write_end) = std::io::pipe().expect("a pipe can be made");
@@ -174,7 +174,7 @@ pub(crate) fn carry_out_with(plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> End
         .stderr(Stdio::from(write_end))
         .spawn()
         .expect("the launcher starts");
-    // A launcher that refused early has closed the stream; its report is still there to read.
+    // A launcher that refused early has closed the stream; its report is still readable.
     let _ = stockade_launcher::send(&mut ours, plan, descriptors);
     let mut ending = None;
     let mut refusal = None;
@@ -198,7 +198,7 @@ pub(crate) fn carry_out_with(plan: &Plan, descriptors: &[BorrowedFd<'_>]) -> End
     }
 }
 
-/// Runs a script behind the complete wall; panics when the wall could not be built.
+/// Runs a script behind the complete wall; panics if the wall cannot be built.
 pub(crate) fn inside(script: &str) -> String {
     match carry_out(&plan(script)) {
         Ended::Ran(_, text) => text,

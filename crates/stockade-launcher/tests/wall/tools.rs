@@ -1,10 +1,10 @@
-//! The directory of the tools, without a guest that would serve its socket.
+//! The tool directory, without a guest that serves its socket.
 
 use stockade_launcher::{Plan, Step, ToolFile, ToolSocket};
 
 use crate::support::{Ended, carry_out, plan, walls_can_be_built};
 
-/// A wall around a shell command with such a directory.
+/// A wall with a tool directory around a shell command.
 fn wall(script: &str) -> Plan {
     let mut plan = plan(script);
     let after =
@@ -31,7 +31,7 @@ fn said(script: &str) -> String {
 }
 
 #[test]
-fn everything_is_in_it_with_its_rights_and_nothing_more_fits() {
+fn tool_directory_is_complete_and_read_only() {
     if !walls_can_be_built() {
         return;
     }
@@ -53,12 +53,12 @@ fn everything_is_in_it_with_its_rights_and_nothing_more_fits() {
 }
 
 #[test]
-fn command_is_the_launchers_own_executable() {
+fn tool_command_is_the_launchers_own_executable() {
     if !walls_can_be_built() {
         return;
     }
     let own = std::fs::metadata(env!("CARGO_BIN_EXE_stockade-launch")).unwrap().len();
-    // It finds no plan on its standard input and says so by its code.
+    // It finds no plan on standard input and exits with 1.
     let text = said("wc -c < /tmp/tools/bin/tool; /tmp/tools/bin/tool < /dev/null; echo $?");
     assert_eq!(text, format!("{own}\n1\n"));
 }

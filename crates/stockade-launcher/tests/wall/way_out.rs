@@ -1,4 +1,4 @@
-//! The redirection in the kernel, without a guest: the program itself listens where that would.
+//! The redirection in the kernel, without a guest: the program itself listens in its place.
 
 use stockade_launcher::{Plan, Redirected, Step, Transport};
 
@@ -6,7 +6,7 @@ use crate::support::{Ended, carry_out, plan, walls_can_be_built};
 
 const LISTEN: &str = "127.0.0.53:1";
 
-/// A wall around Python code, with the redirection or without.
+/// A wall around Python code, with or without the redirection.
 fn wall(code: &str, redirect: bool) -> Plan {
     let mut plan = plan("");
     let at = |plan: &Plan, name: &str| {
@@ -47,7 +47,7 @@ fn said(plan: &Plan) -> String {
     }
 }
 
-/// The wall's own listeners have gone with the execution, so their place is free.
+/// The wall's own listeners closed when the program was executed, so their address is free.
 const CODE: &str = "\
 import socket, struct
 listener = socket.socket()
@@ -78,7 +78,7 @@ except TimeoutError:
 ";
 
 #[test]
-fn what_is_redirected_arrives_and_says_where_it_was_going() {
+fn redirected_connection_arrives_with_its_original_destination() {
     if !walls_can_be_built() {
         return;
     }

@@ -17,7 +17,7 @@ pub(in super::super) struct Counted {
     stream: Stream,
     id: u32,
     ledger: Arc<Ledger>,
-    /// Whether the host has ended its direction.
+    /// Whether the host has half-closed it.
     closed: bool,
 }
 
@@ -31,7 +31,7 @@ impl Counted {
         self.id
     }
 
-    /// The next frame as it came, or none at the end. Its bytes are unread until they are counted.
+    /// The next frame, or none at the end. Its bytes count as unread until [`Counted::count`].
     pub(in super::super) fn poll_packet(
         &mut self,
         context: &mut Context<'_>,
@@ -42,12 +42,12 @@ impl Counted {
         }
     }
 
-    /// So many bytes of what came are read.
+    /// Records that this many bytes were read.
     pub(in super::super) fn count(&self, bytes: usize) {
         self.ledger.read(self.id, bytes);
     }
 
-    /// The multiplexer tells a reset as an end; of a connection it is not the same.
+    /// Distinguishes a reset of a connection from its end, which the multiplexer does not.
     fn end(&self) -> io::Result<()> {
         if self.ledger.is_connection(self.id) && !self.ledger.has_ended(self.id) {
             return Err(io::ErrorKind::ConnectionReset.into());
