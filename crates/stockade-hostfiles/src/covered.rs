@@ -1,11 +1,11 @@
-//! What is hidden or read-only below a directory that can be written, or in one that is shown
-//! directly. The kernel drops a mount when a host process replaces or removes what it lies on, so
-//! what such a mount covers has to be chosen with care:
+//! Checks what is hidden or read-only below a writable directory, or in one that is shown without
+//! an overlay. The kernel drops a mount when a host process replaces or removes its mount point,
+//! which limits what a mount can cover:
 //!
 //! ```text
 //! hidden or read-only        below overlay, or read-only    below what is shown directly
-//!   directory                held                           held; the directories above are pinned
-//!   file                     held                           refused: every save replaces it
+//!   directory                works                          works; directories above are pinned
+//!   file                     works                          refused: every save replaces it
 //! ```
 
 use std::collections::BTreeSet;
@@ -22,10 +22,11 @@ use crate::{HostFileError, Mode, Shown};
 const OUTSIDE: &str =
     "keep it outside of what can be written, or show that read-only or with the mode overlay";
 
-/// Refuses what cannot be held, and lists the directories that must be pinned: without that a
-/// program could move them away, with what they hide or protect, and find it there in its next run.
+/// Refuses what no mount can protect, and returns the directories to pin. Without the pin a program
+/// could move such a directory, with what it hides or protects, and find the content uncovered in
+/// its next run.
 ///
-/// `stands_apart` says whether a directory can be shown through a file system of the sandbox's own.
+/// `stands_apart` returns whether a directory can be shown through an overlay of the sandbox.
 pub fn pinned_directories(
     policy: &Policy,
     shown: &[Shown],
@@ -44,8 +45,8 @@ pub fn pinned_directories(
     Ok(pinned(places, shown))
 }
 
-/// Refuses host paths that shall not be changed and that another place inside shows writable,
-/// unless `is_covered` says that the host path is read-only at that place too.
+/// Refuses read-only host paths that are also writable at another place inside, unless `is_covered`
+/// returns that the host path is read-only at that place too.
 pub fn refuse_read_below_writable(
     shown: &[Shown],
     is_covered: impl Fn(&Path, &Path) -> bool,
@@ -63,12 +64,12 @@ pub fn refuse_read_below_writable(
     })
 }
 
-/// Whether a mount keeps a host path read-only at a place.
+/// Whether a mount keeps a host path read-only at a place inside.
 fn is_covered(shown: &[Shown], guest: &Path, host: &Path) -> bool {
     shown.iter().any(|it| it.mode != Mode::Write && it.guest == guest && it.host == host)
 }
 
-/// A single file below what can be written cannot be kept read-only.
+/// Refuses a read-only single file below a writable directory.
 fn check_read_below_writable(shown: &[Shown]) -> Result<(), HostFileError> {
     for_each_below(shown, |read, write, _| match read.kind {
         TreeKind::Directory => Ok(()),
@@ -83,8 +84,8 @@ fn check_read_below_writable(shown: &[Shown]) -> Result<(), HostFileError> {
     })
 }
 
-/// Calls `check` with each path that shall not be changed, each writable one above it on the host,
-/// and where that shows it inside.
+/// Calls `check` with each read-only path, each writable path above it on the host, and the place
+/// inside where the writable path shows it.
 fn for_each_below(
     shown: &[Shown],
     check: impl Fn(&Shown, &Shown, PathBuf) -> Result<(), HostFileError>,
@@ -99,7 +100,7 @@ fn for_each_below(
         for alias in mounts.aliases(&read.host) {
             for write in &writable {
                 if let Ok(below) = alias.strip_prefix(&write.host) {
-                    // Without the slash that joining nothing leaves.
+                    // Removes the trailing slash that joining an empty path leaves.
                     check(read, write, write.guest.join(below).components().collect())?;
                 }
             }
@@ -108,7 +109,7 @@ fn for_each_below(
     Ok(())
 }
 
-/// Whether the host's own directory is shown, and not a file system of the sandbox's own over it.
+/// Whether the sandbox sees the host's own directory, not an overlay over it.
 pub(crate) fn is_direct(shown: &Shown, stands_apart: &dyn Fn(&Path) -> bool) -> bool {
     let directory = match shown.kind {
         TreeKind::Directory => Some(shown.host.as_path()),
@@ -121,7 +122,7 @@ pub(crate) fn is_direct(shown: &Shown, stands_apart: &dyn Fn(&Path) -> bool) -> 
     }
 }
 
-/// The innermost mount that a place inside is below, and the host path there.
+/// The innermost mount above a place inside, and the host path of that place.
 pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Shown, PathBuf)> {
     let above = shown.iter().filter(|it| place != it.guest && place.starts_with(&it.guest));
     let mount = above.max_by_key(|it| it.guest.components().count())?;
@@ -129,7 +130,7 @@ pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Show
 }
 
 fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), HostFileError> {
-    // A name that is not there needs no cover.
+    // A missing path needs no cover.
     let Ok(found) = fs::symlink_metadata(host) else { return Ok(()) };
     let real = fs::canonicalize(host);
     if found.is_symlink() || real.as_ref().is_ok_and(|real| real != host) {
@@ -170,8 +171,7 @@ fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), HostFile
     Ok(())
 }
 
-/// The directories between places inside and the writable mounts that they are below, outer ones
-/// first.
+/// The directories between places inside and the writable mounts above them, outer ones first.
 fn pinned<'p>(places: impl Iterator<Item = &'p Path>, shown: &[Shown]) -> Vec<PathBuf> {
     let mut pinned = BTreeSet::new();
     for place in places {

@@ -6,7 +6,7 @@ fn show(host: &str, guest: &str, mode: Mode) -> Shown {
 }
 
 #[test]
-fn every_directory_between_a_writable_mount_and_what_it_must_not_move_is_pinned() {
+fn directories_between_a_writable_mount_and_a_covered_path_are_pinned() {
     let shown = [
         show("/srv/d", "/data", Mode::Write),
         show("/srv/d/a/ro", "/data/a/ro", Mode::Read),
@@ -19,7 +19,7 @@ fn every_directory_between_a_writable_mount_and_what_it_must_not_move_is_pinned(
 }
 
 #[test]
-fn the_innermost_mount_decides_what_a_hidden_place_is() {
+fn innermost_mount_decides_the_host_path_of_a_hidden_place() {
     let shown = [show("/srv/d", "/data", Mode::Write), show("/srv/r", "/data/r", Mode::Read)];
     let found = |place: &str| shown_at(Path::new(place), &shown).map(|(_, host)| host);
     assert_eq!(found("/data/r/x"), Some(PathBuf::from("/srv/r/x")));
@@ -28,7 +28,7 @@ fn the_innermost_mount_decides_what_a_hidden_place_is() {
 }
 
 #[test]
-fn path_that_shall_not_change_is_refused_where_another_place_shows_it_writable() {
+fn read_only_path_is_refused_if_another_mount_shows_it_writable() {
     let write = show("/nonexistent/d", "/data", Mode::Write);
     let nested = show("/nonexistent/d/ro", "/data/ro", Mode::Read);
     let elsewhere = show("/nonexistent/d/ro", "/ro", Mode::Read);
@@ -49,7 +49,7 @@ fn path_that_shall_not_change_is_refused_where_another_place_shows_it_writable()
 }
 
 #[test]
-fn single_file_below_what_can_be_written_is_not_kept_read_only() {
+fn read_only_file_below_a_writable_directory_is_refused() {
     let write = show("/nonexistent/d", "/data", Mode::Write);
     let file = Shown { kind: TreeKind::File, ..show("/nonexistent/d/f", "/data/f", Mode::Read) };
     assert!(check_read_below_writable(&[write, file]).is_err());

@@ -19,14 +19,14 @@ pub enum HostFileError {
     /// The mounts of this process cannot be read.
     #[error("cannot read what is mounted where")]
     Mounts {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl HostFileError {
-    /// A path that cannot be used, why, and what to do.
+    /// Creates the error from a path, the reason and the remedy.
     pub fn path(
         path: &Path,
         reason: impl Into<String>,

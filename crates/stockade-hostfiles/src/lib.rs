@@ -1,5 +1,5 @@
-//! What of the host a sandbox shows: every path of a policy looked at once, before a wall is built,
-//! and everything refused that a mount could not keep hidden or read-only.
+//! Resolves and checks every host path of a policy before a wall is built. Refuses what a mount
+//! could not keep hidden or read-only.
 
 mod covered;
 mod error;

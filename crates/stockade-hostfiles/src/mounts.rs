@@ -1,33 +1,34 @@
-//! Where file systems are mounted, as far as it decides how a directory can be shown. Pure but for
-//! [`Mounts::look`].
+//! Reads which file systems are mounted where, which decides how a directory can be shown. Pure
+//! except for [`Mounts::look`].
 
 use std::path::{Path, PathBuf};
 
 use stockade_sys::{kernel_text, unescape_path};
 
-/// Kinds of file systems that an overlay can be laid over. Others name their files in ways that it
-/// does not take, those without upper and lower case for instance.
+/// File system types that overlayfs accepts as a lower layer. It rejects others, such as
+/// case-insensitive ones.
 const LAYERED: [&str; 11] = [
     "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "squashfs", "tmpfs", "xfs",
     "zfs",
 ];
 
-/// Kinds of file systems in which no process can make a Unix socket.
+/// File system types in which no process can create a Unix socket.
 const WITHOUT_SOCKETS: [&str; 7] =
     ["cramfs", "erofs", "exfat", "iso9660", "msdos", "romfs", "vfat"];
 
-/// Mount points and the kinds of what is mounted there, in the order they were mounted.
+/// Mount points and their file system types, in mount order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts(Vec<(PathBuf, String)>);
 
 impl Mounts {
-    /// Those of this process. Where they cannot be read, none: everything is then shown plainly.
+    /// The mounts of this process. Empty if they cannot be read: every directory is then shown
+    /// without an overlay.
     pub fn look() -> Mounts {
         kernel_text("/proc/self/mountinfo")
             .map_or_else(|_| Mounts::default(), |text| Mounts::of(&text))
     }
 
-    /// Reads the lines of proc_pid_mountinfo(5).
+    /// Parses proc_pid_mountinfo(5).
     pub fn of(mountinfo: &str) -> Mounts {
         let mount = |line: &str| {
             let (before, after) = line.split_once(" - ")?;
@@ -37,8 +38,8 @@ impl Mounts {
         Mounts(mountinfo.lines().filter_map(mount).collect())
     }
 
-    /// Whether a directory can be shown through a file system of the sandbox's own. Not where
-    /// something is mounted below it: the kernel does not let anybody look under that.
+    /// Whether a directory can be shown through an overlay of the sandbox. Not with a mount point
+    /// below it: the kernel does not let a process see what lies under that mount.
     pub fn can_stand_apart(&self, directory: &Path) -> bool {
         let kind = self.kind(directory);
         kind.is_some_and(|kind| LAYERED.contains(&kind)) && self.below(directory).next().is_none()
@@ -50,15 +51,15 @@ impl Mounts {
         points.filter(move |point| *point != directory && point.starts_with(directory))
     }
 
-    /// Whether a process could make a Unix socket in a directory, as far as its file system goes.
+    /// Whether the file system of a directory supports Unix sockets.
     pub fn can_hold_sockets(&self, directory: &Path) -> bool {
         self.kind(directory).is_none_or(|kind| !WITHOUT_SOCKETS.contains(&kind))
     }
 
-    /// The kind of the file system that a directory is on.
+    /// The type of the file system of a directory.
     fn kind(&self, directory: &Path) -> Option<&str> {
         let above = self.0.iter().filter(|(point, _)| directory.starts_with(point));
-        // Of several at one place the last is seen.
+        // Of several mounts at one point the last is visible, and `max_by_key` returns the last.
         let nearest = above.max_by_key(|(point, _)| point.components().count());
         nearest.map(|(_, kind)| kind.as_str())
     }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_ordinary_file_systems_stand_apart() {
+    fn directories_of_common_file_systems_can_be_overlaid() {
         let mounts = mounts(&[("/", "ext4"), ("/home", "xfs"), ("/media/a\\040stick", "vfat")]);
         for (directory, apart) in
             [("/usr", true), ("/home", true), ("/home/me", true), ("/media/a stick/x", false)]
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_with_a_mount_below_it_stands_apart() {
+    fn directory_with_a_mount_below_it_cannot_be_overlaid() {
         let mounts =
             mounts(&[("/", "overlay"), ("/usr/lib/driver.so", "ext4"), ("/etcetera", "ext4")]);
         for (directory, apart) in
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_mounts_at_one_place_the_later_counts() {
+    fn later_of_two_mounts_at_one_point_counts() {
         let mounts = mounts(&[("/", "ext4"), ("/data", "ext4"), ("/data", "vfat")]);
         assert!(!mounts.can_stand_apart(Path::new("/data/x")));
         assert!(!Mounts::default().can_stand_apart(Path::new("/usr")));

@@ -1,4 +1,4 @@
-//! What of the host a sandbox shows, resolved: every path looked at once, before the plan.
+//! The host paths that a sandbox shows, resolved before the plan is made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ pub struct Shown {
     pub guest: PathBuf,
     /// Whether it is a file or a directory.
     pub kind: TreeKind,
-    /// What may be done to it.
+    /// What programs may do with it.
     pub mode: Mode,
 }
 
-/// What may be done to a shown path.
+/// What programs may do with a shown path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It is read-only.
@@ -32,9 +32,9 @@ pub enum Mode {
     Overlay,
 }
 
-/// Refuses files that nothing inside may change, such as the policy, where they lie in what can be
-/// written. Making them read-only there does not hold: the cover of a file goes when a host process
-/// replaces it, and a second name of it has none.
+/// Refuses files that a program must not change, such as the policy, in a writable directory. A
+/// read-only mount over them is not enough: it disappears when a host process replaces the file,
+/// and it does not cover a second hard link.
 pub fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), HostFileError> {
     for file in files {
         let real = fs::canonicalize(file);
@@ -53,7 +53,7 @@ pub fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), HostF
     Ok(())
 }
 
-/// Looks at each host path of a policy.
+/// Resolves each host path of a policy.
 pub fn shown(policy: &Policy) -> Result<Vec<Shown>, HostFileError> {
     let mut shown = Vec::new();
     for mount in &policy.mounts {
@@ -85,8 +85,8 @@ pub fn shown(policy: &Policy) -> Result<Vec<Shown>, HostFileError> {
     Ok(shown)
 }
 
-/// What a host path is. It must be there, and no part of it a link: what the policy names is what
-/// is shown.
+/// Whether a host path is a file or a directory. The path must exist and contain no symbolic link,
+/// so that the sandbox shows exactly what the policy names.
 pub fn look(path: &Path) -> Result<TreeKind, HostFileError> {
     let real = fs::canonicalize(path).map_err(|error| {
         HostFileError::path(

@@ -1,5 +1,5 @@
-//! Looks for what must not be in a directory that is shown directly: a Unix socket, where the kernel
-//! cannot refuse to connect to it, and a second name of a file that is hidden or read-only.
+//! Searches directories that are shown without an overlay for Unix sockets, if the kernel cannot
+//! refuse connections to them, and for second hard links of hidden or read-only files.
 
 use std::collections::HashSet;
 use std::fs::{self, DirEntry};
@@ -16,7 +16,7 @@ use crate::covered::{is_direct, shown_at};
 use crate::unlisted::refuse_unlisted;
 use crate::{HostFileError, Mode, Mounts, Shown};
 
-/// How much is looked at before a start; what has more is refused.
+/// The limits of a search; a larger directory is refused.
 #[derive(Clone, Copy)]
 struct Bounds {
     entries: usize,
@@ -25,12 +25,12 @@ struct Bounds {
 
 const BOUNDS: Bounds = Bounds { entries: 2_000_000, time: Duration::from_secs(10) };
 
-/// Whether a Unix socket must not be in a directory that is shown directly.
+/// Whether a directory that is shown directly must contain no Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketSearch {
-    /// The wall itself keeps programs from connecting to one.
+    /// The wall itself refuses connections to host sockets.
     NotNeeded,
-    /// Only its absence does.
+    /// The wall cannot refuse such connections.
     Needed,
 }
 
@@ -65,7 +65,7 @@ pub fn refuse_uncoverable(
     Ok(())
 }
 
-/// Host paths of directories that nothing inside sees or changes at their place.
+/// Host paths of directories that are hidden, read-only or overlaid inside.
 fn covered(policy: &Policy, shown: &[Shown]) -> Vec<PathBuf> {
     let hidden = policy.hide.iter().filter_map(|hide| {
         let (_, host) = shown_at(Path::new(hide.value.as_str()), shown)?;
@@ -79,7 +79,7 @@ fn covered(policy: &Policy, shown: &[Shown]) -> Vec<PathBuf> {
 struct Search<'t> {
     tree: &'t Path,
     sockets: bool,
-    /// Device and inode of covered files that have more than one name.
+    /// Device and inode of covered files with more than one hard link.
     linked: HashSet<(u64, u64)>,
     left: usize,
     end: Instant,
@@ -106,7 +106,7 @@ impl<'t> Search<'t> {
         Ok(())
     }
 
-    /// Refuses the tree for what is found outside of what is covered.
+    /// Refuses the tree if the search finds something outside the covered paths.
     fn refuse(mut self, covered: &[&Path]) -> Result<(), HostFileError> {
         let (sockets, linked) = (self.sockets, std::mem::take(&mut self.linked));
         if !sockets && linked.is_empty() {
@@ -161,7 +161,8 @@ impl<'t> Search<'t> {
     }
 }
 
-/// Whether nothing inside reaches what is below either: it is gone, or the caller may not enter it.
+/// Whether programs inside cannot reach the directory either: it is gone, or the caller may not
+/// enter it.
 fn is_out_of_reach(directory: &Path, error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || (error.kind() == io::ErrorKind::PermissionDenied
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_anywhere_below_is_found_but_for_covered_directories() {
+    fn socket_is_found_at_any_depth_outside_covered_directories() {
         let scratch = tempfile::tempdir().unwrap();
         let deep = scratch.path().join("a/b");
         fs::create_dir_all(&deep).unwrap();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_is_refused_only_where_the_kernel_cannot() {
+    fn socket_is_refused_only_if_the_kernel_cannot_refuse_it() {
         let scratch = tempfile::tempdir().unwrap();
         let host = scratch.path().canonicalize().unwrap();
         let _socket = UnixListener::bind(host.join("socket")).unwrap();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn second_name_of_a_covered_file_is_found() {
+    fn second_hard_link_of_a_covered_file_is_found() {
         let scratch = tempfile::tempdir().unwrap();
         let kept = scratch.path().join("kept");
         fs::create_dir(&kept).unwrap();

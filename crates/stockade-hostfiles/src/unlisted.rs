@@ -1,12 +1,13 @@
-//! Refuses a read-only directory that has no layer although nothing in the policy shows that. Its
-//! report would not say that a socket which a host process makes there can be connected to.
+//! Refuses a read-only directory without an overlay unless the policy has an entry that shows this.
+//! Otherwise the report would omit that programs can connect to a socket which a host process
+//! creates there.
 
 use std::path::Path;
 
 use crate::{HostFileError, Mode, Mounts, Shown};
 
-/// Checks one read-only directory that is shown directly. `Policy::requirements` lists it for its
-/// sockets if the policy has an entry for a host path below it.
+/// Checks one read-only directory that is shown directly. `Policy::requirements` lists its sockets
+/// if the policy has an entry for a host path below it.
 pub(crate) fn refuse_unlisted(
     tree: &Shown,
     shown: &[Shown],
@@ -16,7 +17,7 @@ pub(crate) fn refuse_unlisted(
     if let Some(point) = mounts.below(&tree.host).find(|point| !is_named(point)) {
         return Err(unnamed(tree, point));
     }
-    // Of two entries, one below the other, the outer one is listed, and speaks of the inner one too.
+    // Of two nested entries only the outer one is listed, and it covers the inner one too.
     let is_listed = shown.iter().any(|it| {
         let is_below = it.host.starts_with(&tree.host);
         let is_above = it.mode != Mode::Overlay && tree.host.starts_with(&it.host);
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mount_point_below_needs_an_entry_of_its_own() {
+    fn each_mount_point_below_a_directory_needs_its_own_entry() {
         let mounts = [("/", "ext4"), ("/data/a", "ext4"), ("/data/b", "tmpfs")];
         let (data, a, b) = (read("/data", "/in"), read("/data/a", "/in/a"), read("/data/b", "/b"));
         let remedy = refusal(&[data.clone(), a.clone()], &mounts).unwrap();
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn file_system_that_takes_no_layer_needs_an_entry_below_unless_it_has_no_sockets() {
+    fn file_system_without_overlay_needs_an_entry_unless_it_has_no_sockets() {
         let (data, below) = (read("/data", "/data"), read("/data/x", "/data/x"));
         for (kind, is_refused) in [("nfs4", true), ("fuse", true), ("vfat", false)] {
             let mounts = [("/", "ext4"), ("/data", kind)];

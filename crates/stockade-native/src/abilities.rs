@@ -1,4 +1,4 @@
-//! What this wall says of each control, from what the machine and its cgroups can do. Pure.
+//! How exactly this wall enforces each control, given the machine and its cgroups. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use stockade_provider::{Ability, Obstacle, Precision};
 
 use crate::machine::{LANDLOCK_HOLDS_SOCKETS, LANDLOCK_NEEDED, Landlock, Machine};
 
-/// Every control that this wall knows, with what holds it here. `no_way_out` is why connections
-/// cannot leave, where that was tried and found.
+/// Every control that this wall knows, with the mechanism that enforces it here. `no_way_out` is
+/// the reason, found by a trial, why egress does not work.
 pub(crate) fn abilities(
     machine: &Machine,
     layout: &Layout,
@@ -92,7 +92,7 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
     }
 }
 
-/// Before Landlock 9 nothing refuses a connection to a socket by its path.
+/// Before Landlock 9 the kernel cannot refuse a connection to a socket by its path.
 fn host_sockets(landlock: u32) -> Ability {
     if landlock >= LANDLOCK_HOLDS_SOCKETS {
         return exact(format!("Landlock {landlock}: only sockets that were made inside answer"));
@@ -121,7 +121,7 @@ fn commands(machine: &Machine) -> Ability {
     missing(&reason, remedy)
 }
 
-/// Why Landlock cannot be used here, and what to do about it.
+/// Why Landlock cannot be used here, and the remedy.
 pub(crate) fn without_landlock(found: Landlock) -> (String, &'static str) {
     match found {
         Landlock::Version(old) => (
@@ -190,7 +190,8 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
     }
 }
 
-/// Reads and direct writes are held on both versions; what goes through the page cache only on v2.
+/// Both cgroup versions limit reads and direct writes; only v2 limits writes through the page
+/// cache.
 fn io_rate(layout: &Layout) -> Ability {
     let version = version_of(layout, Controller::Io);
     match version {
@@ -207,7 +208,7 @@ fn io_rate(layout: &Layout) -> Ability {
     }
 }
 
-/// By a cgroup where it can be, and else by something rougher.
+/// Exact with a cgroup, otherwise approximate by another mechanism.
 fn held(layout: &Layout, controller: Controller, by_cgroup: &str, otherwise: &str) -> Ability {
     match layout.has(controller) {
         true => exact(named(layout, controller, by_cgroup)),
@@ -218,7 +219,7 @@ fn held(layout: &Layout, controller: Controller, by_cgroup: &str, otherwise: &st
     }
 }
 
-/// The mechanism with the version of cgroups that holds it.
+/// The mechanism, followed by the cgroup version that provides it.
 fn named(layout: &Layout, controller: Controller, what: &str) -> String {
     match version_of(layout, controller) {
         Some(Version::V1) => what.replacen("cgroup", "cgroup v1", 1),
@@ -236,7 +237,7 @@ pub(crate) fn exact(mechanism: impl Into<String>) -> Ability {
     Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
 }
 
-/// What no host would help with.
+/// A control that this wall supports on no host.
 fn not_built_in(reason: &str, remedy: &str) -> Ability {
     Ability::NotBuiltIn(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
 }

@@ -5,7 +5,7 @@ fn commands_of(landlock_found: Landlock) -> Ability {
 }
 
 #[test]
-fn want_of_landlock_is_told_by_its_cause() {
+fn missing_landlock_is_reported_with_its_cause() {
     let found =
         [Landlock::Version(2), Landlock::Missing, Landlock::SwitchedOff, Landlock::Refused(1)];
     let says =
@@ -18,7 +18,7 @@ fn want_of_landlock_is_told_by_its_cause() {
 }
 
 #[test]
-fn host_without_a_way_out_lacks_only_what_needs_one() {
+fn host_without_egress_lacks_only_the_egress_controls() {
     let (machine, layout) = (Machine::look(), Layout::foresee());
     let obstacle = Obstacle { reason: "no nftables".to_owned(), remedy: "load it".to_owned() };
     let with = abilities(&machine, &layout, None);

@@ -1,8 +1,8 @@
-//! Which executables `command_allowlist` means.
+//! Resolves `command_allowlist` to executables.
 //!
-//! A sandbox under a list has a root that holds only the listed programs where programs are looked
-//! for, Landlock refuses to execute anything else, and nothing writable can be executed. A root of
-//! one's own is shown as it is, and Landlock alone tells its programs apart.
+//! Under an allowlist the program directories of the root contain only the listed programs,
+//! Landlock refuses to execute anything else, and everything writable is `noexec`. A directory
+//! given by `--root` is shown unchanged, and Landlock alone enforces the list.
 
 mod directory;
 mod places;
@@ -19,7 +19,7 @@ use stockade_policy::SEARCH_PATH;
 
 use crate::error::StartError;
 
-/// Directories whose programs are not shown, but for those listed.
+/// Directories of which only the listed programs are shown.
 const PROGRAM_DIRECTORIES: [&str; 10] = [
     "/usr/bin",
     "/usr/sbin",
@@ -36,17 +36,18 @@ const PROGRAM_DIRECTORIES: [&str; 10] = [
 /// Directories and files to show, and links to make.
 type Narrowed = (Vec<(Bind, TreeKind)>, Vec<Link>);
 
-/// What may be started, resolved.
+/// The executables that the policy allows, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
-    /// Paths inside, without links, of everything that may be executed: programs and their loaders.
+    /// Paths inside, without symbolic links, of everything that may be executed: programs and their
+    /// loaders.
     pub(crate) executables: Vec<PathBuf>,
-    /// Names that lead to them.
+    /// Symbolic links that lead to them.
     names: BTreeSet<Link>,
 }
 
 impl Commands {
-    /// Finds what a list means on the host. A name of the interpreter that was asked for is that
+    /// Resolves a list on the host. A name of the requested interpreter resolves to that
     /// interpreter.
     pub(crate) fn on_host<'n>(
         names: impl Iterator<Item = &'n str>,
@@ -68,7 +69,7 @@ impl Commands {
         Ok(commands)
     }
 
-    /// Finds what a list means in a root of one's own, the interpreter that was asked for included.
+    /// Resolves a list, and the requested interpreter, in a directory given by `--root`.
     pub(crate) fn in_directory<'n>(
         names: impl Iterator<Item = &'n str>,
         root: &Path,
@@ -77,14 +78,14 @@ impl Commands {
         Ok(Commands { executables, names: BTreeSet::new() })
     }
 
-    /// Refuses a list of which something could not be started under its own name.
+    /// Refuses a list with a program that could not be started under its own name.
     pub(crate) fn check(&self, root: &Path, shown: &[Shown]) -> Result<(), StartError> {
         self.executables.iter().try_for_each(|path| places::check(path, root, shown))
     }
 
     fn add(&mut self, name: &Path, real: &Path) {
         self.executable(real.to_owned());
-        // A script or a static program has none; the kernel then asks for none.
+        // A script or a static program has no loader.
         if let Some(loader) = loader_of(real)
             && let Ok(loader) = fs::canonicalize(loader)
         {
@@ -129,8 +130,8 @@ impl Commands {
     }
 }
 
-/// Whether a name is the interpreter's: the one it is started by, or another in the same directory
-/// that leads to the same file, as `python` beside `python3`.
+/// Whether a name refers to the interpreter: its own name, or another one in the same directory
+/// that resolves to the same file, as `python` and `python3` do.
 fn calls(name: &str, interpreter: &Interpreter) -> bool {
     let path = match (name.starts_with('/'), interpreter.program.parent()) {
         (false, Some(directory)) => directory.join(name),
@@ -140,7 +141,7 @@ fn calls(name: &str, interpreter: &Interpreter) -> bool {
         || fs::canonicalize(path).is_ok_and(|real| real == interpreter.resolved)
 }
 
-/// Where a bare name is found, or a path as it is.
+/// Looks up a bare name in the search path; an absolute path is used as it is.
 fn find(name: &str) -> Option<PathBuf> {
     let executable = |path: &PathBuf| {
         fs::metadata(path)
@@ -152,7 +153,7 @@ fn find(name: &str) -> Option<PathBuf> {
     SEARCH_PATH.iter().map(|directory| Path::new(directory).join(name)).find(executable)
 }
 
-/// A name with its directory free of links: `/bin/ls` is `/usr/bin/ls` where `/bin` is a link.
+/// A path with the links of its directory resolved: `/bin/ls` is `/usr/bin/ls` if `/bin` is a link.
 fn plain_name(name: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(name.parent()?).ok()?.join(name.file_name()?))
 }
@@ -161,7 +162,7 @@ fn holds_programs(directory: &Path) -> bool {
     PROGRAM_DIRECTORIES.iter().any(|programs| Path::new(programs).starts_with(directory))
 }
 
-/// Everything in a directory but its programs.
+/// Collects everything in a directory except its programs.
 fn spread(
     directory: &Path,
     into: &mut Vec<(Bind, TreeKind)>,
@@ -175,7 +176,7 @@ fn spread(
         let path = entry.map_err(unreadable)?.path();
         let found = fs::symlink_metadata(&path).map_err(unreadable)?;
         if found.is_symlink() && path.is_dir() {
-            // `/usr/sbin` where a distribution has merged it into `/usr/bin`.
+            // For example `/usr/sbin`, if a distribution has merged it into `/usr/bin`.
             let target = fs::read_link(&path).map_err(unreadable)?;
             links.push(Link { at: path, target });
         } else if found.is_dir() && holds_programs(&path) {
@@ -183,7 +184,7 @@ fn spread(
         } else if found.is_dir() {
             into.push((Bind { host: path.clone(), guest: path }, TreeKind::Directory));
         }
-        // A file at these tops is a program, or means nothing inside.
+        // A file directly in these directories is a program, or has no use inside.
     }
     Ok(())
 }

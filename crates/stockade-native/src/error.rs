@@ -1,4 +1,4 @@
-//! Why a sandbox of this wall could not be had, and what that means to a caller.
+//! Errors of planning and starting a sandbox, and their mapping to the caller's error kinds.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub enum StartError {
         /// The entry.
         name: String,
     },
-    /// What is to be shown of tools cannot be.
+    /// The requested tool files cannot be shown.
     #[error("cannot show tools inside: {reason}")]
     Tools {
         /// Why not.
@@ -44,10 +44,10 @@ pub enum StartError {
         /// What to do.
         remedy: String,
     },
-    /// Something was asked for that this wall has no part for.
+    /// The request needs something that this wall does not support.
     #[error("cannot use {what} here: {reason}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested feature.
         what: &'static str,
         /// Why not.
         reason: &'static str,
@@ -57,14 +57,14 @@ pub enum StartError {
     /// The interpreter cannot be used.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),
-    /// A limit that this host cannot give.
+    /// A limit is above what this host allows.
     #[error("cannot set {key} to {asked}: this host allows at most {most}")]
     TooMuch {
         /// The limit.
         key: &'static str,
-        /// What the policy says.
+        /// The value in the policy.
         asked: u64,
-        /// What there is.
+        /// The host's maximum.
         most: u64,
     },
     /// A seccomp profile cannot be read.
@@ -75,7 +75,7 @@ pub enum StartError {
         /// What went wrong.
         source: io::Error,
     },
-    /// A seccomp profile is not one.
+    /// A file is not a valid seccomp profile.
     #[error("the seccomp profile {} is not understood", path.display())]
     Profile {
         /// The file.
@@ -83,7 +83,7 @@ pub enum StartError {
         /// Where and why.
         source: ProfileError,
     },
-    /// A seccomp profile is not for this machine.
+    /// A seccomp profile does not support this machine's architecture.
     #[error("cannot use the seccomp profile {}", path.display())]
     ForeignProfile {
         /// The file.
@@ -91,7 +91,7 @@ pub enum StartError {
         /// Why.
         source: ResolveError,
     },
-    /// No filter is known for this processor.
+    /// Stockade has no filter for this architecture.
     #[error("no system-call filter is known for this processor")]
     ForeignMachine,
     /// A seccomp profile is too large for the kernel.
@@ -108,15 +108,15 @@ pub enum StartError {
         #[from]
         source: CgroupError,
     },
-    /// Something that a start needs could not be had.
+    /// A preparation of the start failed.
     #[error("cannot {what}")]
     Prepare {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
         /// Why.
         source: io::Error,
     },
-    /// The guest could not be had.
+    /// The guest executable could not be prepared.
     #[error(transparent)]
     Carrier(#[from] CarryError),
     /// A step of the wall failed.
@@ -128,27 +128,27 @@ pub enum StartError {
     /// No user ids are free.
     #[error(transparent)]
     Ids(#[from] IdRangeError),
-    /// Something of a sandbox could not be taken down.
+    /// Some resources of a sandbox could not be released.
     #[error("something of the sandbox could not be taken down")]
     Left,
-    /// The first process inside ended without a word.
+    /// The first process inside ended without a report.
     #[error("the first process inside ended before the wall was built, {}", how(.ending))]
     Died {
         /// How.
         ending: Ending,
     },
-    /// The launcher ended without a word.
+    /// The launcher ended without a report.
     #[error("the launcher ended before the wall was built")]
     Silent,
-    /// A throw-away wall was not finished in time.
+    /// A trial wall was not finished in time.
     #[error("a throw-away wall was not built and taken down within {limit_ms} ms")]
     Slow {
-        /// The time that it had.
+        /// Its time limit.
         limit_ms: u128,
     },
 }
 
-/// A refusal with what stands behind it.
+/// A refusal together with its cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 struct Explained {
@@ -255,7 +255,7 @@ fn how(ending: &Ending) -> String {
     }
 }
 
-/// What to do about a file in memory.
+/// The remedy for a failed memfd.
 fn of_memory(error: &SealedFileError) -> Option<String> {
     match error {
         SealedFileError::ExecutableForbidden { .. } => {
@@ -270,7 +270,7 @@ fn of_memory(error: &SealedFileError) -> Option<String> {
     }
 }
 
-/// What to do about a cgroup, which the host said could be used.
+/// The remedy for a cgroup that failed although the host reported it as usable.
 fn of_cgroup(error: &CgroupError) -> String {
     let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
     let remedy = source.filter(|it| it.kind() != io::ErrorKind::StorageFull).and_then(scarcity);
@@ -281,7 +281,7 @@ fn of_cgroup(error: &CgroupError) -> String {
     })
 }
 
-/// What to do when the host has run out of something.
+/// The remedy if the host has run out of a resource.
 fn scarcity(error: &io::Error) -> Option<String> {
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error)?;
     let remedy = match errno {
@@ -297,7 +297,7 @@ fn scarcity(error: &io::Error) -> Option<String> {
     Some(remedy.to_owned())
 }
 
-/// What stands behind a refusal, where that is known.
+/// The cause of a refusal, if known.
 fn explained(error: &StartError) -> Option<Obstacle> {
     match error {
         StartError::Refused(refusal) if is_of_way_out(refusal) => {
@@ -307,18 +307,18 @@ fn explained(error: &StartError) -> Option<Obstacle> {
     }
 }
 
-/// Whether it is the way out that could not be had; everything else of the wall stands without it.
+/// Whether only egress could not be set up; the rest of the wall works without it.
 pub(crate) fn is_of_way_out(refusal: &Refusal) -> bool {
     refusal.phase == Phase::Inside && matches!(refusal.step.as_str(), "open_ports" | "way_out")
 }
 
-/// What forbids namespaces here, where that is why a wall was refused.
+/// What forbids namespaces here, if that is why the wall was refused.
 fn forbidden(error: &StartError) -> Option<Obstacle> {
     let StartError::Refused(refusal) = error else { return None };
     let (step, errno) = (refusal.step.as_str(), refusal.errno);
     let found = match (refusal.phase, step) {
         (Phase::Birth, "clone" | "maps") => Some(obstacles::of_birth(step, errno, &Knobs::look())),
-        // It makes a user namespace for the map of owners.
+        // This step creates a user namespace for the id map of the mount.
         (Phase::Outside, TAKE_OWNED_TREE) if errno == Some(ENOSPC) => {
             Some(obstacles::of_birth("clone", errno, &Knobs::look()))
         }

@@ -1,4 +1,4 @@
-//! The system-call filters of one sandbox: those of the wall, and those of the policy for programs.
+//! Compiles the system-call filters of a sandbox: the wall's, and the policy's for programs.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use stockade_seccomp::{
 
 use crate::error::StartError;
 
-/// A filter as the launcher takes it.
+/// A filter in the launcher's format.
 pub(crate) type RawFilter = Vec<(u16, u8, u8, u32)>;
 
-/// What counts the memory of a sandbox.
+/// Which mechanism counts the memory of a sandbox.
 pub(crate) fn memory_holder(is_held_by_cgroup: bool) -> MemoryHolder {
     match is_held_by_cgroup {
         true => MemoryHolder::Cgroup,
@@ -25,7 +25,7 @@ pub(crate) fn memory_holder(is_held_by_cgroup: bool) -> MemoryHolder {
     }
 }
 
-/// Compiles the filters of the wall for a policy, which guest and programs run under.
+/// Compiles the wall's filters, which apply to the guest and to programs.
 pub(crate) fn filters(policy: &Policy, memory: MemoryHolder) -> Result<Vec<RawFilter>, StartError> {
     let memfd = match policy.commands {
         Some(_) => ExecutableMemfd::Refused,
@@ -43,7 +43,7 @@ pub(crate) fn filters(policy: &Policy, memory: MemoryHolder) -> Result<Vec<RawFi
     Ok(programs.iter().map(raw).collect())
 }
 
-/// The same and a further filter, which holds what namespaces hold elsewhere.
+/// The same with an additional filter for what namespaces isolate in the native wall.
 pub(crate) fn reduced_filters(
     policy: &Policy,
     ids: Ids,
@@ -55,16 +55,16 @@ pub(crate) fn reduced_filters(
     Ok(programs)
 }
 
-/// What the profiles of a policy are for a program.
+/// The policy's seccomp profiles, compiled for programs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgramFilters {
-    /// Compiled, in the order in which they are installed.
+    /// In the order of installation.
     pub(crate) filters: Vec<Filter>,
-    /// A call that every start needs and a profile refuses: nothing can be started.
+    /// A system call that every start needs and a profile refuses, so that no program can start.
     pub(crate) refused_call: Option<String>,
 }
 
-/// Compiles the profiles of a policy. They bind what is executed, and not the guest.
+/// Compiles the profiles of a policy. They apply to programs and not to the guest.
 pub(crate) fn program_filters(
     policy: &Policy,
     kernel: (u32, u32),
@@ -73,7 +73,7 @@ pub(crate) fn program_filters(
     let host = Host { architecture, kernel };
     let profiles = policy.seccomp.iter().map(|profile| custom(&profile.value, host));
     let mut profiles = profiles.collect::<Result<Vec<_>, _>>()?;
-    // Each is installed under those before it: one that refuses to install another comes last.
+    // Each filter is installed under those before it, so one that refuses seccomp(2) comes last.
     let install = Syscall::named("seccomp");
     let refuses = |profile: &Profile| install.is_some_and(|call| is_forbidden(profile, call));
     profiles.sort_by_key(refuses);
@@ -90,8 +90,8 @@ pub(crate) fn program_filters(
     })
 }
 
-/// A filter that asks before a program is started, and lets everything else pass. Calls in another
-/// convention are not its concern: the built-in filter ends whoever makes them.
+/// A filter that sends a seccomp notification for each start of a program and allows everything
+/// else. It ignores other calling conventions: the built-in filter kills a process that uses one.
 pub(crate) fn program_watch() -> Result<RawFilter, StartError> {
     const LOAD: u16 = 0x20;
     const JUMP_EQUAL: u16 = 0x15;
@@ -104,7 +104,7 @@ pub(crate) fn program_watch() -> Result<RawFilter, StartError> {
         call.ok_or(StartError::ForeignMachine)
     };
     Ok(vec![
-        // The calling convention, and the number of the call, of `struct seccomp_data`.
+        // Offsets in `struct seccomp_data`: 4 is the architecture, 0 the system call number.
         (LOAD, 0, 0, 4),
         (JUMP_EQUAL, 0, 4, architecture.audit()),
         (LOAD, 0, 0, 0),
@@ -125,7 +125,7 @@ fn custom(path: &Path, host: Host) -> Result<Profile, StartError> {
         .map_err(|source| StartError::ForeignProfile { path: path.to_owned(), source })
 }
 
-/// One byte more than may be parsed, so that the parser sees that it does not fit.
+/// Reads one byte more than the parser accepts, so that the parser rejects a longer file.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(CustomProfile::MOST_BYTES as u64 + 1).read_to_string(&mut text)?;

@@ -1,4 +1,4 @@
-//! What this host has for walls, as a person is told it.
+//! What this host offers for walls, for display by `stockade doctor`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,58 +12,58 @@ use crate::knobs::Knobs;
 use crate::machine::Landlock;
 use crate::sub_ids::SubIds;
 
-/// A host, found by looking. Nothing is changed and nothing is started.
+/// A host, inspected without changing or starting anything.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostLook {
     /// The kernel's release, such as `6.1.0-18-amd64`.
     pub kernel: String,
-    /// The user who looks.
+    /// The user id of this process.
     pub user: u32,
-    /// What can forbid namespaces.
+    /// Settings that can forbid namespaces.
     pub knobs: Knobs,
-    /// What the kernel says of Landlock.
+    /// The state of Landlock.
     pub landlock: Landlock,
-    /// The cgroups that a sandbox would be put into.
+    /// The cgroup hierarchies that a sandbox would use.
     pub cgroups: Vec<CgroupLook>,
-    /// Why a controller cannot be used, for each that cannot.
+    /// Each unusable controller, with the reason.
     pub missing_controllers: BTreeMap<String, Obstacle>,
-    /// The ids that the host gives to this user, which sandboxes then have; none for root, who
-    /// needs none.
+    /// The ids that the host delegates to this user for sandboxes; `None` for root, who needs no
+    /// delegation.
     pub sub_ids: Option<SubIds>,
-    /// Why there are none, if so.
+    /// Why the user has no such ids.
     pub no_sub_ids: Option<Obstacle>,
     /// The interpreter of each language.
     pub interpreters: Vec<InterpreterLook>,
 }
 
-/// One hierarchy of cgroups.
+/// One cgroup hierarchy.
 #[derive(Clone, Debug, Serialize)]
 pub struct CgroupLook {
     /// 1 or 2.
     pub version: u8,
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The group below which sandboxes get theirs.
+    /// The parent of the sandboxes' cgroups.
     pub parent: PathBuf,
-    /// What groups there can do.
+    /// The usable controllers.
     pub controllers: Vec<String>,
 }
 
-/// The interpreter that a script of a language would run with.
+/// The interpreter that runs a script of a language.
 #[derive(Clone, Debug, Serialize)]
 pub struct InterpreterLook {
     /// The language, as `--language` takes it.
     pub language: String,
-    /// The program, if there is one that may be used.
+    /// The program, if a usable one was found.
     pub program: Option<PathBuf>,
-    /// Its version, as far as names tell it.
+    /// Its version, as far as file names contain it.
     pub version: Option<String>,
-    /// Why there is none, if so.
+    /// Why no usable interpreter was found.
     pub missing: Option<Obstacle>,
 }
 
 impl HostLook {
-    /// Looks at the host as a person in these surroundings finds it.
+    /// Inspects the host with this environment.
     pub fn look(surroundings: &Surroundings) -> HostLook {
         let layout = Layout::foresee();
         let user = rustix::process::geteuid();
@@ -97,7 +97,7 @@ fn cgroups(layout: &Layout) -> Vec<CgroupLook> {
     layout.hierarchies().iter().map(look).collect()
 }
 
-/// All but devices, which a sandbox needs no cgroup for.
+/// Checks every controller except `devices`, which a sandbox does not need.
 fn missing_controllers(layout: &Layout) -> BTreeMap<String, Obstacle> {
     let missing = layout.obstacles().iter().filter(|(it, _)| **it != Controller::Devices);
     missing.map(|(controller, obstacle)| (controller.to_string(), obstacle.clone())).collect()

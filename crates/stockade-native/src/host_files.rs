@@ -1,4 +1,4 @@
-//! Everything of the host that a sandbox sees.
+//! The host files that a sandbox sees.
 
 use std::path::PathBuf;
 
@@ -8,28 +8,28 @@ use stockade_launcher::TreeKind;
 
 use crate::commands::Commands;
 
-/// What stands at the top of a sandbox.
+/// The source of a sandbox's root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     /// The host's own programs and libraries.
     System {
-        /// Directories and files, shown read-only under their own names.
+        /// Directories and files, shown read-only at their host paths.
         binds: Vec<(Bind, TreeKind)>,
-        /// Links to make.
+        /// Symbolic links to create.
         links: Vec<Link>,
     },
     /// A directory of the host.
     Directory(PathBuf),
 }
 
-/// Everything of the host that a sandbox sees.
+/// The host files that a sandbox sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostFiles {
     pub(crate) base: Base,
-    /// Mounts and the workspace, outer ones before those below them.
+    /// Mounts and the workspace, outer ones first.
     pub(crate) shown: Vec<Shown>,
-    /// Set where the policy lists what may be started.
+    /// Set if the policy has a `command_allowlist`.
     pub(crate) commands: Option<Commands>,
-    /// Directories inside that nothing may rename or remove.
+    /// Directories inside that no program may rename or remove.
     pub(crate) pinned: Vec<PathBuf>,
 }

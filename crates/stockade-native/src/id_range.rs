@@ -1,12 +1,12 @@
-//! Uids and gids on the host that only one sandbox has.
+//! Allocates host uids and gids that only one sandbox uses.
 //!
 //! ```text
 //!   claim ──▶ IdRange ──▶ its lock is closed everywhere ──▶ free for the next
 //! ```
 //!
-//! A range is held by a Unix socket with an abstract name: the kernel lets one socket have a name,
-//! frees it with the last descriptor, however the holders end, and leaves nothing on disk. Such
-//! names belong to a network namespace, so only claims from the same one exclude each other.
+//! An abstract Unix socket holds a range: only one socket can have a name, and the kernel frees the
+//! name with the last descriptor, however its holders end. Abstract names belong to a network
+//! namespace, so only claims in the same namespace exclude each other.
 
 mod taken;
 
@@ -26,26 +26,26 @@ use stockade_sys::kernel_text;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdRangeError {
-    /// What the host gives to others could not be read.
+    /// A file with the host's own ids could not be read.
     #[error("read which uids the host gives to others from {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel gave no random bytes.
+    /// The kernel returned no random bytes.
     #[error("draw where to begin the search for free uids")]
     Random {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A lock could not be made.
+    /// A lock could not be created.
     #[error("take the lock {name} on a range of uids")]
     Lock {
         /// Its abstract name.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Every range is in use.
@@ -53,9 +53,9 @@ pub enum IdRangeError {
     AllInUse,
 }
 
-/// A range of uids, and of the same gids, that no other sandbox of this host has at the same time.
+/// A range of uids, and of the same gids, that no other sandbox of this host uses at the same time.
 ///
-/// Dropping it gives the range up, unless a copy of its lock is open elsewhere.
+/// Dropping it releases the range, unless a copy of its lock is open elsewhere.
 #[derive(Debug)]
 pub struct IdRange {
     /// The first uid and gid.
@@ -67,14 +67,15 @@ impl IdRange {
     /// How many ids a range has.
     pub const COUNT: u32 = 65_536;
 
-    /// The first id of all ranges, above those that systemd gives to containers.
+    /// The first id of all ranges, above those that systemd assigns to containers.
     pub const LOWEST: u32 = 0x7000_0000;
 
-    /// How many ranges there are: up to 0x7ffe_0000, where systemd's range for foreign files begins.
+    /// The number of ranges: they end at 0x7ffe_0000, where systemd's range for foreign files
+    /// starts.
     pub const RANGES: u32 = 4094;
 
-    /// Whether every range means something in this user namespace: in one that maps fewer ids, even
-    /// its root cannot give any of them to a process.
+    /// Whether this user namespace maps every range. In one that maps fewer ids, not even its root
+    /// can assign them to a process.
     pub fn are_all_mapped() -> bool {
         let first = u64::from(IdRange::LOWEST);
         let end = first + u64::from(IdRange::RANGES) * u64::from(IdRange::COUNT);
@@ -83,26 +84,27 @@ impl IdRange {
             .all(|path| kernel_text(path).is_ok_and(|map| maps(&map, first, end)))
     }
 
-    /// Claims a free range. None is chosen that `/etc/subuid` and its like give to somebody.
+    /// Claims a free range that no user or group of the host owns, as `/etc/subuid` and similar
+    /// files list them.
     pub fn claim() -> Result<IdRange, IdRangeError> {
         let taken = Taken::read()?;
         let random = random_bytes().map_err(|source| IdRangeError::Random { source })?;
         claim_from(u32::from_ne_bytes(random) % IdRange::RANGES, &taken)
     }
 
-    /// What holds the range, for another process to hold it after this one.
+    /// Returns the lock, so that another process can hold the range after this one.
     pub fn into_lock(self) -> OwnedFd {
         self.lock
     }
 
-    /// What holds the range. It closes on exec; a process that is to hold the range after this one
+    /// The lock of the range. It is close-on-exec; a process that holds the range after this one
     /// ends needs a copy.
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
 }
 
-/// Whether one line of a map of ids has all of these, user_namespaces(7).
+/// Whether one line of an id map contains all of these ids, user_namespaces(7).
 fn maps(map: &str, first: u64, end: u64) -> bool {
     map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
@@ -124,8 +126,8 @@ fn claim_from(start: u32, taken: &Taken) -> Result<IdRange, IdRangeError> {
     Err(IdRangeError::AllInUse)
 }
 
-/// The lock of a range, or none if somebody has it. The socket never listens, so nobody can reach
-/// the holder through it.
+/// Locks a range, or returns `None` if it is in use. The socket never listens, so no process can
+/// reach the holder through it.
 fn take_lock(number: u32) -> Result<Option<OwnedFd>, IdRangeError> {
     let name = format!("stockade-ids-{number}");
     let attempt = || {
@@ -161,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn range_is_free_again_when_the_last_copy_of_its_lock_is_closed() {
-        // Numbers that no claim draws, so that no other test is in the way.
+    fn range_is_released_when_the_last_copy_of_its_lock_closes() {
+        // Numbers that no claim draws, so that other tests do not interfere.
         let number = IdRange::RANGES + std::process::id();
         let lock = take_lock(number).unwrap().unwrap();
         assert!(take_lock(number).unwrap().is_none());
@@ -170,7 +172,7 @@ mod tests {
         drop(lock);
         assert!(take_lock(number).unwrap().is_none());
         drop(copy);
-        // A process that another test starts has all descriptors for a moment, until its exec.
+        // A process that another test starts holds all descriptors until its exec.
         let deadline = Instant::now() + Duration::from_secs(10);
         while take_lock(number).unwrap().is_none() {
             assert!(Instant::now() < deadline, "the range is not free again");
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_does_not_reach_a_program_that_is_started() {
+    fn lock_is_closed_on_exec() {
         let range = IdRange::claim().unwrap();
         let flags = rustix::io::fcntl_getfd(range.lock()).unwrap();
         assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn map_of_one_id_has_no_range_and_the_hosts_has_all() {
+    fn one_id_map_has_no_range_and_the_host_map_has_all() {
         let (first, end) = (0x7000_0000, 0x7ffe_0000);
         assert!(maps("         0          0 4294967295\n", first, end));
         assert!(maps("0 1000 1\n1 100000 4294967294\n", first, end));
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_the_host_gives_away_are_skipped_around_the_end() {
+    fn assigned_ranges_are_skipped_with_wraparound() {
         let last = IdRange::LOWEST + (IdRange::RANGES - 1) * IdRange::COUNT;
         let taken = Taken::parse(&format!("me:{last}:1\n"), "");
         let range = claim_from(IdRange::RANGES - 1, &taken).unwrap();

@@ -1,4 +1,4 @@
-//! What can forbid a wall on this host: settings, filters and containers, found by looking.
+//! Settings, filters and containers that can forbid a wall on this host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,34 +6,35 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Everything that is known to forbid namespaces, as it is here. What a host does not have is
-/// `None`.
+/// Everything known to forbid namespaces, with its value on this host. `None` if the host does not
+/// have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Knobs {
-    /// The sysctls `user.max_…_namespaces`, by their names.
+    /// The sysctls `user.max_…_namespaces`, by name.
     pub max_namespaces: BTreeMap<String, u64>,
     /// Debian's sysctl `kernel.unprivileged_userns_clone`; 0 forbids.
     pub unprivileged_userns_clone: Option<u64>,
-    /// Ubuntu's sysctl `kernel.apparmor_restrict_unprivileged_userns`; 1 asks for a profile.
+    /// Ubuntu's sysctl `kernel.apparmor_restrict_unprivileged_userns`; 1 requires an AppArmor
+    /// profile.
     pub apparmor_restrict_unprivileged_userns: Option<u64>,
-    /// The sysctl `vm.memfd_noexec`; 2 forbids starting programs from memory.
+    /// The sysctl `vm.memfd_noexec`; 2 forbids executing a memfd.
     pub memfd_noexec: Option<u64>,
-    /// What shows that this is a container.
+    /// The evidence that this is a container.
     pub container: Option<String>,
-    /// Whether this process is under a system-call filter.
+    /// Whether a seccomp filter applies to this process.
     pub seccomp_filter: bool,
-    /// The error number with which a filter refuses a clone into new namespaces.
+    /// The errno with which a filter refuses a clone into new namespaces.
     pub clone_refused: Option<i32>,
-    /// The error number with which clone3(2) is refused.
+    /// The errno with which clone3(2) fails.
     pub clone3_refused: Option<i32>,
-    /// Whether this process is root, in its own user namespace at least.
+    /// Whether this process is root, at least in its own user namespace.
     pub is_root: bool,
-    /// How many user ids the user namespace of this process has; 4294967295 on a host itself.
+    /// How many user ids this user namespace maps; 4294967295 in the initial one.
     pub user_ids: Option<u64>,
 }
 
 impl Knobs {
-    /// Looks. Nothing is changed, and nothing is started.
+    /// Inspects the host without changing or starting anything.
     pub fn look() -> Knobs {
         let errno = |error: Option<std::io::Error>| error.and_then(|it| it.raw_os_error());
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -72,8 +73,8 @@ fn max_namespaces() -> BTreeMap<String, u64> {
     values.collect()
 }
 
-/// What shows that this is a container: a file that engines leave, the group of the first process,
-/// or its variable `container`.
+/// The evidence that this is a container: a file that engines create, the cgroup of process 1, or
+/// its environment variable `container`.
 fn container(exists: impl Fn(&str) -> bool, cgroup: &str, environment: &str) -> Option<String> {
     const FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
     const GROUPS: [&str; 5] = ["docker", "containerd", "kubepods", "libpod", "lxc"];
@@ -87,13 +88,13 @@ fn container(exists: impl Fn(&str) -> bool, cgroup: &str, environment: &str) -> 
     Some(format!("the first process has {variable}"))
 }
 
-/// Whether `Seccomp:` of proc_pid_status(5) is 2, a filter.
+/// Whether `Seccomp:` in proc_pid_status(5) is 2, filter mode.
 fn has_filter(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() == "2")
 }
 
-/// The sum of the third column of user_namespaces(7).
+/// The sum of the third column of an id map, user_namespaces(7).
 fn ids(map: &str) -> Option<u64> {
     let counts = map.lines().map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
     counts.sum::<Option<u64>>().filter(|ids| *ids > 0)
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn container_is_known_by_its_file_its_group_or_its_variable() {
+    fn container_is_detected_by_file_cgroup_or_variable() {
         let nowhere = |_: &str| false;
         assert_eq!(container(nowhere, "0::/init.scope\n", "HOME=/\0TERM=linux\0"), None);
         let docker = container(|path| path == "/.dockerenv", "", "");
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_and_ids_are_read_as_the_kernel_writes_them() {
+    fn seccomp_mode_and_id_count_are_parsed() {
         assert!(has_filter("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
         assert!(!has_filter("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
         assert_eq!(ids("         0          0 4294967295\n"), Some(4_294_967_295));

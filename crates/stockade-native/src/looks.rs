@@ -1,4 +1,4 @@
-//! What a wall knows of its host, looked at again when it is old.
+//! What a wall knows about its host, refreshed when it is old.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::machine::Machine;
 use crate::start::User;
 
-/// What was found on this host.
+/// What an inspection of this host found.
 pub(crate) struct Looks {
     machine: Aged<Machine>,
     layout: Aged<Layout>,
@@ -28,27 +28,27 @@ impl Looks {
         self.machine.get(Machine::look)
     }
 
-    /// The cgroups as they should be found; making a group shows whether they are.
+    /// The expected cgroup layout; creating a group shows whether it is right.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.layout.get(Layout::expect)
     }
 }
 
-/// Does work that waits for the file system or for another process on a thread where that holds up
-/// nothing else.
+/// Runs work that waits for the file system or for another process on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        // It is never aborted, and a runtime that shuts down polls nothing.
+        // The task is never aborted, and a runtime that shuts down polls no futures, so this is a
+        // panic.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
-/// How long a start waits for its turn: others that take longer hang, and hold up nothing else.
+/// How long a start waits for its turn. Starts that take longer hang, and must not block others.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Does the blocking work of a start, at most twice as many at once as there are processors: more
-/// would only keep the threads of the runtime from running.
+/// Runs the blocking work of a start, at most two starts per CPU at a time: more would only take
+/// CPU time from the threads of the runtime.
 pub(crate) async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -63,8 +63,8 @@ pub(crate) async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send +
     .await
 }
 
-/// Drops something whose release may wait for the kernel, on a thread where that holds up nothing
-/// else. A process that ends next waits for it instead: it would end before such a thread.
+/// Drops a value whose release may wait for the kernel, on a blocking thread. A process that ends
+/// next drops it directly, because it would end before that thread.
 pub(crate) fn release(held: impl Send + 'static, user: User) {
     match (user, tokio::runtime::Handle::try_current()) {
         (User::Stays, Ok(runtime)) => drop(runtime.spawn_blocking(move || drop(held))),

@@ -1,4 +1,4 @@
-//! What this machine is, found by looking: rights, kernel features, and the files of its system.
+//! Inspects this machine: privileges, kernel features and system files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,28 +14,28 @@ use stockade_sys::{HardLimit, kernel_version};
 
 use crate::sub_ids::SubIds;
 
-/// The first version of Landlock that refuses truncating a file: without it a read-only file could
-/// be emptied.
+/// The first Landlock version that can refuse truncation; without it a program could empty a
+/// read-only file.
 pub(crate) const LANDLOCK_NEEDED: u32 = 3;
 
-/// The first version of Landlock that refuses connections to Unix sockets by their paths.
+/// The first Landlock version that can refuse connections to Unix sockets by path.
 pub(crate) const LANDLOCK_HOLDS_SOCKETS: u32 = 9;
 
-/// The newest version of Landlock whose rights are known here.
+/// The newest Landlock version that Stockade knows.
 const LANDLOCK_KNOWN: u32 = LANDLOCK_HOLDS_SOCKETS;
 
-/// What the plan of a wall depends on.
+/// The properties of the machine that a plan depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) user: u32,
     pub(crate) group: u32,
-    /// Ids that the host gives to a caller who is not root.
+    /// Ids that the host delegates to a caller who is not root.
     pub(crate) sub_ids: Option<SubIds>,
-    /// The version of Landlock that is used; 0 where there is none worth using.
+    /// The Landlock version to use; 0 if Landlock is missing or too old.
     pub(crate) landlock: u32,
-    /// What the kernel says of Landlock.
+    /// The state of Landlock.
     pub(crate) landlock_found: Landlock,
-    /// The first two numbers of the kernel's version.
+    /// The major and minor version of the kernel.
     pub(crate) kernel: (u32, u32),
     /// Directories with programs and libraries, and the links between them.
     pub(crate) system: Vec<Bind>,
@@ -43,30 +43,31 @@ pub(crate) struct Machine {
     /// Public files below `/etc` that programs need.
     pub(crate) settings: Vec<Setting>,
     pub(crate) mounts: Mounts,
-    /// The most open files a process may be given.
+    /// The highest `RLIMIT_NOFILE` that a process can get.
     pub(crate) open_files: u64,
-    /// The most bytes in message queues, waiting signals and locked bytes it may be given.
+    /// The highest limits that a process can get for bytes in message queues, pending signals and
+    /// locked bytes.
     pub(crate) queue_bytes: u64,
     pub(crate) pending_signals: u64,
     pub(crate) locked_bytes: u64,
 }
 
-/// What the kernel says of Landlock.
+/// The state of Landlock in this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Landlock {
-    /// It is there, in this version.
+    /// Available, in this version.
     Version(u32),
-    /// The kernel was built without it, or is too old.
+    /// The kernel is too old or was built without it.
     Missing,
-    /// It is built in and not switched on.
+    /// Built in, but not enabled at boot.
     SwitchedOff,
-    /// A system-call filter refuses it with this error number.
+    /// A seccomp filter refuses it with this errno.
     Refused(i32),
 }
 
 impl Landlock {
-    /// Asks the kernel.
+    /// Queries the kernel.
     pub fn look() -> Landlock {
         match stockade_sys::landlock_version() {
             Ok(version) => Landlock::Version(version),
@@ -90,16 +91,16 @@ impl Landlock {
 /// One public file or directory below `/etc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// A directory, shown as it is.
+    /// A directory, shown unchanged.
     Shown(PathBuf),
     /// A small file, copied.
     Copied(PathBuf),
-    /// A link that leads into the system's directories.
+    /// A symbolic link into the system's directories.
     Link(Link),
 }
 
 impl Machine {
-    /// Looks at the machine. Nothing is changed, and nothing is started.
+    /// Inspects the machine without changing or starting anything.
     pub(crate) fn look() -> Machine {
         let (system, links) = system();
         let landlock_found = Landlock::look();
@@ -129,7 +130,8 @@ impl Machine {
         self.user == 0
     }
 
-    /// Whether Landlock keeps programs from Unix sockets of the host, or only their absence does.
+    /// Whether directories must be searched for host sockets, because Landlock cannot refuse
+    /// connections to them.
     pub(crate) fn socket_search(&self) -> SocketSearch {
         #[cfg(feature = "weaken")]
         if !crate::weaken::searches_for_sockets() {
@@ -141,16 +143,16 @@ impl Machine {
         }
     }
 
-    /// Whether a directory can be shown through a file system of the sandbox's own. Overlays take
-    /// layers whose owners are mapped from Linux 5.19 on, and root's are.
+    /// Whether a directory can be shown through an overlay of the sandbox. Root's layers are
+    /// idmapped, which overlayfs accepts from Linux 5.19 on.
     pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
         let layers = !self.is_root() || self.kernel >= (5, 19);
         layers && self.mounts.can_stand_apart(directory)
     }
 }
 
-/// What nobody inside a user namespace may raise a limit above.
-/// Where the kernel does not say, the step that sets the limit finds out.
+/// The hard limit, which no process in a user namespace can raise. If the kernel does not return
+/// it, the step that sets the limit fails instead.
 fn most(limit: HardLimit) -> u64 {
     limit.most().unwrap_or(u64::MAX)
 }
@@ -169,8 +171,8 @@ fn settings() -> Vec<Setting> {
     SETTINGS.iter().filter(|path| !MADE.contains(path)).filter_map(|path| setting(path)).collect()
 }
 
-/// A setting as it can be shown; one that leads outside the system's directories is left out, and
-/// so is a file that not everybody may read or that is too large to copy.
+/// How to show a setting. Omits one that leads out of the system's directories, is not
+/// world-readable, or is too large to copy.
 fn setting(path: &str) -> Option<Setting> {
     let path = Path::new(path);
     let found = fs::symlink_metadata(path).ok()?;
@@ -194,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_are_searched_for_only_where_landlock_does_not_hold_them() {
+    fn sockets_are_searched_only_if_landlock_cannot_refuse_them() {
         let search = |landlock| Machine { landlock, ..Machine::look() }.socket_search();
         let (needed, not) = (SocketSearch::Needed, SocketSearch::NotNeeded);
         assert_eq!([0, 8, 9].map(search), [needed, needed, not]);
     }
 
     #[test]
-    fn newest_version_of_landlock_that_is_known_is_used() {
+    fn newest_known_landlock_version_is_used() {
         let used = [2, 3, 7, 9, 10].map(|version| Landlock::Version(version).used());
         assert_eq!(used, [0, 3, 7, 9, 9]);
     }

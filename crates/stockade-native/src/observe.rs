@@ -1,4 +1,4 @@
-//! What a sandbox uses and meets, seen from outside.
+//! Measures from outside what a sandbox uses and which limits it reaches.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -17,53 +17,52 @@ use crate::process_tree::{self, measure};
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
 
-/// How often a sandbox is looked at for what the kernel does not hold by itself.
+/// How often to measure what the kernel does not enforce by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Each of how many looks also adds up a scratch directory, which takes longer.
+/// Every so many measurements include the scratch directory, which takes longer to add up.
 const DIRECTORY_LOOKS: u32 = 5;
 
-/// How long a look may take before the rest goes on without it, and before an end.
+/// How long to wait for a measurement: during the run, and before the end of a sandbox.
 const LOOK: Duration = Duration::from_millis(10);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
-/// How long nothing may be seen of a sandbox. Only the exact count of memory can be held up for so
-/// long, and that is asked for where an estimate is above the limit.
+/// How long a measurement may fail before the sandbox is ended. Only the exact memory count can
+/// block for so long, and it runs only if an estimate exceeds the limit.
 const BLIND: Duration = Duration::from_secs(5);
 
-/// What is looked at.
+/// The sources of a sandbox's measurements.
 pub(crate) struct Watched {
-    /// The top of a file system in memory; `None` once the sandbox is dropped.
+    /// The root of its tmpfs; `None` once the sandbox is dropped.
     pub(crate) scratch: Mutex<Option<OwnedFd>>,
-    /// Looks at what neither kernel nor cgroup counts; not set where these count everything.
+    /// Measures what neither the kernel nor a cgroup counts; `None` if they count everything.
     pub(crate) aside: Option<Aside>,
-    /// Whether a directory of the host is in its place.
+    /// Whether a host directory replaces the tmpfs.
     pub(crate) has_directory: bool,
-    /// Set where the policy lists what may be started.
+    /// Set if the policy has a `command_allowlist`.
     pub(crate) programs: Option<Programs>,
     /// `None` once the sandbox is dropped.
     pub(crate) group: Mutex<Option<Group>>,
     pub(crate) policy: Arc<Policy>,
-    /// Whether a cgroup holds memory, and cpu.
+    /// Whether a cgroup enforces the memory limit, and the CPU limit.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
-    /// Whether the kernel holds the number of processes.
+    /// Whether the kernel enforces the process limit.
     pub(crate) pids_held: bool,
-    /// What was seen before a kill: the launcher removes the groups with their counts soon after.
+    /// The usage before a kill: soon after it the launcher removes the cgroups with their counters.
     pub(crate) before_kill: OnceLock<SandboxUsage>,
-    /// What only a look in time sees.
+    /// Maxima of what only periodic measurements see.
     pub(crate) seen: Mutex<Seen>,
 }
 
-/// Looks at the processes of a sandbox where they have bounds that nothing else holds, and at its
-/// directory.
+/// Measures a sandbox's processes, if no cgroup limits them, and its scratch directory.
 pub(crate) struct HostMeter {
     /// The first process inside.
     pub(crate) first: Pid,
     pub(crate) bounds: Option<process_tree::Bounds>,
     pub(crate) directory: Option<ScratchDirectory>,
     pub(crate) policy: Arc<Policy>,
-    /// How many looks there were.
+    /// The number of measurements so far.
     pub(crate) looks: u32,
 }
 
@@ -79,35 +78,34 @@ impl Meter for HostMeter {
     }
 }
 
-/// The most that was seen so far of what nobody counts.
+/// The maxima of all measurements so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Limits of the scratch space that left nothing.
+    /// Limits of the scratch space that were used up.
     full: BTreeSet<Limit>,
-    /// Where no cgroup counts them: the most memory and tasks.
+    /// Maximum memory and tasks, if no cgroup counts them.
     memory_bytes: Option<u64>,
     tasks: Option<u64>,
     cpu_time: Option<Duration>,
 }
 
 impl Watched {
-    /// What was seen before a kill, and otherwise what the kernel says now. Blocks.
+    /// The usage saved before a kill, otherwise the current usage. Blocks.
     pub(crate) fn observe(&self) -> SandboxUsage {
         self.before_kill.get().cloned().unwrap_or_else(|| self.look())
     }
 
-    /// Keeps what the kernel says now. Called before a kill is sent; of several the first counts.
-    /// Blocks.
+    /// Saves the current usage before a kill is sent; later calls change nothing. Blocks.
     pub(crate) fn keep(&self) {
         self.before_kill.get_or_init(|| self.look());
     }
 
-    /// The group and the top of the scratch space, when the sandbox is about to end.
+    /// Takes the cgroup and the scratch descriptor out of a sandbox that is about to end.
     pub(crate) fn take(&self) -> (Option<Group>, Option<OwnedFd>) {
         (lock(&self.group).take(), lock(&self.scratch).take())
     }
 
-    /// What the kernel says. What it does not say here stays unsaid.
+    /// The current usage. Fields that the kernel does not report stay empty.
     fn look(&self) -> SandboxUsage {
         let mut observation = SandboxUsage::default();
         if let Some(group) = &*lock(&self.group) {
@@ -124,7 +122,7 @@ impl Watched {
         observation.memory_peak_bytes = observation.memory_peak_bytes.or(seen.memory_bytes);
         observation.tasks_peak = observation.tasks_peak.or(seen.tasks);
         let most = self.policy.limits.value(Limit::Pids).unwrap_or(u64::MAX);
-        // The guest is one of them.
+        // `tasks` includes the guest, so one above `most` means that the limit is reached.
         if seen.tasks.is_some_and(|tasks| tasks > most) {
             observation.limits_hit.insert(Limit::Pids);
         }
@@ -133,7 +131,7 @@ impl Watched {
         observation
     }
 
-    /// Adds a look to what was seen before.
+    /// Adds a measurement to the maxima.
     fn see(&self, measured: Option<&Measurement>) -> Seen {
         let mut seen = lock(&self.seen);
         let space = lock(&self.scratch).as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok());
@@ -154,7 +152,7 @@ impl Watched {
         seen.clone()
     }
 
-    /// Resolves when a limit is passed that the kernel does not hold.
+    /// Resolves when the sandbox exceeds a limit that the kernel does not enforce.
     pub(crate) async fn exceeded(self: &Arc<Self>, link: &Link) -> Limit {
         let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
         let mut watchdog = self.watchdog();
@@ -178,7 +176,7 @@ impl Watched {
                 Order::Continue(action, look_again) => {
                     let wanted = action == Action::Pause;
                     if wanted != paused {
-                        // A link that is closed has nothing left to pause.
+                        // Fails only on a closed link, whose sandbox has ended.
                         let _ = if wanted { link.pause() } else { link.resume() };
                         paused = wanted;
                     }
@@ -188,7 +186,7 @@ impl Watched {
         }
     }
 
-    /// One look at what nobody counts, and the limit that it shows to be passed. Blocks.
+    /// Measures once, and returns the limit that is exceeded, if any. Blocks.
     fn look_in_time(&self, cpu_time: Option<Duration>) -> (Option<Measurement>, Option<Limit>) {
         let look = self.aside.as_ref().and_then(|aside| aside.look(LOOK));
         if self.aside.as_ref().is_some_and(|aside| aside.overdue() > BLIND) {
@@ -201,7 +199,7 @@ impl Watched {
         (measured, if is_over { Some(Limit::CpuTime) } else { exceeded })
     }
 
-    /// Whether something can happen that only a look in time sees.
+    /// Whether anything needs periodic measurements.
     fn needs_looks(&self) -> bool {
         let counts_cpu_time = self.policy.limits.value(Limit::CpuTime).is_some();
         counts_cpu_time
@@ -211,7 +209,7 @@ impl Watched {
             || !self.cpu_held
     }
 
-    /// Holds what neither kernel nor cgroup does.
+    /// A watchdog for the limits that neither the kernel nor a cgroup enforces.
     fn watchdog(&self) -> Watchdog {
         let bounds = Bounds {
             tasks: (!self.pids_held).then(|| most_tasks(&self.policy)),
@@ -227,7 +225,7 @@ impl Watched {
         counted.or(seen.cpu_time)
     }
 
-    /// What files in memory take.
+    /// The bytes that files on the tmpfs use.
     fn scratch_bytes(&self) -> u64 {
         let space = lock(&self.scratch).as_ref().and_then(|it| rustix::fs::fstatvfs(it).ok());
         space.map_or(0, |space| (space.f_blocks - space.f_bfree) * space.f_frsize)
@@ -235,16 +233,16 @@ impl Watched {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No holder leaves it half changed.
+    // No critical section leaves the value inconsistent, so a poisoned lock is safe to use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the process tree of a sandbox may use.
+/// The limits of a sandbox's process tree.
 pub(crate) fn bounds(policy: &Policy) -> process_tree::Bounds {
     process_tree::Bounds { tasks: most_tasks(policy), memory_bytes: most_memory(policy) }
 }
 
-/// The guest is one more.
+/// The process limit, plus one for the guest.
 fn most_tasks(policy: &Policy) -> u64 {
     policy.limits.value(Limit::Pids).map_or(u64::MAX, |most| most + 1)
 }

@@ -1,14 +1,15 @@
-//! What forbids a wall, by which knob, and the remedy. Pure: what is known of the host is given.
+//! Explains what forbids a wall, by which setting, with the remedy. Pure: the caller passes what it
+//! knows about the host.
 
 use rustix::io::Errno;
 use stockade_provider::Obstacle;
 
 use crate::knobs::Knobs;
 
-/// The user ids of a host that is nobody's container.
+/// The number of user ids in the initial user namespace.
 const ALL_IDS: u64 = 4_294_967_295;
 
-/// Why the first process could not be born in its namespaces: `step` is `clone` or `maps`.
+/// Why the first process could not be created in its namespaces: `step` is `clone` or `maps`.
 pub(crate) fn of_birth(step: &str, errno: Option<i32>, knobs: &Knobs) -> Obstacle {
     if knobs.clone_refused.is_some() {
         return filter(knobs);
@@ -52,7 +53,7 @@ pub(crate) fn of_birth(step: &str, errno: Option<i32>, knobs: &Knobs) -> Obstacl
     }
 }
 
-/// What to do when a step inside failed.
+/// The remedy after a step inside failed.
 pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
     let errno = errno.map(Errno::from_raw_os_error);
     let other_kind = matches!(errno, Some(Errno::NOTDIR | Errno::ISDIR | Errno::INVAL)); // move_mount(2)
@@ -98,8 +99,8 @@ pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
     }
 }
 
-/// Why connections cannot be sent to the guest: what a kernel without nftables, or with a part of
-/// it, refuses.
+/// Why egress cannot be set up, from the errno of a kernel without nftables or with only parts of
+/// it.
 pub(crate) fn of_way_out(errno: Option<i32>) -> Obstacle {
     const PARTS: &str = "CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV4 and CONFIG_NFT_NAT, as modules or \
                          built in";
@@ -127,7 +128,7 @@ pub(crate) fn of_way_out(errno: Option<i32>) -> Obstacle {
     }
 }
 
-/// A setting or a filter that forbids user namespaces to this process, if one is known to.
+/// The first known setting or filter that forbids user namespaces to this process.
 pub(crate) fn forbidden(knobs: &Knobs) -> Option<Obstacle> {
     if knobs.clone_refused.is_some() {
         return Some(filter(knobs));
@@ -204,7 +205,7 @@ fn no_clone3(knobs: &Knobs) -> Obstacle {
     }
 }
 
-/// Root of a user namespace that has not the ids of a host.
+/// Root in a user namespace that maps fewer ids than a host.
 fn small_root(ids: u64) -> Obstacle {
     let has = if ids == 1 { "one user id".to_owned() } else { format!("{ids} user ids") };
     let reason = format!(

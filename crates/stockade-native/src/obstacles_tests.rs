@@ -1,6 +1,6 @@
 use super::*;
 
-/// An ordinary user of a host that forbids nothing.
+/// An unprivileged user on a host that forbids nothing.
 fn host() -> Knobs {
     let max_namespaces = [("user.max_user_namespaces".to_owned(), 15_000)].into();
     Knobs { max_namespaces, user_ids: Some(ALL_IDS), ..Knobs::default() }
@@ -12,7 +12,7 @@ fn born(errno: Errno, knobs: &Knobs) -> (String, String) {
 }
 
 #[test]
-fn no_user_namespaces_at_all_name_the_sysctl_and_the_command() {
+fn zero_user_namespaces_name_the_sysctl_and_the_command() {
     let max_namespaces = [("user.max_user_namespaces".to_owned(), 0)].into();
     assert_eq!(
         born(Errno::NOSPC, &Knobs { max_namespaces, ..host() }),
@@ -40,13 +40,13 @@ fn another_kind_of_namespace_names_its_own_sysctl() {
 }
 
 #[test]
-fn limit_that_is_reached_is_told_from_one_of_zero() {
+fn reached_namespace_limit_is_named() {
     let (reason, _) = born(Errno::NOSPC, &host());
     assert!(reason.contains("user.max_*_namespaces is reached"), "{reason}");
 }
 
 #[test]
-fn debians_switch_holds_for_all_but_root() {
+fn debian_sysctl_applies_to_all_but_root() {
     let knobs = Knobs { unprivileged_userns_clone: Some(0), ..host() };
     let (reason, remedy) = born(Errno::PERM, &knobs);
     assert_eq!(
@@ -60,7 +60,7 @@ fn debians_switch_holds_for_all_but_root() {
 }
 
 #[test]
-fn ubuntus_rule_is_answered_with_the_profile_at_birth_and_inside() {
+fn ubuntu_restriction_names_the_profile_at_clone_and_inside() {
     let knobs = Knobs { apparmor_restrict_unprivileged_userns: Some(1), ..host() };
     let (reason, remedy) = born(Errno::ACCESS, &knobs);
     assert!(
@@ -77,7 +77,7 @@ fn ubuntus_rule_is_answered_with_the_profile_at_birth_and_inside() {
 }
 
 #[test]
-fn filter_is_a_containers_or_the_callers_and_comes_before_any_sysctl() {
+fn seccomp_filter_is_reported_before_any_sysctl() {
     let knobs = Knobs {
         clone_refused: Some(Errno::PERM.raw_os_error()),
         seccomp_filter: true,
@@ -110,7 +110,7 @@ fn kernel_without_user_namespaces_is_named() {
 }
 
 #[test]
-fn root_of_a_small_namespace_is_told_what_to_do() {
+fn root_of_a_small_user_namespace_gets_a_remedy() {
     let eperm = Some(Errno::PERM.raw_os_error());
     let root = |user_ids| Knobs { is_root: true, user_ids: Some(user_ids), ..host() };
     let small = of_birth("maps", eperm, &root(65_537));
@@ -134,7 +134,7 @@ fn container_that_covers_proc_names_the_option() {
 }
 
 #[test]
-fn root_with_something_else_in_a_place_is_told_from_a_kernel_that_refuses() {
+fn root_with_a_wrong_file_type_differs_from_a_kernel_refusal() {
     let container = Knobs { container: Some("/.dockerenv".to_owned()), ..host() };
     for knobs in [host(), container] {
         for errno in [Errno::NOTDIR, Errno::LOOP, Errno::EXIST] {
@@ -147,7 +147,7 @@ fn root_with_something_else_in_a_place_is_told_from_a_kernel_that_refuses() {
 }
 
 #[test]
-fn every_cause_has_its_own_words() {
+fn every_cause_has_its_own_message() {
     let causes = [
         born(Errno::NOSPC, &host()),
         born(Errno::USERS, &host()),
@@ -162,7 +162,7 @@ fn every_cause_has_its_own_words() {
 }
 
 #[test]
-fn kernel_without_nftables_is_told_from_one_that_refuses_it() {
+fn missing_nftables_differs_from_refused_nftables() {
     for errno in [Errno::PROTONOSUPPORT, Errno::OPNOTSUPP, Errno::NOENT] {
         let Obstacle { reason, remedy } = of_way_out(Some(errno.raw_os_error()));
         assert!(reason.contains("no nftables"), "{reason}");

@@ -1,4 +1,4 @@
-//! From a policy to the steps that build its wall. Pure: what the host has was looked at before.
+//! Turns a policy into the steps that build its wall. Pure: the host was inspected before.
 
 mod commands;
 mod etc;
@@ -28,45 +28,45 @@ pub(crate) use way_out::{WayOut, proxy_variables};
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
 
-/// Everything that a plan is made of.
+/// The inputs of a plan.
 pub(crate) struct Inputs<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) machine: &'a Machine,
-    /// What of the host is shown inside.
+    /// The host files that are shown inside.
     pub(crate) files: &'a HostFiles,
-    /// The first of the host's ids that the sandbox has to itself; none where it has only the
-    /// caller's own.
+    /// The first host id of the sandbox's own range; `None` if it has only the caller's ids.
     pub(crate) first_id: Option<u32>,
-    /// Ids that the host gives to a caller who is not root, where the sandbox can have them.
+    /// Ids that the host delegates to a caller who is not root, if the sandbox can use them.
     pub(crate) sub_ids: Option<SubIds>,
-    /// Whether connections can leave.
+    /// Whether egress is possible.
     pub(crate) way_out: WayOut,
     pub(crate) cgroup: CgroupInputs,
-    /// System-call filters, compiled.
+    /// Compiled seccomp filters.
     pub(crate) filters: Vec<RawFilter>,
-    /// The filter that asks before a program is started, where the policy lists programs.
+    /// The filter that sends a notification for each start of a program, if the policy has a
+    /// `command_allowlist`.
     pub(crate) program_watch: Option<RawFilter>,
-    /// What programs find of tools, where they can call any.
+    /// The tool files that programs see, if they can call tools.
     pub(crate) tools: Option<Vec<ToolFile>>,
-    /// What the sandbox's `/proc` says of the machine.
+    /// The files of `/proc` that describe the machine, with the content that the sandbox sees.
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }
 
-/// What a plan says of cgroups.
+/// The cgroups of a plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CgroupInputs {
-    /// The version 2 cgroup that the first process is born in.
+    /// The v2 cgroup that the first process is cloned into.
     pub(crate) seat: Option<PathBuf>,
-    /// Files of version 1 cgroups that the first process enters by.
+    /// The `tasks` files of v1 cgroups, through which the first process enters them.
     pub(crate) tasks: Vec<PathBuf>,
-    /// What the launcher removes in the end.
+    /// What the launcher removes at the end.
     pub(crate) removal: Removal,
-    /// Whether a cgroup holds memory, and the number of processes.
+    /// Whether a cgroup enforces the memory limit, and the process limit.
     pub(crate) memory_held: bool,
     pub(crate) pids_held: bool,
 }
 
-/// The whole wall.
+/// Plans the whole wall.
 pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     let visible = Visible::of(inputs);
     let range = |first: u32| IdMap { inside: 0, outside: first, count: IdRange::COUNT };
@@ -90,37 +90,37 @@ pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     }
 }
 
-/// The steps of the first process, in the order that keeps each safe: see the comments at each
-/// group.
+/// The steps of the first process. Their order is a security property; each constraint has a
+/// comment.
 fn inside(inputs: &Inputs<'_>, visible: &Visible) -> Vec<Step> {
     let mut steps = enter(&inputs.cgroup);
-    // After the cgroups are entered: they become the top of what is seen.
+    // After entering the cgroups: they become the root of the cgroup namespace.
     steps.extend([Step::OwnCgroups, Step::PrivateMounts]);
-    // While the ids are still the caller's: the host's files are reached with its rights.
+    // Before the change of user: opening host files needs the caller's rights.
     steps.extend(visible.taken());
     steps.push(Step::BecomeUser { user: USER, group: USER });
-    // File systems are made by the ids that will use them.
+    // After the change of user: new file systems then belong to the ids that use them.
     steps.extend(visible.built(inputs));
     steps.extend(visible.finished(inputs));
     steps.extend(rest::closing(inputs));
-    // Capabilities are needed up to here and by nothing that follows.
+    // No later step needs capabilities.
     steps.extend([Step::SealPrivileges, Step::DieWithParent]);
     steps.extend(guard::landlock(inputs, visible));
-    // Before the other filters: they may refuse a program to install one.
+    // Before the other filters, which may refuse to install one.
     let watch = inputs.program_watch.clone();
     steps.extend(watch.map(|program| Step::WatchPrograms { program }));
-    // Last: the filter refuses what the steps before needed.
+    // Last: the filter refuses calls that the earlier steps need.
     steps.push(Step::Seccomp { programs: inputs.filters.clone() });
     steps.push(Step::Serve);
     steps
 }
 
-/// First: what is mounted is counted in the sandbox's groups.
+/// First, so that the sandbox's cgroups count the mounts.
 pub(crate) fn enter(cgroup: &CgroupInputs) -> Vec<Step> {
     cgroup.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect()
 }
 
-/// A limit of the policy; every one that is asked for here has a value in every policy.
+/// A limit of the policy; every policy has a value for each limit that is used here.
 pub(crate) fn limit(policy: &Policy, limit: Limit) -> u64 {
     policy.limits.value(limit).unwrap_or_else(|| limit.spec().min)
 }

@@ -105,7 +105,7 @@ fn last(plan: &Plan, name: &str) -> usize {
 }
 
 #[test]
-fn caller_with_sub_ids_gets_their_ranges_from_the_helpers() {
+fn sub_ids_are_mapped_by_newuidmap_and_newgidmap() {
     let sub_ids = Some(SubIds { first_user: 200_000, first_group: 300_000 });
     let plan = planned("{}", &Machine { sub_ids, ..machine(1000) }, &files(Vec::new()), false);
     let range = |outside| IdMap { inside: 0, outside, count: 65_536 };
@@ -119,7 +119,7 @@ fn caller_with_sub_ids_gets_their_ranges_from_the_helpers() {
 }
 
 #[test]
-fn sub_ids_are_not_used_where_files_of_the_caller_are_shown() {
+fn sub_ids_are_not_used_if_files_of_the_caller_are_shown() {
     assert!(suit(&files(Vec::new())));
     for mode in [Mode::Read, Mode::Write, Mode::Overlay] {
         assert!(!suit(&files(vec![show("/data", mode)])));
@@ -162,7 +162,7 @@ fn order_keeps_every_step_safe() {
 }
 
 #[test]
-fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
+fn root_maps_its_own_range_and_idmaps_the_callers_files() {
     let plan = planned("{}", &machine(0), &files(vec![show("/data", Mode::Write)]), true);
     assert_eq!(users(&plan), IdMap { inside: 0, outside: 0x7000_0000, count: 65_536 });
     let [OutsideStep::TakeOwnedTree { users, groups, attributes, .. }] = &plan.outside[..] else {
@@ -174,14 +174,14 @@ fn root_maps_a_range_of_its_own_and_shows_the_callers_files_as_the_sandboxs() {
 }
 
 #[test]
-fn ordinary_user_maps_its_own_id_alone_and_takes_everything_inside() {
+fn unprivileged_user_maps_only_its_own_id_and_takes_trees_inside() {
     let plan = planned("{}", &machine(501), &files(vec![show("/data", Mode::Read)]), true);
     assert_eq!(users(&plan), IdMap { inside: USER, outside: 501, count: 1 });
     assert!(plan.outside.is_empty());
 }
 
 #[test]
-fn what_can_only_be_read_stands_apart_and_what_can_be_written_does_not() {
+fn read_only_trees_are_overlaid_and_writable_ones_are_not() {
     let on = |kernel| Machine { mounts: Mounts::of(MOUNTINFO), kernel, ..machine(0) };
     let single = Shown { kind: TreeKind::File, ..show("/one", Mode::Read) };
     let files = files(vec![show("/data", Mode::Read), single, show("/out", Mode::Write)]);
@@ -207,7 +207,7 @@ fn what_can_only_be_read_stands_apart_and_what_can_be_written_does_not() {
 const MOUNTINFO: &str = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n";
 
 #[test]
-fn without_a_cgroup_rlimits_stand_in() {
+fn without_a_cgroup_rlimits_apply() {
     let limits = |cgroup| -> Vec<(Resource, u64)> {
         let plan = planned("limits: {max_pids: 7}", &machine(501), &files(Vec::new()), cgroup);
         let limit = |step: &Step| match step {
@@ -219,12 +219,12 @@ fn without_a_cgroup_rlimits_stand_in() {
     assert!(limits(false).contains(&(Resource::Processes, 8)));
     assert!(limits(false).iter().any(|(resource, _)| *resource == Resource::Data));
     assert!(!limits(true).iter().any(|(resource, _)| *resource == Resource::Processes));
-    // Never more than the machine gives, which would be refused.
+    // Never above the machine's hard limit, which the kernel would refuse.
     assert!(limits(true).contains(&(Resource::PendingSignals, 3845)));
 }
 
 #[test]
-fn listed_commands_leave_nothing_writable_that_can_be_executed() {
+fn allowlist_makes_writable_places_noexec() {
     let shown = [("/data", Mode::Write), ("/tools", Mode::Read), ("/workspace", Mode::Overlay)];
     let mut files = files(shown.map(|(guest, mode)| show(guest, mode)).to_vec());
     files.commands = Some(Commands::default());
@@ -245,7 +245,7 @@ fn listed_commands_leave_nothing_writable_that_can_be_executed() {
 }
 
 #[test]
-fn programs_are_watched_only_where_they_are_listed_and_before_the_other_filters() {
+fn starts_are_watched_only_under_an_allowlist_and_before_other_filters() {
     let plan = |text| planned(text, &machine(501), &files(Vec::new()), true);
     let listed = plan("command_allowlist: [ls]");
     assert_eq!(index(&listed, "watch_programs") + 1, index(&listed, "seccomp"));
@@ -253,14 +253,14 @@ fn programs_are_watched_only_where_they_are_listed_and_before_the_other_filters(
 }
 
 #[test]
-fn kernel_without_landlock_gets_no_step_for_it() {
+fn kernel_without_landlock_gets_no_landlock_step() {
     let old = Machine { landlock: 0, ..machine(501) };
     let plan = planned("{}", &old, &files(Vec::new()), true);
     assert!(!plan.inside.iter().any(|step| step.name() == "landlock"));
 }
 
 #[test]
-fn way_out_is_made_while_there_are_rights_and_its_setting_before_those_are_read_only() {
+fn egress_is_set_up_before_privileges_drop_and_sysctls_become_read_only() {
     for user in [0, 1000] {
         let without = planned("{}", &machine(user), &files(Vec::new()), true);
         let with = planned_with(WayOut::Gateway, "{}", &machine(user), &files(Vec::new()), true);
@@ -291,7 +291,7 @@ fn with_tools(way_out: WayOut, text: &str, machine: &Machine, files: &HostFiles)
 }
 
 #[test]
-fn tools_are_made_in_the_finished_root_while_there_are_rights_and_nothing_else_changes() {
+fn tool_socket_is_bound_in_the_finished_root_before_privileges_drop() {
     for user in [0, 1000] {
         let with = with_tools(WayOut::None, "{}", &machine(user), &files(Vec::new()));
         let order = [
@@ -321,7 +321,7 @@ fn tools_are_made_in_the_finished_root_while_there_are_rights_and_nothing_else_c
 }
 
 #[test]
-fn guest_has_descriptors_for_its_connections_and_programs_have_those_of_the_policy() {
+fn guest_gets_descriptors_per_connection_and_programs_get_the_policys() {
     let limits = |way_out, text, open_files| {
         let machine = Machine { open_files, ..machine(501) };
         let plan = with_tools(way_out, text, &machine, &files(Vec::new()));
@@ -336,13 +336,13 @@ fn guest_has_descriptors_for_its_connections_and_programs_have_those_of_the_poli
     assert_eq!(limits(WayOut::Gateway, "{}", 1 << 20), [2112, 1024]);
     assert_eq!(limits(WayOut::None, "limits: {max_open_files: 16}", 1 << 20), [1088, 16]);
     assert_eq!(limits(WayOut::None, "limits: {max_open_files: 4096}", 1 << 20), [4096]);
-    // Never more than the machine gives, which would be refused.
+    // Never above the machine's hard limit, which the kernel would refuse.
     assert_eq!(limits(WayOut::Gateway, "{}", 1500), [1500, 1024]);
     assert_eq!(limits(WayOut::None, "{}", 1024), [1024]);
 }
 
 #[test]
-fn listed_commands_leave_the_one_that_calls_tools_where_there_are_some() {
+fn allowlist_plan_includes_the_tool_command_if_there_are_tools() {
     let mut files = files(Vec::new());
     files.commands = Some(Commands::default());
     let executable = |plan: &Plan| -> Vec<PathBuf> {
@@ -356,7 +356,7 @@ fn listed_commands_leave_the_one_that_calls_tools_where_there_are_some() {
 }
 
 #[test]
-fn proxy_is_told_in_both_spellings_and_not_for_the_sandbox_itself() {
+fn proxy_variables_have_both_spellings_and_exclude_loopback() {
     let variables = proxy_variables();
     let value = |name: &str| {
         let found = variables.iter().find(|(own, _)| own == name);
@@ -371,7 +371,7 @@ fn proxy_is_told_in_both_spellings_and_not_for_the_sandbox_itself() {
     }
 }
 
-/// What each rule of Landlock says of sockets.
+/// Which socket rights each Landlock rule grants.
 fn socket_rules(plan: &Plan) -> Vec<(&Path, SocketUse)> {
     let rules = plan.inside.iter().find_map(|step| match step {
         Step::Landlock { rules, .. } => Some(rules),
@@ -381,7 +381,7 @@ fn socket_rules(plan: &Plan) -> Vec<(&Path, SocketUse)> {
 }
 
 #[test]
-fn no_socket_is_made_where_changes_reach_the_host() {
+fn no_socket_can_be_created_where_writes_reach_the_host() {
     let shown = vec![
         show("/data", Mode::Write),
         show("/var/tmp/x", Mode::Write),
@@ -399,7 +399,7 @@ fn no_socket_is_made_where_changes_reach_the_host() {
 }
 
 #[test]
-fn landlock_9_lets_only_the_tool_socket_of_the_wall_be_reached() {
+fn landlock_9_allows_only_the_walls_tool_socket() {
     let newest = Machine { landlock: 9, landlock_found: Landlock::Version(9), ..machine(1000) };
     let files = files(vec![show("/data", Mode::Write)]);
     for tools in [None, Some(Vec::new())] {

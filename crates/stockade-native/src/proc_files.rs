@@ -1,8 +1,8 @@
-//! What `/proc` tells a sandbox about the machine it runs on.
+//! The files of `/proc` that describe the machine to a sandbox.
 //!
-//! Runtimes size their heaps and their pools of threads by these files, so they speak of the
-//! sandbox's limits instead of the host. They are written once, when a sandbox starts, and do not
-//! move afterwards. Everything here is a decision over plain values; nothing is mounted.
+//! Runtimes size heaps and thread pools by these files, so they show the sandbox's limits instead
+//! of the host. They are written once, when a sandbox starts, and do not change afterwards. This
+//! module only computes text; it mounts nothing.
 
 mod places;
 mod processors;
@@ -10,23 +10,23 @@ mod processors;
 pub use places::{MASKED, READ_ONLY};
 pub use processors::{cpuinfo, stat};
 
-/// What a sandbox may use.
+/// The limits of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The most memory.
+    /// The memory limit.
     pub memory_bytes: u64,
-    /// The most processor time, in thousandths of one processor.
+    /// The CPU limit, in thousandths of a CPU.
     pub cpus_millis: u64,
 }
 
 impl Sizes {
-    /// How many processors are shown: as many as could be busy at a time, and at least one.
+    /// The number of CPUs to show: as many as can be busy at a time, and at least one.
     fn processors(self) -> u64 {
         self.cpus_millis.div_ceil(1000).max(1)
     }
 }
 
-/// `/proc/meminfo`: all memory of the limit, free, and no swap.
+/// `/proc/meminfo`: the memory limit, all of it free, and no swap.
 pub fn meminfo(sizes: Sizes) -> String {
     // Never zero: ps(1) and others divide by it.
     let total = (sizes.memory_bytes / 1024).max(4);
@@ -44,8 +44,8 @@ pub fn meminfo(sizes: Sizes) -> String {
     text
 }
 
-/// `/proc/uptime` from the host's: the same time since the boot, which clock_gettime(2) tells anyway,
-/// and nothing about how idle the host was.
+/// `/proc/uptime` with the host's time since boot, which clock_gettime(2) returns anyway, and
+/// without its idle time.
 pub fn uptime(host: &str) -> String {
     let up = host.split_whitespace().next().filter(|word| word.parse::<f64>().is_ok());
     format!("{} 0.00\n", up.unwrap_or("0.00"))
@@ -56,10 +56,10 @@ pub fn loadavg() -> String {
     "0.00 0.00 0.00 1/1 1\n".to_owned()
 }
 
-/// `/proc/sys/kernel/random/boot_id` from random bytes: the host's own is the same in every sandbox
-/// until the next boot, and so tells which of them share a host.
+/// `/proc/sys/kernel/random/boot_id` from random bytes: the host's own id is the same in every
+/// sandbox until the next boot, and so reveals which of them share a host.
 pub fn boot_id(random: [u8; 16]) -> String {
-    // The marks of a random UUID, RFC 9562 section 5.4.
+    // The version and variant bits of a random UUID, RFC 9562 section 5.4.
     let id = u128::from_be_bytes(random) & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
     let (hex, mut text) = (format!("{id:032x}"), String::with_capacity(37));
     for (index, digit) in hex.chars().enumerate() {
@@ -78,8 +78,7 @@ enum Amount {
     Kibibytes(u64),
 }
 
-/// The lines of meminfo in the kernel's order, as far as free(1), Node, JVMs, psutil and .NET read
-/// them.
+/// The lines of meminfo that free(1), Node, JVMs, psutil and .NET read, in the kernel's order.
 const AMOUNTS: [(&str, Amount); 31] = [
     ("MemTotal", Amount::Total),
     ("MemFree", Amount::Total),

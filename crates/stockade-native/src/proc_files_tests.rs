@@ -22,7 +22,7 @@ const ARM: &str = "processor\t: 0\nBogoMIPS\t: 108.00\nFeatures\t: fp asimd\nCPU
     Hardware\t: BCM2835\nSerial\t\t: 10000000abcdef01\nModel\t\t: Raspberry Pi 4\n";
 
 #[test]
-fn memory_is_that_of_the_limit_and_has_every_key_that_programs_read() {
+fn meminfo_shows_the_limit_and_every_key_that_programs_read() {
     let text = meminfo(sizes(512 << 20, 1000));
     assert!(text.starts_with("MemTotal:         524288 kB\nMemFree:          524288 kB\n"));
     let found: BTreeMap<&str, u64> = text
@@ -53,7 +53,7 @@ fn memory_is_that_of_the_limit_and_has_every_key_that_programs_read() {
 }
 
 #[test]
-fn processors_are_those_of_the_limit_numbered_anew_as_one_socket() {
+fn cpuinfo_shows_the_limits_cpus_renumbered_as_one_socket() {
     let host: String = (5..9).map(intel).collect();
     let text = cpuinfo(host.as_bytes(), sizes(0, 1500)).unwrap();
     let one = |index: usize| {
@@ -68,14 +68,14 @@ fn processors_are_those_of_the_limit_numbered_anew_as_one_socket() {
 }
 
 #[test]
-fn arm_processors_keep_their_kinds_and_lose_the_serial_number_of_the_machine() {
+fn arm_cpus_keep_their_model_without_the_machines_serial_number() {
     let text = cpuinfo(ARM.as_bytes(), sizes(0, 8000)).unwrap();
     let (processors, _) = ARM.split_once("Hardware").unwrap();
     assert_eq!(text, processors.replace("processor\t: 3", "processor\t: 1"));
 }
 
 #[test]
-fn processors_are_never_none_nor_more_than_the_host_has() {
+fn cpu_count_is_between_one_and_the_hosts() {
     let host: String = (0..2).map(intel).collect();
     let count = |host: &str, millis| {
         let text = cpuinfo(host.as_bytes(), sizes(0, millis)).unwrap();
@@ -96,7 +96,7 @@ fn stat_processors(host: &str, millis: u64) -> usize {
 }
 
 #[test]
-fn large_host_is_not_read_to_its_end() {
+fn cpuinfo_of_a_large_host_is_not_read_to_its_end() {
     let host: String = (0..128).map(intel).collect();
     let mut reader = BufReader::with_capacity(256, host.as_bytes());
     cpuinfo(&mut reader, sizes(0, 2000)).unwrap();
@@ -108,7 +108,7 @@ fn large_host_is_not_read_to_its_end() {
 }
 
 #[test]
-fn counters_of_the_host_are_gone_and_its_boot_time_stays() {
+fn stat_omits_host_counters_and_keeps_the_boot_time() {
     let host = "cpu  1025187 0 118656 1165281 11512 0 918 2925 0 0\n\
         cpu0 490691 0 56679 610470 2588 0 93 1442 0 0\n\
         cpu1 534495 0 61977 554810 8924 0 825 1483 0 0\nintr 6519199 0 0 1\nctxt 22348906\n\
@@ -120,20 +120,20 @@ fn counters_of_the_host_are_gone_and_its_boot_time_stays() {
 }
 
 #[test]
-fn uptime_keeps_the_first_number_and_nothing_else() {
+fn uptime_keeps_only_the_first_number() {
     assert_eq!(uptime("12345.67 98765.43\n"), "12345.67 0.00\n");
     assert_eq!(uptime("soon"), "0.00 0.00\n");
     assert_eq!(loadavg().split(' ').count(), 5);
 }
 
 #[test]
-fn boot_id_is_a_random_uuid_in_the_form_of_the_kernel() {
+fn boot_id_is_a_random_uuid_in_kernel_format() {
     assert_eq!(boot_id([0; 16]), "00000000-0000-4000-8000-000000000000\n");
     assert_eq!(boot_id([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff\n");
 }
 
 #[test]
-fn own_texts_of_this_host_are_understood() {
+fn proc_files_of_this_host_are_parsed() {
     let host = std::fs::File::open("/proc/cpuinfo").unwrap();
     let text = cpuinfo(BufReader::new(host), sizes(0, 1000)).unwrap();
     assert!(text.starts_with("processor\t: 0\n") && text.ends_with("\n\n"), "{text}");
@@ -143,7 +143,7 @@ fn own_texts_of_this_host_are_understood() {
 }
 
 #[test]
-fn every_cover_is_below_proc_and_none_lies_in_another() {
+fn every_masked_path_is_below_proc_and_not_nested() {
     let all = [&MASKED[..], &READ_ONLY[..]].concat();
     for path in &all {
         assert!(path.starts_with("/proc/"), "{path}");

@@ -1,4 +1,4 @@
-//! What the files of a sandbox's `/proc` say that speak of the machine.
+//! Builds the files of a sandbox's `/proc` that describe the machine.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -9,7 +9,7 @@ use crate::error::StartError;
 use crate::proc_files::{Sizes, boot_id, cpuinfo, loadavg, meminfo, stat, uptime};
 use stockade_sys::kernel_text;
 
-/// Reads the host's and sizes them by the policy.
+/// Reads the host's files and adapts them to the policy.
 pub(crate) fn proc_files(policy: &Policy) -> Result<Vec<(&'static str, String)>, StartError> {
     let limit = |limit: Limit| policy.limits.value(limit).unwrap_or(limit.spec().min);
     let sizes = Sizes { memory_bytes: limit(Limit::Memory) << 20, cpus_millis: limit(Limit::Cpu) };

@@ -1,8 +1,8 @@
-//! What a sandbox's processes use, read from `/proc`.
+//! Measures a sandbox's processes through `/proc`.
 //!
-//! Memory that no process maps, such as an unmapped memfd or what waits in a socket, is not seen; and
-//! a process whose parent ignores SIGCHLD takes its cpu time with it when it ends. Rlimits bound the
-//! first.
+//! It does not see memory that no process maps, such as an unmapped memfd or data queued in a
+//! socket; rlimits bound that. A process whose parent ignores SIGCHLD takes its CPU time with it
+//! when it ends.
 
 mod exact;
 mod process;
@@ -13,31 +13,31 @@ use std::io;
 use rustix::process::Pid;
 use stockade_watchdog::Measurement;
 
-/// What a sandbox may use. Above it, a measurement need not be complete.
+/// The limits of a sandbox. Above them a measurement may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The most tasks, as the kernel calls threads. No more than these are looked at, which bounds
-    /// what a look costs.
+    /// The maximum number of tasks, which is the kernel's word for threads. A measurement stops
+    /// there, which bounds its cost.
     pub(crate) tasks: u64,
-    /// The most memory.
+    /// The memory limit.
     pub(crate) memory_bytes: u64,
 }
 
-/// Measures the process `init` and everything below it: in a pid namespace, all processes descend
-/// from its first.
+/// Measures the process `init` and all its descendants, which are all processes of a pid namespace.
 ///
-/// Below the limit, memory may count pages that processes share once for each of them. Above the
-/// limit each page counted once.
+/// Below the memory limit, a page that processes share may count once for each of them. Above the
+/// limit each page counts once.
 ///
-/// The caller runs as root or as the uid that started `init`, sees it under this number in `/proc`,
-/// and has not waited for it, so that the number is still its own. Processes that end meanwhile are
-/// left out. An error means that `init` is gone, or that the kernel lacks `CONFIG_PROC_CHILDREN`.
+/// The caller must be root or the uid that started `init`, see it under this pid in `/proc`, and
+/// not have reaped it, so that the pid is not reused. Processes that end meanwhile are omitted. An
+/// error means that `init` is gone, or that the kernel lacks `CONFIG_PROC_CHILDREN`.
 pub(crate) fn measure(init: Pid, bounds: Bounds) -> io::Result<Measurement> {
     let members = tree::walk(init, bounds.tasks)?;
     let tasks = members.iter().map(|member| member.stat.threads).sum();
     let estimate = members.iter().map(|member| member.memory_bytes).sum();
-    // Pages shared after a fork count in every process, so the estimate is never too low; the exact
-    // number costs a walk over all page tables and is worth it only where it decides.
+    // Pages shared after a fork count in every process, so the estimate is never too low. The exact
+    // number needs a walk over all page tables, so it is read only if the estimate exceeds the
+    // limit.
     let memory_bytes = match tasks <= bounds.tasks && estimate > bounds.memory_bytes {
         true => exact::memory(&members),
         false => estimate,

@@ -1,14 +1,16 @@
-//! Which programs are tried inside, where the policy lists those that may be started.
+//! Records which programs start inside under a `command_allowlist`.
 //!
 //! ```text
 //! execve inside ──▶ waits ──────────────────────────────────────▶ the kernel decides
-//!                     └── question ──▶ this thread: look, record ──┘
+//!                     └── notification ──▶ this thread: record ────┘
 //! ```
-//! This only observes. Every answer lets the call go on, and the root, Landlock and the mounts
-//! decide, whatever this saw: a path that is changed after it was read wins nothing but a wrong
-//! line in the report. The answer comes after the record, so that a report made when a program has
-//! ended holds all it tried. The thread ends when nobody is left inside to ask. If it, or this
-//! whole process, ends before, the kernel refuses every start inside.
+//! This only observes. Every answer lets the call continue, and the root, Landlock and the mounts
+//! decide: a program that changes a path after it was read only gets a wrong line in the report.
+//! The answer follows the record, so that a report made after a program's end contains all its
+//! attempts.
+//!
+//! The thread ends when no process is left inside. If the thread or the whole Stockade process ends
+//! earlier, the kernel refuses every start inside.
 
 mod refusal;
 mod task;
@@ -29,23 +31,23 @@ use refusal::{Refused, refused};
 use task::Task;
 use walk::FileId;
 
-/// The most refusals that are kept.
+/// The maximum number of recorded refusals.
 const MOST_DENIALS: usize = 64;
 
-/// The most starts that are looked at, so that what runs inside cannot use up a processor outside
-/// by trying forever. Those beyond go on unseen.
+/// The maximum number of inspected starts, so that code inside cannot keep a host CPU busy. Later
+/// starts continue without inspection.
 const MOST_LOOKS: usize = 4096;
 
-/// What may be started.
+/// The executables that the policy allows.
 pub(crate) struct Listed {
-    /// Paths inside, without links.
+    /// Paths inside, without symbolic links.
     pub(crate) executables: Vec<PathBuf>,
     /// The line of the policy that lists them.
     pub(crate) rule: String,
     pub(crate) hidden: Hidden,
 }
 
-/// What the root leaves out that could have been listed.
+/// Which programs the root omits because they are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
     /// Programs of the host.
@@ -53,13 +55,13 @@ pub(crate) enum Hidden {
     Nothing,
 }
 
-/// The record of what was tried.
+/// The record of refused starts.
 pub(crate) struct Programs {
     denials: Arc<Mutex<Vec<Denial>>>,
 }
 
 impl Programs {
-    /// Starts to answer. Until then whoever starts a program inside waits.
+    /// Starts the thread. Until then every execve inside blocks.
     pub(crate) fn watch(listener: OwnedFd, listed: Listed) -> io::Result<Programs> {
         let denials = Arc::new(Mutex::new(Vec::new()));
         let mut watch = Watch {
@@ -74,7 +76,7 @@ impl Programs {
         Ok(Programs { denials })
     }
 
-    /// What was refused so far, each program once.
+    /// The refusals so far, one per program.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         locked(&self.denials).clone()
     }
@@ -87,33 +89,33 @@ fn locked(denials: &Mutex<Vec<Denial>>) -> MutexGuard<'_, Vec<Denial>> {
 struct Watch {
     listener: OwnedFd,
     listed: Listed,
-    /// What is behind the listed paths, once somebody inside could be looked at.
+    /// The files at the listed paths, set once a process inside could be inspected.
     allowed: Option<BTreeSet<FileId>>,
     looks: usize,
-    /// What is in the record already.
+    /// The programs that are already recorded.
     named: BTreeSet<PathBuf>,
     denials: Arc<Mutex<Vec<Denial>>>,
 }
 
 impl Watch {
-    /// Answers until nobody is left to ask.
+    /// Answers notifications until no process is left inside.
     fn answer(&mut self) {
         while self.is_asked() {
             let question = match next_notification(self.listener.as_fd()) {
                 Ok(question) => question,
-                // Who asked is gone, or waits again; whether anybody is left is seen next.
+                // The starting thread is gone or was interrupted; the next poll shows which.
                 Err(_) => continue,
             };
             if self.looks < MOST_LOOKS && self.named.len() < MOST_DENIALS {
                 self.looks += 1;
                 self.look(&question);
             }
-            // An error says that who asked is gone, or was interrupted and asks again.
+            // Fails if the starting thread is gone, or was interrupted and repeats the call.
             let _ = continue_call(self.listener.as_fd(), &question);
         }
     }
 
-    /// Waits for a question; false when no more can come.
+    /// Waits for a notification; false when no more can come.
     fn is_asked(&self) -> bool {
         loop {
             let mut watched = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -125,8 +127,8 @@ impl Watch {
         }
     }
 
-    /// Records what was tried, if it is refused. Who cannot be looked at is passed over: the guest
-    /// is closed to an ordinary user, and what it starts was judged before.
+    /// Records a start if it is refused. Skips a process that cannot be inspected: without root
+    /// that is the guest, whose starts Stockade checked before.
     fn look(&mut self, question: &Notification) {
         let task = Task::of(question.thread);
         let Ok(tried) = task.tried(question) else { return };
@@ -134,13 +136,13 @@ impl Watch {
         let Some(Refused { program, denial }) = refused(&task, tried, allowed, &self.listed) else {
             return;
         };
-        // Before it is recorded: the number may have been given to another in the meantime.
+        // Checked before recording, because the pid may have been reused.
         if is_pending(self.listener.as_fd(), question) && self.named.insert(program) {
             locked(&self.denials).push(denial);
         }
     }
 
-    /// All of the sandbox has one root, so what the paths lead to is found once.
+    /// All processes of a sandbox have one root, so the listed paths are resolved once.
     fn allowed(&mut self, task: &Task) -> Option<BTreeSet<FileId>> {
         if self.allowed.is_none() {
             let root = task.root().ok()?;

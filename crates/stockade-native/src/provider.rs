@@ -44,20 +44,21 @@ impl NativeProvider {
     /// The wall's name.
     pub const NAME: ProviderName = ProviderName::new("native");
 
-    /// Looks at nothing yet. The surroundings decide which interpreter of the host programs mean.
+    /// Creates the provider without inspecting the host. The surroundings decide which host
+    /// interpreter programs use.
     pub fn new(user: User, surroundings: Surroundings) -> NativeProvider {
         let (surroundings, looks) = (Arc::new(surroundings), Arc::default());
         NativeProvider { user, executions: EXECUTIONS, surroundings, looks }
     }
 
-    /// The same with another number of executions that may run at once in one sandbox.
+    /// Sets how many executions may run at once in one sandbox.
     #[must_use]
     pub fn with_executions(mut self, most: usize) -> NativeProvider {
         self.executions = most;
         self
     }
 
-    /// Decides and allocates everything of a sandbox, and starts nothing.
+    /// Plans a sandbox and allocates its resources, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
         let machine = &*self.looks.machine();
         let policy = &*request.policy;
@@ -157,8 +158,8 @@ impl Provider for NativeProvider {
 }
 
 impl NativeProvider {
-    /// Builds and ends a sandbox, and changes nothing: no controller is handed down for it, and
-    /// nothing that others left is removed.
+    /// Builds and ends a sandbox without changing the host: it enables no cgroup controller and
+    /// removes no leftovers.
     pub(crate) async fn start_for_trial(&self, request: &SandboxRequest) -> Result<(), StartError> {
         let (provider, request) = (self.clone(), request.clone());
         let prepare = move || provider.prepare(&request, &Layout::as_it_is());
@@ -175,7 +176,7 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
     Ok(())
 }
 
-/// Whether connections to the network can leave.
+/// Whether the request needs egress to the network.
 fn way_out(request: &SandboxRequest) -> WayOut {
     match &request.gateway {
         Some(gateway) if gateway.carries().network => WayOut::Gateway,
@@ -183,7 +184,7 @@ fn way_out(request: &SandboxRequest) -> WayOut {
     }
 }
 
-/// The host's interpreter for what will be started, if it is one's.
+/// The host's interpreter for the program to start, unless the root is a directory.
 pub(crate) fn interpreter(
     request: &SandboxRequest,
     surroundings: &Surroundings,
@@ -203,14 +204,15 @@ pub(crate) fn interpreter(
     }
 }
 
-/// The refusal of an image as root.
+/// The error for an image as root.
 const NO_IMAGES: StartError = StartError::Unsupported {
     what: "an image as root",
     reason: "this wall starts from a directory of the host and fetches no images",
     remedy: "unpack the image and name its directory, with --root",
 };
 
-/// Programs that a person may have an own version of. Shells are the system's in any case.
+/// The language of a program of which users may have their own version. Shells are always the
+/// system's.
 fn language_of(program: &str) -> Option<Language> {
     match program {
         "python3" | "python" => Some(Language::Python),
@@ -219,7 +221,7 @@ fn language_of(program: &str) -> Option<Language> {
     }
 }
 
-/// The interpreter that was asked for, by its name in a root of one's own.
+/// The name of the requested interpreter in a `--root` directory.
 fn asked(entry: &Entry) -> Option<&'static str> {
     match entry {
         Entry::Interpreter(language) => Some(language.programs()[0]),
@@ -274,7 +276,7 @@ fn host_files(
     Ok(HostFiles { base, shown, commands: Some(commands), pinned })
 }
 
-/// What may be started, for whoever watches that.
+/// The allowed executables, for the thread that records refused starts.
 fn listed(request: &SandboxRequest, files: HostFiles) -> Option<Listed> {
     let rule = request.policy.commands.as_ref()?.basis.to_string();
     let hidden = match files.base {

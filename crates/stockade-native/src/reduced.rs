@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! policy ─┐
-//! machine ┼─ plan (pure) ──▶ steps ──▶ launcher ──▶ the same sandbox as of the native wall
+//! machine ┼─ plan (pure) ──▶ steps ──▶ launcher ──▶ the same sandbox type as the native wall
 //! files ──┘
 //! ```
-//! What this wall cannot hold it refuses. It is used only by a policy that accepts it by name.
+//! This wall refuses what it cannot enforce. Only a policy that accepts it by name uses it.
 
 mod abilities;
 mod files;

@@ -1,12 +1,12 @@
-//! One running sandbox of the native wall.
+//! One running sandbox of the native or the reduced wall.
 //!
 //! ```text
-//! standing ── start ──▶ running ── its end ──▶ standing
+//! ready ──── start ──▶ running ── its end ──▶ ready
 //!     │                    │
-//!     └────── kill, drop or end ──────▶ ending ── the launcher has taken all down ──▶ gone
+//!     └────── kill, drop or end ──────▶ ending ── the launcher has released everything ──▶ gone
 //! ```
-//! The launcher ends everything when its control socket is closed, whoever closes it and however:
-//! dropping this value is enough, and so is the death of this process.
+//! The launcher ends everything when its control socket closes for any reason: dropping this value
+//! is enough, and so is the death of this process.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -36,18 +36,18 @@ use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
 use crate::start::{Control, Deadline, Held, Launcher, Prepared, User, Wall};
 
-/// Where a program finds what every sandbox has.
+/// Directories that every sandbox has, as paths inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(crate) working_directory: String,
-    /// Its home, and where temporary files go.
+    /// The home, and the directory for temporary files.
     pub(crate) home: String,
-    /// Where code that was handed in lies.
+    /// The directory for code that the caller passes.
     pub(crate) code: String,
 }
 
 impl Places {
-    /// Those of a root of the sandbox's own.
+    /// The directories in the native wall's root.
     pub(crate) fn of_root() -> Places {
         Places {
             working_directory: WORKSPACE.to_owned(),
@@ -57,24 +57,24 @@ impl Places {
     }
 }
 
-/// What a program finds inside.
+/// The environment of a program inside.
 pub(crate) struct Interior {
     pub(crate) interpreter: Option<Interpreter>,
     pub(crate) places: Places,
-    /// Whether connections to the network can leave.
+    /// Whether egress to the network is possible.
     pub(crate) way_out: WayOut,
-    /// Variables that tell programs of tools, if they can call any.
+    /// Environment variables for tools, if programs can call any.
     pub(crate) tools: Option<Vec<(String, String)>>,
-    /// How many code files were named: executions at once must not replace each other's code.
+    /// A counter for code file names: concurrent executions must not replace each other's code.
     pub(crate) codes: AtomicU64,
-    /// What the profiles of the policy are for it.
+    /// The policy's seccomp profiles.
     pub(crate) filters: ProgramFilters,
 }
 
 /// How long a killed execution may take to end before its sandbox is ended.
 const CONFIRMED: Duration = Duration::from_millis(500);
 
-/// The refusal of a terminal.
+/// The error for a terminal.
 const NO_TERMINALS: StartError = StartError::Unsupported {
     what: "a terminal",
     reason: "programs behind this wall have pipes",
@@ -91,7 +91,7 @@ pub(crate) struct NativeSandbox {
     interior: Arc<Interior>,
     deadline: Arc<Deadline>,
     watched: Arc<Watched>,
-    /// How many programs were started.
+    /// The number of programs started so far.
     starts: Arc<AtomicU64>,
     user: User,
 }
@@ -100,7 +100,7 @@ impl NativeSandbox {
     pub(crate) fn new(wall: Wall, mut prepared: Prepared) -> Result<NativeSandbox, StartError> {
         let (memory_held, cpu_held, pids_held) =
             (prepared.memory_held, prepared.cpu_held, prepared.pids_held);
-        // Before anything is started: a process that starts a program waits for the answer.
+        // Before any start: execve inside blocks until the notification is answered.
         let programs = wall.programs.zip(prepared.listed.take()).map(|(listener, listed)| {
             let watching = Programs::watch(listener, listed);
             watching.map_err(StartError::prepare("watch what is started"))
@@ -143,13 +143,14 @@ impl NativeSandbox {
         })
     }
 
-    /// Ends the sandbox and waits until the launcher has taken everything down.
+    /// Ends the sandbox and waits until the launcher has released everything.
     pub(crate) async fn finish(mut self) -> Result<(), StartError> {
         let cannot = || StartError::prepare("wait for the end of a sandbox");
-        // First: a process that closes a file system last waits until it is taken down.
+        // First: the process that closes the last descriptor of a file system waits for its
+        // unmount.
         let (group, scratch) = self.watched.take();
         release(scratch, self.user);
-        // Dropped before the end, the launcher is still waited for.
+        // If this future is dropped here, the launcher is still reaped.
         self.control.ended().await.map_err(cannot())?;
         let Some(launcher) = self.launcher.take() else { return Ok(()) };
         let waited = move || match launcher.wait().map_err(cannot())? {
@@ -162,7 +163,7 @@ impl NativeSandbox {
         blocking(waited).await
     }
 
-    /// A program that was started, with the control of it and what the launcher knows of its end.
+    /// A started program with its control, and with an end that the launcher's report explains.
     async fn controlled(
         &self,
         started: Result<Running, Error>,
@@ -186,14 +187,14 @@ impl NativeSandbox {
         }
     }
 
-    /// The control of one more execution.
+    /// The control of a new execution.
     fn execution(&self, guest: Option<Arc<dyn ExecutionControl>>) -> Arc<dyn ExecutionControl> {
         self.starts.fetch_add(1, Ordering::Relaxed);
         let (watched, starts) = (Arc::clone(&self.watched), Arc::clone(&self.starts));
         Arc::new(NativeExecution { guest, watched, starts })
     }
 
-    /// The same program, killed when its time is over, whether or not its end is awaited.
+    /// The same program, killed at its timeout even if its end is not awaited.
     fn limited(&self, running: Running, limit: Duration) -> Running {
         let (execution, sandbox) = (Arc::clone(&running.control), Arc::clone(&self.control));
         let (sender, ended) = oneshot::channel();
@@ -202,7 +203,7 @@ impl NativeSandbox {
             let result = match timeout(limit, &mut end).await {
                 Ok(result) => result,
                 Err(_) => {
-                    // A sandbox that has ended needs no kill.
+                    // Fails if the sandbox has already ended.
                     let _ = execution.kill().await;
                     if timeout(CONFIRMED, &mut end).await.is_err() {
                         sandbox.end();
@@ -218,9 +219,9 @@ impl NativeSandbox {
     }
 }
 
-/// The control of one execution: the guest acts on it, and the host counts.
+/// The control of one execution: the guest acts on it, and the host measures it.
 struct NativeExecution {
-    /// `None` where the sandbox had ended before the program could start.
+    /// `None` if the sandbox ended before the program could start.
     guest: Option<Arc<dyn ExecutionControl>>,
     watched: Arc<Watched>,
     starts: Arc<AtomicU64>,
@@ -250,7 +251,7 @@ impl ExecutionControl for NativeExecution {
 
     fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
         Box::pin(async {
-            // Only what runs alone has the counts of the sandbox to itself.
+            // The sandbox's counters belong to one execution only if it is the only one so far.
             if self.starts.load(Ordering::Relaxed) != 1 {
                 return ExecutionUsage::default();
             }
@@ -297,8 +298,8 @@ impl Interior {
         Ok(Command { program, arguments, environment, working_directory, code, filters })
     }
 
-    /// The name to start an interpreter by: the one that was found on the host, or in a root of
-    /// one's own whatever is called so there.
+    /// The program of an interpreter: the one found on the host, or the language's usual name in a
+    /// `--root` directory.
     fn interpreter_of(&self, language: Language) -> String {
         match &self.interpreter {
             Some(found) if found.language == language => found.program.display().to_string(),
@@ -306,7 +307,7 @@ impl Interior {
         }
     }
 
-    /// What every program inside finds, and what the caller adds or replaces.
+    /// The default environment, with the caller's variables added or replaced.
     fn environment(&self, added: &[(String, String)]) -> Vec<(String, String)> {
         let mut path: Vec<String> = Vec::new();
         let mut variables = Vec::new();
@@ -323,7 +324,7 @@ impl Interior {
                 path.push(directory.to_owned());
             }
         }
-        // Last: a program of the sandbox that has a name keeps it.
+        // Last, so that it shadows no program of the sandbox.
         path.extend(self.tools.as_ref().map(|_| ToolAccess::COMMANDS.to_owned()));
         variables.push(("PATH".to_owned(), path.join(":")));
         let home = self.places.home.as_str();
@@ -346,7 +347,7 @@ impl Interior {
     }
 }
 
-/// An end with what the launcher knows of it, where the stream to the guest was lost.
+/// Adds the launcher's report to an end if the stream to the guest was lost.
 async fn explain(end: Result<ProcessEnd, Error>, control: &Control) -> Result<ProcessEnd, Error> {
     let is_lost = match &end {
         Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),
@@ -375,7 +376,7 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
     }
 }
 
-/// A file name and nothing else.
+/// Accepts only a bare file name.
 fn plain(name: &str) -> Result<&str, Error> {
     match Path::new(name).file_name().and_then(|last| last.to_str()) {
         Some(last) if last == name => Ok(name),
@@ -421,7 +422,7 @@ impl Sandbox for NativeSandbox {
         Box::pin(async {
             blocking(move || {
                 watched.keep();
-                // An error says that it has ended.
+                // Fails if the process has already ended.
                 let _ = rustix::process::pidfd_send_signal(&*first, Signal::KILL);
             })
             .await;
@@ -437,7 +438,8 @@ impl Sandbox for NativeSandbox {
 impl Drop for NativeSandbox {
     fn drop(&mut self) {
         let (group, scratch) = self.watched.take();
-        // Before the end: a process that closes a file system last waits until it is taken down.
+        // Before the end: the process that closes the last descriptor of a file system waits for
+        // its unmount.
         release(scratch, self.user);
         self.control.end();
         if let Some(launcher) = self.launcher.take() {

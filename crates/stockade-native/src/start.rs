@@ -1,11 +1,12 @@
-//! Starting a sandbox, of the native and of the reduced wall.
+//! Starts a sandbox of the native or the reduced wall.
 //!
 //! ```text
 //! Inputs ── plan ──▶ Prepared ── launcher started, plan sent ──▶ Wall ── watched ──▶ NativeSandbox
-//!                        └── a step is refused, or dropped: the launcher takes everything down
+//!                        └── a step is refused, or dropped: the launcher releases everything
 //! ```
-//! A provider decides and allocates everything first; nothing of it runs. Then the launcher gets the
-//! plan as one message, and a sandbox exists when the guest is ready behind the whole wall.
+//! A provider first plans everything and allocates all resources; none of it runs. Then the
+//! launcher receives the plan as one message, and the sandbox exists when the guest is ready inside
+//! the finished wall.
 
 mod control;
 mod deadline;
@@ -36,61 +37,62 @@ pub(crate) use group::make_group;
 pub(crate) use launcher::Launcher;
 pub use launcher::User;
 
-/// A sandbox that is decided and whose resources are allocated. Dropping it releases them.
+/// A planned sandbox with its resources allocated. Dropping it releases them.
 pub(crate) struct Prepared {
-    /// The plan as the launcher receives it. Encoding it takes too long for a thread of the runtime.
+    /// The encoded plan. It is encoded before, because that takes too long for a thread of the
+    /// runtime.
     pub(crate) plan: Vec<u8>,
-    /// What the launcher gets with the plan.
+    /// The descriptors that are sent with the plan, by SCM_RIGHTS.
     pub(crate) descriptors: Vec<OwnedFd>,
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
-    /// The most executions at once.
+    /// The maximum number of concurrent executions.
     pub(crate) executions: usize,
-    /// Set where the policy lists what may be started.
+    /// Set if the policy has a `command_allowlist`.
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) interior: Arc<Interior>,
-    /// The directory of the host that takes what is written, where no file system in memory does.
+    /// The host directory for everything that programs write, if there is no tmpfs.
     pub(crate) scratch: Option<ScratchDirectory>,
-    /// Whether a cgroup holds memory, and cpu.
+    /// Whether a cgroup enforces the memory limit, and the CPU limit.
     pub(crate) memory_held: bool,
     pub(crate) cpu_held: bool,
-    /// Whether the kernel holds the number of processes.
+    /// Whether the kernel enforces the process limit.
     pub(crate) pids_held: bool,
     pub(crate) user: User,
 }
 
-/// A finished wall with nothing in it but the guest.
+/// A finished wall that contains only the guest.
 pub(crate) struct Wall {
     pub(crate) control: Arc<Control>,
-    /// The stream to the guest, which has been greeted.
+    /// The stream to the guest, after the handshake.
     pub(crate) link: Link,
     /// The launcher; it ends after everything else.
     pub(crate) launcher: Launcher,
     /// The first process inside.
     pub(crate) process: Pid,
     pub(crate) handle: OwnedFd,
-    /// The top of the scratch space, to be watched.
+    /// The root of the scratch space, for measurements.
     pub(crate) scratch: Option<OwnedFd>,
-    /// Asks before a program is started.
+    /// The listener for seccomp notifications of starts.
     pub(crate) programs: Option<OwnedFd>,
-    /// Ends everything although this process is stopped.
+    /// Ends everything even if this process is stopped.
     pub(crate) deadline: Arc<Deadline>,
 }
 
-/// The most executions of one sandbox at once, unless the caller says otherwise.
+/// The default maximum of concurrent executions in one sandbox.
 pub(crate) const EXECUTIONS: usize = 64;
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // Removing a group can take seconds. A finished sandbox has taken both.
+        // Removing a cgroup can take seconds. A finished sandbox has already taken both.
         if self.group.is_some() || self.scratch.is_some() {
             release((self.group.take(), self.scratch.take()), self.user);
         }
     }
 }
 
-/// A plan as the launcher receives it.
+/// Encodes a plan for the launcher.
 pub(crate) fn encoded(plan: &Plan) -> Result<Vec<u8>, StartError> {
     stockade_launcher::encode(plan).map_err(StartError::prepare("write the plan for the launcher"))
 }
@@ -110,7 +112,7 @@ where
     };
     let (mut prepared, launcher, control, stream) = in_turn(launch).await?;
     let wall = build(&prepared, launcher, control, stream).await?;
-    // Only now: a start that fails or is dropped removes both here.
+    // Only now: if the start fails or is dropped earlier, this process removes both.
     if let Some(scratch) = &mut prepared.scratch {
         scratch.hand_over();
     }
@@ -126,11 +128,11 @@ async fn build(
     control: UnixStream,
     stream: UnixStream,
 ) -> Result<Wall, StartError> {
-    // From here on a failure leaves a launcher, which ends when its control socket does.
+    // From here on a failure leaves a launcher behind, which ends when its control socket closes.
     let control = Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
     let control = Arc::new(control);
-    // The kernel closes the socket with either process, so that no beats are needed: a Stockade that
-    // is stopped for a while loses no sandbox.
+    // The kernel closes the socket when either process ends, so no heartbeats are needed: a
+    // Stockade that is stopped for a while keeps its sandboxes.
     let settings =
         LinkSettings { executions: prepared.executions, liveness: Liveness::EndOfStream };
     let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?;
@@ -139,7 +141,7 @@ async fn build(
     let descriptors = prepared.descriptors.iter().map(AsFd::as_fd).chain([deadline.timer()]);
     let descriptors: Vec<_> = descriptors.collect();
     match control.send(&prepared.plan, &descriptors).await {
-        // A launcher that has refused receives no more; its report is there to read.
+        // A launcher that has refused the plan stops receiving; its report can still be read.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         sent => sent.map_err(StartError::prepare("send the plan to the launcher"))?,
     }
@@ -148,8 +150,8 @@ async fn build(
             Ok(Wall { control, link, launcher, process, handle, scratch, programs, deadline })
         }
         Err(error) => {
-            // The refusal is the error, however taking down goes; what stays is the group's to
-            // remove.
+            // Returns the refusal even if the cleanup fails; dropping the group removes what
+            // remains.
             if control.ended().await.is_ok() {
                 let _ = blocking(move || launcher.wait()).await;
             }
@@ -161,7 +163,7 @@ async fn build(
 type Born = (Pid, OwnedFd);
 type Ready = (Option<OwnedFd>, Option<OwnedFd>);
 
-/// Receives the reports of the launcher and of the first process, which come in any order.
+/// Receives the reports of the launcher and of the first process, in any order.
 async fn follow(control: &Control) -> Result<(Born, Ready), StartError> {
     let (mut born, mut ready) = (None, None);
     loop {
@@ -181,7 +183,7 @@ async fn follow(control: &Control) -> Result<(Born, Ready), StartError> {
                 ready = Some((next(scratch)?, next(programs)?));
             }
             Some((Report::Refused(refusal), _)) => return Err(StartError::Refused(refusal)),
-            // The first process ended before it was ready; a refusal, if there is one, came before.
+            // The first process ended before it was ready; it would have sent a refusal first.
             Some((Report::Ended(ending), _)) => return Err(StartError::Died { ending }),
         }
         match (born, ready) {

@@ -1,7 +1,7 @@
-//! Ids that the host gives to an ordinary user, and the programs that map them.
+//! Ids that the host delegates to an unprivileged user, and the programs that map them.
 //!
-//! `/etc/subuid` and `/etc/subgid` list them, and `newuidmap` and `newgidmap`, which have the right,
-//! write the maps: subuid(5), newuidmap(1).
+//! `/etc/subuid` and `/etc/subgid` list them, and the privileged programs `newuidmap` and
+//! `newgidmap` write the id maps: subuid(5), newuidmap(1).
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use stockade_sys::kernel_text;
 use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 
-/// Ids of the caller's that are not its own.
+/// The caller's subordinate ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SubIds {
     /// The first user id of a range of [`IdRange::COUNT`].
@@ -26,7 +26,7 @@ pub struct SubIds {
 }
 
 impl SubIds {
-    /// What this host gives to a user, or why nothing can be used.
+    /// The ids that this host delegates to a user, or why none can be used.
     pub fn look(user: u32) -> Result<SubIds, Obstacle> {
         let read = |path: &str| match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -49,11 +49,11 @@ impl SubIds {
         SubIds::find(user, &accounts, &read("/etc/subuid")?, &read("/etc/subgid")?)
     }
 
-    /// The first range of either file that is large enough. Pure.
+    /// The first range in each file that is large enough. Pure.
     fn find(user: u32, accounts: &str, users: &str, groups: &str) -> Result<SubIds, Obstacle> {
         let number = user.to_string();
         let account = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        // Without a name newuidmap refuses.
+        // newuidmap refuses a user without a name.
         let Some(name) = account.clone().find(|it| it.get(2) == Some(&number.as_str())) else {
             let reason = format!("user {user} has no name in /etc/passwd");
             return Err(obstacle(reason, "use an account that has one".to_owned()));
@@ -84,8 +84,8 @@ impl SubIds {
     }
 }
 
-/// Whether a sandbox with these files can have ids other than the caller's. Files of the caller's
-/// would be a stranger's inside, and what is written to them would not be the caller's on the host.
+/// Whether a sandbox with these files can use subordinate ids. Files of the caller would belong to
+/// another user inside, and new files there would not belong to the caller on the host.
 pub(crate) fn suit(files: &HostFiles) -> bool {
     let is_roots = |host: &Path| fs::metadata(host).is_ok_and(|file| file.uid() == 0);
     match &files.base {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn user_without_a_range_or_a_name_is_answered_with_what_to_do() {
+    fn user_without_a_range_or_a_name_gets_a_remedy() {
         let none = find("you:100000:65536\n", "me:300000:65536\n").unwrap_err();
         assert_eq!(none.reason, "/etc/subuid gives me no 65536 ids");
         assert!(none.remedy.starts_with("`usermod --add-subuids 100000-165535 me`"), "{none:?}");

@@ -1,4 +1,4 @@
-//! What a sandbox is asked to show of tools, checked before anything is built.
+//! Checks the requested tool files before anything is built.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -9,11 +9,11 @@ use stockade_provider::{SandboxRequest, ToolAccess};
 
 use crate::error::StartError;
 
-/// The most bytes of all files together, and the most files.
+/// The maximum total size of all files, and their maximum number.
 const MOST_BYTES: usize = 4 << 20;
 const MOST_FILES: usize = 256;
 
-/// The files as a plan takes them; nothing where there are no tools.
+/// The files in the format of a plan; `None` without tools.
 pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, StartError> {
     let Some(access) = &request.tools else { return Ok(None) };
     if !request.gateway.as_ref().is_some_and(|gateway| gateway.carries().tools) {
@@ -45,7 +45,7 @@ pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, S
     access.files.iter().map(file).collect::<Result<_, _>>().map(Some)
 }
 
-/// A path below the directory of the tools, and not where the wall puts things of its own.
+/// Whether a path is below the tool directory and does not clash with the wall's own files.
 fn is_plain(path: &str) -> bool {
     let whole = Path::new(ToolAccess::DIRECTORY).join(path);
     let is_down = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -55,7 +55,7 @@ fn is_plain(path: &str) -> bool {
         && !whole.starts_with(ToolAccess::COMMANDS)
 }
 
-/// Refuses a policy that puts something else at the place, or nothing.
+/// Refuses a policy that shows or hides something at the tool directory.
 fn place_is_free(policy: &Policy) -> Result<(), StartError> {
     let place = ToolAccess::DIRECTORY;
     if let Some(mount) = policy.mounts.iter().find(|mount| mount.guest.is_at_or_below(place)) {

@@ -41,7 +41,7 @@ fn refusal(request: &SandboxRequest) -> String {
 }
 
 #[test]
-fn files_are_taken_as_text_with_their_paths() {
+fn tool_files_are_planned_as_text_with_their_paths() {
     let wanted = request("{}", &[("tools.json", b"[]"), ("python/x.py", "é".as_bytes())]);
     let taken = files(&wanted).unwrap().unwrap();
     let file =
@@ -51,7 +51,7 @@ fn files_are_taken_as_text_with_their_paths() {
 }
 
 #[test]
-fn places_that_are_not_theirs_are_refused() {
+fn tool_files_at_invalid_paths_are_refused() {
     for path in [
         "",
         "/etc/passwd",
@@ -71,7 +71,7 @@ fn places_that_are_not_theirs_are_refused() {
 }
 
 #[test]
-fn more_than_can_be_shown_is_refused() {
+fn too_many_or_too_large_tool_files_are_refused() {
     let large = vec![b'x'; MOST_BYTES + 1];
     assert!(refusal(&request("{}", &[("a", &large)])).contains("at most 4194304"));
     let many: Vec<String> = (0..=MOST_FILES).map(|number| number.to_string()).collect();
@@ -80,7 +80,7 @@ fn more_than_can_be_shown_is_refused() {
 }
 
 #[test]
-fn policy_that_has_something_else_there_is_refused() {
+fn policy_that_uses_the_tool_directory_is_refused() {
     for (policy, part) in [
         ("filesystem: {read: [{host: /usr, guest: /run/stockade}]}", "shows something else"),
         ("filesystem: {read: [{host: /usr, guest: /run/stockade/bin}]}", "shows something else"),
@@ -95,7 +95,7 @@ fn policy_that_has_something_else_there_is_refused() {
 }
 
 #[test]
-fn tools_that_nobody_answers_for_are_refused() {
+fn tools_without_a_broker_are_refused() {
     let mut wanted = request("{}", &[]);
     wanted.gateway = Some(Arc::new(Carries(false)));
     assert!(refusal(&wanted).contains("nobody on the host answers"));

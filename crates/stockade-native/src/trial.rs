@@ -1,4 +1,4 @@
-//! A throw-away wall, built to see whether it can be.
+//! Builds a trial wall to find out whether this host allows it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use stockade_provider::{Entry, Root, SandboxRequest};
 
 use crate::error::StartError;
 
-/// How long a throw-away wall may take; it usually takes a fiftieth of that, and `doctor`
-/// promises to end in two seconds.
+/// How long a trial wall may take. It usually takes a fiftieth of this, and `doctor` must end in
+/// two seconds.
 const PATIENCE: Duration = Duration::from_millis(1700);
 
-/// Builds and ends a sandbox of a short policy, which takes every default.
+/// Builds and ends a sandbox with a default policy.
 pub(crate) async fn build<F>(
     policy: &str,
     start: impl FnOnce(SandboxRequest) -> F,

@@ -1,4 +1,4 @@
-//! Whether this host lets the native wall be built, and whether with a way out.
+//! Tries whether this host allows the native wall, with and without egress.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::provider::NativeProvider;
 use crate::start::User;
 use crate::trial;
 
-/// What came of walls around nothing.
+/// The result of the trial walls.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
-    /// Why none can be built.
+    /// Why no wall can be built.
     pub(crate) unusable: Option<Obstacle>,
-    /// Why none with a way out can.
+    /// Why no wall with egress can be built.
     pub(crate) no_way_out: Option<Obstacle>,
 }
 
-/// Builds a wall around nothing with a way out, to see whether this host lets it, and where it does
-/// not let that one without.
+/// Builds an empty wall with egress to find out whether this host allows it, and if not, one
+/// without.
 pub(crate) async fn try_out() -> Tried {
     match build(WayOut::Gateway).await {
         Ok(()) => Tried { unusable: None, no_way_out: None },
@@ -45,7 +45,7 @@ async fn build(way_out: WayOut) -> Result<(), StartError> {
     .await
 }
 
-/// The gateway of a trial, in which nothing is started that could open anything.
+/// The gateway of a trial, which starts no program that could connect to it.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -63,7 +63,7 @@ impl Gateway for Nowhere {
     }
 }
 
-/// An error of a trial as the reason why a wall cannot be used.
+/// Turns the error of a trial into the reason why a wall cannot be used.
 pub(crate) fn obstacle(error: StartError) -> Obstacle {
     let error = Error::from(error);
     let remedy = error.remedy().unwrap_or("see `stockade doctor --help`").to_owned();

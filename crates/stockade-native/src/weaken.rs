@@ -1,5 +1,5 @@
-//! Leaves one layer of the wall out, to show that a probe then fails. Compiled only for the suite
-//! `probes`: no build that anybody ships has the feature, and the variable means nothing to it.
+//! Omits one layer of the wall, to show that a probe then fails. Compiled only for the suite
+//! `probes`: no released build has the feature or reads the variable.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use stockade_launcher::{Plan, SharedNamespace, Step, ToolSocket, TreeKind};
 use crate::host_files::Base;
 use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 
-/// The variable that names the layer.
+/// The environment variable that names the layer.
 const VARIABLE: &str = "STOCKADE_WEAKEN";
 
-/// The layer that is left out, by its name.
+/// The name of the omitted layer.
 fn layer() -> String {
     std::env::var(VARIABLE).unwrap_or_default()
 }
@@ -29,7 +29,7 @@ pub(crate) fn plan(mut plan: Plan) -> Plan {
     plan
 }
 
-/// More of the host than is listed.
+/// Shows more of the host than the policy lists.
 pub(crate) fn base(base: Base) -> Base {
     match (layer().as_str(), base) {
         ("files", Base::System { mut binds, links }) => {
@@ -45,7 +45,7 @@ pub(crate) fn base(base: Base) -> Base {
     }
 }
 
-/// Cgroups that hold nothing.
+/// Removes all cgroup limits.
 pub(crate) fn limits(limits: Limits) -> Limits {
     match layer().as_str() {
         "cgroup" => Limits::default(),
@@ -53,7 +53,7 @@ pub(crate) fn limits(limits: Limits) -> Limits {
     }
 }
 
-/// Whether directories that are shown are searched for sockets.
+/// Whether shown directories are searched for sockets.
 pub(crate) fn searches_for_sockets() -> bool {
     layer() != "sockets"
 }
@@ -71,7 +71,7 @@ fn steps(steps: Vec<Step>) -> Vec<Step> {
         "read-only" => !matches!(step, Step::SealRoot),
         "user-namespaces" => !matches!(step, Step::ForbidUserNamespaces),
         "cgroup-view" => !matches!(step, Step::OwnCgroups),
-        // Only whoever owns a network namespace may raise its loopback.
+        // Only the owner of a network namespace may bring its loopback up.
         "network" => !matches!(step, Step::Loopback),
         _ => true,
     });
@@ -88,7 +88,7 @@ fn steps(steps: Vec<Step>) -> Vec<Step> {
     .collect()
 }
 
-/// Whether a step covers or protects something below `/proc`.
+/// Whether a step masks or protects something below `/proc`.
 fn is_about_proc(step: &Step) -> bool {
     match step {
         Step::Mask { path } | Step::Cover { path, .. } | Step::ReadOnly { path } => {

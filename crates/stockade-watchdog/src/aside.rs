@@ -1,12 +1,11 @@
-//! Looking in a thread of its own.
+//! Measures in a separate thread.
 //!
 //! ```text
 //! idle ── look ──▶ asked ── answer in time ──▶ idle
 //!                    └───── patience over ───▶ overdue ── the answer, at a later look ──▶ idle
 //! ```
-//! To read what a process maps, the kernel waits for whoever changes it, and that is code inside: a
-//! sandbox that lets no process of its own get on holds up whoever looks. The deadline and the kill
-//! must not wait with it.
+//! To read a process's memory maps the kernel takes a lock that the sandbox's own code can hold for
+//! long. The thread waits for it, so that the deadline and the kill do not.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,23 +15,24 @@ use std::time::{Duration, Instant};
 
 use crate::{Look, Meter};
 
-/// A thread that asks a meter when it is asked itself. It ends when this is dropped, and nobody waits for it.
+/// A thread that calls the meter on request. It ends after this value is dropped; dropping does not
+/// wait for it.
 pub struct Aside(Mutex<Asking>);
 
 struct Asking {
     ask: Sender<()>,
     answers: Receiver<Look>,
-    /// Since when an answer is missing.
+    /// When the unanswered request was sent.
     asked: Option<Instant>,
 }
 
 impl Aside {
-    /// Starts the thread, which does nothing yet.
+    /// Starts the thread, which waits for the first request.
     pub fn start(mut meter: impl Meter) -> io::Result<Aside> {
         let ((ask, asked), (answer, answers)) = (channel(), channel());
         let work = move || {
             for () in asked {
-                // Nobody wants an answer any more.
+                // The `Aside` was dropped.
                 if answer.send(meter.look()).is_err() {
                     return;
                 }
@@ -42,7 +42,8 @@ impl Aside {
         Ok(Aside(Mutex::new(Asking { ask, answers, asked: None })))
     }
 
-    /// What a look says, if it says it in time. While an answer is missing no other is asked for.
+    /// Requests a measurement and returns it if it arrives in time. Sends no second request while
+    /// one is unanswered.
     pub fn look(&self, patience: Duration) -> Option<Look> {
         let mut asking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if asking.asked.is_none() {
@@ -58,7 +59,7 @@ impl Aside {
         }
     }
 
-    /// How long an answer has been missing.
+    /// How long the current request has been unanswered.
     pub fn overdue(&self) -> Duration {
         let asking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asking.asked.map_or(Duration::ZERO, |since| since.elapsed())
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
     use crate::Measurement;
 
-    /// A meter that waits for the number of tasks to tell.
+    /// A meter that blocks until it receives the number of tasks to return.
     struct Held(Receiver<u64>);
 
     impl Meter for Held {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn look_that_is_held_up_holds_up_nobody_else() {
+    fn blocked_measurement_does_not_block_the_caller() {
         let (go, wait) = channel();
         let aside = Aside::start(Held(wait)).unwrap();
         let start = Instant::now();
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(aside.look(Duration::from_millis(5)), None);
         assert!(start.elapsed() < Duration::from_secs(5));
         assert!(aside.overdue() >= Duration::from_millis(10));
-        // One look only was asked for: its answer is the next that is heard.
+        // Both calls shared one request, so its answer comes first.
         go.send(1).unwrap();
         assert_eq!(aside.look(Duration::from_secs(10)), Some(tasks(1)));
         assert_eq!(aside.overdue(), Duration::ZERO);

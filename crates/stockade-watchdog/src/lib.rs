@@ -1,4 +1,4 @@
-//! Limits where no cgroup can hold them: a sandbox is measured from outside, again and again.
+//! Enforces limits where no cgroup can: measures a sandbox from outside at short intervals.
 //!
 //! ```text
 //!          every few milliseconds
@@ -6,9 +6,9 @@
 //!   in a thread of its own             └─────── run or pause ──────▶ the caller resumes or stops it
 //! ```
 //!
-//! A wall implements [`Meter`] by what it can read of its sandbox. The watchdog only decides; it
-//! reads nothing and stops nothing. It is approximate, and a report has to say so: a sandbox can
-//! exceed a limit between two looks.
+//! A wall implements [`Meter`] with what it can read about its sandbox. The watchdog only decides;
+//! it reads nothing and stops nothing. It is approximate, because a sandbox can exceed a limit
+//! between two measurements, and reports must call it so.
 
 mod aside;
 mod meter;

@@ -1,33 +1,33 @@
-//! What is measured of a sandbox.
+//! What a meter measures in a sandbox.
 
 use std::time::Duration;
 
 use stockade_policy::Limit;
 
-/// Measures one sandbox. A look may take long, so [`Aside`](crate::Aside) calls it in a thread of
-/// its own.
+/// Measures one sandbox. A measurement may take long, so [`Aside`](crate::Aside) calls it in a
+/// separate thread.
 pub trait Meter: Send + 'static {
-    /// What the sandbox uses now.
+    /// Returns what the sandbox uses now.
     fn look(&mut self) -> Look;
 }
 
-/// One look at a sandbox.
+/// One measurement of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What it uses; `None` where that could not be read.
+    /// What it uses; `None` if that could not be read.
     pub measured: Option<Measurement>,
-    /// A limit that the meter itself found to be passed.
+    /// A limit that the meter itself found exceeded.
     pub exceeded: Option<Limit>,
 }
 
 /// What a sandbox uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement {
-    /// The tasks, as the kernel calls threads. When there are more than allowed the look may have
-    /// ended early: the other numbers then are those of a part.
+    /// The tasks, which is the kernel's word for threads. Above the limit the meter may stop early,
+    /// and the other numbers then cover only part of the sandbox.
     pub tasks: u64,
-    /// Memory of its own: what is neither the content of a file nor free, swapped out or not.
+    /// Anonymous and shared memory, swapped out or not, without the page cache of files.
     pub memory_bytes: u64,
-    /// The cpu time of everything that runs and of everything that was waited for.
+    /// The CPU time of all running processes and of all reaped ones.
     pub cpu_time: Duration,
 }

@@ -1,15 +1,16 @@
-//! How long a sandbox may run for its share of the processors.
+//! Enforces a CPU share by pausing and resuming a sandbox.
 
 use std::time::{Duration, Instant};
 
-/// Nothing is looked at more often: a look costs time too, and the kernel counts in hundredths.
+/// The shortest interval: a measurement costs time too, and the kernel counts CPU time in
+/// hundredths of a second.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// Nothing is looked at less often.
+/// The longest interval.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// What was not used is kept for this long, so that a pause to wait for input costs nothing. It is
-/// also what a second may exceed its share by.
+/// Unused CPU time of this period is kept, so that waiting for input costs a sandbox nothing. A
+/// sandbox can exceed its share in one second by this much.
 const KEPT: Duration = Duration::from_millis(40);
 
 /// What to do with a sandbox.
@@ -21,23 +22,23 @@ pub enum Action {
     Pause,
 }
 
-/// What to do until the next look, and when that is due.
+/// What to do until the next measurement, and when that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     /// What to do.
     pub(crate) action: Action,
-    /// How long until the next look. A later one is made up for by a longer pause.
+    /// How long until the next measurement. If it comes late, the next pause is longer.
     pub(crate) look_again: Duration,
 }
 
-/// Keeps the cpu time of a sandbox at its limit by letting it run and stopping it in turn.
+/// Keeps a sandbox at its CPU limit by pausing and resuming it.
 ///
-/// An account of cpu time: it fills as fast as the limit says and what is used is taken from it.
-/// While it is overdrawn the sandbox stands still.
+/// A token bucket of CPU time: it fills at the rate of the limit, and used CPU time is subtracted.
+/// While the balance is negative the sandbox is paused.
 #[derive(Clone, Debug)]
 pub(crate) struct Ration {
     cpus_millis: u64,
-    /// The most cpu time that can be used in a second, in thousandths of one.
+    /// The most CPU time that the sandbox can use in a second, in thousandths of a CPU.
     most_millis: u64,
     last: Option<(Instant, Duration)>,
     /// In nanoseconds of cpu time.
@@ -45,16 +46,16 @@ pub(crate) struct Ration {
 }
 
 impl Ration {
-    /// For a limit in thousandths of a processor, and the number of processors that the sandbox can
-    /// use at once: those of its affinity. The fewer, the smoother it runs.
+    /// Takes the limit in thousandths of a CPU and the number of CPUs in the sandbox's CPU
+    /// affinity. The fewer CPUs, the shorter the pauses.
     pub(crate) fn new(cpus_millis: u64, processors: u32) -> Ration {
         let most_millis = u64::from(processors).saturating_mul(1000);
         Ration { cpus_millis, most_millis, last: None, balance: 0 }
     }
 
-    /// Decides with the cpu time that was used until now, since whenever. The first call only begins
-    /// the account. A cpu time smaller than the one before, because somebody took his with him, is
-    /// where counting goes on from.
+    /// Decides from the total CPU time so far; the first call only sets the starting point. The
+    /// total can fall, because a process whose parent ignores SIGCHLD takes its CPU time with it:
+    /// counting then continues from the lower value.
     pub(crate) fn decide(&mut self, now: Instant, cpu_time: Duration) -> Decision {
         if let Some((then, before)) = self.last {
             let elapsed = now.saturating_duration_since(then);
@@ -66,7 +67,7 @@ impl Ration {
         self.last = Some((now, cpu_time));
         match self.balance < 0 {
             true => self.next(Action::Pause, -self.balance, self.cpus_millis),
-            // Running, the account empties at worst as fast as all processors can.
+            // While the sandbox runs, the balance falls at most as fast as all its CPUs can use it.
             false => {
                 let drain = self.most_millis.saturating_sub(self.cpus_millis);
                 self.next(Action::Run, self.balance, drain)
@@ -74,7 +75,7 @@ impl Ration {
         }
     }
 
-    /// A decision that holds until `amount` has gone at this speed.
+    /// A decision that holds until `amount` is used up at this rate.
     fn next(&self, action: Action, amount: i128, per_second_millis: u64) -> Decision {
         let nanos = match per_second_millis {
             0 => u64::MAX,
@@ -84,7 +85,7 @@ impl Ration {
     }
 }
 
-/// The cpu time of a limit in a time, in nanoseconds.
+/// The CPU time, in nanoseconds, that a limit allows in a period.
 fn share(time: Duration, cpus_millis: u64) -> i128 {
     nanos(time) * i128::from(cpus_millis) / 1000
 }

@@ -2,9 +2,9 @@ use super::*;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// The cpu time, in milliseconds, of each second of a sandbox that runs `busy_millis` thousandths of
-/// a processor whenever it may, looked at when asked to and `late` later. The kernel's count moves
-/// in hundredths of a second.
+/// Simulates a sandbox that uses `busy_millis` thousandths of a CPU while it may run, measured
+/// `late` after each due time, and returns its CPU time in milliseconds for each second. As in the
+/// kernel, the count moves in hundredths of a second.
 fn seconds(limit: u64, busy_millis: u64, processors: u32, late: Duration) -> Vec<u64> {
     let (start, mut ration) = (Instant::now(), Ration::new(limit, processors));
     let (mut used, mut action, mut due) = (Duration::ZERO, Action::Run, Duration::ZERO);
@@ -22,7 +22,7 @@ fn seconds(limit: u64, busy_millis: u64, processors: u32, late: Duration) -> Vec
         }
         at_steps.push(used.as_millis() as u64);
     }
-    // Every second there is, wherever it begins, after the first.
+    // Every window of one second after the first second.
     (1000..9000).step_by(7).map(|from| at_steps[from + 999] - at_steps[from]).collect()
 }
 
@@ -54,14 +54,14 @@ fn sandbox_below_its_limit_is_never_paused() {
 }
 
 #[test]
-fn late_looks_do_not_raise_the_average() {
+fn late_measurements_do_not_raise_the_average() {
     let found = seconds(1000, 4000, 4, Duration::from_millis(40));
     let average = found.iter().sum::<u64>() / found.len() as u64;
     assert!(average.abs_diff(1000) <= 100, "{average}");
 }
 
 #[test]
-fn idle_time_is_not_saved_for_later() {
+fn idle_time_is_not_kept_beyond_the_burst() {
     let (start, mut ration) = (Instant::now(), Ration::new(1000, 4));
     ration.decide(start, Duration::ZERO);
     let hour = start + Duration::from_secs(3600);
@@ -72,7 +72,7 @@ fn idle_time_is_not_saved_for_later() {
 }
 
 #[test]
-fn count_that_falls_is_not_an_income() {
+fn falling_cpu_count_adds_no_balance() {
     let (start, mut ration) = (Instant::now(), Ration::new(100, 1));
     ration.decide(start, Duration::from_secs(10));
     assert_eq!(ration.decide(start + STEP, Duration::from_secs(1)).action, Action::Run);
@@ -81,7 +81,7 @@ fn count_that_falls_is_not_an_income() {
 }
 
 #[test]
-fn limit_of_nothing_pauses_at_the_first_use() {
+fn zero_cpu_limit_pauses_at_the_first_use() {
     let (start, mut ration) = (Instant::now(), Ration::new(0, 1));
     ration.decide(start, Duration::ZERO);
     let used = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What to do after a look. Pure.
+//! Decides what to do after a measurement. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -7,54 +7,54 @@ use stockade_policy::Limit;
 use crate::ration::Ration;
 use crate::{Action, Measurement};
 
-/// The longest time between two looks.
+/// The longest time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The limits that only the watchdog holds; `None` is held by the kernel, or unlimited.
+/// The limits that only the watchdog enforces; `None` if the kernel enforces it or it is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most tasks.
+    /// The maximum number of tasks.
     pub tasks: Option<u64>,
-    /// The most memory.
+    /// The maximum memory.
     pub memory_bytes: Option<u64>,
-    /// The share of the processors, in thousandths of one.
+    /// The CPU share, in thousandths of a CPU.
     pub cpus_millis: Option<u64>,
 }
 
-/// What to do until the next look.
+/// What to do until the next measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// End the sandbox: this limit is passed.
+    /// End the sandbox: it exceeded this limit.
     End(Limit),
-    /// Let it run, or stop it, and look again after this time.
+    /// Run or pause the sandbox, and measure again after this time.
     Continue(Action, Duration),
 }
 
-/// Decides about one sandbox, look after look.
+/// Decides about one sandbox after each measurement.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     bounds: Bounds,
     ration: Option<Ration>,
-    /// Whether the last look was above the memory limit.
+    /// Whether the last measurement was above the memory limit.
     was_above: bool,
 }
 
 impl Watchdog {
-    /// For a sandbox that can use so many processors at once.
+    /// For a sandbox that can use this many CPUs at once.
     pub fn new(bounds: Bounds, processors: u32) -> Watchdog {
-        // A sandbox that may use all of them needs no rationing.
+        // A sandbox that may use all CPUs needs no pauses.
         let all = u64::from(processors).saturating_mul(1000);
         let share = bounds.cpus_millis.filter(|millis| *millis < all);
         let ration = share.map(|millis| Ration::new(millis, processors));
         Watchdog { bounds, ration, was_above: false }
     }
 
-    /// Decides with what the sandbox uses now.
+    /// Decides from what the sandbox uses now.
     pub fn decide(&mut self, now: Instant, used: &Measurement) -> Order {
         if self.bounds.tasks.is_some_and(|most| used.tasks > most) {
             return Order::End(Limit::Pids);
         }
-        // One look above the limit may be wrong, two in a row are not.
+        // A single measurement above the limit may be wrong, so two in a row are needed.
         let is_above = self.bounds.memory_bytes.is_some_and(|most| used.memory_bytes > most);
         if is_above && self.was_above {
             return Order::End(Limit::Memory);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sandbox_within_its_limits_or_without_any_runs_on() {
+    fn sandbox_within_its_limits_or_without_limits_keeps_running() {
         let all = Bounds { tasks: Some(3), memory_bytes: Some(100), cpus_millis: Some(2000) };
         for bounds in [Bounds::default(), all] {
             let mut watchdog = bounded(bounds);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_ends_the_sandbox_only_after_two_looks_in_a_row_above_the_limit() {
+    fn memory_ends_the_sandbox_after_two_measurements_above_the_limit() {
         let mut watchdog = bounded(Bounds { memory_bytes: Some(99), ..Bounds::default() });
         let below = Measurement { memory_bytes: 99, ..USED };
         let orders = [USED, below, USED, USED].map(|used| watchdog.decide(Instant::now(), &used));

@@ -16,7 +16,7 @@ fn program(path: &Path) {
 }
 
 #[test]
-fn names_of_a_root_of_ones_own_are_found_in_it_and_links_never_lead_out() {
+fn programs_of_a_root_directory_resolve_inside_it() {
     let directory = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(directory.path()).unwrap();
     program(&root.join("usr/bin/tool"));
@@ -48,7 +48,7 @@ fn listed_program_outside_the_shown_directories_is_shown_alone() {
 }
 
 #[test]
-fn program_that_something_else_stands_in_front_of_is_refused() {
+fn program_covered_by_another_mount_is_refused() {
     let listed = Commands { executables: vec![PathBuf::from("/opt/bin/tool")], ..<_>::default() };
     let check = |shown: &[Shown]| listed.check(Path::new("/"), shown);
     assert!(check(&[]).is_ok());

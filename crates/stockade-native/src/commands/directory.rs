@@ -1,4 +1,5 @@
-//! Programs of a root of one's own. Links are followed inside it and never out of it.
+//! Programs of a directory given by `--root`. Symbolic links are resolved inside it and cannot lead
+//! out of it.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +11,7 @@ use stockade_policy::SEARCH_PATH;
 
 use crate::error::StartError;
 
-/// The paths inside, without links, of listed programs and their loaders.
+/// The paths inside, without symbolic links, of the listed programs and their loaders.
 pub(super) fn executables<'n>(
     names: impl Iterator<Item = &'n str>,
     root: &Path,
@@ -22,7 +23,7 @@ pub(super) fn executables<'n>(
     for name in names {
         let missing = || StartError::NoCommand { name: name.to_owned() };
         let program = root.find(name).ok_or_else(missing)?;
-        // Its path on the host has no links either.
+        // `program` has no links, so its host path has none either.
         let loader = loader_of(&root.on_host(&program));
         executables.extend(loader.and_then(|loader| root.program(&loader)));
         executables.push(program);
@@ -38,7 +39,7 @@ struct Directory<'r> {
 }
 
 impl Directory<'_> {
-    /// Where a bare name is found, or a path as it is.
+    /// Looks up a bare name in the search path; an absolute path is used as it is.
     fn find(&self, name: &str) -> Option<PathBuf> {
         match name.starts_with('/') {
             true => self.program(Path::new(name)),
@@ -48,7 +49,7 @@ impl Directory<'_> {
         }
     }
 
-    /// The path inside of what can be started by a name.
+    /// The path inside of the program that a name starts.
     fn program(&self, name: &Path) -> Option<PathBuf> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

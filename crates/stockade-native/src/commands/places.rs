@@ -1,4 +1,4 @@
-//! Whether a listed program stands inside where it stands outside.
+//! Checks that a listed program has the same path inside as outside.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use stockade_policy::{SCRATCH, WORKSPACE};
 
 use crate::error::StartError;
 
-/// Places that the wall fills itself.
+/// Directories that the wall creates itself.
 const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];
 
-/// Refuses a program in whose place something else will be found, or nothing that can be started.
-/// `root` is the directory of the host that stands at the top.
+/// Refuses a program whose path inside shows another file, or one that cannot be executed. `root`
+/// is the host directory that becomes `/`.
 pub(super) fn check(program: &Path, root: &Path, shown: &[Shown]) -> Result<(), StartError> {
     let is_below = |place: &&&str| program.starts_with(place);
-    // Outer places come first, so the last is the one that is seen.
+    // Outer mounts come first, so the last match is the visible one.
     let Some(over) = shown.iter().rev().find(|shown| program.starts_with(&shown.guest)) else {
         return match SCRATCH.iter().chain(&OWN).chain(&[WORKSPACE]).find(is_below) {
             None => Ok(()),

@@ -1,29 +1,29 @@
-//! The ids that the host gives to somebody.
+//! The ids that the host assigns to users and groups.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use super::IdRangeError;
 
-/// Name, first id, count.
+/// Format: name, first id, count.
 const RANGE_FILES: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 
-/// Name, password, id.
+/// Format: name, password, id.
 const ACCOUNT_FILES: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
-/// The most that is read of one file. One that is larger is refused, because what is not read may
-/// be given to somebody.
+/// The most that is read of one file. A larger file is an error, because its unread part may assign
+/// ids.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// More than most of them have, so that they are not read in a dozen small steps.
+/// The initial buffer size: most of these files fit, so that one read suffices.
 const USUAL_BYTES: usize = 8 << 10;
 
-/// Ids that belong to somebody, as half-open ranges.
+/// Assigned ids, as half-open ranges.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken(Vec<(u64, u64)>);
 
 impl Taken {
-    /// What the files of this host say. A file that does not exist gives nothing to anybody.
+    /// Reads the files of this host. A missing file assigns no ids.
     pub(super) fn read() -> Result<Taken, IdRangeError> {
         let (mut ranges, mut accounts) = (String::new(), String::new());
         for (paths, text) in [(RANGE_FILES, &mut ranges), (ACCOUNT_FILES, &mut accounts)] {
@@ -35,7 +35,7 @@ impl Taken {
         Ok(Taken::parse(&ranges, &accounts))
     }
 
-    /// Lines that mean nothing to the tools of the host give nothing to anybody either.
+    /// Ignores lines that the host's own tools ignore too.
     pub(super) fn parse(ranges: &str, accounts: &str) -> Taken {
         let mut taken = Taken::default();
         for line in ranges.lines() {
@@ -54,7 +54,7 @@ impl Taken {
         taken
     }
 
-    /// Whether any of `count` ids from `first` on belongs to somebody.
+    /// Whether any of `count` ids from `first` on is assigned.
     pub(super) fn overlaps(&self, first: u32, count: u32) -> bool {
         let (from, to) = (u64::from(first), u64::from(first) + u64::from(count));
         self.0.iter().any(|(start, end)| *start < to && from < *end)
@@ -71,9 +71,9 @@ fn append(path: &str, text: &mut String) -> io::Result<()> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    // A name may be in any encoding; the numbers are not touched.
+    // A name may have any encoding; the lossy conversion does not change the numbers.
     text.push_str(&String::from_utf8_lossy(&bytes));
-    // The last line of a file may lack its end.
+    // The last line of a file may lack its newline.
     text.push('\n');
     Ok(())
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_accounts_are_found_and_noise_is_not() {
+    fn ranges_and_accounts_are_parsed_and_invalid_lines_ignored() {
         let ranges = "alice:100000:65536\n# a note\nbob:x:1\nmany:1:2:3\n\n 1000:70:10 \n";
         let accounts = "root:x:0:0:root:/root:/bin/sh\nodd::\nbob:x:2000:5:::\n";
         let found = Taken::parse(ranges, accounts);

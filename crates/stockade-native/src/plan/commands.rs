@@ -1,12 +1,11 @@
-//! What may be started, where the policy lists it.
+//! The executables of a `command_allowlist`.
 
 use std::path::PathBuf;
 
 use super::{Inputs, tools};
 
-/// The executables that Landlock lets be started: those listed, the interpreter that was asked
-/// for, the loaders that start them, and the command that calls tools, where there are any. Nothing
-/// where any program may be started.
+/// The executables that Landlock allows: the listed ones, the requested interpreter, their loaders,
+/// and the command that calls tools, if there are tools. Empty if the policy allows any program.
 pub(super) fn executables(inputs: &Inputs<'_>) -> Vec<PathBuf> {
     match &inputs.files.commands {
         Some(commands) => {

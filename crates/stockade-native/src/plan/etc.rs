@@ -3,7 +3,7 @@
 /// The host name inside.
 pub(super) const HOST_NAME: &str = "sandbox";
 
-/// The user's home.
+/// Paths and contents; the user's home is `/tmp`.
 pub(super) const FILES: [(&str, &str); 5] = [
     (
         "/etc/passwd",
@@ -14,8 +14,7 @@ pub(super) const FILES: [(&str, &str); 5] = [
     ("/etc/group", "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"),
     ("/etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n"),
     ("/etc/hostname", "sandbox\n"),
-    // Names from the file above and from the name server, and from nobody who would be asked over a
-    // socket of the host.
+    // Host names come only from `/etc/hosts` and DNS, not from a service behind a host socket.
     (
         "/etc/nsswitch.conf",
         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nprotocols: files\n\

@@ -1,4 +1,4 @@
-//! The files of a sandbox: which trees are taken from the host, and how the new root is built.
+//! The files of a sandbox: which host trees it shows, and how the new root is built.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,15 @@ use crate::proc_files;
 
 use super::{Inputs, USER, etc, limit};
 
-/// Where code that was handed in lies; in the scratch space, so that nothing else need be writable.
+/// The directory for code that the caller passes; in the scratch space, so that no other place
+/// needs to be writable.
 pub(crate) const CODE_DIRECTORY: &str = "/run/code";
 
 /// Device nodes that are shown from the host.
 const NODES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// Links of `/dev` that every program expects.
+/// Symbolic links in `/dev` that programs expect.
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -29,32 +30,32 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// The new root itself holds little: places to mount at, and small files.
+/// The new root contains only mount points and small files.
 const ROOT: Memory = Memory { bytes: 4 << 20, inodes: 4096, executable: true };
 
-/// The name under which a directory given as root is taken.
+/// The name under which a `--root` directory is taken.
 const BASE: &str = "base";
 
-/// A tree of the host, where it goes, and how.
+/// A host tree and where to attach it.
 struct Tree {
     host: PathBuf,
     guest: PathBuf,
     kind: TreeKind,
     attributes: Attributes,
-    /// Whether the caller's files appear as the sandbox's own.
+    /// Whether the caller's files appear as files of the sandbox's user.
     owned: bool,
     layered: bool,
-    /// Whether it gets a file system of its own, so that its files are nobody else's to lock.
+    /// Whether it gets its own overlay, so that other sandboxes do not share its locks.
     apart: bool,
 }
 
 impl Tree {
-    /// Places inside are distinct, and so are names.
+    /// The place inside, which is unique.
     fn name(&self) -> String {
         self.guest.display().to_string()
     }
 
-    /// What is taken of the host: of a single file that stands apart, the directory it is in.
+    /// The host path to take. A single file with its own overlay needs its directory.
     fn source(&self) -> (PathBuf, TreeKind) {
         match (self.apart, self.kind, self.host.parent()) {
             (true, TreeKind::File, Some(parent)) => (parent.to_owned(), TreeKind::Directory),
@@ -67,7 +68,7 @@ impl Tree {
         self.host.file_name().filter(|_| file).map(PathBuf::from)
     }
 
-    /// Gives it a file system of its own where this machine can.
+    /// Uses an overlay if this machine can.
     fn set_apart(mut self, inputs: &Inputs<'_>) -> Tree {
         let directory = match self.kind {
             TreeKind::Directory => Some(self.host.as_path()),
@@ -78,7 +79,7 @@ impl Tree {
     }
 }
 
-/// What a sandbox sees.
+/// The files that a sandbox sees.
 pub(crate) struct Visible {
     trees: Vec<Tree>,
     links: Vec<Link>,
@@ -121,7 +122,7 @@ impl Visible {
                 apart: false,
             });
         }
-        // What the policy puts in the place of something of the wall's own replaces it.
+        // A mount of the policy replaces the wall's own tree at the same place.
         let is_replaced = |at: &Path| inputs.files.shown.iter().any(|shown| shown.guest == at);
         visible.trees.retain(|tree| !is_replaced(&tree.guest));
         visible.links.retain(|link| !is_replaced(&link.at));
@@ -157,7 +158,8 @@ impl Visible {
         }
     }
 
-    /// Whether a tree must be taken before the clone, with the host's rights over its owners.
+    /// The id maps of a tree that must be taken before the clone, which needs the host's rights
+    /// over file owners.
     fn owners(&self, tree: &Tree) -> Option<(IdMap, IdMap)> {
         self.owners.filter(|_| tree.owned)
     }
@@ -178,7 +180,7 @@ impl Visible {
             }
         }
         if let (Some(base), Some((_, _))) = (&self.base, self.owners) {
-            // The whole range, so that an image's users are themselves.
+            // The whole range, so that the users of an image keep their ids.
             let map = |map: IdMap| IdMap { inside: 0, outside: map.outside - USER, count: 1 << 16 };
             let owners = self.owners.map(|(users, groups)| (map(users), map(groups)));
             steps.extend(owners.map(|(users, groups)| OutsideStep::TakeOwnedTree {
@@ -214,13 +216,13 @@ impl Visible {
         steps
     }
 
-    /// The new root, with everything in it that stands below what the kernel shows.
+    /// Builds the new root, except for `/proc` and the policy's mounts.
     pub(super) fn built(&self, inputs: &Inputs<'_>) -> Vec<Step> {
         let policy = inputs.policy;
         let any_program = policy.commands.is_none();
         let scratch = Memory {
             bytes: limit(policy, Limit::Disk) << 20,
-            // The directories that the wall itself makes there.
+            // Adds the directories that the wall itself creates there.
             inodes: limit(policy, Limit::Inodes) + SCRATCH.len() as u64 + 8,
             executable: any_program,
         };
@@ -230,7 +232,7 @@ impl Visible {
         }
         let own = |path: &Path| path.starts_with("/dev") || path.starts_with("/etc");
         let system = || self.trees.iter().filter(|tree| !tree.owned && !own(&tree.guest));
-        // Outer places first, and the wall's own before what the policy puts below them.
+        // Outer mounts first, and the wall's own before the policy's mounts below them.
         steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
         let is_shown = |path: &Path| self.trees.iter().any(|tree| tree.guest == path);
         let resolver = ("/etc/resolv.conf", inputs.way_out.resolver());
@@ -251,12 +253,13 @@ impl Visible {
         let own_trees = self.trees.iter().filter(|tree| !tree.owned && own(&tree.guest));
         steps.extend(own_trees.map(attach));
         steps.extend(SCRATCH.iter().map(|path| scratch_at(path, 0o1777)));
-        // An interpreter can live in the host's /tmp; the sandbox's own would cover it.
+        // An interpreter can be installed in the host's `/tmp`, so it is attached after the
+        // sandbox's own `/tmp`, which would cover it.
         steps.extend(system().filter(|tree| in_scratch(&tree.guest)).map(attach));
         steps.extend(self.links.iter().filter(|link| in_scratch(&link.at)).map(link));
         steps.push(match &policy.workspace.value {
             Workspace::Scratch => scratch_at(WORKSPACE, 0o755),
-            // A place to be in; what the policy shows there is attached over it.
+            // A mount point and working directory; a workspace of the policy is attached over it.
             Workspace::Host { .. } | Workspace::Nothing => {
                 Step::Directory { path: PathBuf::from(WORKSPACE), mode: FileMode(0o555) }
             }
@@ -264,7 +267,7 @@ impl Visible {
         steps
     }
 
-    /// What the kernel shows, and what the policy shows and hides: after the rest, and over it.
+    /// Adds `/proc`, then what the policy shows and hides, over the rest of the root.
     pub(super) fn finished(&self, inputs: &Inputs<'_>) -> Vec<Step> {
         let mut steps = own_proc(inputs);
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
@@ -279,13 +282,13 @@ impl Visible {
         steps
     }
 
-    /// Places inside where changes reach the host.
+    /// Places inside where writes reach the host.
     pub(super) fn writable_on_host(&self) -> Vec<&Path> {
         let direct = |tree: &&Tree| tree.owned && tree.attributes.writable && !tree.layered;
         self.trees.iter().filter(direct).map(|tree| tree.guest.as_path()).collect()
     }
 
-    /// Places inside that can be changed.
+    /// Places inside that are writable.
     pub(super) fn writable(&self) -> Vec<PathBuf> {
         let mut places: Vec<PathBuf> =
             SCRATCH.iter().filter(|path| !path.starts_with("/dev")).map(PathBuf::from).collect();
@@ -298,7 +301,7 @@ impl Visible {
 
 fn tree_of(shown: &Shown, any_program: bool) -> Tree {
     let writable = shown.mode == Mode::Write;
-    // Where programs are listed, nothing that can be changed can be started.
+    // With a `command_allowlist` nothing writable is executable.
     let executable = any_program || shown.mode == Mode::Read;
     Tree {
         host: shown.host.clone(),
@@ -329,16 +332,16 @@ fn scratch_at(path: &str, mode: u32) -> Step {
     Step::AttachScratch { path: PathBuf::from(path), mode: FileMode(mode) }
 }
 
-/// The sandbox's own `/proc` and terminals, masked as container engines do.
+/// The sandbox's own `/proc` and `/dev/pts`, masked as container engines do.
 fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
     let path = |path: &str| PathBuf::from(path);
     let mut steps = vec![
         Step::Proc { pids_only: false },
         Step::Terminals,
-        // Before the settings of the kernel become read-only: this is one of them.
+        // Before `/proc/sys` becomes read-only: this writes a sysctl.
         Step::ForbidUserNamespaces,
     ];
-    // And this is another.
+    // This writes a sysctl too.
     steps.extend(inputs.way_out.ports());
     steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),

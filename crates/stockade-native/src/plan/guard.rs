@@ -1,4 +1,4 @@
-//! Landlock's rules: the second layer over the files.
+//! The Landlock rules: a second layer of file access control.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,9 @@ use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 use super::files::Visible;
 use super::{Inputs, commands};
 
-/// One rule per place: everything may be read, writable places written, and executed what the
-/// policy lets be started. Sockets are made only where nobody else sees them.
+/// One rule per place: everything is readable, writable places are writable, and only what the
+/// policy allows is executable. Sockets can be created only where no other sandbox and no host
+/// process sees them.
 pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     if inputs.machine.landlock == 0 {
         return None;
@@ -31,7 +32,8 @@ pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     ];
     rules.extend(visible.writable().into_iter().map(|path| rule(path, true, any)));
     rules.extend(commands::executables(inputs).into_iter().map(|path| rule(path, false, true)));
-    // The tool socket was made before Landlock, so it is not one that was made inside.
+    // The launcher binds the tool socket before Landlock applies, so Landlock does not count it as
+    // the sandbox's own.
     let is_refused = inputs.machine.landlock >= LANDLOCK_HOLDS_SOCKETS;
     rules.extend(inputs.tools.as_ref().filter(|_| is_refused).map(|_| LandlockRule {
         sockets: SocketUse::Reached,
@@ -40,8 +42,8 @@ pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     Some(Step::Landlock { version: inputs.machine.landlock, rules })
 }
 
-/// Landlock adds the rights of every rule on the way up: a socket that may be made above a shared
-/// directory may be made in it.
+/// Landlock adds up the rights of all parent directories: the right to create sockets above a
+/// shared directory would also apply in it.
 fn sockets(path: &Path, writable: bool, shared: &[&Path]) -> SocketUse {
     let is_shared = shared.iter().any(|it| it.starts_with(path) || path.starts_with(it));
     match writable && !is_shared {

@@ -1,5 +1,4 @@
-//! Steps around the files: the new root becomes the root, limits of single processes, and what
-//! comes after the end.
+//! The steps around the files: pivoting to the new root, rlimits, and cleanup after the end.
 
 use std::path::PathBuf;
 
@@ -11,16 +10,16 @@ use crate::machine::Machine;
 
 use super::{Inputs, etc, limit, tools};
 
-/// Too little for any core dump, and the one limit at which the kernel does not feed a handler of the
-/// host either: `core_pattern` with a pipe is fed at 0, core(5).
+/// Too small for any core dump. Unlike 0, it also keeps the kernel from running a host's pipe
+/// handler in `core_pattern`, core(5).
 const CORE_BYTES: u64 = 1;
-/// Bytes in message queues and signals waiting: what Linux gives an ordinary user, and less. A
-/// machine with little memory gives fewer signals, and then it is those.
+/// The limits of message queue bytes and pending signals, at most Linux's defaults for a user. A
+/// machine with little memory has a lower hard limit for signals, which then applies.
 const QUEUE_BYTES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 4096;
 const LOCKED_BYTES: u64 = 8 << 20;
 
-/// From the finished root to the moment before privileges are given up.
+/// The steps from the finished root until privileges are dropped.
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
     steps.extend(inputs.way_out.step());
@@ -35,17 +34,18 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     let (policy, machine) = (inputs.policy, inputs.machine);
     let mut limits = kept_small(policy, machine);
     if !(inputs.cgroup.memory_held && inputs.cgroup.pids_held) {
-        // Counted per user namespace since Linux 5.14; the guest is one of them.
+        // Linux counts this per user namespace since 5.14; one more for the guest.
         limits.push((Resource::Processes, limit(policy, Limit::Pids) + 1));
-        // A backstop for what grows faster than it is sampled; a process may reserve more than it
-        // uses, so this is wider than the limit itself.
+        // A backstop for memory that grows faster than it is sampled. A process may reserve more
+        // than it uses, so this is above the limit itself.
         let memory = limit(policy, Limit::Memory) << 20;
         limits.push((Resource::Data, memory * 2 + (256 << 20)));
     }
     let mut steps = Vec::new();
     for (resource, amount) in limits {
         match (resource, &inputs.tools) {
-            // The guest has one for each connection of a program, and programs what was asked for.
+            // The guest needs a descriptor for each connection; programs get the limit of the
+            // policy.
             (Resource::OpenFiles, Some(_)) if tools::guest_files(inputs) > amount => {
                 let guests = tools::guest_files(inputs);
                 steps
@@ -57,7 +57,7 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     steps
 }
 
-/// Limits of every process, whatever else holds it.
+/// The rlimits of every process, on any wall.
 pub(crate) fn kept_small(policy: &Policy, machine: &Machine) -> Vec<(Resource, u64)> {
     vec![
         (Resource::Core, CORE_BYTES),
@@ -68,7 +68,7 @@ pub(crate) fn kept_small(policy: &Policy, machine: &Machine) -> Vec<(Resource, u
     ]
 }
 
-/// What the launcher does when everything inside has ended.
+/// What the launcher does after everything inside has ended.
 pub(crate) fn after(removal: &Removal) -> Vec<AfterStep> {
     let kill = removal.kill.iter().map(|file| AfterStep::KillCgroup { file: file.clone() });
     let remove = removal

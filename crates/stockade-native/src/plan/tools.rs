@@ -1,4 +1,4 @@
-//! The directory where programs find the tools of their host, and what the guest needs for it.
+//! The directory of the host's tools, and the descriptors that the guest needs for it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use stockade_provider::ToolAccess;
 
 use super::{Inputs, WayOut, limit};
 
-/// The command's name in the directory of commands.
+/// The name of the command in its directory.
 const COMMAND: &str = "stockade-tool";
-/// What the guest may have open beside connections, and what comes through one door; the guest
-/// itself counts these.
+/// The guest's open descriptors other than connections, and its connections per listening socket;
+/// the guest enforces both.
 const OTHER_DESCRIPTORS: u64 = 64;
 const CONNECTIONS: u64 = 1024;
 
-/// The command by which programs call tools, a path inside.
+/// The path inside of the command that calls tools.
 pub(crate) fn command() -> PathBuf {
     Path::new(ToolAccess::COMMANDS).join(COMMAND)
 }
 
-/// The directory, with everything that is in it.
+/// Creates the directory with its content.
 pub(super) fn step(files: &[ToolFile]) -> Step {
     let below = |path: &Path| match path.strip_prefix(ToolAccess::DIRECTORY) {
         Ok(below) => below.to_owned(),
@@ -36,8 +36,8 @@ pub(super) fn step(files: &[ToolFile]) -> Step {
     })
 }
 
-/// How many descriptors the guest may have: one for each connection that it carries, as far as this
-/// machine gives them. Programs have what the policy says.
+/// The descriptor limit of the guest: one for each connection, up to this machine's hard limit.
+/// Programs get the limit of the policy.
 pub(super) fn guest_files(inputs: &Inputs<'_>) -> u64 {
     let doors = match inputs.way_out {
         WayOut::None => 1,

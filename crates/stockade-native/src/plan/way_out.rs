@@ -1,21 +1,21 @@
-//! How connections of programs come to the guest, which carries them to the host.
+//! Redirects connections of programs to the guest, which forwards them to the host.
 
 use std::net::SocketAddrV4;
 
 use stockade_launcher::{Redirected, Step, Transport};
 use stockade_wire::{NAME_SERVER, NAMED, PROXY, RELAY};
 
-/// Whether connections can leave the sandbox.
+/// Whether egress is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayOut {
-    /// Nothing leaves, and nobody listens.
+    /// No connection leaves the sandbox, and no process inside listens for one.
     None,
-    /// Through the guest, to the gateway of the host.
+    /// The guest forwards connections to the gateway on the host.
     Gateway,
 }
 
 impl WayOut {
-    /// The redirection. The name server's address is the second one of the loopback interface.
+    /// The redirection. The DNS server has the second address of the loopback interface.
     pub(super) fn step(self) -> Option<Step> {
         let exactly = |transport, place: SocketAddrV4| Redirected {
             transport,
@@ -35,7 +35,7 @@ impl WayOut {
         })
     }
 
-    /// Servers inside may have the ports that clients outside expect: nobody else is there.
+    /// Lets programs bind every port, 80 and 443 included: the network namespace has no other user.
     pub(super) fn ports(self) -> Option<Step> {
         self.with_gateway(|| Step::OpenPorts)
     }
@@ -43,9 +43,9 @@ impl WayOut {
     /// The content of `/etc/resolv.conf`.
     pub(super) fn resolver(self) -> &'static str {
         match self {
-            // Nobody answers there: a name is refused at once instead of waited for.
+            // No server listens there, so a lookup fails at once instead of timing out.
             WayOut::None => "nameserver 127.0.0.53\noptions timeout:1 attempts:1\n",
-            // No domain is searched: a name means what it says.
+            // Without a search list, so that resolvers do not append a domain to a name.
             WayOut::Gateway => "nameserver 127.0.0.53\noptions edns0 ndots:1\n",
         }
     }
@@ -58,8 +58,8 @@ impl WayOut {
     }
 }
 
-/// Variables by which programs find the proxy inside. All of them say HTTP, because some clients
-/// fail on any other scheme; SOCKS is understood there too.
+/// The environment variables that name the proxy inside. All use the scheme `http`, because some
+/// clients fail on any other; the proxy also accepts SOCKS.
 pub(crate) fn proxy_variables() -> Vec<(String, String)> {
     let proxy = format!("http://{PROXY}");
     let direct = "localhost,127.0.0.1,::1";

@@ -1,42 +1,42 @@
-//! What of a whole `/proc` a sandbox does not see, and what it may not write.
+//! The paths of `/proc` that are hidden from a sandbox or read-only in it.
 //!
-//! A process inside has no capability and no uid of the host's root. So nothing is listed here that
-//! file permissions close already: `kcore`, `kmsg`, `timer_list`, `slabinfo`, `sysrq-trigger` and
-//! writing below `bus`, `fs` and `irq`. Nor what only tells the kind of kernel or how busy the
-//! machine is as a whole: `version`, `config.gz`, `vmstat`, `pressure`.
+//! A process inside has no capability and is not the host's root. So this omits what file
+//! permissions already protect: `kcore`, `kmsg`, `timer_list`, `slabinfo`, `sysrq-trigger` and
+//! writing below `bus`, `fs` and `irq`. It also omits what shows only the kernel version or the
+//! load of the whole machine: `version`, `config.gz`, `vmstat`, `pressure`.
 
-/// What is covered: a file by `/dev/null`, a directory by an empty one. What a host does not have
-/// needs no cover.
+/// Masked paths: a file by `/dev/null`, a directory by an empty one. Paths that a host does not
+/// have are skipped.
 pub const MASKED: [&str; 13] = [
-    // Names the root disk, and carries whatever a provisioning tool passed to the kernel.
+    // Names the root disk, and contains any secret that a provisioning tool passed to the kernel.
     "/proc/cmdline",
-    // Rootless, the sandbox has the caller's uid on the host and sees the names of the caller's keys.
+    // Without root the sandbox has the caller's uid on the host and sees the names of the caller's
+    // keys.
     "/proc/keys",
-    // The kernel's addresses, wherever `kernel.perf_event_paranoid` is 1 or less.
+    // Kernel addresses, if `kernel.perf_event_paranoid` is 1 or less.
     "/proc/kallsyms",
-    // The same addresses, and which drivers the machine needs.
+    // The same addresses, and the machine's drivers.
     "/proc/modules",
-    // Counts each key press and packet of the host.
+    // Counts each key press and network packet of the host.
     "/proc/interrupts",
-    // Each interrupt's `spurious` holds such a count too.
+    // The file `spurious` of each interrupt contains such a count too.
     "/proc/irq",
     // Serial numbers and radio addresses of input devices, physical addresses of PCI devices.
     "/proc/bus",
-    // The servers, shares and users of CIFS, and the host's disks by name.
+    // Servers, shares and users of CIFS, and the names of the host's disks.
     "/proc/fs",
-    // The unique identity of graphics cards.
+    // Unique ids of graphics cards.
     "/proc/driver",
-    // Reads and writes of every disk of the host.
+    // I/O counts of every disk of the host.
     "/proc/diskstats",
-    // The exact sizes of the host's disks tell it from others.
+    // The exact disk sizes identify the host.
     "/proc/partitions",
-    // The makers and models of disks.
+    // Vendors and models of disks.
     "/proc/scsi",
-    // The sound cards by name, and whether they are playing or recording.
+    // Names of sound cards, and whether they are playing or recording.
     "/proc/asound",
 ];
 
-/// What is made read-only. Settings of a namespace belong to who made it: without this a sandbox
-/// raises its own `fs/mqueue/msg_max` or `kernel/shmmax` and sets `kernel/ns_last_pid`, though it
-/// has no capability.
+/// Read-only paths. A process that created a namespace may change its sysctls without a capability:
+/// a sandbox could raise `fs/mqueue/msg_max` or `kernel/shmmax` and set `kernel/ns_last_pid`.
 pub const READ_ONLY: [&str; 1] = ["/proc/sys"];

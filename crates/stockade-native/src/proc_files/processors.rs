@@ -1,25 +1,25 @@
-//! The processors, as `/proc/cpuinfo` and `/proc/stat` show them.
+//! The CPUs in `/proc/cpuinfo` and `/proc/stat`.
 
 use std::io::{self, BufRead};
 
 use super::Sizes;
 
-/// No line and no processor of any machine is longer.
+/// A bound on the size of a line and of a CPU's entry, above that of any machine.
 const MOST_BYTES_EACH: u64 = 16 * 1024;
 
-/// `/proc/cpuinfo`: the first processors of the host, as many as the limit can keep busy, numbered
-/// anew as the cores of one socket.
+/// `/proc/cpuinfo`: the host's first CPUs, as many as the limit can keep busy, renumbered as the
+/// cores of one socket.
 ///
-/// Reads no further than the last processor that is shown: the kernel writes a line only when it is
-/// read, and 128 processors are 200 KB. The text is the same for every sandbox, so its beginning is
-/// best kept; before Linux 5.18 opening the file can wait 10 ms for clock speeds.
+/// Reads no further than the last CPU that is shown: the kernel formats a line only when it is
+/// read, and 128 CPUs take 200 KB. The text is the same for every sandbox, so callers should cache
+/// it; before Linux 5.18 opening the file can wait 10 ms for clock speeds.
 pub fn cpuinfo(host: impl BufRead, sizes: Sizes) -> io::Result<String> {
     let wanted = sizes.processors();
     let mut lines = Lines { host: host.take(wanted.saturating_mul(MOST_BYTES_EACH)) };
     let mut processors: Vec<Vec<String>> = Vec::new();
     while (processors.len() as u64) < wanted {
         let Some(block) = lines.block()? else { break };
-        // Behind the processors some machines tell of themselves, down to a serial number.
+        // After the CPUs some machines describe themselves, including a serial number.
         if block.first().is_some_and(|line| key(line) == "processor") {
             processors.push(block);
         }
@@ -38,10 +38,10 @@ pub fn cpuinfo(host: impl BufRead, sizes: Sizes) -> io::Result<String> {
     Ok(text)
 }
 
-/// `/proc/stat`: as many processors as `cpuinfo` shows, idle since one second, and when the host
-/// booted, which clock_gettime(2) tells anyway. Nothing of what the host has done.
+/// `/proc/stat`: as many CPUs as `cpuinfo` shows, idle for one second, and the host's boot time,
+/// which clock_gettime(2) reveals anyway. Omits all activity of the host.
 pub fn stat(host: &str, sizes: Sizes) -> String {
-    // Idle is not zero, because readers divide by the sum.
+    // Not zero, because readers divide by the sum.
     const IDLE_TICKS: u64 = 100;
     let is_processor = |line: &&str| {
         let number = line.strip_prefix("cpu").and_then(|rest| rest.split(' ').next());
@@ -66,7 +66,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines up to the next empty one, or none at the end. Bytes that are no text are replaced.
+    /// The lines up to the next empty one, or `None` at the end. Replaces invalid UTF-8.
     fn block(&mut self) -> io::Result<Option<Vec<String>>> {
         let mut block = Vec::new();
         let mut line = Vec::new();
@@ -88,14 +88,14 @@ fn key(line: &str) -> &str {
     line.split_once(':').map_or("", |(key, _)| key.trim_end())
 }
 
-/// A line of the processor at `index`. Where it sits in the host is replaced; everything that tells
-/// what the processor can do stays, since programs choose their code by it.
+/// A line of the CPU at `index`. Replaces its position in the host and keeps its features, by which
+/// programs choose code.
 fn push_line(text: &mut String, line: &str, index: usize, count: usize) {
     let value = match key(line) {
         "processor" | "core id" | "apicid" | "initial apicid" => index,
         "physical id" => 0,
         "siblings" | "cpu cores" => count,
-        // How far the host is behind on repairs to its processor is nobody's business.
+        // The microcode version reveals which security updates the host lacks.
         "microcode" => return,
         _ => {
             text.push_str(line);

@@ -1,19 +1,19 @@
-//! Memory with every page counted once.
+//! Memory with every shared page counted once.
 
 use std::io;
 
 use super::process::Process;
 use super::tree::Member;
 
-/// The memory that the members map, where they share pages each page once. Costs a walk over all
-/// page tables.
+/// The memory that the members map, with each shared page counted once. Needs a walk over all page
+/// tables.
 ///
-/// A process between vfork(2) and execve(2) does not share pages but its parent's whole memory, and
-/// the kernel tells that memory for both in full. Its parent's thread cannot be interrupted until
-/// then, which is seen; without that, every program that starts others would seem to double.
+/// A process between vfork(2) and execve(2) shares its parent's whole memory, and the kernel
+/// reports that memory in full for both. The vforking thread is uninterruptible until then, which
+/// identifies such a child; otherwise every program that starts others would seem to double.
 pub(super) fn memory(members: &[Member]) -> u64 {
-    // The waiting threads first: who waits no longer has a child that is a program of its own by the
-    // time its memory is read.
+    // Reads the waiting threads first: if one stops waiting before its child's memory is read, that
+    // child has called execve and has its own memory.
     let waiting: Vec<u64> = members.iter().map(|member| waiting_threads(members, member)).collect();
     let look = |(member, waiting_threads): (&Member, u64)| Look {
         pid: member.pid.as_raw_nonzero().get(),
@@ -25,7 +25,7 @@ pub(super) fn memory(members: &[Member]) -> u64 {
     total(&members.iter().zip(waiting).map(look).collect::<Vec<Look>>())
 }
 
-/// What was seen of one member.
+/// The measurement of one member.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     pid: i32,
@@ -35,9 +35,9 @@ struct Look {
     waiting_threads: u64,
 }
 
-/// The sum without what children before their exec seem to have of their parent's memory: for as
-/// many children as the parent has waiting threads, and for each no more than the parent's memory.
-/// That is never more than real such children add, so nobody can hide memory behind one.
+/// The sum, minus the memory that vforked children share with their parent: for as many children as
+/// the parent has waiting threads, and for each at most the parent's memory. Real vforked children
+/// add at least that much, so a program cannot hide memory behind one.
 fn total(looks: &[Look]) -> u64 {
     let mut total: u64 = looks.iter().map(|look| look.memory_bytes).sum();
     for parent in looks.iter().filter(|look| look.waiting_threads > 0) {
@@ -51,7 +51,7 @@ fn total(looks: &[Look]) -> u64 {
     total
 }
 
-/// The member's threads that may wait for a child's exec, if it has such a child.
+/// The number of a member's threads that may wait for a child's execve, if it has such a child.
 fn waiting_threads(members: &[Member], member: &Member) -> u64 {
     let own = |other: &Member| other.stat.parent == member.pid.as_raw_nonzero().get();
     if !members.iter().any(|other| other.stat.before_exec && own(other)) {
@@ -61,12 +61,12 @@ fn waiting_threads(members: &[Member], member: &Member) -> u64 {
         Some(process) => process.uninterruptible_threads(),
         None => Ok(0),
     });
-    // Unknown is none: too much memory is counted then, never too little.
+    // On an error assume 0: the sum is then too high, never too low.
     count.unwrap_or(0)
 }
 
-/// The member's share of the memory it maps, nothing if it has ended. One that cannot be asked
-/// counts in full: too much rather than too little.
+/// The member's proportional share of the memory it maps, 0 if it has ended. If that cannot be
+/// read, its memory counts in full: too much rather than too little.
 fn proportional_memory(member: &Member) -> u64 {
     let memory = same_process(member).and_then(|process| match process {
         Some(process) => process.proportional_memory(),
@@ -75,7 +75,7 @@ fn proportional_memory(member: &Member) -> u64 {
     memory.map_or(member.memory_bytes, |memory| memory.unwrap_or(0))
 }
 
-/// The member's directory, or none if its number is another's by now.
+/// The member's directory, or `None` if its pid was reused.
 fn same_process(member: &Member) -> io::Result<Option<Process>> {
     let Some(process) = Process::open(member.pid)? else { return Ok(None) };
     let start = process.stat()?.map(|stat| stat.start);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn child_before_its_exec_does_not_double_its_parent() {
+    fn vforked_child_does_not_double_its_parents_memory() {
         let parent = Look { waiting_threads: 1, ..look(2, 1, 300) };
         let child = Look { before_exec: true, ..look(3, 2, 300) };
         assert_eq!(total(&[look(1, 0, 5), parent, child]), 305);
@@ -101,11 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_cannot_hide_behind_a_child_before_its_exec() {
+    fn memory_cannot_hide_behind_a_vforked_child() {
         let parent = Look { waiting_threads: 1, ..look(2, 1, 300) };
         let child = Look { before_exec: true, ..look(3, 2, 300) };
         let copy = |pid, memory_bytes| Look { before_exec: true, ..look(pid, 2, memory_bytes) };
-        // Forks that never call execve look alike; the sum stays that of the parent and the forks.
+        // Forks that never call execve look the same; the sum remains that of the parent and the
+        // forks.
         assert_eq!(total(&[parent, child, copy(4, 300), copy(5, 1000)]), 300 + 300 + 1000);
         assert_eq!(total(&[Look { waiting_threads: 0, ..parent }, copy(4, 300)]), 600);
         assert_eq!(total(&[parent, look(6, 2, 300)]), 600);

@@ -1,4 +1,4 @@
-//! One process, read from `/proc`.
+//! Reads one process from `/proc`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,45 +9,45 @@ use rustix::fs::{Dir, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every machine we run on.
+/// Ticks per second in `/proc/PID/stat`: `USER_HZ`, which is 100 on all supported architectures.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// `PF_FORKNOEXEC` among the flags of `/proc/PID/stat`.
+/// The flag `PF_FORKNOEXEC` in `/proc/PID/stat`.
 const FORKED_NOT_EXECUTED: u64 = 0x40;
 
-/// The most that is read of a file. Only a list of children could be longer, of a hundred thousand.
+/// The most that is read of a file. Only a list of a hundred thousand children would be longer.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The directory of a process. It stays that of this process: once the process is gone reading
-/// fails, even if its number is used again.
+/// The `/proc` directory of a process. Once the process is gone, reads fail even if its pid is
+/// reused.
 #[derive(Debug)]
 pub(super) struct Process(OwnedFd);
 
 impl Process {
-    /// The process with a number, or none if there is none.
+    /// Opens the process with this pid, or returns `None` if it does not exist.
     pub(super) fn open(pid: Pid) -> io::Result<Option<Process>> {
         let path = format!("/proc/{}", pid.as_raw_nonzero());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         unless_gone(open(path, flags, Mode::empty()).map(Process).map_err(Into::into))
     }
 
-    /// Times, threads and parent, or none if the process is gone.
+    /// CPU time, threads and parent, or `None` if the process is gone.
     pub(super) fn stat(&self) -> io::Result<Option<Stat>> {
         self.parsed("stat", Stat::parse)
     }
 
-    /// Its anonymous and shared memory, swapped out or not, or none if the process is gone.
+    /// Its anonymous and shared memory, swapped out or not, or `None` if the process is gone.
     ///
-    /// `statm` would be shorter, but takes shared anonymous memory and the content of files for the
-    /// same, and memory that is held by nothing but a shared mapping has to count.
+    /// `statm` would be shorter, but it does not separate shared anonymous memory from file
+    /// content, and memory that only a shared mapping holds must count.
     pub(super) fn memory(&self) -> io::Result<Option<u64>> {
         self.parsed("status", |text| Some(sum(text, &["RssAnon:", "RssShmem:", "VmSwap:"])))
     }
 
-    /// The same, each page divided by the number of processes that map it, or none if it is gone.
+    /// The same, with each page divided by the number of processes that map it.
     pub(super) fn proportional_memory(&self) -> io::Result<Option<u64>> {
         self.parsed("smaps_rollup", |text| {
-            // The parts are told since Linux 5.3.
+            // The kernel reports the two parts since Linux 5.3.
             let resident = match text.contains("Pss_Anon:") {
                 true => sum(text, &["Pss_Anon:", "Pss_Shmem:"]),
                 false => sum(text, &["Pss:"]),
@@ -56,7 +56,7 @@ impl Process {
         })
     }
 
-    /// The children of each of its threads.
+    /// The children of all its threads.
     pub(super) fn children(&self) -> io::Result<Vec<Pid>> {
         let mut found = Vec::new();
         self.each_thread("children", |text| {
@@ -66,7 +66,7 @@ impl Process {
         Ok(found)
     }
 
-    /// How many of its threads nothing but their end can interrupt now.
+    /// The number of its threads in uninterruptible sleep.
     pub(super) fn uninterruptible_threads(&self) -> io::Result<u64> {
         let mut count = 0;
         self.each_thread("stat", |text| {
@@ -94,7 +94,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the kernel tells children at all.
+    /// Whether the kernel lists children, `CONFIG_PROC_CHILDREN`.
     pub(super) fn tells_children(&self, pid: Pid) -> io::Result<bool> {
         Ok(read(&self.0, &format!("task/{}/children", pid.as_raw_nonzero()))?.is_some())
     }
@@ -107,28 +107,28 @@ impl Process {
     }
 }
 
-/// What is needed of `/proc/PID/stat`.
+/// The fields that are used of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) parent: i32,
     pub(super) threads: u64,
-    /// In ticks since boot: tells the process from others that have its number at other times.
+    /// In ticks since boot: distinguishes the process from others with the same pid.
     pub(super) start: u64,
-    /// Its own, and that of children it waited for and of theirs. A process that was waited for is
-    /// no longer listed itself, so over a whole tree nothing counts twice.
+    /// Its own, and that of its reaped descendants. A reaped process is no longer listed, so no
+    /// time counts twice in a tree.
     pub(super) cpu_time: Duration,
-    /// Its first thread waits and nothing but its end can interrupt it; read of a thread, that one.
+    /// Its first thread is in uninterruptible sleep; for a thread's `stat`, that thread.
     pub(super) uninterruptible: bool,
-    /// It has not called execve(2) since it was made.
+    /// It has not called execve(2) since it was forked.
     pub(super) before_exec: bool,
 }
 
 impl Stat {
     pub(super) fn parse(text: &str) -> Option<Stat> {
-        // The name in parentheses may itself have parentheses and spaces.
+        // The name in parentheses may itself contain parentheses and spaces.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        // Fields are numbered from 1 in proc(5), and the third is the first behind the name.
+        // proc(5) numbers fields from 1, and the first field after the name is the third.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         let ticks = [number(14)?, number(15)?, number(16)?, number(17)?].iter().sum::<u64>();
         Some(Stat {
@@ -142,8 +142,8 @@ impl Stat {
     }
 }
 
-/// The sum of lines such as `RssAnon:  12 kB`, in bytes. A line that is missing counts as zero: a
-/// process that is ending has no memory and no such lines.
+/// The sum of lines such as `RssAnon:  12 kB`, in bytes. A missing line counts as 0: a process that
+/// is exiting has no memory and no such lines.
 fn sum(text: &str, keys: &[&str]) -> u64 {
     let value = |key: &&str| {
         let line = text.lines().find_map(|line| line.strip_prefix(*key))?;
@@ -152,14 +152,14 @@ fn sum(text: &str, keys: &[&str]) -> u64 {
     keys.iter().filter_map(value).sum::<u64>().saturating_mul(1024)
 }
 
-/// A file's text, or none if the process is gone.
+/// The text of a file, or `None` if the process is gone.
 fn read(directory: &OwnedFd, name: &str) -> io::Result<Option<String>> {
     let attempt = || {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(openat(directory, name, flags, Mode::empty())?);
         let mut bytes = Vec::with_capacity(4096);
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
-        // A process chooses its name, and may choose one that is no text.
+        // A process chooses its name, which may be invalid UTF-8.
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     unless_gone(attempt())
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_parent_are_found_behind_a_hostile_name() {
+    fn stat_is_parsed_after_a_hostile_process_name() {
         let text = "42 (a) S 1 (b) D 7 42 42 0 -1 4194368 1 2 3 4 10 20 300 4000 20 0 5 0 987 1 2";
         let stat = Stat {
             parent: 7,

@@ -11,13 +11,13 @@ use super::*;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// As if there were no limit, so that shared pages count in every process.
+/// No limit is exceeded, so shared pages count in every process.
 const NO_BOUNDS: Bounds = Bounds { tasks: u64::MAX, memory_bytes: u64::MAX };
 
-/// Makes a text of 50 MiB.
+/// Creates a string of 50 MiB.
 const FIFTY: &str = "x=$(head -c 52428800 /dev/zero | tr '\\0' x)";
 
-/// A shell with a script, in a process group that dies with this value.
+/// A shell with a script, in a process group that is killed on drop.
 struct Shell {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -51,7 +51,7 @@ impl Drop for Shell {
 }
 
 #[test]
-fn every_process_below_the_first_is_counted_and_none_beside_it() {
+fn only_descendants_of_the_first_process_are_counted() {
     let mut other = Shell::start("sleep 1000 & echo; wait");
     let mut shell = Shell::start("sleep 1000 & sleep 1000 & (sleep 1000 & echo; wait) & wait");
     other.line();
@@ -63,7 +63,7 @@ fn every_process_below_the_first_is_counted_and_none_beside_it() {
 }
 
 #[test]
-fn look_ends_when_there_are_more_tasks_than_allowed() {
+fn measurement_stops_above_the_task_limit() {
     let script = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo; wait";
     let mut shell = Shell::start(script);
     shell.line();
@@ -90,16 +90,16 @@ fn threads_and_the_children_of_each_are_found() {
 }
 
 #[test]
-fn memory_of_a_child_is_seen() {
+fn memory_of_a_child_counts() {
     let mut shell = Shell::start(&format!("({FIFTY}; echo; sleep 1000; :) & wait"));
     shell.line();
     let found = measure(shell.pid(), NO_BOUNDS).unwrap().memory_bytes / MEBIBYTE;
-    // A shell that makes a long text may keep a second copy of it.
+    // A shell may keep a second copy of a long string.
     assert!((50..160).contains(&found), "{found} MiB");
 }
 
 #[test]
-fn memory_that_forks_share_counts_once_where_it_decides() {
+fn memory_that_forks_share_counts_once_above_the_limit() {
     let sleepers = "for i in 1 2 3 4 5; do (sleep 1000; :) & done";
     let mut shell = Shell::start(&format!("{FIFTY}; echo; {sleepers}; echo; wait"));
     shell.line();
@@ -112,7 +112,7 @@ fn memory_that_forks_share_counts_once_where_it_decides() {
     assert!(exact >= 50 * MEBIBYTE && exact <= bounds.memory_bytes, "{} MiB", exact / MEBIBYTE);
 }
 
-/// Holds a child between vfork and exec: before its exec it opens a pipe that nobody writes to.
+/// Keeps a child between vfork and exec: before its exec it opens a FIFO that has no writer.
 const VFORK: &str = r#"
 import os, tempfile
 memory = bytearray(b"x") * (50 << 20)
@@ -124,7 +124,7 @@ os.posix_spawn("/bin/true", ["true"], {}, file_actions=wait)
 "#;
 
 #[test]
-fn child_between_vfork_and_exec_does_not_count_again() {
+fn child_between_vfork_and_exec_does_not_count_twice() {
     let mut shell = Shell::start(&format!("exec python3 -c '{VFORK}' 2>/dev/null"));
     let pipe = shell.line();
     if pipe.is_empty() {
@@ -151,7 +151,7 @@ fn cpu_time_of_a_grandchild_that_ended_counts_once() {
     let mut shell = Shell::start(&format!("(sh -c '{burn}'; :); echo; sleep 1000; :"));
     let own = shell.line();
     let burned: f64 = own.split_whitespace().map(seconds).sum();
-    // The second line of times(1p), about children, and then the mark that both have ended.
+    // The second line of times(1p), about children, and then the line that both have ended.
     shell.line();
     shell.line();
     let found = measure(shell.pid(), NO_BOUNDS).unwrap().cpu_time.as_secs_f64();
@@ -159,14 +159,14 @@ fn cpu_time_of_a_grandchild_that_ended_counts_once() {
     assert!(found > burned - 0.03 && found < burned * 1.5, "{found} s, burned {burned} s");
 }
 
-/// A time such as `0m1.25s`.
+/// Parses a time such as `0m1.25s`.
 fn seconds(text: &str) -> f64 {
     let (minutes, seconds) = text.trim_end_matches('s').split_once('m').unwrap();
     minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
 }
 
 #[test]
-fn sandbox_that_is_gone_is_an_error() {
+fn measuring_an_ended_sandbox_is_an_error() {
     let shell = Shell::start("exit");
     let pid = shell.pid();
     drop(shell);
@@ -175,7 +175,7 @@ fn sandbox_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn tree_that_changes_all_the_time_is_measured_without_error() {
+fn constantly_changing_tree_is_measured_without_error() {
     let mut shell = Shell::start("echo; while :; do sh -c 'sleep 0 & sleep 0'; done");
     shell.line();
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Everything below a process.
+//! Walks the descendants of a process.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,7 +7,7 @@ use rustix::process::Pid;
 
 use super::process::{Process, Stat};
 
-/// A process of the sandbox, as it was when it was looked at.
+/// A process of the sandbox at the time of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: Pid,
@@ -16,7 +16,7 @@ pub(super) struct Member {
     pub(super) memory_bytes: u64,
 }
 
-/// The process and everything below it, until there are more tasks than `most_tasks`.
+/// The process and its descendants, until there are more tasks than `most_tasks`.
 pub(super) fn walk(init: Pid, most_tasks: u64) -> io::Result<Vec<Member>> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let process = Process::open(init)?.ok_or_else(gone)?;
@@ -27,16 +27,16 @@ pub(super) fn walk(init: Pid, most_tasks: u64) -> io::Result<Vec<Member>> {
     }
     let mut members = Vec::new();
     let mut tasks: u64 = 0;
-    // Those looked at or to be looked at, and those of them that are members.
+    // Pids that are queued or done, and those of them that are members.
     let mut known = BTreeSet::from([init.as_raw_nonzero()]);
     let mut accepted = BTreeSet::new();
     let mut left = vec![init];
     while let Some(pid) = left.pop() {
         let Some(process) = Process::open(pid)? else { continue };
         let Some(stat) = process.stat()? else { continue };
-        // The number was a child's when its parent was read. If the child ended since, the number
-        // may be that of a stranger, whose parent is no member. An orphan's parent is an ancestor,
-        // and ancestors come first.
+        // A child may have ended since its parent was read, and its pid may belong to an unrelated
+        // process, whose parent is no member. An orphan is reparented to an ancestor, and ancestors
+        // come first.
         if pid != init && !accepted.contains(&stat.parent) {
             continue;
         }

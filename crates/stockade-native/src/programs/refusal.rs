@@ -1,4 +1,4 @@
-//! Whether what was tried is refused, and how that is said.
+//! Decides whether a start is refused, and describes the refusal.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -12,24 +12,24 @@ use super::task::{Task, Tried};
 use super::walk::{End, FileId, Opened, Root};
 use super::{Hidden, Listed};
 
-/// The longest text that is shown of what was tried, in bytes.
+/// The maximum length of a reported path, in bytes.
 const LONGEST_TARGET: usize = 4096;
 
-/// How many interpreters may stand behind each other, as in the kernel.
+/// How many interpreters a script may chain, as in the kernel.
 const MOST_INTERPRETERS: usize = 5;
 
-/// How much of a script the kernel reads for its interpreter.
+/// How much of a script the kernel reads to find its interpreter.
 const FIRST_LINE: usize = 256;
 
-/// A program that is refused.
+/// A refused program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// Tells it from others, whatever names it was tried by.
+    /// Identifies the program, whatever path was used to start it.
     pub(super) program: PathBuf,
     pub(super) denial: Denial,
 }
 
-/// Says what is refused of a try; nothing where it goes ahead or fails for another reason.
+/// Returns the refusal of a start, or `None` if it succeeds or fails for another reason.
 pub(super) fn refused(
     task: &Task,
     tried: Tried,
@@ -60,11 +60,12 @@ impl Judge<'_> {
 
     fn file(&self, opened: &Opened, tried: &Path, interpreters: usize) -> Option<Refused> {
         if self.allowed.contains(&opened.id().ok()?) {
-            // A listed script starts its interpreter too.
+            // A listed script also needs its interpreter.
             let next = interpreter(&opened.reopened())?;
             return interpreters.checked_sub(1).and_then(|left| self.path(next, left));
         }
-        // A file of memory is never executable here, and whoever tries it meant it to be.
+        // A memfd is never executable here, so its mode does not matter: the program tried to
+        // execute it.
         let is_memory = is_memory(&opened.path);
         if !is_memory && !opened.is_executable() {
             return None;
@@ -82,7 +83,7 @@ impl Judge<'_> {
         Some(self.refusal(opened.path.clone(), tried, way))
     }
 
-    /// A program of the host that the root leaves out, because it is not listed.
+    /// The refusal of a host program that the root omits because it is not listed.
     fn hidden(&self, path: &Path, tried: &Path) -> Option<Refused> {
         let name = entry(path).filter(|_| self.listed.hidden == Hidden::HostPrograms)?;
         host_program(path)?;
@@ -115,11 +116,11 @@ impl Judge<'_> {
     }
 }
 
-/// What would let it start.
+/// What would allow the start.
 enum Way {
     /// This entry in the list.
     List(String),
-    /// No entry: the program is called so.
+    /// No entry can allow it; this is how the report names the program.
     None(String),
 }
 
@@ -129,18 +130,19 @@ fn entry(path: &Path) -> Option<&str> {
     SEARCH_PATH.contains(&directory).then(|| path.file_name()?.to_str()).flatten()
 }
 
-/// Which file of the host has this path, if it can be started there.
+/// The host's file at this path, if it is executable.
 fn host_program(path: &Path) -> Option<Metadata> {
     let is_program = |found: &Metadata| found.is_file() && found.permissions().mode() & 0o111 != 0;
     fs::metadata(path).ok().filter(is_program)
 }
 
-/// Whether the kernel calls it a file of memory. No mount has a file of that name at its top.
+/// Whether the kernel's name for it is that of a memfd. No mount has a file of that name in its
+/// root.
 fn is_memory(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:")
 }
 
-/// The interpreter that the first line of a script names. See execve(2).
+/// The interpreter in the first line of a script, execve(2).
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut start = Vec::with_capacity(FIRST_LINE);
     File::open(script).ok()?.take(FIRST_LINE as u64).read_to_end(&mut start).ok()?;
@@ -150,7 +152,7 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     Path::new(path).is_absolute().then(|| PathBuf::from(path))
 }
 
-/// Text from inside, harmless to a terminal and of bounded length.
+/// Text from inside, escaped for terminals and truncated.
 fn shown(text: &str) -> String {
     let mut text = Printable(text).to_string();
     if text.len() > LONGEST_TARGET {

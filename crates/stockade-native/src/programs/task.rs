@@ -1,4 +1,4 @@
-//! One thread that waits to start a program, seen through `/proc`.
+//! Reads from `/proc` a thread that is blocked in execve(2).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use stockade_sys::Notification;
 
 use super::walk::{Opened, Root};
 
-/// The kernel's own bound for a path, its end included.
+/// The kernel's `PATH_MAX`, with the NUL byte.
 const LONGEST_PATH: usize = 4096;
 
 /// `AT_FDCWD`: the working directory instead of a descriptor.
@@ -21,13 +21,13 @@ const WORKING_DIRECTORY: i32 = -100;
 
 /// What a thread wants to start.
 pub(super) enum Tried {
-    /// A path inside that starts at the root.
+    /// An absolute path inside.
     Path(PathBuf),
-    /// An open file, and how the kernel names it.
+    /// An open file, and the kernel's name for it.
     Open(Opened, PathBuf),
 }
 
-/// A thread, as the host numbers it.
+/// A thread, by its tid on the host.
 pub(super) struct Task {
     directory: PathBuf,
 }
@@ -37,25 +37,25 @@ impl Task {
         Task { directory: PathBuf::from(format!("/proc/{thread}")) }
     }
 
-    /// Reads what the call is about.
+    /// Reads the arguments of the call.
     pub(super) fn tried(&self, question: &Notification) -> io::Result<Tried> {
         let [first, second, ..] = question.arguments;
         let call = u32::try_from(question.call).ok();
         if call.is_some() && call == number("execveat") {
-            // The kernel takes the low half of the argument, with its sign.
+            // The kernel uses the low 32 bits of the argument, as a signed number.
             return self.from(first as u32 as i32, self.path_at(second)?);
         }
         self.from(WORKING_DIRECTORY, self.path_at(first)?)
     }
 
-    /// The root of what the thread sees.
+    /// The root directory of the thread.
     pub(super) fn root(&self) -> io::Result<Root> {
         let top = open(self.directory.join("root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (process, thread) = self.numbers_inside()?;
         Ok(Root::new(top, process, thread))
     }
 
-    /// A path as the thread means it; an empty one is the descriptor itself.
+    /// Resolves a path against a descriptor; an empty path means the descriptor itself.
     fn from(&self, descriptor: i32, path: PathBuf) -> io::Result<Tried> {
         if path.is_absolute() {
             return Ok(Tried::Path(path));
@@ -72,21 +72,21 @@ impl Task {
         Ok(Tried::Open(Opened::new(file, name.clone()), name))
     }
 
-    /// The text at an address of the thread's memory, up to its end.
+    /// The NUL-terminated string at an address in the thread's memory.
     fn path_at(&self, address: u64) -> io::Result<PathBuf> {
         let memory = File::open(self.directory.join("mem"))?;
         let mut bytes = vec![0; LONGEST_PATH];
-        // Fewer bytes come where the memory behind is not there.
+        // Returns fewer bytes if the following page is not mapped.
         let read = memory.read_at(&mut bytes, address)?;
         match bytes[..read].iter().position(|byte| *byte == 0) {
             Some(end) => bytes.truncate(end),
-            // The kernel refuses a longer one itself.
+            // The kernel itself refuses a longer path.
             None => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(PathBuf::from(OsString::from_vec(bytes)))
     }
 
-    /// What the process and the thread are called in their own pid namespace.
+    /// The ids of the process and the thread in their own pid namespace.
     fn numbers_inside(&self) -> io::Result<(String, String)> {
         let status = fs::read_to_string(Path::new(&self.directory).join("status"))?;
         let innermost = |key: &str| {

@@ -1,8 +1,8 @@
-//! Following a path as a thread inside would, one name after another.
+//! Resolves a path as a thread inside would, one component at a time.
 //!
-//! The kernel follows no link here: each is read and its text walked from the sandbox's own root,
-//! so that nothing leads out of it. The exception is a link of `/proc` that is no text but an open
-//! file; such a file is only looked at, never read or written.
+//! The kernel follows no symbolic link here: this reads each link and resolves its text from the
+//! sandbox's own root, so that no link leads out of it. The exception is a magic link of `/proc` to
+//! an open file, which is opened with `O_PATH` and never read or written.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
@@ -17,45 +17,45 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The kernel's own bound, path_resolution(7).
+/// The kernel's own limit, path_resolution(7).
 const MOST_LINKS: usize = 40;
 
-/// The most names that are followed: programs do not lie deeper.
+/// The maximum number of open components; no program is nested deeper.
 const MOST_NAMES: usize = 64;
 
-/// Which file it is, whatever it is called.
+/// Device and inode.
 pub(super) type FileId = (u64, u64);
 
-/// The root of a sandbox, seen by one of its threads.
+/// The root of a sandbox, as one of its threads sees it.
 pub(super) struct Root {
     top: OwnedFd,
-    /// What `/proc/self` and `/proc/thread-self` say to that thread.
+    /// The targets of `/proc/self` and `/proc/thread-self` for that thread.
     process: OsString,
     thread: OsString,
 }
 
-/// Where a path leads.
+/// The result of resolving a path.
 pub(super) enum End {
     File(Opened),
-    /// Nothing has that name; the path without the links that led there.
+    /// The path does not exist; contains it with its symbolic links resolved.
     Missing(PathBuf),
-    /// It could not be followed.
+    /// It could not be resolved.
     Unknown,
 }
 
-/// A file that may only be looked at.
+/// A file opened with `O_PATH`.
 pub(super) struct Opened {
     file: OwnedFd,
-    /// Its path inside without links, or what the kernel calls it.
+    /// Its path inside without symbolic links, or the kernel's name for it.
     pub(super) path: PathBuf,
 }
 
-/// One step of the way.
+/// The result of one component.
 enum Next {
     Entered(OwnedFd),
-    /// A link, and what it says.
+    /// A symbolic link and its target.
     Link(PathBuf),
-    /// A link that is an open file.
+    /// A magic link to an open file.
     Jump(OwnedFd, PathBuf),
 }
 
@@ -65,7 +65,7 @@ impl Root {
         Root { top, process: process.into(), thread }
     }
 
-    /// Follows an absolute path.
+    /// Resolves an absolute path.
     pub(super) fn walk(&self, path: &Path) -> End {
         let mut left: Vec<OsString> = names(path);
         let mut way: Vec<(OsString, OwnedFd)> = Vec::new();
@@ -77,7 +77,7 @@ impl Root {
             }
             let here = way.last().map_or(self.top.as_fd(), |(_, file)| file.as_fd());
             match self.next(here, &name, left.is_empty()) {
-                // Each holds a descriptor of ours.
+                // Each component holds one of our descriptors.
                 Ok(Next::Entered(_)) if way.len() >= MOST_NAMES => return End::Unknown,
                 Ok(Next::Entered(file)) => way.push((name, file)),
                 Ok(Next::Jump(file, path)) => return End::File(Opened { file, path }),
@@ -100,7 +100,7 @@ impl Root {
         let path = path_of(&way);
         match way.pop() {
             Some((_, file)) => End::File(Opened { file, path }),
-            // The root itself, which is no program.
+            // The root itself, which is not a program.
             None => End::Unknown,
         }
     }
@@ -112,7 +112,8 @@ impl Root {
             return Ok(Next::Entered(file));
         }
         let is_proc = fstatfs(&file)?.f_type == PROC_SUPER_MAGIC;
-        // To whoever reads them these two say who that is, and this is nobody in there.
+        // The kernel resolves these two for the reading process, and this one is not in the
+        // sandbox's pid namespace.
         if is_proc && name == "self" {
             return Ok(Next::Link(PathBuf::from(&self.process)));
         }
@@ -146,14 +147,14 @@ impl Opened {
         Ok(id_of(&self.stat()?))
     }
 
-    /// Whether its permissions let anybody start it.
+    /// Whether any execute bit is set.
     pub(super) fn is_executable(&self) -> bool {
         let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         self.stat().is_ok_and(|stat| regular(&stat) && stat.st_mode & 0o111 != 0)
     }
 
-    /// Whether it is a file of the host, seen through a file system of the sandbox's own, which
-    /// keeps numbers and times but not the device.
+    /// Whether it is this host file seen through an overlay, which keeps inode and times but not
+    /// the device.
     pub(super) fn is_like(&self, host: &Metadata) -> bool {
         let same = |stat: &Stat| {
             (stat.st_ino, stat.st_size as u64) == (host.ino(), host.len())
@@ -162,7 +163,7 @@ impl Opened {
         self.stat().is_ok_and(|stat| same(&stat))
     }
 
-    /// A way to open it for reading. Only for files that are known to be the host's own.
+    /// A path that opens it for reading. Only for files that are known to be the host's own.
     pub(super) fn reopened(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
@@ -172,7 +173,7 @@ impl Opened {
     }
 }
 
-/// The names of a path, the last first.
+/// The components of a path, in reverse order.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn path_with_more_names_than_are_followed_is_unknown() {
+    fn path_with_too_many_components_is_unknown() {
         let directory = tempfile::tempdir().unwrap();
         let names = |count: usize| "d/".repeat(count);
         fs::create_dir_all(directory.path().join(names(MOST_NAMES))).unwrap();
@@ -246,13 +247,13 @@ mod tests {
         assert_eq!(end(&root, &deepest), Some(PathBuf::from(&deepest)));
         let deeper = format!("/{}program", names(MOST_NAMES));
         assert!(matches!(root.walk(Path::new(&deeper)), End::Unknown));
-        // Names that are left again do not count.
+        // Components that `..` leaves again do not count.
         let back = format!("/{}{}d", names(MOST_NAMES), "../".repeat(MOST_NAMES));
         assert_eq!(end(&root, &back), Some(PathBuf::from("/d")));
     }
 
     #[test]
-    fn links_of_proc_are_read_as_the_thread_would_and_open_files_are_found() {
+    fn proc_links_resolve_as_for_the_thread_and_reach_open_files() {
         let top = rustix::fs::open("/", OFlags::PATH, Mode::empty()).unwrap();
         let (process, thread) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero());
         let root = Root::new(top, process.to_string(), thread.to_string());

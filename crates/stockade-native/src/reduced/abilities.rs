@@ -1,4 +1,4 @@
-//! What the reduced wall says of each control. Pure.
+//! How exactly the reduced wall enforces each control. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use stockade_seccomp::Ids;
 use crate::abilities::{exact, missing, of_limit, without_landlock};
 use crate::machine::Machine;
 
-/// The first version of Landlock that keeps signals inside.
+/// The first Landlock version that confines signals.
 const LANDLOCK_HOLDS_SIGNALS: u32 = 6;
 
-/// Why this wall cannot be built here at all, if so.
+/// Why this wall cannot be built here at all.
 pub(super) fn unusable(machine: &Machine, ids: Ids) -> Option<Obstacle> {
     let obstacle =
         |reason: String, remedy: &str| Some(Obstacle { reason, remedy: remedy.to_owned() });
@@ -37,7 +37,7 @@ pub(super) fn unusable(machine: &Machine, ids: Ids) -> Option<Obstacle> {
     }
 }
 
-/// Every control with what holds it here.
+/// Every control with the mechanism that enforces it here.
 pub(super) fn abilities(
     machine: &Machine,
     layout: &Layout,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_is_offered_only_where_its_parts_hold() {
+    fn reduced_wall_is_offered_only_if_its_mechanisms_work() {
         let usable = |landlock, ids| unusable(&machine(landlock), ids).is_none();
         assert_eq!([0, 3, 5, 6].map(|it| usable(it, Ids::Own)), [false, true, true, true]);
         assert_eq!([0, 3, 5, 6].map(|it| usable(it, Ids::Callers)), [false, false, false, true]);

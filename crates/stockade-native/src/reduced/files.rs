@@ -1,4 +1,4 @@
-//! What of the host a sandbox of the reduced wall can use, and under which rules.
+//! The host files that a sandbox of the reduced wall can use, and its Landlock rules.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,21 +18,21 @@ use crate::machine::{Machine, Setting};
 
 use super::scratch::{CODE, ScratchDirectory, TEMPORARY, WORK};
 
-/// Device nodes that mean the same to everybody.
+/// Device nodes that carry no data between processes.
 const NODES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Public settings that programs give up on when they are there and cannot be read. In a root of the
-/// sandbox's own they are not there.
+/// Configuration files that make libraries fail if they exist and cannot be read. In the native
+/// wall's root they do not exist.
 const SETTINGS_OF_LIBRARIES: [&str; 2] = ["/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"];
 
-/// What a sandbox may do to which of the host's files, and where it begins.
+/// The Landlock rules for host files, and the working directory.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) rules: Vec<LandlockRule>,
     pub(super) working_directory: PathBuf,
 }
 
-/// Looks at every path once. What cannot be held is refused.
+/// Resolves every path once, and refuses what Landlock cannot enforce.
 pub(super) fn files(
     request: &SandboxRequest,
     machine: &Machine,
@@ -49,7 +49,7 @@ pub(super) fn files(
     }
     let shown = shown(&request.policy)?;
     refuse_changeable(&request.protected, &shown)?;
-    // Landlock only adds: below what can be written nothing is read-only.
+    // Landlock rules only add rights: nothing below a writable directory can be read-only.
     refuse_read_below_writable(&shown, |_, _| false)?;
     let binds = interpreter.map_or(&machine.system, |found| &found.binds);
     if ids == Ids::Own {
@@ -59,7 +59,7 @@ pub(super) fn files(
         binds.iter().map(|bind| rule(&bind.host, Mode::Read, true)).collect();
     rules.extend(machine.settings.iter().filter_map(|setting| match setting {
         Setting::Shown(path) | Setting::Copied(path) => Some(rule(path, Mode::Read, false)),
-        // It leads to where the rules above already are.
+        // The rules above already cover its target.
         Setting::Link(_) => None,
     }));
     let public = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file());
@@ -78,7 +78,7 @@ fn rule(path: &Path, mode: Mode, executable: bool) -> LandlockRule {
     LandlockRule { path, writable, executable, sockets: SocketUse::Refused }
 }
 
-/// Where a program begins, and the rule for it where it is the sandbox's own.
+/// The working directory, and its rule if it is in the scratch directory.
 fn working_directory(
     policy: &Policy,
     scratch: &ScratchDirectory,
@@ -91,7 +91,8 @@ fn working_directory(
     }
 }
 
-/// With a user id of its own a sandbox has the rights of others, which must do for what it is given.
+/// A sandbox with its own user id has only the rights of others on host files; checks that they
+/// suffice.
 fn check_others<'p>(
     system: impl Iterator<Item = &'p Path>,
     shown: &[Shown],
@@ -129,12 +130,12 @@ const READ: u32 = 0o4;
 const CHANGE: u32 = 0o2;
 const ENTER: u32 = 0o1;
 
-/// Whether others have less than these rights.
+/// Whether the permission bits for others lack one of these rights.
 fn lacks(path: &Path, rights: u32) -> bool {
     !fs::metadata(path).is_ok_and(|found| found.permissions().mode() & rights == rights)
 }
 
-/// A directory on the way to a path that others may not enter.
+/// A parent directory of a path that others may not enter.
 fn closed(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|above| lacks(above, ENTER))
 }

@@ -1,4 +1,4 @@
-//! From a policy to the steps of the reduced wall. Pure.
+//! Turns a policy into the steps of the reduced wall. Pure.
 
 use std::path::PathBuf;
 
@@ -9,26 +9,26 @@ use crate::filters::RawFilter;
 use crate::machine::Machine;
 use crate::plan::{CgroupInputs, USER, after, enter, kept_small, limit};
 
-/// The first version of Landlock that knows ports.
+/// The first Landlock version that can restrict ports.
 const LANDLOCK_KNOWS_PORTS: u32 = 4;
 
-/// Everything that a plan is made of.
+/// The inputs of a plan.
 pub(super) struct Inputs<'a> {
     pub(super) policy: &'a Policy,
     pub(super) machine: &'a Machine,
     pub(super) landlock: u32,
-    /// The first of the ids that the sandbox has to itself; none where it has the caller's own.
+    /// The first id of the sandbox's own range; `None` if it has the caller's ids.
     pub(super) first_id: Option<u32>,
-    /// How many tasks the user has beside the sandbox.
+    /// How many tasks the user has outside the sandbox.
     pub(super) other_tasks: u64,
     pub(super) rules: Vec<LandlockRule>,
     pub(super) cgroup: CgroupInputs,
-    /// The directory that takes what is written; the launcher removes it.
+    /// The directory for everything that programs write; the launcher removes it.
     pub(super) scratch: PathBuf,
     pub(super) filters: Vec<RawFilter>,
 }
 
-/// The whole wall.
+/// Plans the whole wall.
 pub(super) fn plan(inputs: &Inputs<'_>) -> Plan {
     let reach = match inputs.first_id {
         Some(first) => Reach::User(first + USER),
@@ -45,10 +45,11 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Plan {
     Plan { outside: Vec::new(), birth, inside: inside(inputs), after, has_timer: true }
 }
 
-/// The steps, in the order that keeps each safe.
+/// The steps. Their order is a security property.
 fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = enter(&inputs.cgroup);
-    // While it still may: no process takes others in without being asked.
+    // First: makes the guest a subreaper, so that orphans are reparented to it and not to the
+    // host's init.
     steps.push(Step::AdoptOrphans);
     if let Some(first) = inputs.first_id {
         steps.push(Step::BecomeUser { user: first + USER, group: first + USER });
@@ -60,7 +61,7 @@ fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
     if version >= LANDLOCK_KNOWS_PORTS {
         steps.push(Step::LandlockNetwork { version });
     }
-    // Last: the filter refuses what the steps before needed.
+    // Last: the filter refuses calls that the earlier steps need.
     steps.push(Step::Seccomp { programs: inputs.filters.clone() });
     steps.push(Step::ServeConfined);
     steps
@@ -80,8 +81,8 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
             Resource::Processes,
             match inputs.first_id {
                 Some(_) => most,
-                // Counted over everything that the user runs, so that it can only be a backstop for
-                // what grows faster than it is looked at.
+                // Linux counts all tasks of the user, so this can only be a backstop for what grows
+                // faster than it is measured.
                 None => inputs.other_tasks + 2 * most + 256,
             },
         ));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_reached_by_the_ids_or_by_the_domain_and_the_directory_goes_last() {
+    fn reduced_wall_kills_by_uid_or_landlock_domain_and_removes_its_directory() {
         let family = |first| planned(first).birth.family;
         assert_eq!(family(Some(0x7000_0000)), Family::Descendants(Reach::User(0x7000_03e8)));
         assert_eq!(family(None), Family::Descendants(Reach::Domain));

@@ -42,12 +42,13 @@ impl ReducedProvider {
     /// The wall's name.
     pub const NAME: ProviderName = ProviderName::new("reduced");
 
-    /// Looks at nothing yet. The surroundings decide which interpreter of the host programs mean.
+    /// Creates the provider without inspecting the host. The surroundings decide which host
+    /// interpreter programs use.
     pub fn new(user: User, surroundings: Surroundings) -> ReducedProvider {
         ReducedProvider { user, surroundings: Arc::new(surroundings), looks: Arc::default() }
     }
 
-    /// Decides and allocates everything of a sandbox, and starts nothing.
+    /// Plans a sandbox and allocates its resources, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
         let machine = &*self.looks.machine();
         let ids = ids(machine);
@@ -123,7 +124,7 @@ impl ReducedProvider {
     }
 }
 
-/// Whose ids a sandbox has: its own where root can give it some.
+/// Whether a sandbox has its own ids, which needs root.
 fn ids(machine: &Machine) -> Ids {
     match machine.is_root() && IdRange::are_all_mapped() {
         true => Ids::Own,
@@ -131,8 +132,8 @@ fn ids(machine: &Machine) -> Ids {
     }
 }
 
-/// Builds a wall around nothing, to see whether this host lets it, and changes nothing: what others
-/// left is not removed.
+/// Builds an empty wall to find out whether this host allows it, without changing the host: it
+/// removes no leftovers.
 async fn try_out() -> Option<Obstacle> {
     let built = crate::trial::build("isolation: reduced", |request| async move {
         let provider = ReducedProvider::new(User::Stays, Surroundings::default());
@@ -181,7 +182,7 @@ impl Provider for ReducedProvider {
         Box::pin(async move {
             let prepare = move || {
                 let layout = provider.looks.layout();
-                // What a dead Stockade left; a failure here is no reason not to run.
+                // Leftovers of a dead Stockade; a failure here does not prevent the run.
                 sweep_parents(&layout);
                 sweep();
                 provider.prepare(&request, &layout)
@@ -191,7 +192,7 @@ impl Provider for ReducedProvider {
     }
 }
 
-/// How many tasks a user has now, as far as they are seen.
+/// How many tasks a user has now, as far as `/proc` shows them.
 fn other_tasks(user: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };

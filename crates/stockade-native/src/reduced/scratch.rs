@@ -1,7 +1,7 @@
-//! The one place that a sandbox of the reduced wall can write to: a directory of the host.
+//! The only writable directory of a sandbox of the reduced wall, on the host's disk.
 //!
 //! ```text
-//! made ──▶ handed to the launcher ──▶ removed when everybody inside has ended
+//! made ──▶ owned by the launcher ──▶ removed after the last process inside has ended
 //!   │                  └── launcher and Stockade dead ──▶ swept by the next start
 //!   └── dropped before ──▶ removed
 //! ```
@@ -22,7 +22,7 @@ use crate::id_range::IdRange;
 
 use super::usage::usage;
 
-/// What stands in it: the working directory, temporary files and the code.
+/// Its subdirectories: the working directory, temporary files and the code.
 pub(super) const WORK: &str = "workspace";
 pub(super) const TEMPORARY: &str = "tmp";
 pub(super) const CODE: &str = "code";
@@ -33,12 +33,12 @@ const PARTS: [&str; 3] = [WORK, TEMPORARY, CODE];
 pub(crate) struct ScratchDirectory {
     pub(crate) path: PathBuf,
     pub(crate) top: OwnedFd,
-    /// Whether it is removed here and not by the launcher.
+    /// Whether this value removes it, not the launcher.
     is_own: bool,
 }
 
 impl ScratchDirectory {
-    /// Makes one in the host's temporary directory, for a user of its own or for this one.
+    /// Creates one in the host's temporary directory, for a separate user or for this one.
     pub(super) fn make(
         name: &GroupName,
         user: Option<u32>,
@@ -49,7 +49,7 @@ impl ScratchDirectory {
         make_private(&path, None).map_err(cannot())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let top = open(&path, flags, Mode::empty()).map_err(|error| cannot()(error.into()))?;
-        // From here on it is removed when something fails.
+        // From here on dropping the value removes the directory if a step fails.
         let scratch = ScratchDirectory { path, top, is_own: true };
         for part in PARTS {
             make_private(&scratch.path.join(part), user).map_err(cannot())?;
@@ -58,10 +58,10 @@ impl ScratchDirectory {
         Ok(scratch)
     }
 
-    /// The limit that what is written here exceeds.
+    /// The limit that the files in it exceed.
     pub(crate) fn exceeds(&self, policy: &Policy) -> Option<Limit> {
         let most = |limit| policy.limits.value(limit).unwrap_or(u64::MAX);
-        // The parts that are made here are not the program's.
+        // The subdirectories do not count as the program's.
         let inodes = most(Limit::Inodes).saturating_add(PARTS.len() as u64);
         let found = usage(&self.top, inodes);
         if found.inodes > inodes || found.too_deep {
@@ -83,14 +83,14 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if self.is_own {
-            // What stays is found by the next sweep.
+            // The next sweep removes what remains.
             let _ = remove_tree(&self.path);
         }
     }
 }
 
-/// Removes what Stockade left here that died with its launcher. Nothing of another user is touched;
-/// what cannot be removed now is tried again at the next start.
+/// Removes directories of a Stockade that died together with its launcher. Never touches those of
+/// another user; retries a failed removal at the next start.
 pub(super) fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
@@ -104,7 +104,7 @@ pub(super) fn sweep() {
     }
 }
 
-/// Whether a directory of this user can be one of this user's sandboxes.
+/// Whether a directory of this owner can belong to a sandbox of this user.
 fn belongs(user: u32) -> bool {
     let own = rustix::process::geteuid();
     let ranges = IdRange::LOWEST..IdRange::LOWEST + IdRange::RANGES * IdRange::COUNT;

@@ -1,26 +1,26 @@
-//! How much a scratch directory holds, added up from outside.
+//! Adds up the size of a scratch directory from outside.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, openat, statat};
 
-/// How deep directories may stand in each other; deeper ones could hide what is in them.
+/// The maximum nesting of directories; deeper ones could hide files from the count.
 const MOST_DEPTH: usize = 200;
 
-/// The kernel counts blocks in these.
+/// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// What was found.
+/// The size of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
-    /// Directories stand in each other deeper than is looked.
+    /// Directories are nested deeper than the walk goes.
     pub(crate) too_deep: bool,
 }
 
-/// Adds up everything below a directory, and ends early above `most_inodes`. What is gone meanwhile
-/// is left out; files that are open and have no name any more are not seen.
+/// Adds up everything below a directory, and stops early above `most_inodes`. Skips files that
+/// disappear meanwhile and does not see open files without a name.
 pub(crate) fn usage(top: &OwnedFd, most_inodes: u64) -> Usage {
     let mut usage = Usage::default();
     let mut open: Vec<Dir> = Dir::read_from(top).ok().into_iter().collect();
@@ -55,7 +55,7 @@ pub(crate) fn usage(top: &OwnedFd, most_inodes: u64) -> Usage {
     }
 }
 
-/// A directory to look into; one that its owner made unreadable is made readable first.
+/// Opens a subdirectory; makes it readable first if its owner made it unreadable.
 fn below(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Option<Dir> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let read = || openat(parent, name, flags | OFlags::RDONLY, Mode::empty());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_too_deep_is_said() {
+    fn too_deep_nesting_is_reported() {
         let scratch = tempfile::tempdir().unwrap();
         let mut path = scratch.path().to_owned();
         path.extend(vec!["d"; MOST_DEPTH + 5]);

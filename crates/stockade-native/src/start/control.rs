@@ -10,10 +10,10 @@ use std::time::Duration;
 use stockade_launcher::{Ending, Receiver, Report};
 use tokio::io::Interest;
 
-/// How long the launcher may take to take a sandbox down before that is an error.
+/// How long the launcher may take to release a sandbox before that is an error.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long the launcher may take to say how the first process ended.
+/// How long the launcher may take to report the end of the first process.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The socket on which the launcher reports. Closing it, or shutting it down, ends the sandbox.
@@ -24,14 +24,15 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Takes over the host's end of the socket.
+    /// Wraps the host's end of the socket.
     pub(crate) fn open(socket: UnixStream) -> io::Result<Control> {
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
         Ok(Control { readiness, socket, receiver: Mutex::default() })
     }
 
-    /// Sends an encoded message without blocking the thread; the descriptors go with its first byte.
+    /// Sends an encoded message without blocking the thread; SCM_RIGHTS carries the descriptors
+    /// with its first byte.
     pub(crate) async fn send(
         &self,
         message: &[u8],
@@ -55,7 +56,7 @@ impl Control {
         self.readiness.async_io(Interest::READABLE, receive).await
     }
 
-    /// How the first process ended, if the launcher says so soon. It says it once.
+    /// How the first process ended, if the launcher reports it soon. It reports this once.
     pub(crate) async fn ending(&self) -> Option<Ending> {
         let ending = async {
             loop {
@@ -69,8 +70,8 @@ impl Control {
         tokio::time::timeout(SOON, ending).await.ok().flatten()
     }
 
-    /// Ends everything and waits, without blocking the thread, until the launcher has taken it
-    /// down: its end of the socket closes with it.
+    /// Ends everything and waits, without blocking the thread, until the launcher has released it
+    /// and its end of the socket closes.
     pub(crate) async fn ended(&self) -> io::Result<()> {
         self.end();
         let ended = async {
@@ -83,9 +84,9 @@ impl Control {
         }
     }
 
-    /// Tells the launcher to end everything. Reports still come.
+    /// Makes the launcher end everything, by a half-close. Reports still arrive.
     pub(crate) fn end(&self) {
-        // A launcher that is gone has ended everything already.
+        // Fails if the launcher is gone, which has then ended everything.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }

@@ -1,7 +1,7 @@
-//! A deadline that holds while this process is stopped or hangs.
+//! A deadline that works while this process is stopped or hangs.
 //!
-//! The engine ends programs in time by its own clock. The launcher has the same deadlines a little
-//! later, as a timer of the kernel that both have open, and kills everything when it expires.
+//! The engine ends programs by its own clock. The launcher has the same deadlines a little later,
+//! in a timerfd that it shares with this process, and kills everything when the timer expires.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,25 +14,25 @@ use rustix::time::{
 };
 use stockade_policy::{Limit, Policy};
 
-/// How much later the launcher acts: a process that runs has ended everything by then.
+/// How much later the launcher acts, so that the engine acts first unless it is stopped.
 const LATER: Duration = Duration::from_millis(500);
 
-/// The timer of one sandbox, and when it is to expire.
+/// The timer of one sandbox, and when it expires.
 pub(crate) struct Deadline {
     timer: OwnedFd,
     timeout: Option<Duration>,
-    /// The end of the sandbox's life and of each program that runs.
+    /// The end of the sandbox's lifetime and the deadline of each running program.
     ends: Mutex<Vec<Instant>>,
 }
 
-/// A program that is to end in time. Dropped when it has ended.
+/// The deadline of a program. Dropped when the program has ended.
 pub(crate) struct Held {
     deadline: Arc<Deadline>,
     end: Instant,
 }
 
 impl Deadline {
-    /// A timer that ends the sandbox with its life.
+    /// Creates a timer for the sandbox's lifetime.
     pub(crate) fn new(policy: &Policy) -> io::Result<Deadline> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let limit = |limit| policy.limits.value(limit).map(Duration::from_millis);
@@ -43,15 +43,15 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// What the launcher watches.
+    /// The timerfd for the launcher.
     pub(crate) fn timer(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
     }
 
-    /// Counts the time of a program that is about to start, where the policy limits it.
+    /// Adds the timeout of a program that is about to start, if the policy has one.
     pub(crate) fn hold_timeout(self: &Arc<Deadline>) -> Option<Held> {
         let end = end_after(self.timeout?);
-        // It fails only for numbers that are not a time.
+        // Fails only for invalid times.
         let _ = self.change(|ends| ends.push(end));
         Some(Held { deadline: Arc::clone(self), end })
     }
@@ -60,7 +60,7 @@ impl Deadline {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut ends);
         let left = ends.iter().min().map(|end| end.saturating_duration_since(Instant::now()));
-        // Zero would disarm it.
+        // Zero would disarm the timer.
         let left = left.map_or(Duration::ZERO, |left| left.max(Duration::from_nanos(1)));
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = Timespec::try_from(left).map_err(io::Error::other)?;
@@ -81,7 +81,7 @@ impl Drop for Held {
 }
 
 fn end_after(time: Duration) -> Instant {
-    /// More than any policy can ask for, where a clock cannot count further.
+    /// Longer than any policy allows, and short enough not to overflow the clock.
     const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
     Instant::now() + time.min(LONGEST) + LATER
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_expires_for_the_program_that_is_to_end_first_and_for_none_that_has() {
+    fn timer_expires_for_the_earliest_deadline_of_a_running_program() {
         let text = "{defaults: {timeout_seconds: 1}, limits: {max_lifetime_seconds: 60}}";
         let policy = Policy::parse_str("p", text, Path::new("/")).unwrap();
         let mut deadline = Deadline::new(&policy).unwrap();

@@ -1,4 +1,4 @@
-//! The cgroup of a sandbox, with its limits, before anything is in it.
+//! Creates the cgroup of a sandbox, with its limits, before any process is in it.
 
 use std::os::fd::OwnedFd;
 
@@ -8,8 +8,8 @@ use crate::error::StartError;
 use crate::plan::CgroupInputs;
 use stockade_cgroup::{Controller, Group, GroupName, Layout, Limits};
 
-/// Makes the group, where cgroups can hold anything here. Returns it with what the plan says of it
-/// and the descriptors that the first process enters it by.
+/// Creates the group if any cgroup controller is usable. Returns it with its part of the plan and
+/// the descriptors through which the first process enters it.
 pub(crate) fn make_group(
     policy: &Policy,
     layout: &Layout,
@@ -36,7 +36,7 @@ pub(crate) fn make_group(
     Ok((Some(group), inputs, descriptors))
 }
 
-/// What cgroups can hold of a policy here.
+/// The policy's limits that cgroups can enforce here.
 fn limits(policy: &Policy, layout: &Layout) -> Limits {
     let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
     Limits {

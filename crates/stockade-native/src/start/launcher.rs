@@ -1,9 +1,9 @@
-//! The launcher as a child of this process: it is waited for, whatever happens meanwhile.
+//! The launcher as a child of this process, which reaps it unless it ends first.
 //!
 //! ```text
-//! started ── its end ──▶ waited for ── failed or killed ──▶ its sandbox's group is removed here
-//!    ├────── left or dropped ──▶ waited for by a thread, then the same
-//!    └────── left by a process that ends next ──▶ the system's to wait for, unless it has ended
+//! started ── its end ──▶ reaped ── failed or killed ──▶ this process removes the sandbox's cgroup
+//!    ├────── left or dropped ──▶ reaped by a thread, then the same
+//!    └────── left by a process that ends next ──▶ reaped by init, unless it has already ended
 //! ```
 
 use std::io;
@@ -20,24 +20,24 @@ use crate::error::StartError;
 /// What the process that uses a wall does after a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum User {
-    /// It goes on: whatever a sandbox leaves is waited for.
+    /// It continues, and reaps every launcher.
     #[default]
     Stays,
-    /// It ends, as a command does: waiting for launchers is left to the system.
+    /// It ends, as a command does: launchers are reparented to init.
     EndsNext,
 }
 
-/// A launcher that has not been waited for.
+/// A launcher that has not been reaped.
 pub(crate) struct Launcher(Option<Child>);
 
 impl Launcher {
-    /// Starts a launcher between the two sockets: the host's, and the guest's stream.
+    /// Starts a launcher with two sockets: the control socket and the guest's stream.
     pub(crate) fn start(control: UnixStream, stream: UnixStream) -> Result<Launcher, StartError> {
         let program = stockade_carrier::guest_file()?;
-        // In the child `/proc/self` is the child, which still has the descriptor: it closes on exec,
-        // after the kernel has opened the file behind it.
+        // In the child `/proc/self` refers to the child, which still has the descriptor: it is
+        // close-on-exec, and the kernel opens the file before it closes it.
         let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
-            // The name that programs inside see says nothing of the host.
+            // Programs inside see this name, so it reveals nothing about the host.
             .arg0("stockade-guest")
             .arg("launch")
             .env_clear()
@@ -50,7 +50,7 @@ impl Launcher {
         Ok(Launcher(Some(child)))
     }
 
-    /// Waits for the end, which is near: the control socket has ended.
+    /// Reaps the launcher, whose control socket has already closed.
     pub(crate) fn wait(mut self) -> io::Result<ExitStatus> {
         match self.0.take() {
             Some(mut child) => child.wait(),
@@ -58,14 +58,14 @@ impl Launcher {
         }
     }
 
-    /// Lets it end by itself. What it cannot take down any more is taken down here; where this
-    /// process ends next, it does not wait for that, and the next start sweeps.
+    /// Lets the launcher end by itself, and releases what a failed launcher leaves. A process that
+    /// ends next does not wait for that; the next start sweeps.
     pub(crate) fn leave(mut self, group: Option<Group>, user: User) {
         let Some(child) = self.0.take() else { return };
         let mut left = Left { child, group };
         match user {
             User::Stays => later(left),
-            // One that has ended already was killed, and nobody else is here.
+            // A launcher that has already ended was killed, and no other process cleans up.
             User::EndsNext => {
                 let status = left.child.try_wait();
                 left.ended(status);
@@ -82,22 +82,23 @@ impl Drop for Launcher {
     }
 }
 
-/// A launcher that nobody waits for any more, with the group that it removes.
+/// A launcher that is left to end by itself, with the cgroup that it removes.
 struct Left {
     child: Child,
     group: Option<Group>,
 }
 
 impl Left {
-    /// Takes down what the launcher did not, if it has ended.
+    /// Removes the cgroup if the launcher failed; returns whether the launcher has ended.
     fn ended(&mut self, status: io::Result<Option<ExitStatus>>) -> bool {
         match status {
             Ok(None) => false,
             Ok(Some(status)) if status.success() => true,
-            // Killed, failed, or not to be waited for: whoever is inside has no supervisor.
+            // The launcher was killed, failed or cannot be waited for, so processes inside have no
+            // supervisor.
             Ok(Some(_)) | Err(_) => {
                 if let Some(group) = self.group.take() {
-                    // What stays is found by the next sweep.
+                    // The next sweep removes what remains.
                     let _ = group.take_back();
                 }
                 true
@@ -106,7 +107,7 @@ impl Left {
     }
 }
 
-/// The launchers that a thread waits for, one after another, and whether there is one.
+/// The launchers that the reaper thread waits for in turn, and whether that thread runs.
 struct Waiting {
     launchers: Vec<Left>,
     is_watched: bool,
@@ -118,13 +119,13 @@ fn later(left: Left) {
     let mut waiting = lock();
     waiting.launchers.push(left);
     if !waiting.is_watched {
-        // Without a thread they are waited for when the next one is left.
+        // If no thread can start, the next launcher that is left tries again.
         let watched = std::thread::Builder::new().name("stockade-reaper".to_owned()).spawn(watch);
         waiting.is_watched = watched.is_ok();
     }
 }
 
-/// Waits for all that are left and for those that come meanwhile.
+/// Reaps all launchers in the list, including those added meanwhile.
 fn watch() {
     loop {
         let mut waiting = lock();
@@ -139,6 +140,6 @@ fn watch() {
 }
 
 fn lock() -> MutexGuard<'static, Waiting> {
-    // No step leaves the list half changed, so a panic elsewhere does not spoil it.
+    // No critical section leaves the list inconsistent, so a poisoned lock is safe to use.
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A process that uses walls goes on with its own work meanwhile.
+//! A process that uses walls stays responsive: sandboxes do not block the async runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +9,17 @@ use stockade_provider::{ProcessEnd, Provider, SandboxRequest, chain};
 
 use crate::support::{finished, native, request, runtime, shell, walls_can_be_built};
 
-/// How much later than the machine itself a timer may be. It is later where a thread of the runtime
-/// waits for a file system, for a process, or until a sandbox is taken down.
+/// How much later a timer of the runtime may be than a plain thread's. It is late if a thread of
+/// the runtime waits for a file system, for a process, or for a sandbox to be released.
 const MOST_LATE: Duration = Duration::from_millis(100);
 
-/// Other work on the machine can make one round late. What blocks a thread does so in each.
+/// Other work on the machine can make one round late. Code that blocks a thread makes every round
+/// late.
 const ROUNDS: u32 = 3;
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// One sandbox, ended in each of the ways.
+/// One sandbox, ended in one of the three ways.
 async fn one(provider: Arc<NativeProvider>, request: Arc<SandboxRequest>, number: u32) {
     let sandbox = provider.create(&request).await;
     let sandbox = sandbox.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -32,7 +33,7 @@ async fn one(provider: Arc<NativeProvider>, request: Arc<SandboxRequest>, number
     }
 }
 
-/// By how much a timer of the runtime was later than one of the machine.
+/// How much later a timer of the runtime was than one of a plain thread.
 fn lateness() -> Duration {
     let runtime = runtime();
     let is_done = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
 //! Programs in sandboxes of the real wall, as a program that embeds Stockade starts them.
-// Always true here; it tells clippy that the functions between the tests are tests too.
+// Always true here; with it clippy treats the functions between the tests as test code.
 #![cfg(test)]
 
 mod embedded;

@@ -1,4 +1,4 @@
-//! What a caller says of one execution.
+//! The settings of one execution.
 
 use std::time::{Duration, Instant};
 
@@ -67,19 +67,19 @@ fn execution_is_killed_at_its_timeout_whether_or_not_its_end_is_awaited() {
         let (text, end) = finished(in_time).await;
         assert_eq!((text.as_str(), end.unwrap()), ("done\n", ProcessEnd::Exited { code: 0 }));
         let began = Instant::now();
-        // The output ends with the program, so reading it to its end shows the kill.
+        // The output ends with the program, so reading it to its end proves the kill.
         let late = sandbox.start(limited("exec sleep 60")).await.unwrap();
         let (_, end) = finished(late).await;
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         assert_eq!(end.unwrap(), ProcessEnd::LimitExceeded { limit: Limit::Timeout });
-        // Its sandbox goes on.
+        // Its sandbox continues.
         let next = sandbox.start(shell("echo next")).await.unwrap();
         assert_eq!(finished(next).await.0, "next\n");
     });
 }
 
 #[test]
-fn signal_and_kill_end_one_of_several_executions_and_its_id_is_its_own() {
+fn signal_and_kill_end_only_their_own_execution() {
     if !walls_can_be_built() {
         return;
     }
@@ -101,7 +101,7 @@ fn signal_and_kill_end_one_of_several_executions_and_its_id_is_its_own() {
 }
 
 #[test]
-fn usage_is_of_the_execution_where_it_ran_alone_and_of_the_sandbox_in_any_case() {
+fn execution_has_its_own_usage_only_if_it_ran_alone() {
     if !walls_can_be_built() {
         return;
     }

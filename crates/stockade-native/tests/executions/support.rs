@@ -1,4 +1,4 @@
-//! Sandboxes without a policy of their own, and what programs print in them.
+//! Sandboxes with the default policy, and the output of programs in them.
 
 use std::sync::OnceLock;
 
@@ -29,15 +29,15 @@ pub(crate) fn shell(script: &str) -> Execution {
     Execution::new(Program::Command { argv })
 }
 
-/// What a program printed, and how it ended.
+/// The output of a program, and how it ended.
 pub(crate) async fn finished(mut running: Running) -> (String, Result<ProcessEnd, Error>) {
     let mut text = String::new();
     running.stdout.read_to_string(&mut text).await.expect("the output is text");
     (text, running.end.await)
 }
 
-/// Whether this host lets a wall be built. Where it does not, the tests say why they do not run, or
-/// fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host allows a wall. If not, the tests print why they do not run, or fail if
+/// `STOCKADE_REQUIRE` requires them.
 pub(crate) fn walls_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A broker that answers by what is asked of it, and keeps what it saw.
+//! A broker whose answers depend on the request, and which records what it receives.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ pub(crate) struct TestBroker {
 #[derive(Debug, Default)]
 struct Seen {
     opened: Mutex<Vec<Destination>>,
-    /// How many connections have ended, and whoever waits for one to.
+    /// How many connections have ended, and a notification for waiting tests.
     ended: Mutex<usize>,
     one_ended: Notify,
 }
@@ -31,17 +31,17 @@ impl Default for TestBroker {
 }
 
 impl TestBroker {
-    /// One that carries connections to the network too, and echoes what they say.
+    /// A broker that also forwards network connections, and echoes their bytes.
     pub(crate) fn with_network() -> TestBroker {
         TestBroker { network: true, ..TestBroker::default() }
     }
 
-    /// What was opened so far.
+    /// The destinations opened so far.
     pub(crate) fn opened(&self) -> Vec<Destination> {
         self.seen.opened.lock().unwrap().clone()
     }
 
-    /// Returns when so many connections have ended.
+    /// Returns when this many connections have ended.
     pub(crate) async fn ended(&self, count: usize) {
         loop {
             let one_ended = self.seen.one_ended.notified();
@@ -53,7 +53,7 @@ impl TestBroker {
     }
 }
 
-/// Counts a connection when it is let go, however that comes about.
+/// Counts a connection when it is dropped, for whatever reason.
 struct Ends(Arc<Seen>);
 
 impl Drop for Ends {
@@ -69,7 +69,8 @@ impl Gateway for TestBroker {
         let ends = Ends(Arc::clone(&self.seen));
         Box::pin(async move {
             let _ends = ends;
-            // A program that goes away before its answer is no failure of the test's.
+            // A program may close its connection before the answer; that is not a failure of the
+            // test.
             let _ = match opening {
                 Destination::Tools => answer_all(stream).await,
                 _ => echo(stream).await,
@@ -96,7 +97,7 @@ async fn echo(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     }
 }
 
-/// Answers requests one after another, each on a line.
+/// Answers requests in order, one per line.
 async fn answer_all(stream: Box<dyn Duplex>) -> std::io::Result<()> {
     let (reader, mut writer) = split(stream);
     let mut lines = BufReader::new(reader).lines();
@@ -126,6 +127,6 @@ async fn answer_all(stream: Box<dyn Duplex>) -> std::io::Result<()> {
     writer.shutdown().await
 }
 
-/// What the broker lists.
+/// The tools that the broker lists.
 const LISTING: [(&str, &str); 2] =
     [("echo", "Says what it was told.\nMore of it."), ("longer_name", "")];

@@ -1,11 +1,11 @@
-//! The command by which shells call tools.
+//! The command with which shells call tools.
 
 use crate::broker::TestBroker;
 use crate::support::{request, run, run_in, shell, walls_can_be_built};
 use stockade_provider::SandboxRequest;
 
 #[test]
-fn result_is_printed_as_json_or_plainly() {
+fn result_is_printed_as_json_or_as_plain_text() {
     if !walls_can_be_built() {
         return;
     }
@@ -20,7 +20,7 @@ fn result_is_printed_as_json_or_plainly() {
 }
 
 #[test]
-fn errors_are_told_on_standard_error_with_a_code_for_each_kind() {
+fn errors_go_to_stderr_with_an_exit_code_per_kind() {
     if !walls_can_be_built() {
         return;
     }
@@ -40,7 +40,7 @@ fn errors_are_told_on_standard_error_with_a_code_for_each_kind() {
 }
 
 #[test]
-fn tools_are_listed_one_a_line_or_whole() {
+fn tools_are_listed_one_per_line_or_in_full() {
     if !walls_can_be_built() {
         return;
     }
@@ -52,11 +52,11 @@ fn tools_are_listed_one_a_line_or_whole() {
 }
 
 #[test]
-fn without_tools_the_command_says_why_it_cannot_work() {
+fn without_tools_the_command_reports_why_it_fails() {
     if !walls_can_be_built() {
         return;
     }
-    // A copy outlives its directory, and a sandbox without tools never has one.
+    // A copy can outlive its directory, and a sandbox without tools has no such directory.
     let broker = TestBroker::default();
     let (said, _) = run(shell(
         "cp /run/stockade/bin/stockade-tool /tmp; \

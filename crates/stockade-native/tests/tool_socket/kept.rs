@@ -1,9 +1,9 @@
-//! What nobody inside can do to the directory of the tools. Each act is done to an ordinary
-//! directory of the same sandbox first, where it succeeds.
+//! No program inside can change the tool directory. Each test first performs the operation on an
+//! ordinary directory of the same sandbox, where it succeeds.
 
 use crate::support::{python, run, walls_can_be_built};
 
-/// A directory with the same things in it, made by the program itself.
+/// A directory with the same content, created by the program itself.
 const ORDINARY: &str = "\
 import shutil, ctypes, stat
 def fill(directory):
@@ -63,7 +63,7 @@ os.mkdir('/run/spare')
 ";
 
 #[test]
-fn nothing_in_the_directory_of_the_tools_can_be_changed() {
+fn tool_directory_cannot_be_changed() {
     if !walls_can_be_built() {
         return;
     }
@@ -88,21 +88,21 @@ print(call('echo', still='here')['result'], sorted(os.listdir('/run/stockade')))
     for line in lines {
         let (name, ends) = line.split_once(": ").unwrap();
         let (ordinary, tools) = ends.split_once(", ").unwrap();
-        // Some file systems in memory keep no marks of users.
+        // Some kernels do not support user extended attributes on tmpfs.
         let marks = name == "mark the directory" && ordinary == "EOPNOTSUPP";
         assert!(ordinary == "done" || marks, "{line}");
-        // Files that nobody may write are not asked further.
+        // A file without write permission fails with EACCES before the mount is checked.
         let expected = ["EROFS", "EBUSY", "EXDEV", "EACCES", "EOPNOTSUPP"];
         assert!(expected.contains(&tools), "{line}");
     }
 }
 
 #[test]
-fn nothing_can_be_mounted_over_the_tools_nor_their_mount_changed() {
+fn tool_mount_cannot_be_covered_or_changed() {
     if !walls_can_be_built() {
         return;
     }
-    // No program inside can mount anything anywhere, so there is no place where this succeeds.
+    // No program inside can mount anything, so no place exists where this succeeds.
     let (said, _) = run(python(
         "\
 import ctypes
@@ -131,7 +131,7 @@ print(len(mounted), mounted[0][5])
 }
 
 #[test]
-fn program_of_the_same_name_elsewhere_is_found_first_and_is_nobody_elses() {
+fn program_shadows_the_tool_command_only_through_its_own_path() {
     if !walls_can_be_built() {
         return;
     }

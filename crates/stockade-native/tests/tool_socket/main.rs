@@ -1,5 +1,5 @@
-//! Programs behind the real wall that call tools, and a broker on the host that answers them.
-// Always true here; it tells clippy that the functions between the tests are tests too.
+//! Programs inside a real wall call tools, and a broker on the host answers.
+// Always true here; with it clippy treats the functions between the tests as test code.
 #![cfg(test)]
 
 mod broker;

@@ -1,4 +1,4 @@
-//! Many connections at once, and what they leave for everything else.
+//! Many concurrent connections, and their effect on everything else.
 
 use crate::broker::TestBroker;
 use crate::support::{python, request, run, run_in, walls_can_be_built};
@@ -25,7 +25,7 @@ fn thousand_connections_at_once_get_their_own_answers() {
 }
 
 #[test]
-fn network_takes_none_of_the_places_of_the_tools() {
+fn network_connections_do_not_use_up_tool_connections() {
     if !walls_can_be_built() {
         return;
     }
@@ -42,7 +42,7 @@ print(taken[0].recv(4))
 }
 
 #[test]
-fn more_connections_than_there_are_places_for_wait_their_turn() {
+fn connections_over_the_limit_wait_for_their_turn() {
     if !walls_can_be_built() {
         return;
     }
@@ -68,7 +68,7 @@ print(hear(late))
 }
 
 #[test]
-fn programs_have_the_descriptors_of_the_policy_and_no_more() {
+fn programs_get_only_the_descriptors_of_the_policy() {
     if !walls_can_be_built() {
         return;
     }
@@ -90,7 +90,7 @@ except (ValueError, OSError) as error:
 }
 
 #[test]
-fn flood_of_connections_starves_neither_output_nor_the_end_nor_other_calls() {
+fn tool_connection_flood_starves_neither_output_nor_exit_nor_other_calls() {
     if !walls_can_be_built() {
         return;
     }
@@ -119,7 +119,7 @@ os._exit(0)
 }
 
 #[test]
-fn connection_that_nobody_reads_holds_nobody_back() {
+fn unread_connection_does_not_block_others() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,8 +1,8 @@
-//! What another program inside can see of a connection that is not its own.
+//! A program inside cannot reach connections of another program.
 
 use crate::support::{python, run, walls_can_be_built};
 
-/// A sibling that has called a tool and keeps both its connection and a file open.
+/// A sibling process that has called a tool and keeps its connection and a file open.
 const SIBLING: &str = "\
 import subprocess, ctypes, time
 child = subprocess.Popen(
@@ -51,7 +51,7 @@ print(child.communicate('')[0].strip())
 }
 
 #[test]
-fn guest_cannot_be_looked_into() {
+fn guest_cannot_be_inspected() {
     if !walls_can_be_built() {
         return;
     }
@@ -83,11 +83,11 @@ child.communicate('')
 }
 
 #[test]
-fn nobody_else_can_listen_at_the_socket() {
+fn no_program_can_listen_on_the_tool_socket() {
     if !walls_can_be_built() {
         return;
     }
-    // The name of the socket is free in the abstract name space, which nobody asks.
+    // A program can bind the same name in the abstract namespace, which no client uses.
     let (said, _) = run(python(
         "\
 thief = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-//! Roots that hold little, and lists of what may be started in them.
+//! Minimal roots, and allowlists in them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::broker::TestBroker;
 use crate::support::{finish, request, runtime, sandbox, shell, start, walls_can_be_built};
 
 #[test]
-fn listed_commands_leave_the_one_that_calls_tools() {
+fn tool_command_works_under_an_allowlist() {
     if !walls_can_be_built() {
         return;
     }
@@ -37,20 +37,20 @@ fn listed_commands_leave_the_one_that_calls_tools() {
             assert!(denials.iter().all(|target| target.ends_with("/ls")), "{denials:?}");
             assert!(!denials.is_empty());
         }
-        // A kernel without it cannot list programs, and says so.
+        // Without Landlock the wall refuses an allowlist and names the reason.
         Err(reason) => assert!(reason.contains("Landlock"), "{reason}"),
     }
 }
 
 #[test]
-fn directory_as_root_has_tools_too() {
+fn root_directory_has_tools() {
     if !walls_can_be_built() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     install(&root, "/bin/sh");
-    // Something of the image's own in the place of the tools is not what is found there.
+    // The tool directory must cover files of the image at the same path.
     fs::create_dir_all(root.join("run/stockade")).unwrap();
     fs::write(root.join("run/stockade/tools.sock"), "the image's own\n").unwrap();
     open_to_all(directory.path());
@@ -78,7 +78,7 @@ fn directory_as_root_has_tools_too() {
     assert_eq!(broker.opened(), [Destination::Tools]);
 }
 
-/// Copies a program with all that its loader needs, into `usr/bin` and where the libraries are.
+/// Copies a program and the libraries that its loader needs into a root.
 fn install(root: &Path, program: &str) {
     let put = |from: &str, to: PathBuf| {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -94,7 +94,7 @@ fn install(root: &Path, program: &str) {
     }
 }
 
-/// A sandbox of root's has ids of its own, which must be able to walk there.
+/// As root a sandbox has its own ids, which need permission to enter the directory.
 fn open_to_all(directory: &Path) {
     fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
 }

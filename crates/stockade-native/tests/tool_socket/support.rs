@@ -1,4 +1,4 @@
-//! Programs in a sandbox with tools, and what they said.
+//! Programs in a sandbox with tools, and their output.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use stockade_testing::skipped;
 
 use crate::broker::TestBroker;
 
-/// How long anything may take.
+/// The timeout of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// What every Python script begins with.
+/// The start of every Python script.
 const PRELUDE: &str = "\
 import socket, os, sys, errno, json
 def dial(path='/run/stockade/tools.sock'):
@@ -49,7 +49,7 @@ def refused(act, *words):
     return 'done'
 ";
 
-/// What the sandboxes of these tests show of tools.
+/// The tool files and variables of these tests.
 pub(crate) fn tool_access() -> ToolAccess {
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     ToolAccess {
@@ -61,7 +61,7 @@ pub(crate) fn tool_access() -> ToolAccess {
     }
 }
 
-/// A sandbox for Python under a policy, with a broker.
+/// A request for Python under a policy, with a broker.
 pub(crate) fn request(policy: &str, broker: &TestBroker) -> SandboxRequest {
     let request = stockade_testing::sandbox::request(policy, Some(Arc::new(broker.clone())));
     SandboxRequest { tools: Some(tool_access()), ..request }
@@ -83,7 +83,7 @@ pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, program: Program) -> R
     sandbox.start(Execution::new(program)).await.unwrap()
 }
 
-/// All that a program said on both streams until it ended well.
+/// The output of a program on both streams, after a successful end.
 pub(crate) async fn finish(running: Running) -> String {
     let (out, err) = stockade_testing::sandbox::finish(running, LIMIT).await;
     out + &err
@@ -98,14 +98,14 @@ pub(crate) fn run_in(request: &SandboxRequest, program: Program) -> String {
     })
 }
 
-/// The same under no policy in particular, with a broker whose record is returned.
+/// Runs a program under the default policy, and returns the broker with its record.
 pub(crate) fn run(program: Program) -> (String, TestBroker) {
     let broker = TestBroker::default();
     (run_in(&request("{}", &broker), program), broker)
 }
 
-/// Whether this host lets a wall be built. Where it does not, the tests say why they do not run, or
-/// fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host allows a wall. If not, the tests print why they do not run, or fail if
+/// `STOCKADE_REQUIRE` requires them.
 pub(crate) fn walls_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
@@ -118,7 +118,7 @@ pub(crate) fn walls_can_be_built() -> bool {
     false
 }
 
-/// The native wall, with the host's usual places for interpreters.
+/// The native wall, with the host's usual interpreter directories.
 fn native() -> NativeProvider {
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
     NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })

@@ -1,4 +1,4 @@
-//! What a program finds that calls tools.
+//! Tools as a program sees them.
 
 use stockade_provider::Destination;
 use stockade_provider::SandboxRequest;
@@ -29,7 +29,7 @@ print(connection.getpeername())
 }
 
 #[test]
-fn files_and_variables_of_the_tools_are_there_and_the_walls_own_variables_stay() {
+fn tool_files_and_variables_exist_and_the_walls_variables_stay() {
     if !walls_can_be_built() {
         return;
     }
@@ -46,7 +46,7 @@ fn files_and_variables_of_the_tools_are_there_and_the_walls_own_variables_stay()
 }
 
 #[test]
-fn without_tools_there_is_nothing() {
+fn without_tools_the_tool_directory_is_missing() {
     if !walls_can_be_built() {
         return;
     }
@@ -62,7 +62,7 @@ fn without_tools_there_is_nothing() {
 }
 
 #[test]
-fn tools_alone_leave_no_way_to_the_network() {
+fn tools_alone_give_no_network_access() {
     if !walls_can_be_built() {
         return;
     }
@@ -81,7 +81,7 @@ print(call('echo')['result'])
 }
 
 #[test]
-fn tools_and_network_work_beside_each_other() {
+fn tools_and_network_work_together() {
     if !walls_can_be_built() {
         return;
     }
@@ -101,7 +101,7 @@ print(connection.recv(4))
 }
 
 #[test]
-fn large_arguments_and_results_come_whole() {
+fn large_arguments_and_results_arrive_complete() {
     if !walls_can_be_built() {
         return;
     }
@@ -147,7 +147,7 @@ for number in range(5):
 ";
         let running = start(&mut sandbox, python(script)).await;
         finish(running).await;
-        // The sandbox lives on; it is the program whose connections these were.
+        // The sandbox continues; only the program that owned the connections has ended.
         timeout(LIMIT, broker.ended(5)).await.expect("its connections have ended");
     });
 }
@@ -198,7 +198,7 @@ fn each_sandbox_has_its_own_tool_broker() {
 }
 
 #[test]
-fn request_with_tools_that_nobody_answers_is_refused() {
+fn request_with_tools_but_no_broker_is_refused() {
     if !walls_can_be_built() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What leads nowhere, and what a sandbox has to itself.
+//! Destinations that are unreachable, and what each sandbox has to itself.
 
 use std::sync::Arc;
 use stockade_provider::Destination;
@@ -44,7 +44,7 @@ print(len(open('/proc/net/route').read().splitlines()))
 }
 
 #[test]
-fn names_and_datagrams_of_synthetic_addresses_go_nowhere_by_udp() {
+fn udp_to_synthetic_addresses_is_refused() {
     if !way_out_can_be_made() {
         return;
     }
@@ -62,7 +62,7 @@ print(refused(lambda: datagrams.recv(1)))
 }
 
 #[test]
-fn program_may_serve_every_port_while_the_way_out_works() {
+fn program_can_bind_every_port_while_egress_works() {
     if !way_out_can_be_made() {
         return;
     }
@@ -121,7 +121,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
 }
 
 #[test]
-fn same_port_of_a_program_reaches_two_names_at_once() {
+fn one_source_port_reaches_two_names_at_once() {
     if !way_out_can_be_made() {
         return;
     }
@@ -159,7 +159,7 @@ print(open('/proc/sys/net/ipv4/ip_unprivileged_port_start').read().strip())
 }
 
 #[test]
-fn without_a_gateway_nobody_listens_and_nothing_is_told_of_a_proxy() {
+fn without_a_gateway_there_is_no_listener_and_no_proxy_variable() {
     if !way_out_can_be_made() {
         return;
     }
@@ -180,7 +180,7 @@ print(refused(lambda: low.bind(('127.0.0.1', 443))))
 }
 
 #[test]
-fn each_sandbox_has_a_gateway_of_its_own() {
+fn each_sandbox_has_its_own_gateway() {
     if !way_out_can_be_made() {
         return;
     }

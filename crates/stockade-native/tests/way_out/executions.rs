@@ -1,4 +1,4 @@
-//! Many executions at once in one sandbox.
+//! Concurrent executions in one sandbox.
 
 use stockade_provider::{ErrorKind, Provider};
 use tokio::io::AsyncWriteExt;
@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use crate::support::{finish, native, request, runtime, start, try_start, way_out_can_be_made};
 
 #[test]
-fn nine_executions_run_at_once_in_one_sandbox_and_the_tenth_is_refused_by_name() {
+fn tenth_concurrent_execution_is_refused_with_the_limit() {
     if !way_out_can_be_made() {
         return;
     }
@@ -15,7 +15,7 @@ fn nine_executions_run_at_once_in_one_sandbox_and_the_tenth_is_refused_by_name()
         let mut sandbox = provider.create(&request("{}", None)).await.unwrap();
         let mut running = Vec::new();
         for number in 0..9 {
-            // All have the same name, and each its own code.
+            // All use the same file name, and each has its own code.
             let script = format!("print({number}, sys.stdin.readline().strip())");
             running.push(start(&mut sandbox, &script).await);
         }

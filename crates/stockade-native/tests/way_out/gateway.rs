@@ -1,4 +1,4 @@
-//! A gateway that knows one name, and does on each port something else.
+//! A gateway that knows one name and behaves differently on each port.
 
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
@@ -11,34 +11,34 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
 
-/// The one name that is known, and what stands for it.
+/// The only known name, and its address.
 pub(crate) const NAME: &str = "echo.test";
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 
-/// What is said back as it comes.
+/// Echoes every byte.
 pub(crate) const ECHO: u16 = 443;
-/// Speaks first, and ends.
+/// Sends first, then closes.
 pub(crate) const GREETS: u16 = 1001;
-/// Says how many bytes came, when all have.
+/// Sends the number of received bytes after the client's half-close.
 pub(crate) const COUNTS: u16 = 1002;
-/// Breaks off at the first byte.
+/// Resets at the first byte.
 pub(crate) const RESETS: u16 = 1003;
-/// Listens to the end, and breaks off.
+/// Reads to the end, then resets.
 pub(crate) const BREAKS: u16 = 1007;
-/// Answers at once, ends, and listens to nothing.
+/// Answers at once, closes, and reads nothing.
 pub(crate) const DENIES: u16 = 1004;
-/// Sends as many bytes as it is told to.
+/// Sends as many bytes as the client requests.
 pub(crate) const SENDS: u16 = 1005;
-/// The same by a splice pipe, after [`FIRST_BYTES`] on the stream; breaks off in the end if that is
-/// odd.
+/// The same through a splice pipe, after [`FIRST_BYTES`] on the stream; resets at the end if the
+/// number is odd.
 pub(crate) const SENDS_BY_SPLICE: u16 = 1008;
-/// Listens to nothing and says nothing.
+/// Reads nothing and sends nothing.
 pub(crate) const DEAF: u16 = 1006;
 
-/// How many bytes come on a stream before those of its splice pipe.
+/// How many bytes a stream carries before those of its splice pipe.
 pub(crate) const FIRST_BYTES: usize = 256 << 10;
 
-/// What was opened, in the order it came.
+/// The opened destinations, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     opened: Mutex<Vec<Destination>>,
@@ -56,7 +56,7 @@ impl TestGateway {
         self.seen.opened.lock().unwrap().clone()
     }
 
-    /// How the first few that ended did so.
+    /// How the first `count` ended connections ended.
     pub(crate) async fn ended(&self, count: usize) -> Vec<Option<ErrorKind>> {
         loop {
             let one_ended = self.seen.one_ended.notified();
@@ -98,7 +98,7 @@ impl Gateway for TestGateway {
 async fn by_splice(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     let open = SpliceStream::opener(&*stream).expect("this wall has splice pipes");
     let bytes = stream.read_u64().await?;
-    // As much as the guest's window takes, so that nothing more fits until it is given back.
+    // Fills the guest's window, so that the guest must return credit before more fits.
     stream.write_all(&[b'f'; FIRST_BYTES]).await?;
     let mut pipe = Sender::from_owned_fd(open()?.pipe)?;
     let _: usize = stream.write(&[]).await?;
@@ -155,7 +155,7 @@ async fn connection(port: u16, mut stream: Box<dyn Duplex>) -> std::io::Result<(
     }
 }
 
-/// Answers questions, one after another.
+/// Answers DNS queries in order.
 async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     loop {
         let length = stream.read_u16().await?;
@@ -167,8 +167,8 @@ async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
     }
 }
 
-/// The answer to a well-formed question: an address for the one name, nothing for it of another
-/// type, and of another name that there is none.
+/// The answer to a valid query: an address for the known name, an empty answer for its other types,
+/// and NXDOMAIN for every other name.
 fn answer_to(question: &[u8]) -> Vec<u8> {
     let mut end = 12;
     let mut labels = Vec::new();

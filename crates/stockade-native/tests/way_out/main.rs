@@ -1,5 +1,5 @@
-//! Programs behind the real wall, and a gateway on the host that sees what they open.
-// Always true here; it tells clippy that the functions between the tests are tests too.
+//! Programs inside a real wall, and a gateway on the host that records what they open.
+// Always true here; with it clippy treats the functions between the tests as test code.
 #![cfg(test)]
 
 mod alone;

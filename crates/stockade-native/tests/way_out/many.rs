@@ -1,4 +1,4 @@
-//! Many connections at once, and what they leave for everything else.
+//! Many concurrent connections, and their effect on everything else.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ print(good)
 }
 
 #[test]
-fn connections_beyond_what_the_gateway_takes_are_reset_and_room_is_found_again() {
+fn connections_over_the_gateways_limit_are_reset_until_others_close() {
     if !way_out_can_be_made() {
         return;
     }
@@ -53,7 +53,7 @@ for attempt in range(1000):
 }
 
 #[test]
-fn flood_of_connections_starves_neither_output_nor_the_end() {
+fn connection_flood_starves_neither_output_nor_exit() {
     if !way_out_can_be_made() {
         return;
     }
@@ -81,7 +81,7 @@ os._exit(0)
 }
 
 #[test]
-fn connection_that_nobody_reads_does_not_hold_the_output_back() {
+fn unread_connection_does_not_block_output() {
     if !way_out_can_be_made() {
         return;
     }
@@ -111,7 +111,7 @@ print('x' * 1_000_000)
 }
 
 #[test]
-fn large_download_arrives_whole_while_output_flows() {
+fn large_download_completes_while_output_flows() {
     if !way_out_can_be_made() {
         return;
     }
@@ -131,7 +131,7 @@ print(total)
 }
 
 #[test]
-fn lost_gateway_leaves_nothing_to_reach() {
+fn lost_gateway_ends_everything_inside() {
     if !way_out_can_be_made() {
         return;
     }
@@ -150,7 +150,7 @@ while True:
         let mut said = [0; 5];
         timeout(LIMIT, running.stdout.read_exact(&mut said)).await.unwrap().unwrap();
         assert_eq!(&said, b"ping\n");
-        // The link is gone with the sandbox, and with the link the guest and all inside.
+        // Dropping the sandbox closes the link, which ends the guest and everything inside.
         drop(sandbox);
         let end = timeout(LIMIT, running.end).await.expect("everything inside has ended");
         assert!(!matches!(end, Ok(stockade_provider::ProcessEnd::Exited { code: 0 })), "{end:?}");
@@ -162,7 +162,7 @@ while True:
 }
 
 #[test]
-fn connections_of_one_program_end_before_the_next_begins_to_need_room() {
+fn connections_of_an_ended_program_do_not_count_for_the_next() {
     if !way_out_can_be_made() {
         return;
     }

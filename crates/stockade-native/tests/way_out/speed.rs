@@ -1,4 +1,4 @@
-//! How fast bytes pass the wall. Run by hand:
+//! Throughput and latency through the wall. Run manually:
 //! `cargo test --release -p stockade-native --test way_out -- --ignored --nocapture speed`.
 
 use std::io::{Read, Write};
@@ -59,7 +59,7 @@ print(sorted(times)[2500] * 1e6 // 1)
     )
 }
 
-/// Without any wall: the same program, and a server on this machine.
+/// The same program without a wall, with a server on this machine.
 fn direct(serve: fn(std::net::TcpStream), script: impl Fn(&str, u16) -> String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

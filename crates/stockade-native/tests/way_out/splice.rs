@@ -1,9 +1,9 @@
-//! What goes to a program through a splice pipe.
+//! Downloads through a splice pipe.
 
 use crate::gateway::{FIRST_BYTES, SENDS_BY_SPLICE};
 use crate::support::{run, way_out_can_be_made};
 
-/// Asks for so many bytes, ends its own direction, and listens.
+/// Requests this many bytes, half-closes, and reads.
 fn download(bytes: usize) -> String {
     format!(
         "
@@ -27,7 +27,7 @@ except ConnectionResetError:
 }
 
 #[test]
-fn every_byte_comes_after_those_of_the_stream_and_then_the_end() {
+fn spliced_bytes_follow_the_streams_bytes_and_precede_its_end() {
     if !way_out_can_be_made() {
         return;
     }
@@ -44,7 +44,7 @@ print(end, len(said), bytes(said) == b'f' * {FIRST_BYTES} + whole)
 }
 
 #[test]
-fn connection_that_breaks_off_after_its_splice_pipe_is_reset() {
+fn connection_aborted_after_its_splice_pipe_is_reset() {
     if !way_out_can_be_made() {
         return;
     }
@@ -53,7 +53,7 @@ fn connection_that_breaks_off_after_its_splice_pipe_is_reset() {
 }
 
 #[test]
-fn program_that_goes_away_ends_its_splice_pipe() {
+fn exiting_program_closes_its_splice_pipe() {
     if !way_out_can_be_made() {
         return;
     }
@@ -72,10 +72,10 @@ print(exactly(connection, 1))
     assert_eq!(gateway.opened().len(), 2);
 }
 
-/// A program that reads none of them to the end has a bounded number of pipes, and its next ones
-/// break off; when it lets go, there are pipes again.
+/// A program that does not read its connections gets a bounded number of pipes, and further
+/// connections are reset; after it closes them, pipes are available again.
 #[test]
-fn splice_pipes_that_are_not_read_are_bounded() {
+fn unread_splice_pipes_are_bounded() {
     if !way_out_can_be_made() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Code in a sandbox with a way out, and what it said.
+//! Scripts in a sandbox with egress, and their output.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use stockade_testing::skipped;
 
 use crate::gateway::TestGateway;
 
-/// How long anything may take.
+/// The timeout of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// What every script begins with.
+/// The start of every script.
 pub(crate) const PRELUDE: &str = "\
 import socket, os, sys, threading, errno
 def dial(address, port, family=socket.AF_INET):
@@ -40,7 +40,7 @@ def refused(act):
     return 'done'
 ";
 
-/// A sandbox for Python with a gateway or without.
+/// A sandbox for Python with or without a gateway.
 pub(crate) async fn sandbox(
     policy: &str,
     gateway: Option<Arc<dyn Gateway>>,
@@ -53,18 +53,18 @@ pub(crate) async fn start(sandbox: &mut Box<dyn Sandbox>, script: &str) -> Runni
     try_start(&**sandbox, script).await.unwrap()
 }
 
-/// Starts a script, unless the sandbox refuses it.
+/// Starts a script; fails if the sandbox refuses it.
 pub(crate) async fn try_start(sandbox: &dyn Sandbox, script: &str) -> Result<Running, Error> {
     let program = python(format!("{PRELUDE}{script}"));
     sandbox.start(Execution::new(program)).await
 }
 
-/// All that a script said until it ended well.
+/// The output of a script, after a successful end.
 pub(crate) async fn finish(running: Running) -> String {
     stockade_testing::sandbox::finish(running, LIMIT).await.0
 }
 
-/// Runs a script in a sandbox of its own with the test's gateway, and says what was opened.
+/// Runs a script in its own sandbox with the test gateway, and returns the output and the gateway.
 pub(crate) fn run(script: &str) -> (String, TestGateway) {
     let gateway = TestGateway::default();
     let out = runtime().block_on(async {
@@ -75,8 +75,8 @@ pub(crate) fn run(script: &str) -> (String, TestGateway) {
     (out, gateway)
 }
 
-/// Whether this host lets a wall with a way out be built. Where it does not, the tests say why they
-/// do not run, or fail where `STOCKADE_REQUIRE` asks for them.
+/// Whether this host allows a wall with egress. If not, the tests print why they do not run, or
+/// fail if `STOCKADE_REQUIRE` requires them.
 pub(crate) fn way_out_can_be_made() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
@@ -88,7 +88,7 @@ pub(crate) fn way_out_can_be_made() -> bool {
     false
 }
 
-/// The native wall, with the host's usual places for interpreters.
+/// The native wall, with the host's usual interpreter directories.
 pub(crate) fn native() -> NativeProvider {
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
     NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })

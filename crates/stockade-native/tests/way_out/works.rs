@@ -1,4 +1,4 @@
-//! What a program finds that asks for names and dials.
+//! DNS and connections as a program sees them.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ print(connection.recv(4).decode(), connection.getpeername())
 }
 
 #[test]
-fn ends_of_the_range_and_every_port_are_carried_and_what_lies_beside_is_not() {
+fn whole_synthetic_range_is_forwarded_and_its_neighbours_are_not() {
     if !way_out_can_be_made() {
         return;
     }
@@ -48,7 +48,7 @@ for address in ['127.63.255.255', '127.128.0.0', '127.0.0.1', '127.0.0.53', '127
 }
 
 #[test]
-fn guests_own_port_takes_nothing_that_was_not_sent_there() {
+fn guest_port_rejects_connections_that_were_not_redirected() {
     if !way_out_can_be_made() {
         return;
     }
@@ -68,7 +68,7 @@ except OSError as error:
 }
 
 #[test]
-fn known_name_resolves_as_every_program_asks_and_leads_to_the_gateway() {
+fn known_name_resolves_by_every_resolver_and_reaches_the_gateway() {
     if !way_out_can_be_made() {
         return;
     }
@@ -99,7 +99,7 @@ def address(answer):
 ";
 
 #[test]
-fn names_are_answered_by_udp_and_by_tcp_from_the_address_that_was_asked() {
+fn dns_answers_over_udp_and_tcp_from_the_queried_address() {
     if !way_out_can_be_made() {
         return;
     }
@@ -123,7 +123,7 @@ for _ in range(2):
 }
 
 #[test]
-fn flood_of_questions_is_answered_and_each_answer_finds_its_asker() {
+fn query_flood_is_answered_and_each_answer_reaches_its_client() {
     if !way_out_can_be_made() {
         return;
     }
@@ -150,7 +150,7 @@ print(address(askers[0].recv(4096)))
 }
 
 #[test]
-fn proxy_is_told_to_programs_and_reaches_the_gateway() {
+fn proxy_variables_are_set_and_lead_to_the_gateway() {
     if !way_out_can_be_made() {
         return;
     }
@@ -208,7 +208,7 @@ print(refused(lambda: ended.recv(1)))
 }
 
 #[test]
-fn program_that_breaks_off_is_told_from_one_that_ends() {
+fn gateway_distinguishes_a_reset_from_a_close() {
     if !way_out_can_be_made() {
         return;
     }
@@ -232,7 +232,7 @@ for linger in ((0, 0), (1, 0)):
 }
 
 #[test]
-fn early_answer_is_heard_by_whoever_is_still_talking() {
+fn early_answer_reaches_a_program_that_is_still_sending() {
     if !way_out_can_be_made() {
         return;
     }
@@ -247,7 +247,7 @@ print(everything(connection).decode())
 }
 
 #[test]
-fn download_that_nobody_wants_any_more_ends_and_others_go_on() {
+fn abandoned_download_ends_and_others_continue() {
     if !way_out_can_be_made() {
         return;
     }
