@@ -51,16 +51,16 @@ impl Selection {
 /// workspace directory with contents cannot be removed through an overlay.
 const UNFIT: &[&str] = &[
     "fork_bomb_leaves_the_host_able_to_fork",
-    "half_a_processor_is_half_of_the_time",
-    "sandbox_that_wants_everything_does_not_starve_another",
-    "time_that_is_over_ends_every_process_at_once",
-    "overlay_takes_every_change_and_leaves_the_host_as_it_was",
+    "half_a_cpu_gives_half_of_the_cpu_time",
+    "busy_sandbox_does_not_starve_another",
+    "timeout_ends_every_process_at_once",
+    "overlay_takes_every_change_and_leaves_the_host_unchanged",
 ];
 
 /// Tests that need user namespaces: to forbid them inside, and to prove that an act works without
 /// the wall.
 const FORBIDDEN: &[&str] =
-    &["reduced::forbidden::", "what_is_not_listed_is_neither_read_nor_listed_nor_watched"];
+    &["reduced::forbidden::", "unlisted_paths_are_neither_read_nor_listed_nor_watched"];
 
 /// The `run` tests that depend on the kernel and on cgroups.
 const RUN: Selection = Selection::only(
