@@ -1,4 +1,4 @@
-//! The only crate that names every wall.
+//! All walls by name; no other crate names every wall.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use stockade_provider::{
     HostFacts, Obstacle, Probe, ProgramKinds, Provider, ProviderName, WallFacts,
 };
 
-/// Every wall, fastest first, with its strength.
+/// Every wall, fastest first, with its isolation level.
 const WALLS: [(&str, Isolation); 10] = [
     ("native", Isolation::Process),
     ("reduced", Isolation::Reduced),
@@ -26,13 +26,13 @@ const WALLS: [(&str, Isolation); 10] = [
     ("aca", Isolation::Vm),
 ];
 
-/// The names `--provider` takes, fastest wall first.
+/// The values of `--provider`, fastest wall first.
 pub fn provider_names() -> Vec<&'static str> {
     WALLS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The walls that are built in, fastest first. The surroundings decide which interpreter of the host
-/// programs mean behind a wall that shows the host's.
+/// The walls that are built in, fastest first. `surroundings` determines the host interpreter that
+/// programs use behind a wall that mounts the host's.
 pub fn providers(user: User, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
     vec![
         Arc::new(NativeProvider::new(user, surroundings.clone())),
@@ -40,7 +40,8 @@ pub fn providers(user: User, surroundings: &Surroundings) -> Vec<Arc<dyn Provide
     ]
 }
 
-/// What each wall can do on this host, from probing it. One that is not built in says so.
+/// What each wall can enforce on this host, from probing it. A wall that is not built in reports
+/// that.
 pub async fn host_facts() -> HostFacts {
     let providers = built_in();
     let mut walls = Vec::with_capacity(WALLS.len());
@@ -54,7 +55,7 @@ pub async fn host_facts() -> HostFacts {
     HostFacts { walls }
 }
 
-/// Whether a wall is part of this version at all.
+/// Whether a wall is part of this version.
 pub fn is_built_in(name: &str) -> bool {
     built_in().iter().any(|provider| provider.name().as_str() == name)
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_name_has_facts_and_a_wall_that_is_not_built_in_says_so() {
+    async fn every_name_has_facts_and_a_missing_wall_reports_that_it_is_not_built_in() {
         let facts = host_facts().await;
         assert_eq!(facts.walls.len(), provider_names().len());
         let built_in: Vec<&str> = built_in().iter().map(|it| it.name().as_str()).collect();

@@ -1,4 +1,4 @@
-//! Finding out what a parent group is good for by making a group below it and removing it.
+//! Tests a parent group by creating a group below it and removing that group.
 
 use std::fs;
 use std::io;
@@ -13,35 +13,35 @@ use super::refusal::Refusal;
 use super::survey::{Access, Mount};
 use super::{Controller, Version};
 
-/// What came of trying one parent.
+/// The result of trying one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) parent: PathBuf,
     pub(super) outcome: Result<Offer, Refusal>,
 }
 
-/// What groups below a parent can do, and for each wanted thing they cannot, why.
+/// What groups below a parent can do, and the reason for each wanted controller they lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) controllers: Vec<Controller>,
     pub(super) refused: Vec<(Controller, Refusal)>,
-    /// Whether controllers had to be handed down for this.
+    /// Whether controllers had to be enabled for the children.
     pub(super) change: Change,
 }
 
-/// What is done about a controller that a v2 parent has and does not hand down yet.
+/// What to do about a controller that a v2 parent has and does not enable for its children yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handing {
-    /// It is handed down, which stays so.
+    /// Enable it; it stays enabled.
     Now,
-    /// It is taken to be possible where this process may; nothing is changed.
+    /// Assume that it can be enabled if permissions allow; change nothing.
     Later,
-    /// It is not used; nothing is changed.
+    /// Do not use it; change nothing.
     Never,
 }
 
-/// How often the parents are tried at most. Each further time needs one of at most four
-/// controllers to have been handed down by one more ancestor.
+/// The most passes over the parents. Each further pass requires that one more ancestor enabled one
+/// of at most four controllers.
 const PASSES: usize = 32;
 
 /// Tries the parents of a hierarchy in order, until one offers everything wanted.
@@ -49,8 +49,8 @@ pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -
     let mut made = Vec::new();
     for _ in 0..PASSES {
         made = attempts_once(mount, wanted, name);
-        // What an ancestor has begun to hand down may now be had nearer. Only so are two
-        // detections in a row the same.
+        // A controller that an ancestor has just enabled may now be available in a nearer group.
+        // Repeating makes two consecutive detections return the same result.
         let changed = |it: &Attempt| it.outcome.as_ref().is_ok_and(|it| it.change == Change::Made);
         if !made.iter().any(changed) {
             break;
@@ -59,8 +59,8 @@ pub(super) fn attempts(mount: &Mount, wanted: &[Controller], name: &GroupName) -
     made
 }
 
-/// What the parents of a hierarchy should offer, without making anything. A group that then cannot
-/// be made is an error of its own.
+/// What the parents of a hierarchy should offer, without creating a group. A group that then cannot
+/// be created is a separate error.
 pub(super) fn expectations(mount: &Mount, wanted: &[Controller], handing: Handing) -> Vec<Attempt> {
     let mut expected = Vec::new();
     for parent in &mount.parents {
@@ -91,7 +91,7 @@ fn may_write(parent: &Path) -> Result<(), Refusal> {
         .map_err(|errno| Refusal::from_error(&errno.into()))
 }
 
-/// Whether groups have a `cgroup.kill`: since Linux 5.14.
+/// Whether groups have `cgroup.kill`, which exists since Linux 5.14.
 fn kernel_kills() -> bool {
     kernel_version() >= (5, 14)
 }
@@ -126,10 +126,10 @@ fn try_v2(parent: &Path, wanted: &[Controller], name: &GroupName) -> Result<Offe
     Ok(offer)
 }
 
-/// The controllers that a v2 parent hands down to its children, or could.
+/// The controllers that a v2 parent enables for its children, or could enable.
 fn handed_down(parent: &Path, wanted: &[Controller], handing: Handing) -> Result<Offer, Refusal> {
-    // Whoever enters a group below must be allowed to write to the nearest common ancestor of the
-    // group it leaves and the one it enters, cgroups(7); that ancestor is the parent.
+    // A process that enters a group needs write access to the nearest common ancestor of its old
+    // and new group, cgroups(7); that ancestor is the parent.
     accessat(CWD, parent.join("cgroup.procs"), Wanted::WRITE_OK, AtFlags::EACCESS)
         .map_err(|errno| Refusal::from_error(&errno.into()))?;
     let mut offer =
@@ -171,7 +171,7 @@ fn handed_down(parent: &Path, wanted: &[Controller], handing: Handing) -> Result
 }
 
 impl Offer {
-    /// Adds what every v2 group has of itself.
+    /// Adds the abilities that every v2 group has.
     fn complete(&mut self, wanted: &[Controller], can_kill: bool) {
         for controller in wanted.iter().filter(|it| it.v2_name().is_none()) {
             match controller {
@@ -185,17 +185,17 @@ impl Offer {
     }
 }
 
-/// Whether a group has processes that keep it from handing controllers down. Those of the top do
-/// not; it alone has no `cgroup.type`.
+/// Whether a group has processes that prevent it from enabling controllers for its children. The
+/// root group is exempt; only it has no `cgroup.type`.
 ///
-/// Asking the kernel by trying would not do: it lets such a group hand down cpu and pids, makes it
-/// the root of a threaded subtree, and no process can enter the groups below any more, cgroups(7).
+/// Trying would not detect this: the kernel lets such a group enable cpu and pids, makes it the
+/// root of a threaded subtree, and no process can enter the groups below any more, cgroups(7).
 fn holds_processes(group: &Path) -> io::Result<bool> {
     let is_top = !group.join("cgroup.type").exists();
     Ok(!is_top && !kernel_text(group.join("cgroup.procs"))?.is_empty())
 }
 
-/// Makes a group, looks at it, and removes it.
+/// Creates a group, inspects it, and removes it.
 fn trial_group<T>(
     parent: &Path,
     name: &GroupName,

@@ -1,4 +1,4 @@
-//! Who is in a group.
+//! The processes in a group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use super::files;
 use super::group::Directory;
 use super::{CgroupError, Group, Version};
 
-/// No group of ours is deeper: leaves are right below a group, and nothing is below a leaf.
+/// The maximum depth of our groups: leaves are direct children of a group, and nothing is below a
+/// leaf.
 const MAX_DEPTH: usize = 3;
 
 impl Group {
@@ -34,8 +35,8 @@ impl Directory {
         }
     }
 
-    /// The processes in the group and below it, read afresh. Those that this pid namespace cannot
-    /// see are numbered 0.
+    /// The processes in the group and below it, read anew. Processes that this pid namespace cannot
+    /// see have the number 0.
     pub(super) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         let mut found = Vec::new();
         for group in self.groups()? {
@@ -49,7 +50,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// The group and everything below it, children last.
+    /// The group and all groups below it, children last.
     pub(super) fn groups(&self) -> Result<Vec<PathBuf>, CgroupError> {
         let mut found = vec![self.path.clone()];
         let mut level = found.clone();

@@ -1,32 +1,32 @@
-//! The things a cgroup can do for a sandbox.
+//! The abilities of a cgroup that sandboxes use.
 
 use std::fmt;
 
 /// The two kinds of cgroup file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// One hierarchy per controller, or per few.
+    /// One hierarchy per controller, or per few controllers.
     V1,
     /// One hierarchy for all controllers.
     V2,
 }
 
-/// One thing a cgroup can do for a sandbox.
+/// One ability of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
     /// A quota of cpu time per period.
     Cpu,
     /// Counting the cpu time used.
     CpuTime,
-    /// The device nodes that may be opened. Only v1 has files for it.
+    /// The device nodes that may be opened. Only v1 has files for this.
     Devices,
     /// Bytes per second to and from disks.
     Io,
-    /// Ending all processes at once: `cgroup.kill` on v2, the freezer on v1.
+    /// Killing all processes at once: `cgroup.kill` on v2, the freezer on v1.
     Kill,
     /// Bytes of memory, and counting them.
     Memory,
-    /// Tasks, and counting refused ones.
+    /// Tasks, and counting refused forks.
     Pids,
 }
 
@@ -55,8 +55,8 @@ impl Controller {
         }
     }
 
-    /// The name in `cgroup.controllers`; none for what every v2 group can do, and for devices,
-    /// which v2 leaves to BPF programs.
+    /// The name in `cgroup.controllers`; `None` for abilities that every v2 group has, and for
+    /// devices, which v2 leaves to BPF programs.
     pub(super) fn v2_name(self) -> Option<&'static str> {
         match self {
             Controller::Cpu => Some("cpu"),

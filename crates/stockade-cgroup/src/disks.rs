@@ -1,8 +1,8 @@
-//! The disks that an io limit is for.
+//! The disks to which an io limit applies.
 
 use std::fs;
 
-/// Every whole disk with a size, as `major:minor`. Partitions cannot be limited by themselves.
+/// Every whole disk with a size, as `major:minor`. Partitions cannot be limited separately.
 pub(super) fn disks() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
     let disk = |entry: std::io::Result<fs::DirEntry>| {

@@ -1,4 +1,4 @@
-//! How a process gets into a group.
+//! How a process enters a group.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -10,40 +10,41 @@ use rustix::fs::OFlags;
 use super::group::Directory;
 use super::{CgroupError, Group, Version};
 
-/// The open files through which a process puts itself into a group.
+/// The open files through which a process moves itself into a group.
 ///
-/// The kernel judges by the rights of whoever opened them, so they also serve a process that has
-/// given up its own.
+/// The kernel checks the rights of the process that opened them, so a process that dropped its own
+/// rights can use them too.
 #[derive(Debug)]
 pub struct Entry {
-    /// The `tasks` files of v1. The process writes `0` to each; it must have one thread, because
-    /// only the writing thread moves. Moving oneself needs no wait for RCU.
+    /// The `tasks` files of v1; the process writes `0` to each, which does not wait for RCU. It
+    /// must have one thread, because only the writing thread moves.
     pub tasks: Vec<OwnedFd>,
     /// The group in the v2 hierarchy, if it is used.
     pub unified: Option<UnifiedEntry>,
 }
 
-/// The two ways into a v2 group.
+/// The two ways to enter a v2 group.
 #[derive(Debug)]
 pub struct UnifiedEntry {
-    /// The directory, for `CLONE_INTO_CGROUP`: at once, but judged by the rights of the cloner.
+    /// The directory, for `CLONE_INTO_CGROUP`: immediate, but requires the rights of the cloning
+    /// process.
     pub directory: OwnedFd,
-    /// `cgroup.procs`, for writing `0`: waits for RCU, some 10 ms on a quiet kernel.
+    /// `cgroup.procs`, for writing `0`: waits for RCU, about 10 ms on an idle kernel.
     pub procs: OwnedFd,
 }
 
-/// The file of a v1 group that takes threads in.
+/// The `tasks` file of a v1 group.
 #[derive(Debug)]
 pub struct Tasks {
     /// Its path.
     pub path: PathBuf,
-    /// The same, open for writing.
+    /// The open file, writable.
     pub file: OwnedFd,
 }
 
 impl Group {
     /// The `tasks` files of v1, open. The first process of a sandbox writes `0` to each: moving
-    /// oneself does not wait for RCU, as being moved does.
+    /// oneself does not wait for RCU, unlike being moved by another process.
     pub fn tasks(&self) -> Result<Vec<Tasks>, CgroupError> {
         let v1 = self.directories.iter().filter(|directory| directory.version == Version::V1);
         let tasks = |directory: &Directory| {
@@ -54,13 +55,13 @@ impl Group {
         v1.map(tasks).collect()
     }
 
-    /// The v2 group that the first process is born in, by `CLONE_INTO_CGROUP`.
+    /// The v2 group in which the first process is cloned with `CLONE_INTO_CGROUP`.
     pub fn seat(&self) -> Option<PathBuf> {
         let v2 = self.directories.iter().find(|directory| directory.version == Version::V2);
         v2.map(Directory::seat)
     }
 
-    /// Opens what a process needs to enter.
+    /// Opens the files that a process needs to enter.
     pub fn entry(&self) -> Result<Entry, CgroupError> {
         let mut entry = Entry { tasks: Vec::new(), unified: None };
         for directory in &self.directories {
@@ -78,7 +79,7 @@ impl Group {
         Ok(entry)
     }
 
-    /// The files to which a process with one thread can write `0` to enter, one per hierarchy.
+    /// The files, one per hierarchy, to which a process with one thread can write `0` to enter.
     pub fn entry_paths(&self) -> Vec<PathBuf> {
         let path = |directory: &Directory| match directory.version {
             Version::V1 => directory.seat().join("tasks"),
@@ -89,7 +90,7 @@ impl Group {
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<File, CgroupError> {
-    // The access mode goes by its own name; the standard library adds O_CLOEXEC.
+    // Sets the access mode by name; the standard library adds O_CLOEXEC.
     let mut options = OpenOptions::new();
     options.read(!flags.contains(OFlags::WRONLY)).write(flags.contains(OFlags::WRONLY));
     let custom = (flags - OFlags::WRONLY).bits().cast_signed();

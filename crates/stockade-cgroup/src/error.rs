@@ -1,4 +1,4 @@
-//! What can go wrong with a cgroup.
+//! Errors of cgroup operations.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use super::Controller;
 
-/// A cgroup could not be made, asked, emptied or removed.
+/// A cgroup could not be created, read, emptied or removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CgroupError {
-    /// A directory was not made.
+    /// A directory was not created.
     #[error("create the cgroup {}", path.display())]
     Create {
         /// The directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file could not be opened.
@@ -24,7 +24,7 @@ pub enum CgroupError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file could not be read.
@@ -32,7 +32,7 @@ pub enum CgroupError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel refused a value.
@@ -42,31 +42,31 @@ pub enum CgroupError {
         path: PathBuf,
         /// The value.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A file does not say what it should.
+    /// A file lacks an expected value.
     #[error("find {expected} in {}", path.display())]
     Unexpected {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected value.
         expected: &'static str,
     },
-    /// A limit of zero: nothing could run under it.
+    /// A limit of zero, under which nothing could run.
     #[error("limit {controller} to zero")]
     ZeroLimit {
-        /// What was to be limited.
+        /// The controller of the limit.
         controller: Controller,
     },
-    /// The host does not let this process use a controller that is needed.
+    /// The host does not allow this process to use a required controller.
     #[error("use the cgroup controller {controller}: {reason}; {remedy}")]
     Unavailable {
         /// The controller.
         controller: Controller,
-        /// What stands in the way.
+        /// The cause.
         reason: String,
-        /// What a person can do about it.
+        /// Advice for the user.
         remedy: String,
     },
     /// The group has no directory with this controller.
@@ -75,10 +75,10 @@ pub enum CgroupError {
         /// The controller.
         controller: Controller,
     },
-    /// The kernel gave no random bytes for a name.
+    /// The kernel returned no random bytes for a name.
     #[error("draw an unguessable group name")]
     Random {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Processes were still inside at the deadline.
@@ -94,7 +94,7 @@ pub enum CgroupError {
     Remove {
         /// The directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

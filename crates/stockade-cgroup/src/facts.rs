@@ -1,4 +1,4 @@
-//! What a group used, and which limits it met.
+//! The resources that a group used, and the limits it reached.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::files;
 use super::{CgroupError, Controller, Group, Version};
 
-/// Whether a group met its memory limit, and what came of it.
+/// Whether a group reached its memory limit, and the consequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryEvents {
-    /// Whether the limit was ever reached, so that something had to give way.
+    /// Whether the limit was ever reached, so that the kernel had to reclaim memory or kill.
     pub limit_reached: bool,
-    /// Processes killed for want of memory.
+    /// Processes killed because memory ran out.
     pub oom_kills: u64,
 }
 
@@ -25,10 +25,10 @@ impl Group {
         }))
     }
 
-    /// The processes killed for want of memory.
+    /// The number of processes killed because memory ran out.
     ///
-    /// v1 counts them where they were, so a leaf is asked before it is removed: its count goes
-    /// with it. v2 also keeps them in the groups above.
+    /// v1 counts a kill only in the process's own group, so read a leaf before removing it. v2 also
+    /// counts it in the groups above.
     pub fn oom_kills(&self) -> Result<u64, CgroupError> {
         let directory = self.directory(Controller::Memory)?;
         match directory.version {
@@ -43,7 +43,7 @@ impl Group {
         }
     }
 
-    /// Whether the memory limit was met, and the kills that followed.
+    /// Whether the memory limit was reached, and the kills that followed.
     pub fn memory_events(&self) -> Result<MemoryEvents, CgroupError> {
         let (version, path) = self.place(Controller::Memory)?;
         let limit_reached = match version {
@@ -71,12 +71,12 @@ impl Group {
         }
     }
 
-    /// The most tasks ever inside, Stockade's own among them. Needs Linux 6.1.
+    /// The most tasks ever inside, including Stockade's own. Needs Linux 6.1.
     pub fn pids_peak(&self) -> Result<u64, CgroupError> {
         files::read_number(&self.place(Controller::Pids)?.1.join("pids.peak"))
     }
 
-    /// How often a task was refused because of the limit.
+    /// How many forks the limit refused.
     pub fn pids_hit(&self) -> Result<u64, CgroupError> {
         files::read_keyed(&self.place(Controller::Pids)?.1.join("pids.events"), "max")
     }

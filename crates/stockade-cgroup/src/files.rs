@@ -1,4 +1,4 @@
-//! Reading and writing the small files of a cgroup, each error with its file.
+//! Reads and writes the small files of a cgroup; each error names its file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use super::CgroupError;
 use stockade_sys::kernel_text;
 
-/// Writes a value with one call: the kernel takes each write as a whole command.
+/// Writes a value with one system call: the kernel treats each write as a whole command.
 pub(super) fn put(path: &Path, value: &str) -> io::Result<()> {
-    // Never created: a file that is missing is a feature that is missing.
+    // Never created: a missing file means a missing feature.
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
@@ -29,19 +29,19 @@ pub(super) fn read(path: &Path) -> Result<String, CgroupError> {
     kernel_text(path).map_err(|source| CgroupError::Read { path: path.to_owned(), source })
 }
 
-/// The number that is all of a file.
+/// A file that contains a single number.
 pub(super) fn read_number(path: &Path) -> Result<u64, CgroupError> {
     let unexpected = || CgroupError::Unexpected { path: path.to_owned(), expected: "a number" };
     read(path)?.trim().parse().map_err(|_| unexpected())
 }
 
-/// The number behind a key, in a file of lines `key number`.
+/// The number after a key, in a file of lines `key number`.
 pub(super) fn read_keyed(path: &Path, key: &'static str) -> Result<u64, CgroupError> {
     let unexpected = || CgroupError::Unexpected { path: path.to_owned(), expected: key };
     keyed(&read(path)?, key).ok_or_else(unexpected)
 }
 
-/// The directories right below one, by what the listing itself says: nothing is followed.
+/// The direct subdirectories, by the types in the listing: follows no links.
 pub(super) fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -53,8 +53,8 @@ pub(super) fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether an error says that the group itself is gone. Files of a removed group that were open
-/// before answer ENODEV.
+/// Whether an error means that the group itself is removed. Open files of a removed group return
+/// ENODEV.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
     errno == Some(Errno::NOENT.raw_os_error()) || errno == Some(Errno::NODEV.raw_os_error())

@@ -1,4 +1,4 @@
-//! Making groups: every limit is set before any program is inside.
+//! Creates groups: sets every limit before a program is inside.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,11 @@ use super::hand_down::hand_down_to_children;
 use super::limits::{Optional, Setting};
 use super::{CgroupError, Controller, GroupName, Hierarchy, Layout, Limits, Version};
 
-/// One group of processes: a directory in each hierarchy used.
+/// One group of processes: a directory in each used hierarchy.
 ///
-/// An execution's leaf is a group too, without limits of its own. Dropping a group kills what is
-/// inside and removes it, waiting up to two seconds; [`Group::kill_all`] and [`Group::remove`] say
-/// whether it worked.
+/// The leaf of an execution is also a group, without limits of its own. Dropping a group kills its
+/// processes and removes it, waiting up to two seconds; [`Group::kill_all`] and [`Group::remove`]
+/// return whether it worked.
 #[derive(Debug)]
 pub struct Group {
     pub(super) directories: Vec<Directory>,
@@ -30,12 +30,13 @@ pub(super) struct Directory {
     pub(super) seating: Seating,
 }
 
-/// Where in a directory the processes are.
+/// Where the processes of a directory are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seating {
     /// In the group itself.
     Group,
-    /// In the leaf `guest`: a v2 group that hands controllers down has no processes of its own.
+    /// In the leaf `guest`: a v2 group that enables controllers for its children cannot have
+    /// processes.
     GuestLeaf,
 }
 
@@ -54,22 +55,23 @@ impl Directory {
 }
 
 impl Group {
-    /// Makes a group with limits. A limit that the layout cannot hold is refused, and after any
-    /// failure nothing is left.
+    /// Creates a group with limits. Refuses a limit that the layout cannot enforce, and leaves
+    /// nothing after a failure.
     pub fn create(
         layout: &Layout,
         name: &GroupName,
         limits: &Limits,
     ) -> Result<Group, CgroupError> {
         let needs = limits.needs()?;
-        // A group that cannot be ended as a whole is no use, whatever else it can do.
+        // Every group must support killing all its processes.
         for controller in needs.iter().chain([&Controller::Kill]) {
             if !layout.has(*controller) {
                 return Err(unavailable(layout, *controller));
             }
         }
         let disks = if needs.contains(&Controller::Io) { disks() } else { Vec::new() };
-        // Filled step by step: an early return drops it, and dropping removes what there is.
+        // Filled step by step: an early return drops the group, which removes the directories made
+        // so far.
         let mut group = Group { directories: Vec::new(), removed: false };
         for hierarchy in layout.hierarchies() {
             let used = used(&hierarchy.controllers, &needs);
@@ -84,10 +86,10 @@ impl Group {
         Ok(group)
     }
 
-    /// Makes the leaf for one execution, with its own counts and its own end.
+    /// Creates the leaf for one execution, with separate counts and a separate kill.
     ///
-    /// Beside a freezer the leaf is on v1 alone, because entering a v2 group later than by cloning
-    /// waits for RCU.
+    /// If there is a v1 freezer, the leaf is only on v1, because entering a v2 group other than by
+    /// cloning waits for RCU.
     pub fn exec_leaf(&self, number: u64) -> Result<Group, CgroupError> {
         const OF_A_LEAF: [Controller; 3] =
             [Controller::CpuTime, Controller::Kill, Controller::Memory];
@@ -119,7 +121,8 @@ impl Group {
     }
 }
 
-/// What a group uses of a hierarchy: what counts and ends always, what only limits when asked.
+/// The controllers that a group uses in a hierarchy: always those that count and kill, and those
+/// that only limit on request.
 fn used(controllers: &[Controller], needs: &[Controller]) -> Vec<Controller> {
     let limits_only = |it: &Controller| matches!(it, Controller::Cpu | Controller::Io);
     let used = |it: &Controller| !limits_only(it) || needs.contains(it);
@@ -152,12 +155,12 @@ fn limit(directory: &Directory, limits: &Limits, disks: &[String]) -> Result<(),
     Ok(())
 }
 
-/// Makes the guest's leaf in a new directory.
+/// Creates the guest's leaf in a new directory.
 fn furnish(directory: &Directory) -> Result<(), CgroupError> {
     never_notify(directory)?;
     if directory.seating == Seating::GuestLeaf {
-        // Only memory: an event of pids is counted in the group of the forking task, so that pids
-        // must not go further down; cpu time is counted in every group.
+        // Only memory: the kernel counts a pids event in the group of the forking task, so pids
+        // must not be enabled further down; every group counts cpu time.
         let write = |source| CgroupError::Write {
             path: directory.path.join("cgroup.subtree_control"),
             value: "+memory".to_owned(),
@@ -172,13 +175,15 @@ fn furnish(directory: &Directory) -> Result<(), CgroupError> {
 fn furnish_leaf(directory: &Directory) -> Result<(), CgroupError> {
     never_notify(directory)?;
     if directory.version == Version::V2 && directory.has(Controller::Memory) {
-        // An execution that ran out of memory ends as a whole. Never where the guest is.
+        // The kernel kills an execution that runs out of memory as a whole. Never set where the
+        // guest is.
         files::write(&directory.path.join("memory.oom.group"), "1")?;
     }
     Ok(())
 }
 
-/// A v1 group inherits from its parent that the kernel starts a program when it becomes empty.
+/// Disables `notify_on_release`, which a v1 group inherits: the kernel would start a program when
+/// the group becomes empty.
 fn never_notify(directory: &Directory) -> Result<(), CgroupError> {
     match directory.version {
         Version::V1 => files::write(&directory.path.join("notify_on_release"), "0"),

@@ -1,4 +1,4 @@
-//! What a v2 group hands down to those below it.
+//! Enabling controllers for the children of a v2 group (`cgroup.subtree_control`).
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::files;
 
-/// Whether something had to be done.
+/// Whether a write was necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     AlreadySo,
     Made,
 }
 
-/// Lets the children of a v2 group use a controller.
+/// Enables a controller for the children of a v2 group.
 pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Result<Change> {
     match hands_down(group, controller)? {
         true => Ok(Change::AlreadySo),
@@ -23,8 +23,8 @@ pub(super) fn hand_down_to_children(group: &Path, controller: &str) -> io::Resul
     }
 }
 
-/// Whether the children of a v2 group can use a controller, or this process may let them. Nothing
-/// is changed.
+/// Whether a controller is enabled for the children of a v2 group, or this process may enable it.
+/// Changes nothing.
 pub(super) fn may_hand_down(group: &Path, controller: &str) -> io::Result<Change> {
     if !hands_down(group, controller)? {
         accessat(CWD, group.join(FILE), Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -32,7 +32,7 @@ pub(super) fn may_hand_down(group: &Path, controller: &str) -> io::Result<Change
     Ok(Change::AlreadySo)
 }
 
-/// Whether the children of a v2 group can use a controller.
+/// Whether a controller is enabled for the children of a v2 group.
 pub(super) fn hands_down(group: &Path, controller: &str) -> io::Result<bool> {
     let enabled = fs::read_to_string(group.join(FILE))?;
     Ok(enabled.split_whitespace().any(|word| word == controller))
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_hands_nothing_down_and_handing_down_does() {
+    fn reading_changes_nothing_and_handing_down_enables_the_controller() {
         let group = tempfile::tempdir().unwrap();
         let file = group.path().join(FILE);
         fs::write(&file, "cpu\n").unwrap();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn group_that_cannot_be_read_is_an_error() {
+    fn unreadable_group_is_an_error() {
         let group = tempfile::tempdir().unwrap();
         assert!(may_hand_down(group.path(), "cpu").is_err());
     }

@@ -1,4 +1,4 @@
-//! Ending everything in a group.
+//! Kills all processes in a group.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -11,18 +11,19 @@ use super::files;
 use super::group::Directory;
 use super::{CgroupError, Controller, Group, Version};
 
-/// How many processes are held by pidfd at once: far below any limit of open files.
+/// The most pidfds open at once: far below any limit of open files.
 const BATCH: usize = 64;
 
-/// How long one round waits for the killed to be gone before the next round begins.
+/// How long one round waits for killed processes to disappear before the next round starts.
 const ROUND: Duration = Duration::from_millis(10);
 
 impl Group {
-    /// Kills every process inside and returns once none is left, or with an error at the deadline.
+    /// Kills every process inside and returns once no process is left, or with an error at the
+    /// deadline.
     ///
-    /// On v2 one write kills all of them, also those being forked. On v1 the group is frozen, each
-    /// process killed, and the group thawed, until it is empty: a frozen process does not fork, and
-    /// does not die either. Only processes that the group itself lists are ever signalled.
+    /// On v2 one write kills all processes, also those being forked. On v1 this freezes the group,
+    /// sends SIGKILL to each listed process, and thaws the group, until it is empty: a frozen
+    /// process cannot fork, and does not die either.
     pub fn kill_all(&self, deadline: Instant) -> Result<(), CgroupError> {
         loop {
             self.kill_round()?;
@@ -41,11 +42,11 @@ impl Group {
         let freezer = |it: &&Directory| it.version == Version::V1 && it.has(Controller::Kill);
         if let Some(directory) = self.directories.iter().find(unified) {
             set(directory, "cgroup.kill", "1")?;
-            // What a v1 freezer holds does not die.
+            // A process frozen by the v1 freezer does not die.
             if let Some(directory) = self.directories.iter().find(freezer) {
                 set(directory, "freezer.state", "THAWED")?;
             }
-            // Whoever is in the v1 groups and never entered v2.
+            // Kills processes that are in the v1 groups and never entered v2.
             return self.signal_listed();
         }
         let Some(directory) = self.directories.iter().find(freezer) else {
@@ -53,7 +54,7 @@ impl Group {
         };
         set(directory, "freezer.state", "FROZEN")?;
         let signalled = self.signal_listed();
-        // In any case: what stays frozen cannot die.
+        // Also after an error: a frozen process cannot die.
         set(directory, "freezer.state", "THAWED")?;
         signalled
     }
@@ -64,11 +65,12 @@ impl Group {
             for batch in directory.processes()?.chunks(BATCH) {
                 let held: Vec<(i32, OwnedFd)> =
                     batch.iter().filter_map(|pid| Some((*pid, hold(*pid)?))).collect();
-                // A number may have been reused before it was held. Held, it stays, so a second
-                // look tells whether the process held is the one that is inside.
+                // The kernel may have reused a pid before its pidfd was opened. An open pidfd pins
+                // the process, so a second listing shows whether that process is inside.
                 let inside = directory.processes()?;
                 for (_, process) in held.iter().filter(|(pid, _)| inside.contains(pid)) {
-                    // An error says that it has ended; the count of those inside decides.
+                    // An error means that the process has ended; the number of processes left
+                    // decides.
                     let _ = pidfd_send_signal(process, Signal::KILL);
                 }
             }
@@ -76,7 +78,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the group is empty by a moment; returns as soon as it is.
+    /// Waits until the group is empty, at most until `moment`.
     fn empty_by(&self, moment: Instant) -> Result<bool, CgroupError> {
         let mut pause = Duration::from_micros(100);
         loop {
@@ -103,8 +105,8 @@ impl Group {
     }
 }
 
-/// Holds a process by its number. Never this one: a caller that moved one of its threads into a v1
-/// group has its whole process listed there.
+/// Opens a pidfd. Never for this process: if a caller moves one of its threads into a v1 group,
+/// that group lists the whole process.
 fn hold(pid: i32) -> Option<OwnedFd> {
     if pid.cast_unsigned() == std::process::id() {
         return None;
@@ -112,12 +114,12 @@ fn hold(pid: i32) -> Option<OwnedFd> {
     match pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()) {
         Ok(process) => Some(process),
         Err(Errno::SRCH) => None,
-        // Out of descriptors, or a thread whose process is ending: the next round tries again.
+        // No free descriptor, or a thread whose process is ending: the next round tries again.
         Err(_) => None,
     }
 }
 
-/// Writes to a file of a group that may have been removed meanwhile.
+/// Writes to a file of a group that may have been removed concurrently.
 fn set(directory: &Directory, file: &str, value: &str) -> Result<(), CgroupError> {
     match files::write(&directory.path.join(file), value) {
         Err(CgroupError::Write { source, .. }) if files::is_gone(&source) => Ok(()),

@@ -1,4 +1,4 @@
-//! Which controllers this process can use, where, and what stands in the way of the others.
+//! Which controllers this process can use, where, and why it cannot use the others.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,24 +19,24 @@ pub struct Layout {
     obstacles: BTreeMap<Controller, Obstacle>,
 }
 
-/// A hierarchy in which this process can make groups.
+/// A hierarchy in which this process can create groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Its kind.
+    /// Its version.
     pub version: Version,
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The group below which ours are made.
+    /// The group below which ours are created.
     pub parent: PathBuf,
-    /// What groups there can do. The freezer and `cgroup.kill` may both be on one host.
+    /// What groups there can do. One host may have both the freezer and `cgroup.kill`.
     pub controllers: Vec<Controller>,
 }
 
 impl Layout {
-    /// Looks at the mounts and tries each hierarchy with a group that is removed at once.
+    /// Reads the mounts and tries each hierarchy with a group that is removed at once.
     ///
-    /// On v2 this hands controllers down to children of the parent group where the kernel allows
-    /// it; without that no group below could have a limit. Nothing else is left behind.
+    /// On v2 this enables controllers for children of the parent group where the kernel allows it;
+    /// without that no group below could have a limit. Leaves no other change.
     pub fn detect() -> Layout {
         let mountinfo = kernel_text("/proc/self/mountinfo");
         let membership = kernel_text("/proc/self/cgroup");
@@ -50,21 +50,21 @@ impl Layout {
         }
     }
 
-    /// The layout that this process should find, from rights and files alone: no group is made.
+    /// The layout that this process should find, from permissions and files only: creates no group.
     ///
-    /// For a start, where making the group shows whether it was right: one that then cannot be made
-    /// is an error. On v2 controllers are handed down, as by [`Layout::detect`].
+    /// Used for a start, where creating the group checks the result: a group that cannot be created
+    /// is an error. On v2 it enables controllers, as [`Layout::detect`] does.
     pub fn expect() -> Layout {
         Layout::expected(Handing::Now)
     }
 
-    /// The same, and nothing is handed down: what a start would find after doing so.
+    /// Like [`Layout::expect`], but enables nothing: what a start would find after enabling.
     pub fn foresee() -> Layout {
         Layout::expected(Handing::Later)
     }
 
-    /// The same with only what is handed down already, so that groups can be made as it says and
-    /// nothing is changed.
+    /// Like [`Layout::expect`], but only with controllers that are already enabled, so that groups
+    /// can be created without changing anything else.
     pub fn as_it_is() -> Layout {
         Layout::expected(Handing::Never)
     }
@@ -92,7 +92,7 @@ impl Layout {
         &self.hierarchies
     }
 
-    /// Whether groups can do this here.
+    /// Whether groups can use this controller here.
     pub fn has(&self, controller: Controller) -> bool {
         self.hierarchies.iter().any(|it| it.controllers.contains(&controller))
     }
@@ -102,7 +102,7 @@ impl Layout {
         &self.obstacles
     }
 
-    /// The same layout as on a host where some hierarchies are missing.
+    /// This layout without some of its hierarchies.
     #[cfg(test)]
     pub(super) fn only(mut self, keep: impl Fn(&Hierarchy) -> bool) -> Layout {
         self.hierarchies.retain(keep);
@@ -110,8 +110,8 @@ impl Layout {
     }
 }
 
-/// Decides from what was tried. The mounts come v1 first, because a controller is in one
-/// hierarchy only and v2 offers what v1 has not taken.
+/// Decides from the attempts. The mounts are sorted v1 first, because a controller is in only one
+/// hierarchy and v2 offers what v1 has not taken.
 fn layout(
     mounts: Vec<Mount>,
     mut try_out: impl FnMut(&Mount, &[Controller]) -> Vec<Attempt>,
@@ -153,7 +153,7 @@ fn layout(
 }
 
 impl Layout {
-    /// Where `cgroup.kill` does it, a v1 freezer has nothing to do.
+    /// Drops a v1 freezer if `cgroup.kill` is available.
     fn leave_out_second_killers(&mut self) {
         let only_kills = |it: &Hierarchy| it.controllers == [Controller::Kill];
         let kills = |it: &Hierarchy| it.controllers.contains(&Controller::Kill);
@@ -162,8 +162,8 @@ impl Layout {
     }
 }
 
-/// What v2 is asked for: all that no v1 hierarchy is mounted for. Killing is wanted of it in any
-/// case, because `cgroup.kill` leaves no race to win.
+/// What to request from v2: everything that no mounted v1 hierarchy has. Killing is always
+/// requested, because `cgroup.kill` has no race with forks.
 fn wanted_of_v2(
     layout: &Layout,
     refusals: &BTreeMap<Controller, (Refusal, Option<PathBuf>)>,
@@ -174,14 +174,15 @@ fn wanted_of_v2(
     Controller::ALL.into_iter().filter(possible).filter(wanted).collect()
 }
 
-/// The parent that offers most, the first of equals; where none offers anything, the first.
+/// The parent that offers the most, or the first of equals; if no parent offers anything, the
+/// first.
 fn best(attempts: &[Attempt]) -> Option<&Attempt> {
     let offered = |it: &Attempt| it.outcome.as_ref().map_or(0, |offer| offer.controllers.len());
     let most = |best, next| if offered(next) > offered(best) { next } else { best };
     attempts.iter().reduce(most)
 }
 
-/// What stands between a controller and groups below a parent.
+/// Why groups below a parent lack a controller.
 fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
     match &attempt.outcome {
         Err(refusal) => Some(refusal.clone()),

@@ -60,7 +60,7 @@ fn hybrid_asks_v2_only_for_what_v1_lacks_and_for_killing() {
         layout.hierarchies(),
         [
             hierarchy(Version::V1, "/m", &[Memory]),
-            // Not the freezer at /f: `cgroup.kill` does what it would do.
+            // Without the freezer at /f: `cgroup.kill` replaces it.
             hierarchy(Version::V2, "/u", &[CpuTime, Kill]),
         ]
     );
@@ -85,7 +85,7 @@ fn delegated_user_gets_the_nearest_group_with_most_controllers() {
 }
 
 #[test]
-fn user_without_delegation_is_told_of_the_own_group() {
+fn user_without_delegation_gets_an_obstacle_that_names_its_own_group() {
     let tried = vec![
         refused("/user.slice/session-3.scope", Refusal::NotPermitted),
         refused("/user.slice", Refusal::NotPermitted),

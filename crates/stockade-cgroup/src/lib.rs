@@ -1,17 +1,16 @@
-//! Control groups: the kernel holds a sandbox's limits, counts what it used, and ends all of it.
+//! Control groups: the kernel enforces a sandbox's limits, counts its use, and kills all of it.
 //!
 //! ```text
 //!             detect                create                   entry
 //!   host ──────────────▶ Layout ──────────────▶ Group ──────────────▶ processes inside
 //!                          │              limits are set;               │
-//!                          │              nobody is inside              │ kill_all
+//!                          │              no process inside             │ kill_all
 //!                          │                                            ▼
 //!                          └──────── sweep ◀──── owner died         empty ────▶ removed
 //! ```
 //!
-//! A group is one directory per hierarchy, below a parent that this process may use, and has the
-//! same name everywhere. What it does on each kind of host, and why, is in
-//! `docs/decisions/0010-cgroups.md`.
+//! A group is one directory per hierarchy, below a parent that this process may use, with the same
+//! name in each. `docs/decisions/0010-cgroups.md` explains its behaviour on each kind of host.
 
 mod attempt;
 mod census;

@@ -1,13 +1,13 @@
-//! Limits as numbers, and the files they are written to. Pure.
+//! Limits as numbers, and the files to write them to. Pure.
 
 use super::{CgroupError, Controller, Version};
 
-/// Tasks of Stockade's own in a group: the guest, which has one thread.
+/// The number of Stockade's own tasks in a group: the guest, which has one thread.
 ///
-/// `pids.max` counts every task in the group, so it is set to the limit plus this.
+/// `pids.max` counts every task in the group, so it is the limit plus this.
 pub const OWN_TASKS: u64 = 1;
 
-/// What a group may use at most. `None` is no limit.
+/// The maximum use of a group. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Memory with page cache, tmpfs and kernel memory; swap is never used.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub cpu_millis: Option<u64>,
     /// Processes and threads of the workload, without [`OWN_TASKS`].
     pub pids: Option<u64>,
-    /// Reads and writes, each, of every disk. On v1 writes through the page cache are not held.
+    /// Reads and writes, each, per disk. On v1 this does not limit writes through the page cache.
     pub io_bytes_per_second: Option<u64>,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Setting {
     pub(super) optional: Optional,
 }
 
-/// What may be missing without a limit being lost.
+/// What may be missing without losing a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optional {
     /// Nothing.
     Nothing,
-    /// The file: the kernel then has nothing to limit there.
+    /// The file: then the kernel has nothing to limit there.
     File,
-    /// The disk that the value names: it was taken away meanwhile.
+    /// The disk that the value names: it was removed concurrently.
     Disk,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Optional {
 const DEVICES: [&str; 8] = ["1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*"];
 
 impl Limits {
-    /// The controllers that these limits need, or the limit that lets nothing run.
+    /// The controllers that these limits need. A limit of zero is an error.
     pub(super) fn needs(&self) -> Result<Vec<Controller>, CgroupError> {
         let asked = [
             (Controller::Memory, self.memory_bytes),
@@ -84,8 +84,9 @@ impl Limits {
         let mut settings = vec![must("memory.swappiness", 0)];
         if let Some(bytes) = self.memory_bytes {
             settings.push(must("memory.limit_in_bytes", bytes));
-            // Second: memory with swap may never be less than memory alone. Without the file the
-            // kernel does not count swap, and a swappiness of zero keeps the group out of it.
+            // Second: the limit of memory plus swap may never be below that of memory. Without the
+            // file the kernel does not count swap, and a swappiness of zero keeps the group out of
+            // it.
             settings.push(if_there("memory.memsw.limit_in_bytes", bytes));
         }
         settings
@@ -100,7 +101,7 @@ impl Limits {
 
     fn cpu(&self, version: Version) -> Vec<Setting> {
         let Some(millis) = self.cpu_millis else { return Vec::new() };
-        // The kernel takes no quota below a millisecond, so a very small one needs a long period.
+        // The kernel refuses a quota below a millisecond, so a very small one needs a long period.
         let period: u64 = if millis < 10 { 1_000_000 } else { 100_000 };
         let quota = millis.saturating_mul(period / 1000);
         match version {
@@ -124,7 +125,7 @@ impl Limits {
 
 fn devices() -> Vec<Setting> {
     let mut settings = vec![must("devices.deny", "a")];
-    // Open for reading and writing, never made: the nodes of a sandbox are bound, not created.
+    // Read and write access without mknod: the sandbox's nodes are bind mounts.
     settings.extend(DEVICES.iter().map(|device| must("devices.allow", format!("c {device} rw"))));
     settings
 }

@@ -44,13 +44,13 @@ fn only_a_file_about_swap_may_be_missing() {
 }
 
 #[test]
-fn pids_leave_room_for_our_own() {
+fn pids_limit_includes_our_own_task() {
     assert_eq!(lines(&ALL, Version::V1, Controller::Pids), ["pids.max=11"]);
     assert_eq!(lines(&ALL, Version::V2, Controller::Pids), ["pids.max=11"]);
 }
 
 #[test]
-fn cpu_is_a_quota_of_a_period_that_the_kernel_takes() {
+fn cpu_limit_is_a_quota_of_a_period_that_the_kernel_accepts() {
     let v1 = ["cpu.cfs_period_us=100000", "cpu.cfs_quota_us=150000"];
     assert_eq!(lines(&ALL, Version::V1, Controller::Cpu), v1);
     assert_eq!(lines(&ALL, Version::V2, Controller::Cpu), ["cpu.max=150000 100000"]);
@@ -59,7 +59,7 @@ fn cpu_is_a_quota_of_a_period_that_the_kernel_takes() {
 }
 
 #[test]
-fn every_disk_is_limited_both_ways() {
+fn every_disk_is_limited_for_reads_and_writes() {
     let v1 =
         ["blkio.throttle.read_bps_device=8:0 1000", "blkio.throttle.write_bps_device=8:0 1000"];
     assert_eq!(lines(&ALL, Version::V1, Controller::Io), v1);
@@ -76,7 +76,7 @@ fn devices_are_denied_before_some_are_allowed() {
 }
 
 #[test]
-fn limits_need_their_controllers_and_zero_is_no_limit() {
+fn limits_need_their_controllers_and_zero_is_refused() {
     let needs = [Controller::Memory, Controller::Cpu, Controller::Pids, Controller::Io];
     assert_eq!(ALL.needs().unwrap(), needs);
     assert_eq!(Limits::default().needs().unwrap(), []);

@@ -1,4 +1,4 @@
-//! Names of groups: whose they are, and 64 random bits.
+//! Names of groups: the owner, and 64 random bits.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use stockade_sys::random_bytes;
 use super::CgroupError;
 use super::owner::{Life, Owner, Realm};
 
-/// How the name of each of our groups begins.
+/// The prefix of the names of our groups.
 const PREFIX: &str = "stockade-";
 
-/// The name of one group: the process that owns it, and bits that nobody can guess.
+/// The name of one group: its owner process, and unguessable random bits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupName {
     pub(super) owner: Owner,
@@ -19,7 +19,7 @@ pub struct GroupName {
 }
 
 impl GroupName {
-    /// A fresh name, owned by this process.
+    /// A new name, owned by this process.
     pub fn new() -> Result<GroupName, CgroupError> {
         let owner = Owner::current()
             .map_err(|source| CgroupError::Read { path: "/proc/self".into(), source })?;
@@ -27,13 +27,13 @@ impl GroupName {
         Ok(GroupName { owner, random: u64::from_ne_bytes(random) })
     }
 
-    /// Whether a path has the name of something of ours whose owner is certainly dead.
+    /// Whether the last component of a path is one of our names and its owner is certainly dead.
     pub fn is_left_at(path: &Path) -> bool {
         let Some(name) = GroupName::of(path) else { return false };
         Realm::current().is_ok_and(|here| name.owner.life(here) == Life::Dead)
     }
 
-    /// The name of a directory, if it is one of ours to the letter.
+    /// Parses a directory name; `None` if it is not exactly one of ours.
     pub(super) fn parse(text: &str) -> Option<GroupName> {
         let fields: Vec<&str> = text.strip_prefix(PREFIX)?.split('-').collect();
         let [pid, start, realm, random] = fields.as_slice() else { return None };
@@ -41,7 +41,7 @@ impl GroupName {
         let owner =
             Owner { pid: pid.parse().ok()?, start: start.parse().ok()?, realm: Realm(hex(realm)?) };
         let name = GroupName { owner, random: hex(random)? };
-        // A sign, a leading zero or a capital letter would parse as well.
+        // A sign, a leading zero or a capital letter would also parse.
         (name.to_string() == text).then_some(name)
     }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_survives_being_a_directory() {
+    fn name_survives_a_round_trip_through_a_directory() {
         let name = GroupName::new().unwrap();
         assert_eq!(GroupName::parse(&name.to_string()), Some(name.clone()));
         let path = Path::new("/sys/fs/cgroup").join(name.to_string());
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not_ours() {
+    fn foreign_names_are_rejected() {
         let good = "stockade-12-345-00000000000000ab-00000000000000cd";
         assert!(GroupName::parse(good).is_some());
         for bad in [

@@ -1,4 +1,4 @@
-//! Which process a group belongs to, and whether that process is still alive.
+//! The process that owns a group, and whether it is still alive.
 
 use std::fs;
 use std::io;
@@ -8,26 +8,26 @@ use rustix::process::{Pid, test_kill_process};
 
 use stockade_sys::kernel_text;
 
-/// A process, told apart from every other that had or will have its number.
+/// A process, distinguished from every other process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) pid: u32,
-    /// In clock ticks since boot.
+    /// The start time in clock ticks since boot.
     pub(super) start: u64,
     pub(super) realm: Realm,
 }
 
-/// Where process numbers and start times mean the same: a hash of the boot, the pid namespace and
-/// the time namespace. A cgroup tree can be seen from several.
+/// Identifies where pids and start times have the same meaning: a hash of the boot, the pid
+/// namespace and the time namespace. Several of these can see one cgroup tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Realm(pub(super) u64);
 
-/// What can be said about the process behind an [`Owner`].
+/// What is known about the process of an [`Owner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Alive,
     Dead,
-    /// It lives, or lived, where this process cannot see.
+    /// It lives, or lived, in a namespace that this process cannot see.
     Elsewhere,
 }
 
@@ -39,7 +39,7 @@ impl Owner {
         Ok(Owner { pid: std::process::id(), start: stat.start, realm: Realm::current()? })
     }
 
-    /// Whether the process lives. Only certain death is called death.
+    /// Whether the process is alive. Returns dead only if that is certain.
     pub(super) fn life(&self, here: Realm) -> Life {
         if self.realm != here {
             return Life::Elsewhere;
@@ -48,7 +48,7 @@ impl Owner {
         match kernel_text(path).ok().as_deref().and_then(Stat::parse) {
             Some(stat) if stat.start == self.start && !stat.ended => Life::Alive,
             Some(_) => Life::Dead,
-            // With `hidepid` a process that lives can be missing from /proc, proc(5).
+            // With `hidepid` a living process can be missing from /proc, proc(5).
             None => match i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
                 Some(pid) if test_kill_process(pid) != Err(Errno::SRCH) => Life::Alive,
                 _ => Life::Dead,
@@ -58,11 +58,11 @@ impl Owner {
 }
 
 impl Realm {
-    /// That of this process.
+    /// The realm of this process.
     pub(super) fn current() -> io::Result<Realm> {
         let mut text = kernel_text("/proc/sys/kernel/random/boot_id")?.into_bytes();
         text.extend(fs::read_link("/proc/self/ns/pid")?.into_os_string().into_encoded_bytes());
-        // Missing before Linux 5.6 and where time namespaces are not built in.
+        // Missing before Linux 5.6 and on kernels built without time namespaces.
         if let Ok(time) = fs::read_link("/proc/self/ns/time") {
             text.extend(time.into_os_string().into_encoded_bytes());
         }
@@ -70,17 +70,17 @@ impl Realm {
     }
 }
 
-/// What is needed of `/proc/PID/stat`.
+/// The used fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     start: u64,
-    /// A zombie whose threads have all ended. The first thread alone may end while others run.
+    /// A zombie whose threads have all ended. The main thread alone may end while others run.
     ended: bool,
 }
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name in parentheses may itself have parentheses and spaces.
+        // The name in parentheses may itself contain parentheses and spaces.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let threads: u64 = fields.get(17)?.parse().ok()?;
@@ -90,7 +90,7 @@ impl Stat {
 }
 
 /// The 64-bit FNV-1a hash. The standard library's hasher may change between compilers, and two
-/// builds of Stockade must agree.
+/// builds of Stockade must compute the same value.
 fn fnv1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -106,19 +106,19 @@ mod tests {
     }
 
     #[test]
-    fn start_time_is_found_behind_a_hostile_name() {
+    fn start_time_is_parsed_after_a_hostile_name() {
         assert_eq!(Stat::parse(&stat("S", 3)), Some(Stat { start: 98765, ended: false }));
         assert_eq!(Stat::parse("42 (x"), None);
     }
 
     #[test]
-    fn zombie_with_threads_left_has_not_ended() {
+    fn zombie_with_running_threads_has_not_ended() {
         assert_eq!(Stat::parse(&stat("Z", 1)), Some(Stat { start: 98765, ended: true }));
         assert_eq!(Stat::parse(&stat("Z", 2)), Some(Stat { start: 98765, ended: false }));
     }
 
     #[test]
-    fn this_process_is_alive_and_its_number_with_another_start_is_not() {
+    fn this_process_is_alive_and_its_pid_with_another_start_time_is_not() {
         let me = Owner::current().unwrap();
         assert_eq!(me.life(me.realm), Life::Alive);
         assert_eq!(Owner { start: me.start + 1, ..me }.life(me.realm), Life::Dead);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_is_the_published_one() {
+    fn hash_matches_the_published_test_vectors() {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }

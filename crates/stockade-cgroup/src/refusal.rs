@@ -1,4 +1,4 @@
-//! Why a place for groups is of no use, and what a person can do about it. Pure.
+//! Why a parent group cannot be used, and advice for the user. Pure.
 
 use std::io;
 use std::path::Path;
@@ -8,28 +8,28 @@ use stockade_provider::Obstacle;
 
 use super::Controller;
 
-/// Why a group could not be made, or lacks a controller.
+/// Why a group could not be created, or lacks a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No hierarchy with it is mounted.
     NotMounted,
     /// Mounted read-only.
     ReadOnly,
-    /// This user may not.
+    /// This user lacks the permission.
     NotPermitted,
-    /// The group has processes, so it cannot share out controllers: the "no internal processes"
-    /// rule of cgroups(7).
+    /// The group has processes, so it cannot enable controllers for its children: the "no internal
+    /// processes" rule of cgroups(7).
     HoldsProcesses,
-    /// The controller is not handed down to this group.
+    /// The controller is not enabled for this group by its parent.
     NotHandedDown,
-    /// The kernel does not have it.
+    /// The kernel lacks it.
     OldKernel,
-    /// The kernel said something else.
+    /// Another kernel error.
     Failed(String),
 }
 
 impl Refusal {
-    /// Names what the kernel said.
+    /// Maps a kernel error.
     pub(super) fn from_error(error: &io::Error) -> Refusal {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ROFS) => Refusal::ReadOnly,
@@ -39,7 +39,7 @@ impl Refusal {
         }
     }
 
-    /// The obstacle a person reads. `parent` is the group below which ours was to be made.
+    /// The obstacle that the user reads. `parent` is the group below which ours should be created.
     pub(super) fn obstacle(&self, controller: Controller, parent: Option<&Path>) -> Obstacle {
         let parent = parent.unwrap_or(Path::new("/sys/fs/cgroup")).display();
         let (reason, remedy) = match self {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_kernel_get_their_names() {
+    fn kernel_errors_map_to_refusals() {
         let named = |errno: Errno| Refusal::from_error(&errno.into());
         assert_eq!(named(Errno::ROFS), Refusal::ReadOnly);
         assert_eq!(named(Errno::ACCESS), Refusal::NotPermitted);

@@ -1,4 +1,4 @@
-//! Removing the directories of a group.
+//! Removes the directories of a group.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use super::files;
 use super::group::Seating;
 use super::{CgroupError, Controller, Group, Version};
 
-/// How long dropping a group may take for each of killing and removing.
+/// How long dropping a group may spend on each of killing and removing.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Group {
-    /// Removes the group's directories, leaves first. Those already gone are fine.
+    /// Removes the group's directories, leaves first. Ignores those that are already gone.
     ///
-    /// The kernel may call a group busy for a moment after its last process has ended, so this
-    /// tries again until the deadline.
+    /// The kernel may report EBUSY for a moment after the last process has ended, so this retries
+    /// until the deadline.
     pub fn remove(mut self, deadline: Instant) -> Result<(), CgroupError> {
         self.remove_directories(deadline)
     }
@@ -35,17 +35,17 @@ impl Group {
     }
 }
 
-/// What is left to do when a group's last process has ended.
+/// The remaining work after a group's last process has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// The files that kill everything inside by writing `1`.
+    /// The files to write `1` to, which kills all processes inside.
     pub kill: Vec<PathBuf>,
     /// The group's directories, leaves first.
     pub directories: Vec<PathBuf>,
 }
 
 impl Group {
-    /// What another process has to do to remove the group and its own leaf, when it has no other.
+    /// What another process must do to remove this group and its leaf, if it has no other leaf.
     pub fn removal(&self) -> Removal {
         let mut removal = Removal::default();
         for directory in &self.directories {
@@ -60,13 +60,14 @@ impl Group {
         removal
     }
 
-    /// Leaves the removal to another process. Dropping the group does nothing any more; what it
-    /// counts can still be read until it is gone.
+    /// Leaves the removal to another process. Dropping the group then does nothing; its counts can
+    /// be read until it is removed.
     pub fn hand_over(&mut self) {
         self.removed = true;
     }
 
-    /// Kills what is inside and removes the group, because the other process cannot any more.
+    /// Kills the processes inside and removes the group, if the other process can no longer do
+    /// that.
     pub fn take_back(mut self) -> Result<(), CgroupError> {
         self.kill_all(Instant::now() + DROP_PATIENCE)?;
         self.remove_directories(Instant::now() + DROP_PATIENCE)
@@ -76,15 +77,15 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.removed {
-            // What is left after this is found by the next sweep.
+            // The next sweep finds what is left after this.
             let _ = self.kill_all(Instant::now() + DROP_PATIENCE);
             let _ = self.remove_directories(Instant::now() + DROP_PATIENCE);
         }
     }
 }
 
-/// Removes one directory. Only `rmdir`: it takes nothing that has groups or processes in it, and
-/// the files of a group are not ours to remove.
+/// Removes one directory with `rmdir`, which fails if the group has child groups or processes. The
+/// kernel removes the files of a group.
 fn remove_group(path: &Path, deadline: Instant) -> Result<(), CgroupError> {
     let mut pause = Duration::from_micros(100);
     loop {

@@ -1,4 +1,4 @@
-//! Where the hierarchies are mounted and where this process is in them. Pure.
+//! Finds where the hierarchies are mounted and where this process is in them. Pure.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,19 +6,19 @@ use stockade_sys::unescape_path;
 
 use super::{Controller, Version};
 
-/// A mounted hierarchy that has something to offer.
+/// A mounted hierarchy with usable controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     pub(super) version: Version,
-    /// On v1, the controllers of the hierarchy. On v2 the files of each group say it.
+    /// On v1, the controllers of the hierarchy. On v2 the files of each group list them.
     pub(super) controllers: Vec<Controller>,
     pub(super) point: PathBuf,
     pub(super) access: Access,
-    /// The groups below which ours could be made, best first.
+    /// The groups below which ours could be created, best first.
     ///
-    /// On v1 only the group of this process, so that limits set on Stockade hold for its sandboxes
-    /// too. A v2 group with processes cannot share out controllers, so there its ancestors follow,
-    /// nearest first.
+    /// On v1 only the group of this process, so that limits set on Stockade also apply to its
+    /// sandboxes. A v2 group with processes cannot enable controllers for its children, so there
+    /// its ancestors follow, nearest first.
     pub(super) parents: Vec<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn survey(mountinfo: &str, membership: &str) -> Vec<Mount> {
             (other.version, &other.controllers) == (mount.version, &mount.controllers)
         };
         match mounts.iter_mut().find(same) {
-            // One hierarchy can be mounted in several places.
+            // One hierarchy can be mounted several times.
             Some(other) if other.access < mount.access => *other = mount,
             Some(_) => {}
             None => mounts.push(mount),
@@ -47,7 +47,7 @@ pub(super) fn survey(mountinfo: &str, membership: &str) -> Vec<Mount> {
     mounts
 }
 
-/// One line of mountinfo, with the path that is the root of the mount.
+/// Parses one line of mountinfo; also returns the path that is the root of the mount.
 fn mount(line: &str) -> Option<(Mount, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);
@@ -77,8 +77,8 @@ fn v1_controllers(super_options: &str) -> Vec<Controller> {
 }
 
 fn parents(mount: &Mount, root: &Path, membership: &str) -> Vec<PathBuf> {
-    // A group outside of what is mounted, or outside of the cgroup namespace (`/..`), cannot be
-    // named here; the top of the mount is then the nearest that can.
+    // A group outside the mount, or outside the cgroup namespace (`/..`), has no path here; the top
+    // of the mount is the nearest group that has one.
     let inside = |path: &&Path| {
         path.components().all(|part| matches!(part, Component::Normal(_)))
             && path.components().next().is_some()

@@ -145,7 +145,7 @@ fn container_on_v1_without_a_cgroup_namespace_has_its_group_as_root_of_the_mount
 }
 
 #[test]
-fn group_outside_of_the_namespace_or_the_mount_is_never_left_by_dots() {
+fn group_outside_the_namespace_or_the_mount_never_yields_a_path_with_dots() {
     for path in ["/../../other", "/elsewhere", "/docker/4f1d/../../x"] {
         let mountinfo = "9 8 0:26 /docker/4f1d /cg rw - cgroup2 cgroup2 rw\n";
         let mounts = survey(mountinfo, &format!("0::{path}\n"));
@@ -164,20 +164,20 @@ fn writable_mount_of_a_hierarchy_wins_over_a_read_only_one() {
 }
 
 #[test]
-fn nothing_mounted_is_nothing_found() {
+fn nothing_is_found_when_nothing_is_mounted() {
     assert_eq!(survey("22 1 254:1 / / rw - ext4 /dev/vda1 rw\n", "0::/\n"), []);
     assert_eq!(survey("", ""), []);
     assert_eq!(survey("garbage\n - \n1 2 3 - cgroup2\n", "x\n::\n"), []);
 }
 
 #[test]
-fn named_hierarchy_without_controllers_is_of_no_use() {
+fn named_hierarchy_without_controllers_is_ignored() {
     let mountinfo = "26 25 0:23 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n";
     assert_eq!(survey(mountinfo, "1:name=systemd:/\n"), []);
 }
 
 #[test]
-fn escaped_mount_points_are_read_as_they_are() {
+fn escaped_mount_points_are_unescaped() {
     let mountinfo = "29 24 0:26 / /my\\040cgroup\\134 rw - cgroup2 cgroup2 rw\n";
     assert_eq!(survey(mountinfo, "0::/\n")[0].point, Path::new("/my cgroup\\"));
 }

@@ -1,4 +1,4 @@
-//! Groups that a dead Stockade left behind.
+//! Removes groups that a dead Stockade left behind.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -10,32 +10,33 @@ use super::name::GroupName;
 use super::owner::{Life, Realm};
 use super::{CgroupError, Group, Hierarchy, Layout};
 
-/// How many directories of a hierarchy are looked at. A host with more is not searched to its end,
-/// and the report says so, as it does of a directory that cannot be read.
+/// The most directories of a hierarchy to search. The report marks a search of more directories as
+/// incomplete, and also one that meets an unreadable directory.
 const MAX_DIRECTORIES: usize = 20_000;
 
 /// How long killing and removing one group may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a sweep found and did.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub struct SweepReport {
-    /// The groups of dead owners that are gone now.
+    /// The groups of dead owners that were removed.
     pub removed: Vec<GroupName>,
     /// The groups of dead owners that could not be removed, and why.
     pub failed: Vec<(GroupName, CgroupError)>,
     /// How many groups have a living owner.
     pub alive: usize,
-    /// How many groups belong to another pid namespace, which only its own Stockade can judge.
+    /// How many groups belong to another pid namespace; only a Stockade in that namespace can judge
+    /// them.
     pub elsewhere: usize,
-    /// Whether some hierarchy has more groups than were looked at, or than could be read.
+    /// Whether some hierarchy has more groups than were searched, or unreadable ones.
     pub cut_short: bool,
 }
 
 /// Kills and removes the groups whose owner is dead.
 ///
-/// The groups of living owners and everything that is not named by Stockade are left alone. Several
-/// sweeps at once only share the work.
+/// Leaves alone the groups of living owners and every group that Stockade did not name. Concurrent
+/// sweeps share the work.
 pub fn sweep(layout: &Layout) -> Result<SweepReport, CgroupError> {
     let here = Realm::current()
         .map_err(|source| CgroupError::Read { path: "/proc/self/ns".into(), source })?;
@@ -53,8 +54,8 @@ pub fn sweep(layout: &Layout) -> Result<SweepReport, CgroupError> {
     Ok(report)
 }
 
-/// The same for the groups below the parents that this process uses itself, which is quick enough
-/// for every start. What cannot be removed now is tried again at the next.
+/// Sweeps only below the parents that this process uses itself, which is fast enough for every
+/// start. The next start retries what cannot be removed now.
 pub fn sweep_parents(layout: &Layout) {
     let Ok(here) = Realm::current() else { return };
     let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
@@ -70,22 +71,22 @@ pub fn sweep_parents(layout: &Layout) {
     }
 }
 
-/// Kills what is inside and removes what is empty, without waiting: a start is not held up by what
-/// dies slowly.
+/// Sends the kill and removes empty groups, without waiting: slowly dying processes do not delay a
+/// start.
 fn begin_to_end(directories: Vec<Directory>) {
     let mut group = Group { directories, removed: false };
     let _ = group.kill_all(Instant::now());
     let _ = group.remove_directories(Instant::now());
-    // Dropping must not try the same again.
+    // Dropping must not repeat this.
     group.removed = true;
 }
 
-/// Our groups in all hierarchies, whoever owns them.
+/// Our groups in all hierarchies, of any owner.
 fn find(layout: &Layout, report: &mut SweepReport) -> BTreeMap<GroupName, Vec<Directory>> {
     let mut found: BTreeMap<GroupName, Vec<Directory>> = BTreeMap::new();
     for hierarchy in layout.hierarchies() {
         // A dead owner may have been in another group than this process, such as the scope of an
-        // earlier login, so the whole hierarchy is searched.
+        // earlier login, so this searches the whole hierarchy.
         let (groups, complete) = groups(&hierarchy.mount);
         report.cut_short |= !complete;
         for path in groups {
@@ -106,7 +107,7 @@ fn collect(hierarchy: &Hierarchy, path: PathBuf, found: &mut BTreeMap<GroupName,
     }
 }
 
-/// Our groups anywhere below a mount, and whether everything was looked at.
+/// Our groups anywhere below a mount, and whether the search was complete.
 fn groups(mount: &Path) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut ahead = VecDeque::from([mount.to_owned()]);
@@ -127,8 +128,7 @@ fn groups(mount: &Path) -> (Vec<PathBuf>, bool) {
     (found, !cut_short)
 }
 
-/// The directories below one. One that is gone meanwhile has none; one that cannot be read may
-/// have some, and that is noted.
+/// The subdirectories. A removed directory has none; an unreadable one sets `cut_short`.
 fn listed(directory: &Path, cut_short: &mut bool) -> Vec<PathBuf> {
     match files::directories(directory) {
         Ok(children) => children,
@@ -144,7 +144,7 @@ fn end(directories: Vec<Directory>) -> Result<(), CgroupError> {
     let ended = group
         .kill_all(Instant::now() + PATIENCE)
         .and_then(|()| group.remove_directories(Instant::now() + PATIENCE));
-    // Dropping must not try the same again.
+    // Dropping must not repeat this.
     group.removed = true;
     ended
 }
@@ -154,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directory_that_cannot_be_read_cuts_the_search_short_and_one_that_is_gone_does_not() {
+    fn unreadable_directory_cuts_the_search_short_and_a_removed_one_does_not() {
         let mut cut_short = false;
         assert!(listed(Path::new("/nonexistent/group"), &mut cut_short).is_empty());
         assert!(!cut_short);
-        // A file in place of a directory fails to be listed for another reason than being gone.
+        // Listing a file fails with another error than listing a removed directory.
         assert!(listed(Path::new("/proc/self/status"), &mut cut_short).is_empty());
         assert!(cut_short);
         let (_, complete) = groups(Path::new("/proc/self/status"));

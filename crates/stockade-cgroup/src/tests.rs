@@ -1,4 +1,4 @@
-//! The cgroups of this host, put to the test.
+//! Tests on the cgroups of this host.
 
 mod counting;
 mod killing;

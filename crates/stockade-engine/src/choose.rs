@@ -1,4 +1,4 @@
-//! Which wall holds a policy here.
+//! Chooses the wall that enforces a policy on this host.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use stockade_provider::{Obstacle, Plan, Probe, Program, Provider, ProviderName, 
 
 use crate::RunError;
 
-/// The wall that was asked for, or the first that holds everything; `passed_over` are those that
-/// turned out not to be there. A wall is asked only when those before it cannot.
+/// The requested wall, or the first not in `passed_over` that enforces the whole policy. Probes a
+/// wall only if all walls before it fail.
 pub(crate) async fn choose(
     providers: &[Arc<dyn Provider>],
     asked: Option<&str>,
@@ -48,12 +48,12 @@ pub(crate) async fn choose(
     })
 }
 
-/// Why a wall is not chosen. The error is about the first wall that can be used at all.
+/// Why a wall is not chosen. The returned error describes the first wall that is usable at all.
 enum Refusal {
     Unusable(Obstacle, Box<WallReport>),
     /// It cannot enforce the policy.
     Policy(Box<WallReport>),
-    /// It does not run this kind of program.
+    /// It does not support this kind of program.
     Program(Obstacle),
 }
 
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_wall_that_holds_everything_is_taken_and_later_ones_are_not_asked() {
+    async fn first_wall_that_enforces_everything_is_chosen_and_later_walls_are_not_probed() {
         let second = Scripted::named("second");
         let asked = second.times_asked();
         let all = walls(vec![Scripted::named("first"), second]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusal_is_of_the_first_wall_that_can_be_used_at_all() {
+    async fn error_describes_the_first_usable_wall() {
         let all = walls(vec![Scripted::named("gone").unusable(), Scripted::named("weak")]);
         let error = chosen(&all, None, "isolation: vm").await.unwrap_err();
         assert_eq!(error.to_string(), "the weak wall cannot enforce the policy here");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wall_that_is_not_there_is_no_reason_to_take_another() {
+    async fn missing_wall_is_not_replaced_by_another() {
         let all = walls(vec![Scripted::named("first")]);
         let error = chosen(&all, Some("other"), "{}").await.unwrap_err();
         assert!(matches!(error, RunError::UnknownProvider { .. }), "{error}");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wall_that_does_not_run_the_program_is_passed_over_and_named_when_none_does() {
+    async fn wall_that_cannot_run_the_program_is_skipped_and_named_if_no_wall_can() {
         let code_only = || Scripted::named("code").without_commands();
         let all = walls(vec![code_only(), Scripted::named("second")]);
         assert_eq!(chosen(&all, None, "{}").await.unwrap(), "second");

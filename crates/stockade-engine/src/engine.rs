@@ -1,19 +1,19 @@
 //! One execution, start to finish.
 //!
 //! ```text
-//! asked ── denied by a rule ──────────────────────────────► denied
+//! requested ── denied by a rule ──────────────────────────► denied
 //!   │ judged
-//!   ├── no wall holds the policy ─────────────────────────► error
+//!   ├── no wall enforces the policy ──────────────────────► error
 //!   │ chosen
-//!   ├── the host does not let the wall be built ── chosen again, of the walls that are left
+//!   ├── the host cannot build the wall ── choose again from the remaining walls
 //!   ├── the wall cannot be built, or not in 30 s ─────────► error
 //!   ├── cancelled ────────────────────────────────────────► cancelled
 //!   │ built, recorded, started
 //!   ├── deadline, limit, cancel ── kill ── collect 100 ms ► timed_out, limit_exceeded, cancelled
-//!   └── ended ── output read ── sandbox dropped ── output passed on ──► by what the kernel said
+//!   └── ended ── output read ── sandbox dropped ── output relayed ──► outcome from the kernel
 //! ```
-//! Whatever the way, the sandbox is dropped before anybody else is waited for, which kills what is
-//! left inside.
+//! In every case the engine drops the sandbox, which kills all processes in it, before it waits for
+//! a reader of the output.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use crate::{
     Audit, Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
 };
 
-/// How long a wall may take to build a sandbox. A thousand times what it needs: only something that
-/// hangs, such as a file system whose server is gone, takes longer.
+/// How long a wall may take to build a sandbox. It is a thousand times the usual time: only a hang,
+/// such as a file system whose server is gone, takes longer.
 const MOST_START: Duration = Duration::from_secs(30);
 
 /// How long a cancelled start may take to release what it has allocated.
 const MOST_RELEASE: Duration = Duration::from_secs(2);
 
-/// Runs programs behind the walls it was given.
+/// Runs programs behind the given walls.
 pub struct Engine {
     providers: Vec<Arc<dyn Provider>>,
 }
 
 impl Engine {
-    /// An engine over walls, the one to try first at the front.
+    /// An engine over walls, in the order in which it tries them.
     pub fn new(providers: Vec<Arc<dyn Provider>>) -> Engine {
         Engine { providers }
     }
@@ -56,7 +56,7 @@ impl Engine {
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<RunReport, RunError> {
         let record = Record::of(request.recorder.clone());
-        // Whatever cannot be recorded does not go on.
+        // A run whose record cannot be written is stopped.
         let stop = async {
             tokio::select! {
                 () = cancel => {}
@@ -110,7 +110,7 @@ impl Engine {
         let (sandbox, plan) = tokio::select! {
             biased;
             () = &mut cancel => {
-                // What is being allocated is released before the caller may end its process.
+                // Releases partly allocated resources before the caller may exit.
                 let _ = timeout(MOST_RELEASE, creating).await;
                 return cancelled();
             }
@@ -119,7 +119,7 @@ impl Engine {
         };
         // Before the start: a program whose start cannot be recorded does not run.
         record.execution_started(&plan)?;
-        // Without a timeout: the engine's clock ends the sandbox with its only execution.
+        // Without a timeout: the engine's own deadline ends the sandbox and its only execution.
         let execution = Execution { environment, ..Execution::new(program.clone()) };
         let running = tokio::select! {
             biased;
@@ -138,9 +138,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Builds a sandbox behind the first wall that holds the policy and that the host lets be
-    /// built. No wall is below the policy's floor. If every wall fails, returns the first wall's
-    /// error.
+    /// Builds a sandbox behind the first wall, never below the floor, that enforces the policy and
+    /// that the host can build. If every wall fails, returns the first wall's error.
     async fn create(
         &self,
         asked: Option<&str>,

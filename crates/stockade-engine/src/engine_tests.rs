@@ -36,7 +36,7 @@ async fn run(wall: Scripted, policy: &str) -> RunReport {
     engine.run(request(policy), captured(), std::future::pending()).await.unwrap()
 }
 
-/// A program that prints and then stays until it is killed.
+/// A program that prints and then runs until it is killed.
 fn stubborn() -> Scripted {
     Scripted::running(|mut inside: Inside| async move {
         inside.stdout.write_all(b"before").await.unwrap();
@@ -46,7 +46,7 @@ fn stubborn() -> Scripted {
 }
 
 #[tokio::test]
-async fn program_that_ends_by_itself_has_its_code_output_and_isolation() {
+async fn program_that_exits_has_its_code_output_and_isolation() {
     let wall = Scripted::running(|mut inside: Inside| async move {
         let mut input = String::new();
         inside.stdin.read_to_string(&mut input).await.unwrap();
@@ -66,7 +66,7 @@ async fn program_that_ends_by_itself_has_its_code_output_and_isolation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn program_that_does_not_end_is_killed_at_its_deadline_and_its_output_kept() {
+async fn program_is_killed_at_its_deadline_and_its_output_is_kept() {
     let report = run(stubborn(), "defaults: {timeout_seconds: 2}").await;
     assert_eq!(report.outcome, Outcome::TimedOut);
     assert_eq!(report.stdout.bytes, b"before");
@@ -74,7 +74,7 @@ async fn program_that_does_not_end_is_killed_at_its_deadline_and_its_output_kept
 }
 
 #[tokio::test(start_paused = true)]
-async fn program_that_does_not_even_die_is_not_waited_for() {
+async fn engine_does_not_wait_for_a_program_that_survives_the_kill() {
     let wall = Scripted::running(|inside: Inside| async move {
         let held = inside;
         std::future::pending::<()>().await;
@@ -88,7 +88,7 @@ async fn program_that_does_not_even_die_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_output_neither_holds_the_deadline_nor_is_kept_beyond_the_limit() {
+async fn endless_output_neither_delays_the_deadline_nor_exceeds_the_limit() {
     let wall = Scripted::running(|mut inside: Inside| async move {
         let mut killed = inside.killed.clone();
         let flood = async {
@@ -112,20 +112,20 @@ async fn endless_output_neither_holds_the_deadline_nor_is_kept_beyond_the_limit(
 }
 
 #[tokio::test]
-async fn limit_that_the_wall_watches_ends_the_program_by_name() {
+async fn limit_watched_by_the_wall_ends_the_program_by_name() {
     let report = run(stubborn().exceeding(Limit::CpuTime), "{}").await;
     assert_eq!(report.outcome, Outcome::LimitExceeded { limit: Limit::CpuTime });
 }
 
 #[tokio::test(start_paused = true)]
-async fn execution_that_lasts_as_long_as_its_sandbox_may_has_timed_out() {
+async fn execution_that_reaches_the_sandbox_lifetime_has_timed_out() {
     let policy = "{defaults: {timeout_seconds: 5}, limits: {max_lifetime_seconds: 5}}";
     let report = run(stubborn(), policy).await;
     assert_eq!(report.outcome, Outcome::TimedOut);
 }
 
 #[tokio::test]
-async fn cancelling_kills_and_keeps_what_was_printed() {
+async fn cancelling_kills_the_program_and_keeps_its_output() {
     let engine = Engine::new(vec![Arc::new(stubborn())]);
     let cancel = tokio::time::sleep(Duration::from_millis(20));
     let report = engine.run(request("{}"), captured(), cancel).await.unwrap();
@@ -134,7 +134,7 @@ async fn cancelling_kills_and_keeps_what_was_printed() {
 }
 
 #[test]
-fn running_can_move_between_threads() {
+fn run_future_is_send() {
     fn is_send(_: impl Send) {}
     let engine = Engine::new(Vec::new());
     is_send(engine.run(request("{}"), captured(), std::future::pending()));
@@ -151,7 +151,7 @@ async fn denied_program_builds_nothing() {
 }
 
 #[tokio::test]
-async fn memory_of_a_child_is_a_limit_that_was_hit_and_not_the_outcome() {
+async fn oom_kill_of_a_child_is_a_limit_hit_and_not_the_outcome() {
     let observed = SandboxUsage { oom_kills: 1, ..SandboxUsage::default() };
     let report = run(Scripted::named("wall").observing(observed.clone()), "{}").await;
     assert_eq!(report.outcome, Outcome::Exited { code: 0 });
@@ -163,7 +163,7 @@ async fn memory_of_a_child_is_a_limit_that_was_hit_and_not_the_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_goes_away_cancels_and_a_full_disk_is_an_error() {
+async fn closed_reader_cancels_the_run_and_a_full_disk_is_an_error() {
     let engine = Engine::new(vec![Arc::new(stubborn())]);
     let live = |kind: std::io::ErrorKind| {
         let stdout = Failing(kind);
@@ -181,7 +181,7 @@ async fn reader_that_goes_away_cancels_and_a_full_disk_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_blocks_does_not_hold_the_deadline() {
+async fn blocked_reader_does_not_delay_the_deadline() {
     let (stuck, held) = tokio::io::duplex(1);
     let engine = Engine::new(vec![Arc::new(stubborn())]);
     let live = Some((Box::new(stuck) as Box<_>, Box::new(tokio::io::sink()) as Box<_>));
@@ -195,14 +195,14 @@ async fn reader_that_blocks_does_not_hold_the_deadline() {
     assert_eq!(report.stdout.kept_bytes, 6);
 }
 
-/// Output to a reader and errors to nobody.
+/// Sends output to a reader and discards errors.
 fn read_by(reader: tokio::io::DuplexStream) -> Streams {
     let live = Some((Box::new(reader) as Box<_>, Box::new(tokio::io::sink()) as Box<_>));
     Streams { live, ..Streams::default() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_reader_is_waited_for_without_the_sandbox_and_gets_everything() {
+async fn slow_reader_gets_all_output_after_the_sandbox_is_dropped() {
     const BYTES: usize = 60_000;
     let wall = Scripted::running(|mut inside: Inside| async move {
         inside.stdout.write_all(&[b'x'; BYTES]).await.unwrap();
@@ -227,7 +227,7 @@ async fn slow_reader_is_waited_for_without_the_sandbox_and_gets_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_never_reads_can_be_given_up_and_the_end_stands() {
+async fn cancelling_a_reader_that_never_reads_keeps_the_outcome() {
     let wall = Scripted::running(|mut inside: Inside| async move {
         inside.stdout.write_all(b"unread").await.unwrap();
         Ok(ProcessEnd::Exited { code: 3 })
@@ -245,7 +245,7 @@ async fn reader_that_never_reads_can_be_given_up_and_the_end_stands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_is_kept_when_the_reader_went_away_before_it() {
+async fn outcome_is_kept_when_the_reader_closed_before_the_end() {
     let wall = Scripted::running(|mut inside: Inside| async move {
         while inside.stdout.write_all(b"more").await.is_ok() {}
         Ok(ProcessEnd::Exited { code: 3 })
@@ -259,10 +259,10 @@ async fn end_is_kept_when_the_reader_went_away_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_that_comes_long_after_the_end_is_not_waited_for() {
+async fn output_long_after_the_end_is_not_awaited() {
     let wall = |pause: Option<Duration>| {
         Scripted::running(move |mut inside: Inside| async move {
-            // Whoever holds the stream now is no program any more.
+            // This task holds the stream after the program has ended.
             tokio::spawn(async move {
                 loop {
                     match pause {
@@ -287,14 +287,14 @@ async fn output_that_comes_long_after_the_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn sandbox_that_is_lost_at_the_start_is_an_outcome() {
+async fn sandbox_lost_at_the_start_is_an_outcome() {
     let report = run(Scripted::named("wall").losing(), "{}").await;
     assert_eq!(report.outcome, Outcome::EngineLost);
     assert!(report.plan.is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn start_that_hangs_is_given_up_and_nothing_is_left() {
+async fn hanging_start_is_abandoned_and_leaves_nothing() {
     let wall = Scripted::named("wall").hanging();
     let ended = wall.ended();
     let engine = Engine::new(vec![Arc::new(wall)]);
@@ -333,7 +333,7 @@ impl tokio::io::AsyncWrite for Failing {
     }
 }
 
-/// What comes of a native wall that fails so, with a reduced one behind it.
+/// The wall used, or the error, when the native wall fails with `kind` and a reduced wall follows.
 async fn with_a_reduced_wall(
     kind: ErrorKind,
     policy: &str,
@@ -348,24 +348,24 @@ async fn with_a_reduced_wall(
 }
 
 #[tokio::test]
-async fn wall_that_the_host_does_not_let_be_built_is_passed_over_for_one_that_the_policy_accepts() {
+async fn wall_that_the_host_cannot_build_is_skipped_for_the_next_that_the_policy_accepts() {
     let unavailable = ErrorKind::Unavailable;
     let accepted = with_a_reduced_wall(unavailable, "isolation: reduced", None).await;
     assert_eq!(accepted, Ok("reduced"));
     let native = Err("native".to_owned());
-    // The floor when nothing is said, one that is said, and a wall that is asked for by name.
+    // The default floor, an explicit floor, and a wall requested by name.
     assert_eq!(with_a_reduced_wall(unavailable, "{}", None).await, native);
     assert_eq!(with_a_reduced_wall(unavailable, "isolation: process", None).await, native);
     let by_name = with_a_reduced_wall(unavailable, "isolation: reduced", Some("native")).await;
     assert_eq!(by_name, native);
-    // Any other failure is the caller's to know of, not a reason to try elsewhere.
+    // The caller gets every other failure; the engine tries no other wall.
     for kind in [ErrorKind::Invalid, ErrorKind::Internal, ErrorKind::Unenforceable] {
         assert_eq!(with_a_reduced_wall(kind, "isolation: reduced", None).await, native);
     }
 }
 
 #[tokio::test]
-async fn of_several_walls_that_cannot_be_built_the_first_says_why() {
+async fn first_error_is_reported_when_no_wall_can_be_built() {
     let fails = |name| Scripted::named(name).failing(ErrorKind::Unavailable).reduced();
     let (first, second) = (fails("first"), fails("second"));
     let tried = second.times_created();

@@ -1,4 +1,4 @@
-//! The variables a program gets beside those that every sandbox sets.
+//! The variables of a program in addition to those that every sandbox sets.
 
 use stockade_policy::{Policy, check_variable};
 
@@ -7,8 +7,8 @@ use crate::RunError;
 /// The longest value, in bytes; the same as in a policy.
 const MAX_VALUE_BYTES: usize = 32 * 1024;
 
-/// The policy's variables, then the caller's. The caller replaces none of the policy's; of two of
-/// its own with one name the later counts.
+/// The policy's variables, then the caller's. The caller cannot replace a variable of the policy;
+/// the last of its own variables with the same name wins.
 pub(crate) fn merged(
     policy: &Policy,
     callers: Vec<(String, String)>,
@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn policys_variables_come_first_and_the_callers_later_word_counts() {
+    fn policy_variables_come_first_and_the_callers_last_value_wins() {
         let found = merge("environment: {LANG: C}", &[("A", "1"), ("B", "2"), ("A", "3")]).unwrap();
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(found, [own("LANG", "C"), own("A", "3"), own("B", "2")]);
     }
 
     #[test]
-    fn caller_replaces_nothing_that_the_policy_sets() {
+    fn caller_cannot_replace_a_variable_of_the_policy() {
         let secret = "{secrets: [{name: KEY_A, from: 'env:X', hosts: [example.org]}], \
                        network_allowlist: [example.org]}";
         for (policy, name) in [("environment: {LANG: C}", "LANG"), (secret, "KEY_A")] {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_loader_variables_and_impossible_values_are_refused() {
+    fn credentials_loader_variables_and_invalid_values_are_refused() {
         for name in ["GITHUB_TOKEN", "LD_PRELOAD", "HTTP_PROXY", "A B"] {
             let error = merge("{}", &[(name, "x")]).unwrap_err();
             assert!(matches!(error, RunError::Variable(_)), "{name}: {error}");

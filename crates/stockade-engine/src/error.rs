@@ -1,4 +1,4 @@
-//! Why there is no outcome.
+//! Errors of runs without an outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use stockade_record::WriteError;
 
 use crate::OutputStream;
 
-/// Stockade itself could not run the program; nothing of it is left. Front doors match every case.
+/// Stockade itself could not run the program; nothing of it is left. Callers match every variant.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No wall was given to the engine.
     #[error("no wall is built into this version of Stockade")]
     NoProvider,
-    /// The wall that was asked for is not there.
+    /// The requested wall does not exist in this version.
     #[error("the {name} wall is not built into this version of Stockade")]
     UnknownProvider {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of the existing walls.
         known: Vec<&'static str>,
     },
     /// The wall cannot be used on this host at all.
@@ -29,48 +29,48 @@ pub enum RunError {
     Unusable {
         /// Why, and what to do.
         obstacle: Obstacle,
-        /// What the wall says to each control.
+        /// The wall's answer for each control.
         report: Box<WallReport>,
     },
-    /// The wall cannot hold everything that the policy asks for.
+    /// The wall cannot enforce everything that the policy asks for.
     #[error("the {} wall cannot enforce the policy here", report.provider)]
     Unenforceable {
-        /// What the wall says to each control.
+        /// The wall's answer for each control.
         report: Box<WallReport>,
     },
-    /// The wall does not run this kind of program.
+    /// The wall does not support this kind of program.
     #[error("{}", obstacle.reason)]
     Program {
         /// Which kind, and what to do.
         obstacle: Obstacle,
     },
-    /// A variable of the caller's may not be set inside.
+    /// A variable of the caller may not be set inside.
     #[error(transparent)]
     Variable(#[from] VariableError),
-    /// The policy sets the variable, or keeps it for a secret.
+    /// The policy sets the variable, or reserves it for a secret.
     #[error("the policy sets the variable `{name}` itself")]
     VariableTaken {
         /// The variable.
         name: String,
     },
-    /// A value that no environment can carry.
+    /// A value that an environment cannot contain.
     #[error("the value of `{name}` has a zero byte or more than {limit} bytes")]
     VariableValue {
         /// The variable.
         name: String,
-        /// The most bytes.
+        /// The size limit in bytes.
         limit: usize,
     },
     /// The wall failed.
     #[error(transparent)]
     Wall(#[from] stockade_provider::Error),
-    /// Building the sandbox did not come to an end.
+    /// Building the sandbox took too long.
     #[error("gave up building the sandbox after {} seconds", limit.as_secs())]
     StartTooLong {
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
-    /// What the program printed could not be passed on.
+    /// The program's output could not be written to its destination.
     #[error("cannot pass on what the program wrote to {stream}")]
     Output {
         /// Which stream.
@@ -78,10 +78,10 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
-    /// The gate could not be made.
+    /// The gate could not be created.
     #[error("cannot make the gate that connections pass")]
     Gate(#[from] stockade_egress::GateError),
-    /// The record could not be kept, so nothing goes on.
+    /// The record could not be written, so the run is stopped.
     #[error(transparent)]
     Record(Arc<WriteError>),
 }

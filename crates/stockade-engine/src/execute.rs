@@ -1,4 +1,4 @@
-//! A program in a sandbox: what it is given, why it ended, and what is said of it.
+//! Runs a program in a sandbox: its inputs, why it ended, and its report.
 
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use crate::wait::{Deadlines, Stop, Unwritable, Waited, wait};
 use crate::way_out::WayOut;
 use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
-/// A limit that no policy text can reach, for a clock that nothing limits.
+/// Longer than any limit of a policy: the deadline if no limit applies.
 const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// How long a killed sandbox may take until nothing of it is left.
+/// How long a killed sandbox may take to disappear.
 const GONE: Duration = Duration::from_millis(300);
 
-/// Waits for the program of a fresh sandbox and ends the sandbox. Returns the report, without a
-/// plan, and the last bytes of the program's errors.
+/// Waits for the program of a new sandbox and ends the sandbox. Returns the report, without a plan,
+/// and the last bytes of the program's standard error.
 pub(crate) async fn execute(
     sandbox: Box<dyn Sandbox>,
     running: Result<Running, Error>,
@@ -43,7 +43,7 @@ pub(crate) async fn execute(
             let passing = passing.as_mut();
             wait(running, sandbox.as_ref(), &output, passing, streams.stdin, deadlines).await
         }
-        // It ended before the program began, and its end says why.
+        // The sandbox ended before the program started; the sandbox's end explains why.
         Err(error) if error.kind() == ErrorKind::Lost => {
             sandbox.kill().await;
             let (end, stop) = (Some(Err(error)), None);
@@ -56,8 +56,8 @@ pub(crate) async fn execute(
     }
     let mut observed = sandbox.observe().await;
     way_out.close(&mut observed).await;
-    // Before anybody is waited for who reads. What was killed is gone when that is told, unless the
-    // kernel takes too long; otherwise taking down goes on behind.
+    // Before waiting for a reader. After a kill, waits until the processes are gone, unless the
+    // kernel takes too long; otherwise teardown continues in the background.
     match waited.stop {
         Some(_) => _ = timeout(GONE, sandbox.end()).await,
         None => drop(sandbox),
@@ -73,7 +73,7 @@ pub(crate) async fn execute(
     Ok(report(outcome, &output, observed, start, duration))
 }
 
-/// Resolves when a limit was passed that neither the kernel nor a clock holds.
+/// Resolves when a limit is exceeded that neither the kernel nor a deadline enforces.
 async fn exceeded(sandbox: &dyn Sandbox, way_out: &WayOut) -> Limit {
     tokio::select! {
         limit = sandbox.exceeded() => limit,
@@ -81,7 +81,7 @@ async fn exceeded(sandbox: &dyn Sandbox, way_out: &WayOut) -> Limit {
     }
 }
 
-/// Passes on what the program prints, if somebody wants it.
+/// Writes the program's output to its destination, if there is one.
 async fn pass_on(output: &Output, live: Option<Live>) -> Result<(), Unwritable> {
     let Some((stdout, stderr)) = live else { return Ok(()) };
     let pass = |stream, to| async move {
@@ -95,7 +95,7 @@ fn of(waited: Waited, observed: &SandboxUsage) -> Result<Outcome, RunError> {
     let reader = if waited.is_reader_left { Reader::Left } else { Reader::Stayed };
     match (waited.end, waited.stop) {
         (_, Some(Stop::Unwritable(stream, source))) => Err(RunError::Output { stream, source }),
-        // Its output could not be passed on to the end; that it ended is true all the same.
+        // Relaying the output failed, but the program did end.
         (Some(end), _) => outcome::of_end(end, observed, reader),
         (None, Some(Stop::TimedOut)) => Ok(Outcome::TimedOut),
         (None, Some(Stop::Exceeded(limit))) => Ok(Outcome::LimitExceeded { limit }),

@@ -1,24 +1,24 @@
-//! The policy's answer before anything is built.
+//! Judges a program by the policy before a sandbox is built.
 
 use serde::Serialize;
 use stockade_policy::{Basis, Context, Control, Effect, Policy, Verdict};
 use stockade_provider::Program;
 
-/// Something that went ahead under a rule that wants it recorded.
+/// An act that was allowed by a rule that requires a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Audit {
-    /// The control that asked for the record.
+    /// The control that requires the record.
     pub control: &'static str,
-    /// The line or fixed rule that decided.
+    /// The policy line or fixed rule that decided.
     pub rule: String,
-    /// What went ahead.
+    /// What was allowed.
     pub target: String,
     /// Why it is recorded.
     pub why: String,
 }
 
 impl Audit {
-    /// The record that a verdict wants, where it wants one.
+    /// The record that a verdict requires, if any.
     pub(crate) fn of(verdict: &Verdict) -> Option<Audit> {
         (verdict.effect == Effect::Audit).then(|| Audit {
             control: verdict.control.as_str(),
@@ -29,8 +29,8 @@ impl Audit {
     }
 }
 
-/// Judges a program by the rules. Code is also started by an interpreter, which was asked for and
-/// so needs no leave of `command_allowlist`.
+/// Judges a program by the rules. `command_allowlist` does not apply to the interpreter of code,
+/// because the caller requested it.
 pub(crate) fn judge(policy: &Policy, program: &Program, context: &Context) -> Verdict {
     match program {
         Program::Command { argv } => policy.judge_command(argv, context),
@@ -40,13 +40,13 @@ pub(crate) fn judge(policy: &Policy, program: &Program, context: &Context) -> Ve
     }
 }
 
-/// What is not text is refused where there are rules: a rule and an interpreter would read it
+/// Refuses code that is not UTF-8 if there are rules: a rule and an interpreter could read it
 /// differently.
 fn judge_code(policy: &Policy, language: &str, code: &[u8], context: &Context) -> Verdict {
     let has_rules = policy.gates.iter().any(|gate| !gate.code.rules.is_empty());
     match std::str::from_utf8(code) {
         Ok(text) => policy.judge_code(text, language, context),
-        // Without rules only the default action speaks, which looks at no code.
+        // Without rules only the default action decides, and it does not depend on the code.
         Err(_) if !has_rules => policy.judge_code("", language, context),
         Err(error) => Verdict {
             effect: Effect::Deny,
@@ -83,7 +83,7 @@ mod tests {
          condition: {field: code, operator: contains, value: eval}}]}";
 
     #[test]
-    fn rule_that_matches_denies_with_the_way_to_allow_it() {
+    fn matching_rule_denies_with_a_remedy() {
         let denial = ask(&RULE.replace("ACTION", "deny"), &code(b"eval('1')")).unwrap_err();
         assert_eq!(denial.control, "code_rules");
         assert!(denial.how_to_allow.contains("no-eval"), "{denial:?}");
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn rule_that_audits_lets_it_run_and_leaves_a_record() {
+    fn audit_rule_allows_the_program_and_leaves_a_record() {
         let audit = ask(&RULE.replace("ACTION", "audit"), &code(b"eval('1')")).unwrap().unwrap();
         assert!(audit.why.contains("no-eval"), "{audit:?}");
     }
 
     #[test]
-    fn code_that_is_not_text_runs_only_where_no_rule_would_judge_it() {
+    fn code_that_is_not_utf8_runs_only_without_rules() {
         assert_eq!(ask("{}", &code(b"\xff")), Ok(None));
         assert!(ask("defaults: {action: deny}", &code(b"\xff")).is_err());
         let denial = ask(&RULE.replace("ACTION", "deny"), &code(b"ab\xff")).unwrap_err();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn command_allowlist_judges_commands_and_not_the_interpreter_that_was_asked_for() {
+    fn command_allowlist_judges_commands_and_not_the_requested_interpreter() {
         let policy = "command_allowlist: [ls]";
         let command = |name: &str| Program::Command { argv: vec![name.to_owned()] };
         assert_eq!(ask(policy, &command("ls")), Ok(None));

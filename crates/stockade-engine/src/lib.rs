@@ -1,8 +1,8 @@
-//! One execution behind a wall: the policy's answer to it, the wall that holds the policy, the
-//! deadlines, the output, and the outcome.
+//! One execution behind a wall: the policy's decision, the choice of the wall, the deadlines, the
+//! output, and the outcome.
 //!
-//! The engine knows walls by their trait only. Outcomes are decided from what the kernel said and
-//! from the engine's own clock, never from text or from an exit code that a program chose.
+//! The engine knows walls only by their trait. It derives outcomes from kernel facts and from its
+//! own clock, never from text or from an exit code that a program chose.
 
 mod choose;
 mod engine;
@@ -36,7 +36,7 @@ pub use stockade_tools::{
 };
 pub use way_out::Passage;
 
-/// The code of the page about tools, which is compiled as it stands there.
+/// Compiles the code examples of the page about tools.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tools.md")]
 struct PageAboutTools;

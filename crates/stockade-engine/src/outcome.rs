@@ -1,4 +1,4 @@
-//! How an execution ended, decided from what the kernel said and from what the engine did.
+//! How an execution ended, derived from kernel facts and from the engine's own actions.
 
 use stockade_policy::{Denial, Limit};
 use stockade_provider::{Error, ErrorKind, ProcessEnd, SandboxUsage};
@@ -11,47 +11,47 @@ const SIGPIPE: i32 = 13;
 /// How an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ended by itself.
+    /// It exited by itself.
     Exited {
         /// Its own exit code.
         code: i32,
     },
-    /// It died of a signal.
+    /// A signal killed it.
     Signaled {
         /// The signal's number.
         signal: i32,
     },
-    /// The time for one execution was over.
+    /// It exceeded the time limit for one execution.
     TimedOut,
-    /// Its main process was killed for want of memory.
+    /// The kernel killed its main process because memory ran out.
     OutOfMemory,
-    /// Stockade ended it over another limit.
+    /// Stockade ended it because of another limit.
     LimitExceeded {
         /// Which limit.
         limit: Limit,
     },
-    /// The policy refused before the start.
+    /// The policy refused it before the start.
     Denied {
         /// The refusal.
         denial: Denial,
     },
     /// The program could not be executed.
     NotStarted {
-        /// The kernel's error number.
+        /// The kernel's errno.
         errno: i32,
-        /// What was tried.
+        /// The program that could not be executed.
         program: String,
-        /// The system call that the policy's seccomp profile refuses, where that is why.
+        /// The system call that the policy's seccomp profile refuses, if that is the reason.
         refused_call: Option<String>,
     },
-    /// The runtime of the wall stopped it over something that it did.
+    /// The wall's runtime stopped it because of an illegal operation.
     Trapped {
-        /// What it did, in the words of the runtime.
+        /// The operation, as the runtime describes it.
         reason: String,
     },
     /// The caller stopped it.
     Cancelled,
-    /// What stood behind the wall went away.
+    /// The process or runtime behind the wall disappeared.
     EngineLost,
 }
 
@@ -72,7 +72,7 @@ impl Outcome {
         }
     }
 
-    /// What a command line exits with. It can coincide with a program's own code.
+    /// The exit code of the command line. It can coincide with a program's own code.
     pub fn cli_code(&self) -> u8 {
         match self {
             // The kernel keeps eight bits of an exit code.
@@ -86,13 +86,13 @@ impl Outcome {
             Outcome::Denied { .. } => 126,
             Outcome::NotStarted { .. } => 127,
             Outcome::Cancelled => 130,
-            // As of a program that aborts.
+            // As for a program that calls abort(3).
             Outcome::Trapped { .. } => 134,
             Outcome::OutOfMemory => 137,
         }
     }
 
-    /// The limit that ended it, where one did.
+    /// The limit that ended it, if any.
     pub fn limit(&self) -> Option<Limit> {
         match self {
             Outcome::TimedOut => Some(Limit::Timeout),
@@ -109,16 +109,16 @@ impl Outcome {
     }
 }
 
-/// Whether whoever read the output is still there.
+/// Whether the readers of the output are still connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// Nobody went away.
+    /// No reader closed its end.
     Stayed,
-    /// Somebody did, and the program was told as by any pipe.
+    /// A reader closed its end, and the program got SIGPIPE or EPIPE.
     Left,
 }
 
-/// The outcome of a program that nobody stopped.
+/// The outcome of a program that the engine did not stop.
 pub(crate) fn of_end(
     end: Result<ProcessEnd, Error>,
     observed: &SandboxUsage,
@@ -128,7 +128,7 @@ pub(crate) fn of_end(
     Ok(match end {
         Ok(ProcessEnd::Exited { code }) => Outcome::Exited { code },
         Ok(ProcessEnd::Signaled { signal: SIGKILL }) if starved => Outcome::OutOfMemory,
-        // It ended because its reader had seen enough.
+        // The program died of SIGPIPE because its reader closed the pipe.
         Ok(ProcessEnd::Signaled { signal: SIGPIPE }) if reader == Reader::Left => {
             Outcome::Cancelled
         }
@@ -137,7 +137,7 @@ pub(crate) fn of_end(
             Outcome::NotStarted { errno, program, refused_call }
         }
         Ok(ProcessEnd::Trapped { reason }) => Outcome::Trapped { reason },
-        // Fuel stands for processor time.
+        // Fuel limits processor time.
         Ok(ProcessEnd::OutOfFuel) => Outcome::LimitExceeded { limit: Limit::CpuTime },
         Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout }) => Outcome::TimedOut,
         Ok(ProcessEnd::LimitExceeded { limit }) => Outcome::LimitExceeded { limit },
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_ran_out_only_when_the_kernel_killed_the_main_process_for_it() {
+    fn out_of_memory_requires_an_oom_kill_of_the_main_process() {
         let killed = ProcessEnd::Signaled { signal: 9 };
         assert_eq!(outcome(killed.clone(), 1), Outcome::OutOfMemory);
         assert_eq!(outcome(killed, 0), Outcome::Signaled { signal: 9 });
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn end_that_is_not_a_wait_status_has_its_outcome() {
+    fn end_without_a_wait_status_has_its_own_outcome() {
         let reason = "unreachable executed".to_owned();
         let trapped = outcome(ProcessEnd::Trapped { reason: reason.clone() }, 0);
         assert_eq!((trapped.as_str(), trapped.cli_code()), ("trapped", 134));
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn program_that_exits_137_by_itself_has_exited() {
+    fn program_that_exits_with_137_has_exited() {
         let outcome = outcome(ProcessEnd::Exited { code: 137 }, 3);
         assert_eq!(outcome, Outcome::Exited { code: 137 });
         assert_eq!(outcome.cli_code(), 137);
     }
 
     #[test]
-    fn program_that_dies_of_its_readers_absence_is_cancelled_and_one_that_exits_has_exited() {
+    fn program_killed_by_sigpipe_is_cancelled_and_one_that_exits_has_exited() {
         let end = |end, reader| of_end(Ok(end), &SandboxUsage::default(), reader).unwrap();
         let piped = ProcessEnd::Signaled { signal: 13 };
         assert_eq!(end(piped.clone(), Reader::Left), Outcome::Cancelled);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_sandbox_is_an_outcome_and_another_failure_an_error() {
+    fn lost_sandbox_is_an_outcome_and_any_other_failure_an_error() {
         let end = |kind| {
             let error = Err(Error::new(kind, "gone"));
             of_end(error, &SandboxUsage::default(), Reader::Stayed)

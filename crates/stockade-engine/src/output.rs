@@ -1,5 +1,5 @@
-//! What a program prints: read all the time, kept up to a limit over both streams together,
-//! counted to the last byte.
+//! The output of a program: always read, kept up to one limit for both streams, and counted to the
+//! last byte.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,24 +13,26 @@ use tokio::task::coop::consume_budget;
 
 use crate::Streams;
 
-/// The most that is read at once.
+/// The size of one read.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// How much of a stream waits to be passed on while the program runs; then the program waits.
+/// How much unread output of a stream the engine buffers while the program runs; then backpressure
+/// stops the program.
 const WAITING_BYTES: usize = 4 << 20;
 
-/// The same after its end: what waits and more than the pipes and streams on the way here can hold.
+/// The same after its end: the buffered bytes and more than the pipes and streams on the way can
+/// hold.
 const REST_BYTES: usize = 8 << 20;
 
-/// How much of the end of the errors is reported apart from what was kept.
+/// How much of the end of standard error is reported separately from the kept output.
 const TAIL_BYTES: usize = 8 * 1024;
 
-/// One of the two streams a program prints to.
+/// One of the two output streams of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
-    /// Its output.
+    /// Standard output.
     Stdout,
-    /// Its errors.
+    /// Standard error.
     Stderr,
 }
 
@@ -43,32 +45,31 @@ impl fmt::Display for OutputStream {
     }
 }
 
-/// What one stream carried.
+/// The output on one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutput {
-    /// What was kept, if it was to be.
+    /// The kept bytes, if the output is captured.
     pub bytes: Vec<u8>,
-    /// How much was kept or passed on.
+    /// How many bytes were kept or relayed.
     pub kept_bytes: u64,
-    /// How much came after the limit was reached.
+    /// How many bytes came after the limit was reached.
     pub dropped_bytes: u64,
 }
 
 /// Both streams of one execution.
 ///
 /// ```text
-/// source ── read, counted, kept up to the limit ──▶ waiting ── passed on ──▶ live
+/// source ── read, counted, kept up to the limit ──▶ waiting ── relayed ──▶ live
 /// ```
-/// While the program runs it waits for whoever reads too slowly, once much is waiting. After its end
-/// nothing of it waits any more: all that is left is taken into memory, and whoever reads has the
-/// time they need.
+/// While the program runs, a slow reader causes backpressure once the buffer is full. After its end
+/// the engine reads all remaining output into memory, and a reader may take any time.
 pub(crate) struct Output {
-    /// How much may still be kept.
+    /// How many more bytes may be kept.
     left: AtomicU64,
     capture: bool,
-    /// Whether everybody who could write is gone.
+    /// Whether all writers have exited.
     is_ended: AtomicBool,
-    /// Told when somebody who reads what is passed on went away.
+    /// Notified when a reader of the relayed output closes its end.
     reader_left: Notify,
     stdout: Lane,
     stderr: Lane,
@@ -77,23 +78,23 @@ pub(crate) struct Output {
 /// One stream.
 struct Lane {
     state: Mutex<State>,
-    /// Told when there may be room for more.
+    /// Notified when there may be space for more.
     room: Notify,
-    /// Told when whoever it is for went away.
+    /// Notified when the reader closes its end.
     left: Notify,
-    /// Told when something waits to be passed on, or no more will come.
+    /// Notified when bytes are ready to relay, or no more will come.
     filled: Notify,
 }
 
-/// One stream as it stands.
+/// The state of one stream.
 #[derive(Default)]
 struct State {
     seen: StreamOutput,
-    /// The last bytes, kept or not.
+    /// The last bytes, whether kept or not.
     tail: VecDeque<u8>,
-    /// What is kept and not passed on yet.
+    /// Kept bytes that are not relayed yet.
     waiting: VecDeque<u8>,
-    /// Whether there is somebody to pass it on to.
+    /// Whether a reader wants the stream.
     is_wanted: bool,
     /// Whether no more will come.
     is_over: bool,
@@ -117,8 +118,8 @@ impl Output {
         }
     }
 
-    /// Reads a stream to its end, or until whoever it is for went away; the source is dropped then,
-    /// which its writer learns.
+    /// Reads a stream until it ends or its reader closes. Then drops the source, which closes the
+    /// writer's pipe.
     pub(crate) async fn read(
         &self,
         stream: OutputStream,
@@ -132,8 +133,8 @@ impl Output {
         lane.close();
     }
 
-    /// Passes on what is kept of a stream until no more comes. A reader who goes away has seen
-    /// enough, as `head` does, and is no failure.
+    /// Relays the kept bytes of a stream until no more come. A reader that closes early, as `head`
+    /// does, is not an error.
     pub(crate) async fn pass_on(
         &self,
         stream: OutputStream,
@@ -157,25 +158,25 @@ impl Output {
         }
     }
 
-    /// Resolves once when somebody who read went away.
+    /// Resolves once when a reader closes its end.
     pub(crate) async fn reader_left(&self) {
         self.reader_left.notified().await;
     }
 
-    /// Everybody who could write is gone: from now on whoever reads slowly holds up nobody.
+    /// All writers have exited: from now on a slow reader causes no backpressure.
     pub(crate) fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
         self.stdout.room.notify_one();
         self.stderr.room.notify_one();
     }
 
-    /// Nothing more is read.
+    /// Stops reading.
     pub(crate) fn close(&self) {
         self.stdout.close();
         self.stderr.close();
     }
 
-    /// How many bytes came.
+    /// How many bytes were read.
     pub(crate) fn bytes_seen(&self) -> u64 {
         let seen = |lane: &Lane| {
             let state = lane.lock();
@@ -184,7 +185,7 @@ impl Output {
         seen(&self.stdout) + seen(&self.stderr)
     }
 
-    /// What came so far, with the last bytes of the errors.
+    /// The output so far, and the last bytes of standard error.
     pub(crate) fn take(&self) -> (StreamOutput, StreamOutput, Vec<u8>) {
         let stdout = std::mem::take(&mut *self.stdout.lock());
         let stderr = std::mem::take(&mut *self.stderr.lock());
@@ -198,13 +199,13 @@ impl Output {
             while !self.has_room(lane) {
                 lane.room.notified().await;
             }
-            // A stream that breaks ends here; why it broke is said by the program's end.
+            // A broken stream ends here; the program's end explains the cause.
             let read = source.read(&mut chunk).await.unwrap_or(0);
             if read == 0 {
                 return;
             }
             self.record(stream, &chunk[..read]);
-            // A stream that is always ready must not keep the deadline from being looked at.
+            // Yields, so that a stream that is always ready does not starve the deadline.
             consume_budget().await;
         }
     }
@@ -218,7 +219,7 @@ impl Output {
         lane.lock().waiting.len() < most
     }
 
-    /// Counts a chunk and keeps of its beginning what may be kept.
+    /// Counts a chunk and keeps as much of its start as the limit allows.
     fn record(&self, stream: OutputStream, chunk: &[u8]) {
         let all = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         let take = |left: u64| Some(left - left.min(all));
@@ -258,7 +259,7 @@ impl Lane {
         self.filled.notify_one();
     }
 
-    /// What is to be passed on next; `None` when there will be no more.
+    /// The next bytes to relay; `None` when no more will come.
     async fn next(&self) -> Option<Vec<u8>> {
         loop {
             {

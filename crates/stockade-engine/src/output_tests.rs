@@ -6,12 +6,12 @@ use super::*;
 
 use OutputStream::{Stderr, Stdout};
 
-/// Output that is kept for a report.
+/// Output that is captured for a report.
 fn captured(limit: u64) -> Output {
     Output::new(limit, &Streams { capture: true, ..Streams::default() })
 }
 
-/// Output that is passed on.
+/// Output that is relayed to a reader.
 fn passed_on(limit: u64) -> Output {
     let live = Some((Box::new(tokio::io::sink()) as Box<_>, Box::new(tokio::io::sink()) as Box<_>));
     Output::new(limit, &Streams { live, ..Streams::default() })
@@ -35,7 +35,7 @@ fn both_streams_share_the_limit_and_every_byte_is_counted() {
 }
 
 #[test]
-fn tail_is_the_last_of_the_errors_whatever_was_kept() {
+fn tail_is_the_end_of_standard_error_whatever_was_kept() {
     let output = captured(0);
     for round in 0..5_u8 {
         output.record(Stderr, &vec![b'a' + round; TAIL_BYTES / 2]);
@@ -46,7 +46,7 @@ fn tail_is_the_last_of_the_errors_whatever_was_kept() {
 }
 
 #[tokio::test]
-async fn only_what_is_kept_is_passed_on() {
+async fn only_kept_bytes_are_relayed() {
     let output = passed_on(5);
     let (live, mut seen) = duplex(64);
     let read = output.read(Stdout, Box::new(&b"hello world"[..]));
@@ -60,7 +60,7 @@ async fn only_what_is_kept_is_passed_on() {
 }
 
 #[tokio::test]
-async fn writer_learns_that_the_reader_went_away() {
+async fn writer_sees_that_the_reader_closed() {
     let output = passed_on(5);
     let (live, seen) = duplex(64);
     let (source, mut writer) = duplex(64);
@@ -74,7 +74,7 @@ async fn writer_learns_that_the_reader_went_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_reader_holds_up_the_program_while_it_runs_and_nothing_after_its_end() {
+async fn slow_reader_blocks_the_program_while_it_runs_and_nothing_after_its_end() {
     const BYTES: usize = 6 << 20;
     let output = passed_on(u64::MAX);
     let (live, mut seen) = duplex(16);

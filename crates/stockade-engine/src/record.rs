@@ -1,4 +1,4 @@
-//! What an execution tells the record of its session.
+//! Writes the events of an execution to the record of its session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::report::milliseconds;
 use crate::{Outcome, RunError, RunReport, StreamOutput};
 
-/// The version that records are signed with: every crate has the same.
+/// The version in every record; all crates share it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The number of the one execution of a session.
 const EXECUTION: u64 = 0;
 
-/// The record of one run, where one is kept.
+/// The record of one run, if one is kept.
 pub(crate) struct Record {
     recorder: Option<Arc<Recorder>>,
     is_executing: AtomicBool,
@@ -32,7 +32,7 @@ impl Record {
         Record { recorder, is_executing: AtomicBool::new(false) }
     }
 
-    /// Resolves when the record cannot be written any more.
+    /// Resolves when a write to the record fails.
     pub(crate) async fn failed(&self) {
         match &self.recorder {
             Some(recorder) => recorder.failed().await,
@@ -40,7 +40,7 @@ impl Record {
         }
     }
 
-    /// Begins the record.
+    /// Writes the first event.
     pub(crate) fn begin(&self, request: &Asked<'_>) -> Result<(), RunError> {
         self.tell(|recorder| {
             recorder.begin(request.started())?;
@@ -48,7 +48,7 @@ impl Record {
         })
     }
 
-    /// A program is about to start.
+    /// Records that a program is about to start.
     pub(crate) fn execution_started(&self, plan: &Plan) -> Result<(), RunError> {
         self.is_executing.store(true, Ordering::Relaxed);
         let started = ExecutionStarted {
@@ -59,11 +59,11 @@ impl Record {
         self.tell(|recorder| recorder.record(Body::ExecutionStarted(started)))
     }
 
-    /// Writes the end, and says in the report where the record is. A run whose record could not be
-    /// kept is an error, whatever it came to.
+    /// Writes the last event, and sets the record's path in the report. Returns an error if the
+    /// record could not be written, whatever the outcome was.
     pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let Some(recorder) = &self.recorder else { return result };
-        // A failure is kept by the recorder.
+        // The recorder keeps a failure.
         let _ = blocking(|| self.write_end(recorder, &result));
         match recorder.failure() {
             Some(failure) => Err(RunError::Record(failure)),
@@ -80,7 +80,7 @@ impl Record {
         recorder: &Recorder,
         result: &Result<RunReport, RunError>,
     ) -> Result<(), Unrecorded> {
-        // What came before could not be kept; the end says so, where it can still be written.
+        // An earlier event could not be written; the last one records that, if it can be written.
         let failure = recorder.failure().map(RunError::Record);
         let result = match (&failure, result) {
             (Some(failure), _) => Err(failure),
@@ -102,7 +102,7 @@ impl Record {
     }
 }
 
-/// Gives what the gate and the desk record to the one execution of a run.
+/// Adds the execution's number to the events of the gate and the tool broker.
 #[derive(Debug)]
 pub(crate) struct OfExecution(pub(crate) Arc<Recorder>);
 
@@ -116,8 +116,8 @@ impl Sink for OfExecution {
     }
 }
 
-/// Waits for a disk. Where a runtime has other threads, they take over its other work meanwhile; a
-/// runtime with one thread belongs to a caller that has nothing else to do.
+/// Runs a blocking disk write. A runtime with several threads moves its other tasks to them; a
+/// caller with a runtime of one thread has nothing else to do.
 fn blocking<T>(write: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
@@ -125,7 +125,7 @@ fn blocking<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What a record says of a request.
+/// What a record contains of a request.
 pub(crate) struct Asked<'r> {
     pub(crate) policy: &'r Policy,
     pub(crate) program: &'r Program,
@@ -174,7 +174,7 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     if let Some(limit) = report.outcome.limit() {
         hit(limit, true)?;
     }
-    // What the policy refused before the start is told as its verdict.
+    // The verdict event already records a refusal before the start.
     if !matches!(report.outcome, Outcome::Denied { .. }) {
         for denial in report.denials.iter().filter(|denial| !is_of_gate(denial)) {
             let denied = Denied { execution: Some(EXECUTION), denial: denial.clone() };
@@ -184,7 +184,7 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     Ok(())
 }
 
-/// Whether a refusal is by the gate or the tool broker, which record each when it happens.
+/// Whether the gate or the tool broker made the denial; they record each one themselves.
 fn is_of_gate(denial: &Denial) -> bool {
     let controls = [
         Control::Tools,
@@ -194,7 +194,7 @@ fn is_of_gate(denial: &Denial) -> bool {
         Control::Limit(Limit::ToolDepth),
         Control::Limit(Limit::ToolRate),
         Control::Limit(Limit::ToolsAtOnce),
-        // What rules say of the program itself is its outcome; here they have judged a call.
+        // A rule's denial of the program itself is its outcome; here the rules judged a tool call.
         Control::CodeRules,
         Control::NetworkHosts,
         Control::NetworkPublic,

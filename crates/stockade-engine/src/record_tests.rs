@@ -74,7 +74,7 @@ fn egress() -> Egress {
 }
 
 #[tokio::test]
-async fn run_is_told_from_its_request_to_its_end_without_code_or_values() {
+async fn run_is_recorded_from_start_to_end_without_code_or_values() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     let wall = Scripted::running(|_: Inside| async { Ok(ProcessEnd::Exited { code: 3 }) });
@@ -160,7 +160,7 @@ async fn start_is_recorded_before_the_program_runs() {
 }
 
 #[tokio::test]
-async fn code_is_told_by_its_digest_alone() {
+async fn code_is_recorded_only_by_its_digest() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     let program = Program::Code {
@@ -178,7 +178,7 @@ async fn code_is_told_by_its_digest_alone() {
 }
 
 #[tokio::test]
-async fn refusal_of_the_policy_is_a_verdict_and_the_end() {
+async fn policy_refusal_is_recorded_as_a_verdict_and_the_end() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     let request = request("command_allowlist: [ls]", &recorder);
@@ -190,7 +190,7 @@ async fn refusal_of_the_policy_is_a_verdict_and_the_end() {
 }
 
 #[tokio::test]
-async fn limits_and_denials_of_the_wall_are_told_word_for_word() {
+async fn limits_and_denials_of_the_wall_are_recorded_verbatim() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     let policy = Policy::parse_str("p", "command_allowlist: [ls]", Path::new("/")).unwrap();
@@ -210,7 +210,7 @@ async fn limits_and_denials_of_the_wall_are_told_word_for_word() {
 }
 
 #[tokio::test]
-async fn failure_of_the_wall_is_told_as_an_error() {
+async fn wall_failure_is_recorded_as_an_error() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     assert!(run(Scripted::named("wall"), request("isolation: vm", &recorder)).await.is_err());
@@ -218,7 +218,7 @@ async fn failure_of_the_wall_is_told_as_an_error() {
 }
 
 #[tokio::test]
-async fn nothing_starts_when_the_record_cannot_begin() {
+async fn nothing_starts_when_the_first_event_cannot_be_written() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::write(scratch.path().join("records"), "").unwrap();
     let recorder = recorder(scratch.path());
@@ -228,7 +228,7 @@ async fn nothing_starts_when_the_record_cannot_begin() {
 }
 
 #[tokio::test]
-async fn program_is_killed_when_the_record_cannot_go_on() {
+async fn program_is_killed_when_the_record_fails() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     let gate = Arc::clone(&recorder);
@@ -237,7 +237,7 @@ async fn program_is_killed_when_the_record_cannot_go_on() {
         let (gate, killed) = (Arc::clone(&gate), killed.clone());
         async move {
             gate.egress(egress()).expect("the record takes an event");
-            // What takes its end away lets it take nothing more.
+            // A record that has its last event accepts no further event.
             gate.end("early").expect("the record ends");
             gate.egress(egress()).expect_err("the record takes nothing more");
             inside.killed.wait_for(|killed| *killed).await.expect("the wall stays");

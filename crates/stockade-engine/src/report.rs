@@ -1,4 +1,4 @@
-//! What is said of an execution afterwards.
+//! The report of an execution.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,42 +13,43 @@ use stockade_record::SessionId;
 
 use crate::{Audit, Learned, Outcome, StreamOutput, signal_name};
 
-/// What came of one execution.
+/// The report of one execution.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: StreamOutput,
-    /// What it printed as errors.
+    /// Its standard error.
     pub stderr: StreamOutput,
-    /// From the request to the moment the program ran.
+    /// From the request to the start of the program.
     pub start: Duration,
-    /// From that moment to its end.
+    /// From the start to the end of the program.
     pub duration: Duration,
-    /// What it used.
+    /// The resources it used.
     pub usage: Usage,
-    /// Limits that refused something without ending it.
+    /// Limits that refused something without ending the program.
     pub limits_hit: BTreeSet<Limit>,
-    /// What was refused.
+    /// What was denied.
     pub denials: Vec<Denial>,
-    /// What went ahead and is recorded.
+    /// Acts that were allowed and require a record.
     pub audits: Vec<Audit>,
-    /// Hosts that were reached while that was learned.
+    /// Hosts that the program reached while the gate was learning.
     pub learned: Vec<Learned>,
-    /// Calls of tools, whatever came of each.
+    /// The number of tool calls, with any result.
     pub tool_calls: u64,
-    /// The last 8 KiB of what it printed as errors, however much of them was kept.
+    /// The last 8 KiB of standard error, however much of it was kept.
     pub stderr_tail: Vec<u8>,
-    /// The wall with every control it held; `None` when none was built.
+    /// The wall with every control it enforced; `None` if no wall was built.
     pub plan: Option<Plan>,
-    /// The session, where a record is kept.
+    /// The session, if a record is kept.
     pub session: Option<SessionId>,
     /// The file of the record.
     pub record: Option<PathBuf>,
 }
 
-/// What an execution used, from the kernel. `None` is what it does not say here.
+/// The resources that an execution used, from the kernel. `None` if this host's kernel does not
+/// report a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time.
@@ -60,7 +61,7 @@ pub struct Usage {
 }
 
 impl RunReport {
-    /// A report of something that never ran.
+    /// The report of a program that never ran.
     pub(crate) fn unstarted(outcome: Outcome, plan: Option<Plan>) -> RunReport {
         let denials = match &outcome {
             Outcome::Denied { denial } => vec![denial.clone()],
@@ -92,7 +93,7 @@ impl Serialize for RunReport {
     }
 }
 
-/// The report as programs read it.
+/// The report as JSON.
 #[derive(Serialize)]
 struct RunView<'r> {
     outcome: &'static str,
@@ -102,7 +103,7 @@ struct RunView<'r> {
     /// The key of the limit that ended it.
     limit: Option<&'static str>,
     not_started: Option<NotStartedView<'r>>,
-    /// What the program did that its runtime stopped it for.
+    /// The operation for which its runtime stopped the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     trap: Option<&'r str>,
     stdout: String,
@@ -229,7 +230,7 @@ impl RunView<'_> {
     }
 }
 
-/// What the wall said that it holds.
+/// The wall and what it enforced.
 fn isolation<'p>(plan: &'p Plan) -> IsolationView<'p> {
     let view = |held: &'p HeldControl| {
         let HeldControl { requirement, mechanism, precision } = held;
@@ -248,7 +249,7 @@ fn isolation<'p>(plan: &'p Plan) -> IsolationView<'p> {
     }
 }
 
-/// Bytes as text, and exactly where they are none.
+/// Bytes as text, and additionally encoded if they are not valid UTF-8.
 fn text(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn report_of_a_program_that_ended_has_its_code_and_its_text() {
+    fn report_of_a_program_that_exited_has_its_code_and_text() {
         let mut report = RunReport::unstarted(Outcome::Exited { code: 3 }, None);
         report.stdout = StreamOutput { bytes: b"hi\n".to_vec(), kept_bytes: 3, dropped_bytes: 4 };
         report.limits_hit.insert(Limit::Output);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_is_not_text_is_there_exactly_too() {
+    fn output_that_is_not_utf8_is_also_reported_exactly() {
         let mut report = RunReport::unstarted(Outcome::Exited { code: 0 }, None);
         report.stderr.bytes = b"a\xff".to_vec();
         let view = view(&report);

@@ -1,4 +1,4 @@
-//! What one execution is given.
+//! The inputs of one execution.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,45 +11,45 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Passage;
 
-/// One execution, as a front door asks for it.
+/// One execution, as a front end requests it.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
     /// What is allowed.
     pub policy: Arc<Policy>,
-    /// The wall by its name; unsaid is the first that holds the policy.
+    /// The name of the wall; `None` is the first that enforces the policy.
     pub provider: Option<String>,
-    /// What stands at `/`.
+    /// The files at `/`.
     pub root: Root,
-    /// The host's number of the user who asks, for the record.
+    /// The host user id of the caller, for the record.
     pub user: u32,
     /// Host files that nothing inside may change, such as the policy's own text.
     pub protected: Vec<PathBuf>,
     /// What to start.
     pub program: Program,
-    /// The caller's variables, beside those of the policy.
+    /// The caller's variables, in addition to those of the policy.
     pub environment: Vec<(String, String)>,
-    /// What passes the gate.
+    /// What the gate allows.
     pub passage: Passage,
-    /// What programs inside may call, of which the policy decides. Servers that were started for
-    /// them are the caller's to end.
+    /// The tools that programs inside may call, subject to the policy. The caller ends the servers
+    /// that it started for them.
     pub tools: Tools,
-    /// What rules may look at; time rules need its clock.
+    /// The context of rules; time rules need its clock.
     pub context: Context,
-    /// Keeps the record of this run, which ends when it cannot be kept. One recorder is for one
+    /// Keeps the record of this run; if it cannot be written, the run ends. One recorder serves one
     /// run.
     pub recorder: Option<Arc<Recorder>>,
 }
 
-/// Where a program's output and its errors go while it runs.
+/// Where a program's standard output and standard error go while it runs.
 pub type Live = (Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
-/// Where a program's streams lead.
+/// The ends of a program's streams.
 #[derive(Default)]
 pub struct Streams {
-    /// What it reads; `None` is an empty input.
+    /// Its standard input; `None` is an empty input.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// Where its output and its errors go while it runs; each is shut down at its end.
+    /// Where its output goes while it runs; each writer is shut down at the end of its stream.
     pub live: Option<Live>,
-    /// Whether the report holds the output.
+    /// Whether the report contains the output.
     pub capture: bool,
 }

@@ -1,4 +1,4 @@
-//! A wall for tests of the engine: it does what a test says and builds nothing.
+//! A wall for tests of the engine: it does what a test scripts and builds nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use stockade_provider::{
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
 
-/// The far side of a program's streams, with the means to end it.
+/// The inner ends of a program's streams, and its kill switch.
 pub(crate) struct Inside {
     pub(crate) stdin: DuplexStream,
     pub(crate) stdout: DuplexStream,
     pub(crate) stderr: DuplexStream,
-    /// Resolves when the sandbox was killed.
+    /// Resolves when the sandbox is killed.
     pub(crate) killed: watch::Receiver<bool>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Scripted {
     unusable: Option<Obstacle>,
     isolation: Isolation,
     programs: ProgramKinds,
-    /// What building a sandbox fails with.
+    /// The error with which building a sandbox fails.
     fails: Option<ErrorKind>,
     asked: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
@@ -43,13 +43,13 @@ struct Shared {
     script: Script,
     observed: SandboxUsage,
     exceeds: Option<Limit>,
-    /// Where a sandbox fails to be created or to start something: how.
+    /// Whether creating a sandbox hangs.
     hangs: bool,
     lost: bool,
 }
 
 impl Scripted {
-    /// A wall that holds everything at process strength.
+    /// A wall that enforces everything with `process` isolation.
     pub(crate) fn named(name: &'static str) -> Scripted {
         let script: Script = Box::new(|_| Box::pin(async { Ok(ProcessEnd::Exited { code: 0 }) }));
         let shared = Shared {
@@ -66,7 +66,7 @@ impl Scripted {
         Scripted { name, unusable, isolation, programs, fails, asked, created, ended, shared }
     }
 
-    /// A wall whose programs do this.
+    /// A wall whose programs run `script`.
     pub(crate) fn running<F>(script: impl Fn(Inside) -> F + Send + Sync + 'static) -> Scripted
     where
         F: Future<Output = Result<ProcessEnd, Error>> + Send + 'static,
@@ -86,13 +86,13 @@ impl Scripted {
         self
     }
 
-    /// A wall that runs code alone.
+    /// A wall that runs only code.
     pub(crate) fn without_commands(mut self) -> Scripted {
         self.programs.commands = false;
         self
     }
 
-    /// A wall that looks as if it could be built, and cannot.
+    /// A wall that probes as usable and fails to be built.
     pub(crate) fn failing(mut self, kind: ErrorKind) -> Scripted {
         self.fails = Some(kind);
         self
@@ -106,17 +106,17 @@ impl Scripted {
         self.with(|shared| shared.exceeds = Some(limit))
     }
 
-    /// A wall that never comes to the end of building a sandbox.
+    /// A wall that never finishes building a sandbox.
     pub(crate) fn hanging(self) -> Scripted {
         self.with(|shared| shared.hangs = true)
     }
 
-    /// A wall whose sandbox is gone when something is to be started in it.
+    /// A wall whose sandbox is lost when a program starts in it.
     pub(crate) fn losing(self) -> Scripted {
         self.with(|shared| shared.lost = true)
     }
 
-    /// Turns true when a sandbox was dropped.
+    /// Becomes true when a sandbox is dropped.
     pub(crate) fn ended(&self) -> watch::Receiver<bool> {
         self.ended.subscribe()
     }
@@ -230,7 +230,7 @@ impl Sandbox for ScriptedSandbox {
     }
 }
 
-/// The engine ends sandboxes and never a single execution.
+/// The engine ends whole sandboxes and never a single execution.
 struct Uncontrolled;
 
 impl ExecutionControl for Uncontrolled {

@@ -1,6 +1,6 @@
 //! Names of signals.
 
-/// The name of a signal of Linux, such as `SIGKILL`; real-time ones have their number only.
+/// The name of a Linux signal, such as `SIGKILL`; real-time signals have only a number.
 pub fn signal_name(number: i32) -> String {
     const NAMES: [&str; 31] = [
         "SIGHUP",

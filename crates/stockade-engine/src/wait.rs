@@ -1,10 +1,11 @@
-//! Waiting for a program: its deadlines, its streams, and what ended it.
+//! Waiting for a program: its deadlines, its streams, and the reason of its end.
 //!
 //! ```text
 //! running ── its end ──▶ ended ── its output is read ──▶ done
 //!    └── deadline, limit, cancel, a reader that left ──▶ killed ── collect 100 ms ──▶ done
 //! ```
-//! The end is what counts: a program that ended in time has, however long its output is on the way.
+//! The program's end decides: a program that ended in time did not time out, however long its
+//! output takes.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -18,16 +19,16 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::OutputStream;
 use crate::output::Output;
 
-/// How long what is already printed is collected after a kill.
+/// How long the engine collects already printed output after a kill.
 const COLLECT: Duration = Duration::from_millis(100);
 
-/// How long a program has to end by itself after whoever read its output went away.
+/// How long a program may run after its reader closed the output.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a stream may say nothing after everything that could write to it is gone.
+/// How long a stream may be silent after all its writers are gone.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether output still comes after the end.
+/// How many times the engine waits for further output after the end.
 const MOST_LOOKS: u32 = 10;
 
 /// Why the engine ended a program.
@@ -35,26 +36,26 @@ pub(crate) enum Stop {
     Cancelled,
     TimedOut,
     Exceeded(Limit),
-    /// Whoever read the output went away, and the program did not end by that.
+    /// The reader closed the output, and the program did not end because of that.
     ReaderLeft,
-    /// What it printed could not be passed on.
+    /// The output could not be written to its destination.
     Unwritable(OutputStream, io::Error),
 }
 
-/// How waiting for a program came to its end: it ended, or was stopped, or was stopped while the
-/// output of its end was on the way.
+/// The result of waiting: the program ended, was stopped, or was stopped while its remaining output
+/// was being read.
 pub(crate) struct Waited {
     pub(crate) end: Option<Result<ProcessEnd, Error>>,
     pub(crate) stop: Option<Stop>,
     /// When it ended or was stopped.
     pub(crate) at: Instant,
-    /// Whether somebody who read its output went away.
+    /// Whether a reader closed the output.
     pub(crate) is_reader_left: bool,
-    /// Whether all output is passed on.
+    /// Whether all output is relayed.
     pub(crate) is_passed: bool,
 }
 
-/// What can end a program from outside.
+/// The events that can end a program from outside.
 pub(crate) struct Deadlines<'d, C, E> {
     pub(crate) cancel: Pin<&'d mut C>,
     pub(crate) lifetime: Pin<&'d mut Sleep>,
@@ -62,11 +63,11 @@ pub(crate) struct Deadlines<'d, C, E> {
     pub(crate) timeout: Duration,
 }
 
-/// A failure to pass output on.
+/// A failed write of output.
 pub(crate) type Unwritable = (OutputStream, io::Error);
 
 /// Waits until the program has ended and its output is read, or until it must be ended. `passing`
-/// is passing on what `output` reads; it may have more to do afterwards.
+/// relays what `output` reads; it may continue afterwards.
 pub(crate) async fn wait(
     running: Running,
     sandbox: &dyn Sandbox,
@@ -91,12 +92,12 @@ pub(crate) async fn wait(
     let mut ended = None;
     let mut at = Instant::now();
     let (mut is_fed, mut is_read, mut is_passed, mut is_reader_left) = (false, false, false, false);
-    // The end comes first: what ended by itself was not stopped. The output comes after every
-    // deadline: it can always be ready.
+    // Order matters: a program that ended was not stopped, so its end comes first. The output comes
+    // after every deadline, because it can always be ready.
     let stop = loop {
         tokio::select! {
             biased;
-            // A wall keeps the deadlines too, where this process was stopped meanwhile.
+            // The wall enforces the deadlines too, in case this process was stopped (SIGSTOP).
             result = &mut end, if ended.is_none() => {
                 if is_lost(&result) && is_over(&deadline) {
                     break Stop::TimedOut;
@@ -133,8 +134,8 @@ pub(crate) async fn wait(
     if ended.is_none() {
         at = Instant::now();
         if !matches!(stop, Stop::Unwritable(..)) {
-            // The kill is sent: what comes now was printed before, and whatever does not come in
-            // time is not waited for.
+            // The kill is sent: output that comes now was printed before, and later output is not
+            // awaited.
             output.end();
             let rest = async {
                 if !is_read {
@@ -164,7 +165,7 @@ fn is_over(clock: &Sleep) -> bool {
     clock.deadline() <= tokio::time::Instant::now()
 }
 
-/// Passes the caller's input on. Whatever goes wrong, the program sees the end of its input.
+/// Relays the caller's input. On any error the program sees the end of its input.
 async fn feed(
     source: Option<Box<dyn AsyncRead + Send + Unpin>>,
     mut stdin: Box<dyn AsyncWrite + Send + Unpin>,
@@ -175,10 +176,10 @@ async fn feed(
     let _ = stdin.shutdown().await;
 }
 
-/// Resolves when no more output comes although nobody has to be waited for.
+/// Resolves when no more output comes although there is no backpressure.
 ///
-/// What a program has written is there when its end is told, so what still comes after many looks is
-/// not its output any more.
+/// A program's output arrives before its end is reported, so output that still comes after many
+/// waits is not from the program.
 async fn silence(output: &Output) {
     for _ in 0..MOST_LOOKS {
         let before = output.bytes_seen();

@@ -1,5 +1,5 @@
-//! The ways out of a run: a gate where the policy can allow a connection, a broker where there are
-//! tools, and otherwise none.
+//! The egress of a run: a gate if the policy can allow a connection, and a tool broker if there are
+//! tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use tokio::time::timeout;
 
 use crate::record::OfExecution;
 
-/// How long connections may take to come to their end after the program has.
+/// How long connections may take to finish after the program ended.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// How long it may take until everything that was cut off is told to the record.
+/// How long the gate may take to record the connections that it closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What passes the gate of a run.
+/// What the gate of a run allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passage {
     /// What the policy allows.
     #[default]
     Allowed,
-    /// Every public host within the limits of the policy, to learn which are needed.
+    /// Every public host within the limits of the policy, to learn which hosts a program needs.
     Learning,
 }
 
-/// The most connections of programs to the broker at once: as many as the guest carries.
+/// The most concurrent connections of programs to the broker: as many as the guest relays.
 const MOST_CALLERS: usize = 1024;
 
-/// The gate and the broker of one run, as far as it has them.
+/// The gate and the broker of one run, if it has them.
 #[derive(Clone, Debug)]
 pub(crate) struct WayOut {
     gate: Option<Gate>,
@@ -41,7 +41,7 @@ pub(crate) struct WayOut {
 }
 
 impl WayOut {
-    /// Makes the gate and the broker. Decisions go to the record, where one is kept.
+    /// Creates the gate and the broker. Decisions go to the record, if one is kept.
     pub(crate) fn of(
         policy: &Arc<Policy>,
         passage: Passage,
@@ -53,7 +53,7 @@ impl WayOut {
             Some(recorder) => Arc::new(OfExecution(Arc::clone(recorder))),
             None => Arc::new(Unkept),
         };
-        // Where tools are offered and none is listed, a call is still a denial that is told.
+        // If tools are offered and the policy lists none, a call is still a denial to record.
         let has_broker = !tools.is_empty() || !policy.tools.value.is_empty();
         let broker = has_broker.then(|| {
             ToolBroker::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink))
@@ -67,13 +67,13 @@ impl WayOut {
         Ok(WayOut { gate, broker })
     }
 
-    /// Where the wall takes connections to.
+    /// The gateway to which the wall relays connections.
     pub(crate) fn gateway(&self) -> Option<Arc<dyn Gateway>> {
         let is_there = self.gate.is_some() || self.broker.is_some();
         is_there.then(|| Arc::new(self.clone()) as Arc<dyn Gateway>)
     }
 
-    /// What the sandbox shows of the tools.
+    /// The files and variables of the tools inside the sandbox.
     pub(crate) fn tool_access(&self) -> Option<ToolAccess> {
         self.broker.as_ref().map(ToolBroker::access)
     }
@@ -86,23 +86,24 @@ impl WayOut {
         }
     }
 
-    /// Lets what an ended program sent come to its end, for a moment.
+    /// Waits briefly for the data that an ended program sent.
     pub(crate) async fn drain(&self) {
         if let Some(gate) = &self.gate {
-            // What takes longer is cut off by closing.
+            // Closing the gate cuts off slower connections.
             let _ = timeout(LAST_BYTES, gate.idle()).await;
         }
     }
 
-    /// Lets nothing pass any more, and adds what was refused to what the wall saw. The wall must
-    /// still be there: what is cut off is told by the tasks that served it.
+    /// Closes the gate, and adds its denials to those of the wall. The wall must still exist: the
+    /// tasks that served the closed connections record them.
     pub(crate) async fn close(&self, observed: &mut SandboxUsage) {
         if let Some(broker) = &self.broker {
             broker.close();
         }
         if let Some(gate) = &self.gate {
             gate.close();
-            // A connection that does not come to its end is missing in the record; none waits then.
+            // A connection that does not finish in time is missing in the record; no process waits
+            // for it.
             let _ = timeout(LAST_WORDS, gate.idle()).await;
             let seen = gate.observed();
             observed.denials.extend(seen.denials);
@@ -116,12 +117,12 @@ impl WayOut {
         }
     }
 
-    /// How many calls of tools there were, whatever came of them.
+    /// The number of tool calls, with any result.
     pub(crate) fn tool_calls(&self) -> u64 {
         self.broker.as_ref().map_or(0, |broker| broker.observed().calls)
     }
 
-    /// What programs used while that was learned.
+    /// The hosts that programs used while the gate was learning.
     pub(crate) fn learned(&self) -> Vec<Learned> {
         self.gate.as_ref().map(Gate::learned).unwrap_or_default()
     }
@@ -139,7 +140,7 @@ impl Gateway for WayOut {
                 Some(gate),
                 _,
             ) => gate.serve(destination, stream),
-            // Nothing inside listens for it, so only a guest that lies opens it: it is dropped.
+            // No socket inside leads here, so only a compromised guest opens this stream: drops it.
             _ => Box::pin(async {}),
         }
     }
@@ -154,7 +155,7 @@ impl Gateway for WayOut {
     }
 }
 
-/// Where decisions go when no record is kept.
+/// Receives decisions when no record is kept.
 #[derive(Debug)]
 struct Unkept;
 

@@ -1,4 +1,4 @@
-//! asdf: which version one of its shims would start.
+//! asdf: finds the version that one of its shims would start.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{Chosen, Language, Manager, Surroundings};
 
 const MANAGER: Manager = Manager::Asdf;
 
-/// One shim, and what it is wanted for.
+/// One shim, and the tool it starts.
 pub(super) struct Shim<'a> {
     pub(super) file: &'a Path,
     pub(super) program: &'a OsStr,
     pub(super) language: Language,
 }
 
-/// Whether a script is a shim of asdf.
+/// Whether a script is an asdf shim.
 pub(super) fn is_shim(text: &str) -> bool {
     text.lines().any(|line| {
         line.starts_with("# asdf-plugin: ")
@@ -26,7 +26,7 @@ pub(super) fn is_shim(text: &str) -> bool {
     })
 }
 
-/// What asdf would start for this shim.
+/// The program that asdf would start for this shim.
 pub(super) fn answer(
     shim: &Shim<'_>,
     surroundings: &Surroundings,
@@ -59,7 +59,7 @@ pub(super) fn answer(
     Err(Problem::NotInstalled { manager: MANAGER, versions, said_by, place })
 }
 
-/// Where a version is installed; `path:` names a directory by itself and `ref:` a built commit.
+/// The installation directory of a version; `path:` names a directory and `ref:` a built commit.
 fn directory_of(version: &str, place: &Path, asked: &Asked) -> Result<PathBuf, Problem> {
     if let Some(directory) = version.strip_prefix("path:") {
         let directory = PathBuf::from(directory);
@@ -71,7 +71,8 @@ fn directory_of(version: &str, place: &Path, asked: &Asked) -> Result<PathBuf, P
     Ok(place.join(name))
 }
 
-/// The variable decides, then the nearest file that names the tool, then the one in the home.
+/// The variable takes precedence, then the nearest file that names the tool, then the file in the
+/// home directory.
 fn asked(
     language: Language,
     tool: &str,

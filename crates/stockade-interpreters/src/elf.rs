@@ -1,4 +1,4 @@
-//! What an ELF file asks of the dynamic loader. See ld.so(8).
+//! Reads what an ELF file needs from the dynamic loader. See ld.so(8).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,20 +12,20 @@ use object::read::{ReadCache, ReadRef, StringTable};
 
 use super::problem::Problem;
 
-/// What one file needs to be loaded.
+/// What the dynamic loader needs to load one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// The loader; none for a static executable and for most libraries.
+    /// The loader; `None` for a static executable and for most libraries.
     pub(super) loader: Option<PathBuf>,
     /// Names or paths of libraries.
     pub(super) libraries: Vec<String>,
-    /// Directories to search for the libraries of this file alone.
+    /// Directories to search for the libraries of only this file.
     pub(super) run_path: Vec<PathBuf>,
     /// Directories to search for the libraries of this file and of everything it loads.
     pub(super) inherited_path: Vec<PathBuf>,
 }
 
-/// Reads the needs of a file whose path is free of links.
+/// Reads the needs of a file whose path has no links.
 pub(super) fn needs(file: &Path) -> Result<Needs, Problem> {
     let opened = File::open(file).map_err(|error| Problem::of_io(file, &error))?;
     let cache = ReadCache::new(opened);
@@ -38,7 +38,7 @@ pub(super) fn needs(file: &Path) -> Result<Needs, Problem> {
         loader: raw.loader.map(|path| PathBuf::from(OsStr::from_bytes(&path))),
         libraries: raw.needed.iter().map(|name| String::from_utf8_lossy(name).into()).collect(),
         run_path: directories(&raw.run_path),
-        // A file with DT_RUNPATH has its DT_RPATH ignored.
+        // The loader ignores DT_RPATH of a file with DT_RUNPATH.
         inherited_path: if raw.run_path.is_empty() { directories(&raw.r_path) } else { Vec::new() },
     })
 }
@@ -69,7 +69,7 @@ impl Raw {
             Some(entry.d_val(endian))
         };
         let (address, size) = (value(DT_STRTAB)?, value(DT_STRSZ)?);
-        // Not the whole segment: it can be a hundred megabytes.
+        // Not the whole segment: it can have a hundred megabytes.
         let start = segments.iter().find_map(|one| {
             let within = address.checked_sub(one.p_vaddr(endian))?;
             let holds = one.p_type(endian) == PT_LOAD && within < one.p_filesz(endian);
@@ -90,8 +90,8 @@ impl Raw {
     }
 }
 
-/// The directories of a search path. Entries that depend on where a process happens to be, or on
-/// a token besides `$ORIGIN`, are left out: a library that only they have counts as missing.
+/// The directories of a search path, without entries that are relative or have a token other than
+/// `$ORIGIN`. A library that is only in such an entry counts as missing.
 fn expand(list: &[u8], origin: &Path) -> Vec<PathBuf> {
     let entry = |entry: &[u8]| {
         let text = str::from_utf8(entry).ok()?;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_no_executable() {
+    fn text_file_is_not_an_executable() {
         let file = Path::new("/etc/passwd");
         assert_eq!(needs(file), Err(Problem::NotElf { path: file.to_path_buf() }));
     }

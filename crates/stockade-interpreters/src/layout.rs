@@ -1,4 +1,4 @@
-//! From a program to what must be shown inside for it to run.
+//! Finds the host paths that must be mounted for a program to run inside.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::python::{Environment, Installation};
 use super::resolve::{Resolved, Trust};
 use super::{Bind, Language, Link};
 
-/// A program with all that it needs.
+/// A program with everything that it needs.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) program: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Layout {
     pub(super) library_path: Vec<PathBuf>,
 }
 
-/// Lays out a program that leads to an executable without a shim.
+/// Finds what a program needs; its name leads to an executable without a shim.
 pub(super) fn layout(
     language: Language,
     program: &Path,
@@ -38,16 +38,16 @@ pub(super) fn layout(
     parts.finish(started)
 }
 
-/// What is started, once it is known what it belongs to.
+/// The program to start, after its environment or installation is known.
 struct Started {
     program: PathBuf,
     resolved: PathBuf,
     version: Option<String>,
-    /// The directories below a prefix that carry the version in their name, for Python.
+    /// For Python, the directories below a prefix that have the version in their name.
     libraries: Vec<PathBuf>,
 }
 
-/// What has been gathered so far.
+/// The parts found so far.
 struct Parts<'a> {
     places: &'a Places,
     trust: Trust,
@@ -63,7 +63,7 @@ impl Parts<'_> {
         Parts { places, trust, binds, links, loaded: Libraries::default() }
     }
 
-    /// An environment, with the one it stands on, or an installation.
+    /// A virtual environment with its base, or an installation.
     fn python(&mut self, program: &Path, depth: usize) -> Result<Started, Problem> {
         const DEEPEST: usize = 4;
         let resolved = self.trust.executable(program)?;
@@ -105,7 +105,8 @@ impl Parts<'_> {
                 None => installation.libraries.iter().try_for_each(|it| self.show_directory(it))?,
             }
         }
-        // A distribution's own modules need only its own libraries; all others may need any.
+        // A distribution's own modules need only its own libraries; all others may need any
+        // library.
         if installation.prefix != Path::new("/usr") {
             for extension in installation.extensions() {
                 self.loaded.add(&extension, Missing::Passes, self.trust)?;
@@ -119,7 +120,8 @@ impl Parts<'_> {
     fn node(&mut self, program: &Path) -> Result<Started, Problem> {
         let resolved = self.trust.executable(program)?;
         let prefix = resolved.real.ancestors().nth(2).filter(|prefix| {
-            // Without these a directory above `bin` is no installation, but may be a project.
+            // Without these, the directory above `bin` is not an installation, but may be a
+            // project.
             prefix.join("lib/node_modules").is_dir() || prefix.join("include/node").is_dir()
         });
         let mut version = None;
@@ -139,7 +141,7 @@ impl Parts<'_> {
         self.executable(&resolved)
     }
 
-    /// An executable itself, called by the first of its names that is shown.
+    /// The executable alone, by the first of its names that is visible inside.
     fn executable(&mut self, resolved: &Resolved) -> Result<Started, Problem> {
         self.show_file(&resolved.real)?;
         self.loaded.add(&resolved.real, Missing::Fails, self.trust)?;
@@ -159,7 +161,7 @@ impl Parts<'_> {
         self.links.extend(cover.links);
     }
 
-    /// Shows a file that has no links in its path, unless something shows it already.
+    /// Mounts a file whose path has no links, unless a mount already contains it.
     fn show_file(&mut self, file: &Path) -> Result<(), Problem> {
         if !self.shows(file) {
             if !self.places.allows_file(file) {
@@ -172,7 +174,7 @@ impl Parts<'_> {
 
     fn show_directory(&mut self, directory: &Path) -> Result<(), Problem> {
         let resolved = self.trust.resolve(directory)?;
-        // `lib/pythonX.Y` of a prefix must lie in that prefix, whatever links say.
+        // `lib/pythonX.Y` of a prefix must be inside that prefix, after links are resolved.
         let is_own = directory.ancestors().nth(2).is_some_and(|it| resolved.real.starts_with(it));
         if !is_own || !self.places.allows(&resolved.real) {
             return Err(Problem::Forbidden { path: resolved.real });
@@ -182,24 +184,24 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Makes a name lead inside to where it leads outside.
+    /// Makes a name lead to the same file inside as outside.
     fn show_name(&mut self, name: &Path) -> Result<(), Problem> {
         self.links.extend(self.trust.resolve(name)?.links);
         Ok(())
     }
 
-    /// Adds the libraries, and leaves out what something else shows already.
+    /// Adds the libraries, and drops binds that another bind already contains.
     fn finish(mut self, started: Started) -> Result<Layout, Problem> {
         let loaded = std::mem::take(&mut self.loaded);
         for library in loaded.found {
-            // The file alone, and only a library: what a planted file asks for may be anything.
+            // Only the file, and only if it is a library: a planted executable may name any file.
             if !self.shows(&library.real) && elf::needs(&library.real).is_ok() {
                 self.show_file(&library.real)?;
             }
             self.links.extend(library.links);
         }
         let mut binds: Vec<Bind> = Vec::new();
-        // Sorted, so that a directory comes before everything below it.
+        // Sorted, so that a directory precedes everything below it.
         for bind in self.binds {
             if !binds.last().is_some_and(|last| bind.host.starts_with(&last.host)) {
                 binds.push(bind);

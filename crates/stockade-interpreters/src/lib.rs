@@ -1,11 +1,12 @@
-//! Which interpreter a person means, and the exact host paths that it needs inside a sandbox.
+//! Finds the interpreter that the user's shell would start, and the exact host paths that it needs
+//! inside a sandbox.
 //!
-//! Everything is read from files: nothing that is found is started on the host, because a shim or
-//! an interpreter that somebody planted would then run outside the wall. The steps are
+//! Reads files only and starts nothing on the host, because a planted shim or interpreter would
+//! then run outside the wall. The steps are
 //!
 //! ```text
-//! search   where a person's shell would look      candidates, in order
-//! settle   shims of version managers resolved     one real program, or "go on along PATH"
+//! search   where the user's shell would look      candidates, in order
+//! settle   shims of version managers resolved     one real program, or "continue along PATH"
 //! layout   environment, installation, libraries   binds and links
 //! ```
 
@@ -31,42 +32,42 @@ use stockade_provider::Language;
 pub use surroundings::Surroundings;
 pub use version::{Chosen, Manager};
 
-/// An interpreter and all that a sandbox must be given to run it.
+/// An interpreter and everything that a sandbox needs to run it.
 ///
-/// The program is to be started with the person's own arguments and no others: flags such as
-/// Python's `-I` would change what the code means.
+/// Start the program with only the user's own arguments: flags such as Python's `-I` would change
+/// the behaviour of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreter {
-    /// What it interprets.
+    /// The language that it interprets.
     pub language: Language,
-    /// The name to start it by, inside and outside; an environment's own name for it, because
-    /// Python finds `sys.prefix` from the name it was started by.
+    /// The name to start it by, inside and outside. In a virtual environment this is the
+    /// environment's own name, because Python derives `sys.prefix` from it.
     pub program: PathBuf,
-    /// The executable behind that name, without links.
+    /// The executable that the name leads to, without links.
     pub resolved: PathBuf,
-    /// What to show read-only inside; none lies below another.
+    /// What to mount read-only inside; no bind is below another.
     pub binds: Vec<Bind>,
-    /// Links to make inside, so that names which lead to the binds outside do so inside too.
+    /// Links to create inside, so that names which lead to the binds outside also do so inside.
     pub links: Vec<Link>,
-    /// Directories that only the loader's cache knows outside; inside they belong into
+    /// Directories that the loader finds only through its cache outside; inside, add them to
     /// `LD_LIBRARY_PATH`.
     pub library_path: Vec<PathBuf>,
-    /// The version as far as names tell it, such as `3.11`.
+    /// The version, as far as file names show it, such as `3.11`.
     pub version: Option<String>,
-    /// Which of the places led to it.
+    /// Which of the searched places has it.
     pub origin: Origin,
-    /// The version manager that was asked on the way.
+    /// The version manager that chose it, if one did.
     pub chosen: Option<Chosen>,
-    /// The places that were looked at before and had nothing.
+    /// The places that were searched before without success.
     pub skipped: Vec<Skipped>,
 }
 
-/// A host file or directory to show read-only.
+/// A host file or directory to mount read-only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bind {
-    /// The path on the host, free of symbolic links.
+    /// The path on the host, without symbolic links.
     pub host: PathBuf,
-    /// The path inside; the same.
+    /// The path inside, which is the same.
     pub guest: PathBuf,
 }
 
@@ -76,16 +77,16 @@ impl Bind {
     }
 }
 
-/// A symbolic link to make inside.
+/// A symbolic link to create inside.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
-    /// Where the link is, inside as outside.
+    /// The path of the link, the same inside and outside.
     pub at: PathBuf,
-    /// What it says.
+    /// Its target.
     pub target: PathBuf,
 }
 
-/// Which of the places a person could mean had the interpreter.
+/// The place where the interpreter was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `--python`.
@@ -96,7 +97,7 @@ pub enum Origin {
     Conda,
     /// A directory of `PATH`.
     Path,
-    /// The system's own place for it.
+    /// The system's default path.
     System,
 }
 
@@ -106,12 +107,13 @@ pub fn system() -> (Vec<Bind>, Vec<Link>) {
     (cover.binds, cover.links)
 }
 
-/// The dynamic loader that an executable names, if it is one that names any.
+/// The dynamic loader that an executable names, if it names one.
 pub fn loader_of(executable: &std::path::Path) -> Option<PathBuf> {
     elf::needs(executable).ok()?.loader
 }
 
-/// Finds the interpreter that a person in these surroundings means, without starting anything.
+/// Finds the interpreter that a shell with these surroundings would start, without starting
+/// anything.
 pub fn find(
     language: Language,
     surroundings: &Surroundings,

@@ -1,4 +1,4 @@
-//! Which files outside the system's directories the dynamic loader opens for a program.
+//! Finds the files outside the system's directories that the dynamic loader opens for a program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,26 +8,26 @@ use super::elf::{self, Needs};
 use super::problem::Problem;
 use super::resolve::{Resolved, Trust};
 
-/// What loading some files takes.
+/// The files needed to load a set of files.
 #[derive(Debug, Default)]
 pub(super) struct Libraries {
-    /// The loader and the libraries that are not the system's.
+    /// The loader and the libraries outside the system's directories.
     pub(super) found: Vec<Resolved>,
-    /// Directories that only the loader's cache knows.
+    /// Directories that the loader finds only through its cache.
     pub(super) cached: BTreeSet<PathBuf>,
     seen: BTreeSet<PathBuf>,
 }
 
-/// Whether a library that cannot be found matters.
+/// Whether a missing library is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// The program does not start without it.
     Fails,
-    /// A part of the program does not work, outside as inside.
+    /// A part of the program does not work, outside and inside alike.
     Passes,
 }
 
-/// Where the loader looks by itself. The cache is not shown inside, so it does not count.
+/// The loader's default directories. Excludes its cache, which is not mounted inside.
 const DEFAULT: [&str; 10] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -41,7 +41,7 @@ const DEFAULT: [&str; 10] = [
     "/lib/aarch64-linux-musl",
 ];
 
-/// Whether the system's binds hold a path.
+/// Whether the system's binds contain a path.
 pub(super) fn is_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn is_system(path: &Path) -> bool {
 }
 
 impl Libraries {
-    /// Adds what a file without links needs, and what that needs in turn.
+    /// Adds the libraries of a file without links, and theirs in turn.
     pub(super) fn add(
         &mut self,
         file: &Path,
@@ -71,7 +71,7 @@ impl Libraries {
             }
             for library in &needs.libraries {
                 match self.locate(library, &needs, &inherited, trust)? {
-                    // The system's libraries need only the system's.
+                    // The system's libraries need only other system libraries.
                     Some(resolved) if is_system(&resolved.real) => {}
                     Some(resolved) => {
                         left.push((resolved.real.clone(), inherited.clone()));
@@ -122,12 +122,12 @@ impl Libraries {
 }
 
 fn present(path: &Path, trust: Trust) -> Result<Option<Resolved>, Problem> {
-    // Asked before trusting: a directory of the search path matters only if it has the library.
+    // Checked before trust: a directory of the search path matters only if it has the library.
     if path.is_file() { trust.resolve(path).map(Some) } else { Ok(None) }
 }
 
-/// The directories that ldconfig(8) takes into the cache. Only the usual form of `include` is
-/// followed, one level deep: a library that is missed for it is reported as missing.
+/// The directories that ldconfig(8) adds to the cache. Follows only the usual form of `include`,
+/// one level deep: a library missed because of that is reported as missing.
 fn configured(file: &Path) -> Vec<PathBuf> {
     let Ok(text) = fs::read_to_string(file) else { return Vec::new() };
     let mut directories = listed(&text);
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_read_from_the_settings_of_ldconfig() {
+    fn directories_are_read_from_the_ldconfig_settings() {
         let text = "# libc\n/usr/local/lib\n /opt/x # mine\ninclude /etc/ld.so.conf.d/*.conf\n";
         assert_eq!(listed(text), ["/usr/local/lib", "/opt/x"].map(PathBuf::from));
     }

@@ -1,4 +1,4 @@
-//! What of the host may be shown inside, and what never.
+//! Which host paths may be mounted inside, and which never.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,15 @@ use super::problem::Problem;
 use super::resolve::Trust;
 use super::{Bind, Link, Surroundings};
 
-/// Never shown, nor is anything above them: people's files, secrets, and the running system.
+/// Never mounted, and neither is any directory above them: users' files, secrets, and the running
+/// system.
 const NEVER: [&str; 10] =
     ["/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var"];
 
-/// Nothing below these is shown either: no interpreter is installed there.
+/// Nothing below these is mounted either: no interpreter is installed there.
 const NEVER_BELOW: [&str; 5] = ["/dev", "/etc", "/proc", "/run", "/sys"];
 
-/// Never shown as a whole, because they hold what many programs keep.
+/// Never mounted as a whole, because many programs share them.
 const SHARED: [&str; 9] = [
     "/lost+found",
     "/media",
@@ -27,7 +28,7 @@ const SHARED: [&str; 9] = [
     "/var/tmp",
 ];
 
-/// The same for places in a home.
+/// The same for directories in a home directory.
 const SHARED_AT_HOME: [&str; 14] = [
     ".asdf",
     ".cache",
@@ -45,9 +46,9 @@ const SHARED_AT_HOME: [&str; 14] = [
     "lib",
 ];
 
-/// What an installation or environment keeps at its top to work. A directory that has more is not
-/// shown as a whole: beside them lie other environments, package caches, and settings such as
-/// pip.conf, .condarc and etc/npmrc with passwords.
+/// The entries that an installation or environment needs. A directory with other entries is not
+/// mounted as a whole: next to these may be other environments, package caches, and settings with
+/// passwords such as pip.conf, .condarc and etc/npmrc.
 const OWN: [&str; 14] = [
     "bin",
     "sbin",
@@ -65,7 +66,7 @@ const OWN: [&str; 14] = [
     "pyvenv.cfg",
 ];
 
-/// What may lie at the top besides, and is of no use inside.
+/// Other entries that may be present, and that are not needed inside.
 const HARMLESS: [&str; 8] = [
     ".gitignore",
     ".lock",
@@ -77,22 +78,22 @@ const HARMLESS: [&str; 8] = [
     "LICENSE.txt",
 ];
 
-/// The rules for one person.
+/// The rules for one user.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    /// The home as it is called, and as it is.
+    /// The home directory as named, and with links resolved.
     homes: Vec<PathBuf>,
 }
 
 impl Places {
     pub(super) fn of(surroundings: &Surroundings) -> Places {
         let named = surroundings.home.clone();
-        // A home that cannot be resolved leads nowhere, so nothing that is shown can lie in it.
+        // No path leads into a home directory that cannot be resolved, so no mounted path is in it.
         let real = named.as_ref().and_then(|home| fs::canonicalize(home).ok());
         Places { homes: named.into_iter().chain(real).collect() }
     }
 
-    /// Whether a directory may be shown with all that it holds.
+    /// Whether a directory may be mounted with its whole content.
     pub(super) fn allows(&self, directory: &Path) -> bool {
         let covers = |place: &Path| place.starts_with(directory);
         let shared_at_home =
@@ -103,13 +104,14 @@ impl Places {
             && directory.parent() != Some(Path::new("/home"))
     }
 
-    /// Whether a file may be shown.
+    /// Whether a file may be mounted.
     pub(super) fn allows_file(&self, file: &Path) -> bool {
         !NEVER_BELOW.iter().any(|place| file.starts_with(place))
             && !self.homes.iter().any(|home| file.starts_with(home.join(".ssh")))
     }
 
-    /// A directory, or only its own parts where it holds more; nothing if it may not be shown.
+    /// Covers a directory, or only its own entries if it has others; `None` if it may not be
+    /// mounted.
     pub(super) fn cover(&self, prefix: &Path, trust: Trust) -> Result<Option<Cover>, Problem> {
         if !self.allows(prefix) {
             return Ok(None);
@@ -122,7 +124,8 @@ impl Places {
             let name = entry.file_name();
             if OWN.iter().any(|own| name == *own) {
                 let resolved = trust.resolve(&entry.path())?;
-                // A link of this name that leads elsewhere would show what somebody planted.
+                // A link with this name that leads elsewhere would expose a path that an attacker
+                // chose.
                 if !resolved.real.starts_with(prefix) {
                     return Err(Problem::Forbidden { path: resolved.real });
                 }
@@ -142,15 +145,15 @@ impl Places {
     }
 }
 
-/// What shows a directory.
+/// The binds and links that make a directory visible.
 #[derive(Debug, Default)]
 pub(super) struct Cover {
     pub(super) binds: Vec<Bind>,
     pub(super) links: Vec<Link>,
 }
 
-/// The directories that the system's own programs and libraries are in, and the names for them at
-/// the top where a distribution has merged those into `/usr`.
+/// The directories of the system's own programs and libraries, and the links to them at the top on
+/// distributions that have merged them into `/usr`.
 pub(super) fn system() -> Cover {
     let mut cover = Cover::default();
     for name in ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_holds_other_things_is_shown() {
+    fn directory_with_other_content_is_not_mounted() {
         for path in [
             "/",
             "/home",
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_installation_is_shown() {
+    fn single_installation_is_mounted() {
         for path in [
             "/home/me/.pyenv/versions/3.11.7",
             "/home/me/miniconda3",

@@ -1,4 +1,4 @@
-//! Why an interpreter cannot be used, said so that a person can do something about it.
+//! Why an interpreter cannot be used, with advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use super::{Language, Manager};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpreterError {
-    /// No place has one.
+    /// No searched place has one.
     #[error("no interpreter for {language} was found{}", places(.why_not))]
     NotFound {
         /// The language.
         language: Language,
-        /// Every place that was looked at, with what it lacks.
+        /// Every searched place, with the reason why it has no interpreter.
         why_not: Vec<Skipped>,
     },
-    /// The one that the person means must not or cannot be used. None other is taken in its place.
+    /// The interpreter that the user means cannot or must not be used. No other is used instead.
     #[error("cannot use {} as the interpreter for {language}", .program.display())]
     Refused {
         /// The language.
@@ -27,13 +27,13 @@ pub enum InterpreterError {
         /// What is wrong with it.
         #[source]
         problem: Box<Problem>,
-        /// The places that were looked at before.
+        /// The places that were searched before.
         why_not: Vec<Skipped>,
     },
 }
 
 impl InterpreterError {
-    /// What the person can do.
+    /// Advice for the user.
     pub fn hint(&self) -> &'static str {
         let language = match self {
             InterpreterError::NotFound { language, .. } => language,
@@ -48,7 +48,7 @@ impl InterpreterError {
         }
     }
 
-    /// The places that were looked at and skipped.
+    /// The places that were searched and skipped.
     pub fn why_not(&self) -> &[Skipped] {
         match self {
             InterpreterError::NotFound { why_not, .. } => why_not,
@@ -57,12 +57,12 @@ impl InterpreterError {
     }
 }
 
-/// A place that was looked at and had no interpreter to use.
+/// A searched place without a usable interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The directory or file.
     pub place: PathBuf,
-    /// What it lacks.
+    /// The reason.
     pub why: Problem,
 }
 
@@ -118,7 +118,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Whether a shell, too, would pass over a name that has this problem itself.
+    /// Whether a shell would also skip a name with this problem.
     pub(super) fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -129,7 +129,7 @@ impl Problem {
         )
     }
 
-    /// What a failed file operation means.
+    /// Maps a failed file operation.
     pub(super) fn of_io(path: &Path, error: &io::Error) -> Problem {
         let path = path.to_path_buf();
         match error.kind() {

@@ -1,4 +1,4 @@
-//! pyenv: which version one of its shims would start.
+//! pyenv: finds the version that one of its shims would start.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,8 +12,8 @@ use super::{Chosen, Manager, Surroundings};
 
 const MANAGER: Manager = Manager::Pyenv;
 
-/// The root of pyenv, if this script is one of its shims. The shim says it by itself; one that
-/// does not lies in the root's `shims`.
+/// The root of pyenv, if this script is one of its shims. The shim contains the root; otherwise it
+/// is the parent of the directory `shims`.
 pub(super) fn root_of_shim(text: &str, shim: &Path) -> Option<PathBuf> {
     let hands_over = |line: &str| {
         line.starts_with("exec ")
@@ -27,7 +27,7 @@ pub(super) fn root_of_shim(text: &str, shim: &Path) -> Option<PathBuf> {
         .or_else(|| shim.parent()?.parent().map(Path::to_path_buf))
 }
 
-/// What pyenv would start for this name.
+/// The program that pyenv would start for this name.
 pub(super) fn answer(
     root: &Path,
     program: &OsStr,
@@ -52,7 +52,7 @@ pub(super) fn answer(
     Err(Problem::NotInstalled { manager: MANAGER, versions, said_by, place })
 }
 
-/// The variable decides, then the nearest file, then the global file.
+/// The variable takes precedence, then the nearest file, then the global file.
 fn asked(root: &Path, surroundings: &Surroundings, trust: Trust) -> Result<Option<Asked>, Problem> {
     if let Some(value) = &surroundings.pyenv_version {
         let value = value.to_string_lossy();
@@ -78,7 +78,8 @@ fn listed(text: &str) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// The directory name of a version: itself, without `python-`, or the newest it is a beginning of.
+/// The directory name of a version: the version itself, the version without `python-`, or the
+/// newest one that starts with it.
 fn installed(place: &Path, version: &str) -> Option<String> {
     let plain = version.strip_prefix("python-").unwrap_or(version);
     if let Some(exact) = [version, plain].into_iter().find(|name| place.join(name).is_dir()) {
@@ -92,7 +93,7 @@ fn installed(place: &Path, version: &str) -> Option<String> {
         .max_by_key(|name| numbers(name))
 }
 
-/// A version as numbers; nothing for pre-releases and named environments.
+/// A version as numbers; `None` for pre-releases and named environments.
 fn numbers(version: &str) -> Option<Vec<u32>> {
     version.split('.').map(|part| part.parse().ok()).collect()
 }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shim_tells_its_root() {
+    fn shim_contains_its_root() {
         let text = "#!/usr/bin/env bash\nexport PYENV_ROOT=\"/p\"\nexec \"/p/libexec/pyenv\" exec \"$program\" \"$@\"\n";
         assert_eq!(root_of_shim(text, Path::new("/q/shims/python")), Some("/p".into()));
         let silent = "#!/bin/sh\nexec pyenv exec python \"$@\"\n";
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_is_by_number_and_never_a_candidate_release() {
+    fn newest_is_by_number_and_never_a_release_candidate() {
         assert!(numbers("3.11.10") > numbers("3.11.9"));
         assert_eq!(numbers("3.13.0rc1"), None);
     }

@@ -1,4 +1,4 @@
-//! Python's own layout: virtual environments, and where the standard library is.
+//! Python's own layout: virtual environments, and the location of the standard library.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,20 +8,20 @@ use super::problem::Problem;
 use super::resolve::Trust;
 use super::version;
 
-/// What `pyvenv.cfg` says.
+/// The content of `pyvenv.cfg`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Environment {
-    /// The directory of the environment, as its interpreter is called.
+    /// The directory of the environment, as in the name of its interpreter.
     pub(super) directory: PathBuf,
-    /// The directory of the interpreter that it stands on.
+    /// The directory of its base interpreter.
     pub(super) home: PathBuf,
-    /// The version of that, as whoever made the environment wrote it.
+    /// The version of that interpreter, as the tool that created the environment wrote it.
     pub(super) version: Option<String>,
 }
 
 impl Environment {
-    /// The environment that a program belongs to by its name: Python looks beside `bin`, without
-    /// following links.
+    /// The environment of a program, by its name: Python looks for `pyvenv.cfg` in the parent of
+    /// `bin`, without following links.
     pub(super) fn around(program: &Path, trust: Trust) -> Result<Option<Environment>, Problem> {
         let Some(directory) = program.parent().and_then(Path::parent) else { return Ok(None) };
         let file = directory.join("pyvenv.cfg");
@@ -35,7 +35,7 @@ impl Environment {
         Ok(Some(Environment { directory, home, version }))
     }
 
-    /// The interpreter that the environment stands on.
+    /// The base interpreter of the environment.
     pub(super) fn base(&self, program: &Path, trust: Trust) -> Result<PathBuf, Problem> {
         let minor = self.version.as_deref().map(|version| {
             let numbers: Vec<&str> = version.split('.').take(2).collect();
@@ -59,16 +59,16 @@ impl Environment {
 /// An installation of Python.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Installation {
-    /// What `sys.base_prefix` will be.
+    /// The value of `sys.base_prefix`.
     pub(super) prefix: PathBuf,
-    /// The directories named for the version, such as `lib/python3.11`, that exist.
+    /// The existing directories named after the version, such as `lib/python3.11`.
     pub(super) libraries: Vec<PathBuf>,
-    /// The version that these are named for.
+    /// That version.
     pub(super) version: String,
 }
 
 impl Installation {
-    /// The installation that a real executable belongs to.
+    /// The installation that an executable without links belongs to.
     pub(super) fn around(real: &Path, trust: Trust) -> Result<Installation, Problem> {
         let directory = real.parent().unwrap_or(Path::new("/"));
         let prefix = match directory.file_name() {
@@ -103,8 +103,8 @@ fn folders(prefix: &Path, name: &str) -> impl Iterator<Item = PathBuf> {
     ["lib", "lib64"].map(|lib| prefix.join(lib).join(name)).into_iter()
 }
 
-/// What the directory of the standard library is called: as the executable, but for letters that
-/// name a build, or, if the executable is called without a version, the only one there is.
+/// The name of the standard library's directory: the name of the executable without build suffix
+/// letters, or, if that name has no version, the only such directory.
 fn library_name(real: &Path, prefix: &Path) -> Option<String> {
     let called = real.file_name()?.to_str()?;
     let plain = called.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
@@ -128,7 +128,7 @@ fn library_name(real: &Path, prefix: &Path) -> Option<String> {
     }
 }
 
-/// The value of a key, which may be written in any case; of several the first, as Python reads it.
+/// The value of a key in any case; the first of several, as Python reads it.
 fn value<'text>(text: &'text str, key: &str) -> Option<&'text str> {
     let lines = text.lines().filter_map(|line| line.split_once('='));
     let mut values = lines.filter(|(name, _)| name.trim().eq_ignore_ascii_case(key));

@@ -1,4 +1,4 @@
-//! Following a path link by link, and refusing it where somebody else could change its meaning.
+//! Follows a path link by link, and refuses it if another user could change where it leads.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::Link;
 use super::problem::Problem;
 
-/// Who may own what is used: this user and root.
+/// The users that may own the files: this user and root.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trust {
     pub(super) user: u32,
@@ -21,10 +21,10 @@ pub(super) struct Resolved {
     /// The path without links.
     pub(super) real: PathBuf,
     pub(super) metadata: Metadata,
-    /// Every link on the way.
+    /// Every link on the path.
     pub(super) links: Vec<Link>,
-    /// The names that the last component goes through, each in a directory without links; the last
-    /// one is `real`.
+    /// The successive names of the last component, each in a directory without links; the last is
+    /// `real`.
     pub(super) names: Vec<PathBuf>,
 }
 
@@ -32,8 +32,8 @@ const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o002;
 
 impl Trust {
-    /// Follows an absolute path. Every component must belong to root or the user, and none may be
-    /// a directory where others could exchange the next component.
+    /// Follows an absolute path. Every component must belong to root or this user, and no directory
+    /// may allow other users to replace the next component.
     pub(super) fn resolve(self, path: &Path) -> Result<Resolved, Problem> {
         const MOST_LINKS: usize = 40; // As the kernel, path_resolution(7).
         if !path.is_absolute() {
@@ -76,8 +76,8 @@ impl Trust {
         Ok(Resolved { real, metadata, links, names })
     }
 
-    /// Follows an absolute path to a file that may be executed. None of its names may be in a
-    /// directory that everybody may write to, not even a sticky one.
+    /// Follows an absolute path to an executable file. None of its names may be in a world-writable
+    /// directory, not even a sticky one.
     pub(super) fn executable(self, path: &Path) -> Result<Resolved, Problem> {
         let resolved = self.resolve(path)?;
         for directory in resolved.names.iter().filter_map(|name| name.parent()) {
@@ -95,15 +95,15 @@ impl Trust {
         Ok(resolved)
     }
 
-    /// What one path without links is, if nobody else could have put it there.
+    /// The metadata of a path without links, if no other user could have created it.
     fn check(self, path: &Path) -> Result<Metadata, Problem> {
         let metadata = fs::symlink_metadata(path).map_err(|error| Problem::of_io(path, &error))?;
         let owner = metadata.uid();
         if owner != 0 && owner != self.user {
             return Err(Problem::ForeignOwner { path: path.to_path_buf(), owner });
         }
-        // The mode of a link says nothing, symlink(7). In a sticky directory only the owner of an
-        // entry can exchange it, and the owner of every entry is checked.
+        // The mode of a link is meaningless, symlink(7). In a sticky directory only the owner of an
+        // entry can replace it, and this checks the owner of every entry.
         let sticky = metadata.is_dir() && metadata.mode() & STICKY != 0;
         if !metadata.is_symlink() && metadata.mode() & OTHERS_WRITE != 0 && !sticky {
             return Err(Problem::WorldWritable { path: path.to_path_buf() });

@@ -1,4 +1,4 @@
-//! Where to look, in the order a person would.
+//! The places to search, in the order of a shell.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,7 +12,7 @@ use super::resolve::Trust;
 use super::settle::{Settled, settle};
 use super::{Interpreter, InterpreterError, Language, Origin, Skipped, Surroundings};
 
-/// Looks at every place until one has the interpreter.
+/// Searches every place until one has the interpreter.
 pub(super) fn search(
     language: Language,
     surroundings: &Surroundings,
@@ -40,7 +40,7 @@ struct Search<'a> {
     skipped: Vec<Skipped>,
 }
 
-/// The interpreter, nothing here, or a name that must not be used and what is wrong with it.
+/// The interpreter, `None`, or a name that must not be used and the reason.
 type Found = Result<Option<Interpreter>, (PathBuf, Problem)>;
 
 impl Search<'_> {
@@ -82,7 +82,7 @@ impl Search<'_> {
         }
     }
 
-    /// Bash is part of the system wherever there is one.
+    /// Bash is a system program wherever it exists.
     fn bash(&mut self) -> Found {
         let places = ["/bin/bash", "/usr/bin/bash"].map(Path::new);
         match places.into_iter().find(|file| exists(file)) {
@@ -91,8 +91,8 @@ impl Search<'_> {
         }
     }
 
-    /// An environment that a variable says is active. One that is gone decides nothing, as in a
-    /// shell; one that is broken does not silently become another interpreter.
+    /// An environment that a variable marks as active. A missing one is ignored, as in a shell; a
+    /// broken one is an error and not replaced by another interpreter.
     fn active(&mut self, directory: &Path, origin: Origin) -> Found {
         if !directory.is_absolute() {
             self.skip(directory, Problem::Relative);
@@ -133,14 +133,15 @@ impl Search<'_> {
         for program in programs {
             match self.passed_over(&program) {
                 Some(why) => self.skip(&program, why),
-                // Found: from here on it is used or refused, and no other is taken instead.
+                // Found: it is used or refused, and no other interpreter is used instead.
                 None => return self.take(&program, Origin::Path),
             }
         }
         Ok(None)
     }
 
-    /// Uses what a name stands for; nothing if it says that the system's is meant.
+    /// Uses the program that a name leads to; `None` if its version manager selects the system's
+    /// interpreter.
     fn take(&mut self, program: &Path, origin: Origin) -> Found {
         let refused = |problem| (program.to_path_buf(), problem);
         let settled = settle(self.language, program, self.surroundings, self.trust);
@@ -167,14 +168,14 @@ impl Search<'_> {
         }))
     }
 
-    /// The program of an environment's or installation's directory.
+    /// The program in the directory of an environment or installation.
     fn in_directory(&self, directory: &Path) -> PathBuf {
         let programs = self.language.programs().iter().map(|name| directory.join("bin").join(name));
         let programs: Vec<PathBuf> = programs.collect();
         programs.iter().find(|program| exists(program)).unwrap_or(&programs[0]).clone()
     }
 
-    /// Why a shell would go on along `PATH` although the name is there.
+    /// Why a shell would continue along `PATH` although the name exists.
     fn passed_over(&self, program: &Path) -> Option<Problem> {
         match self.trust.executable(program) {
             Err(problem) => problem.is_absence().then_some(problem),
@@ -190,7 +191,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a name is there, even as a link to nothing. Trust is asked only of names that are.
+/// Whether a name exists, even as a dangling link. Only existing names are checked for trust.
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }

@@ -1,4 +1,4 @@
-//! From a name that a shell would start to the real program behind it: shims are read, not run.
+//! Finds the program that a shell would start for a name: reads shims and does not run them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,24 +9,24 @@ use super::problem::Problem;
 use super::resolve::{Resolved, Trust};
 use super::{Chosen, Language, Manager, Surroundings, asdf, pyenv, volta};
 
-/// What a name stands for.
+/// What a name leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Settled {
     /// An executable, by the name that leads to it without a shim.
     Program { name: PathBuf, chosen: Option<Chosen> },
-    /// A shim whose manager says that the system's interpreter is meant.
+    /// A shim whose version manager selects the system's interpreter.
     System { manager: Manager },
 }
 
-/// What a version manager answers for one shim.
+/// What a version manager selects for one shim.
 pub(super) enum Answer {
-    /// This name.
+    /// The program with this name.
     Program { name: PathBuf, chosen: Chosen },
-    /// Whatever `PATH` has besides the shims.
+    /// The next program on `PATH` that is not a shim.
     System,
 }
 
-/// Settles what a name stands for.
+/// Finds what a name leads to.
 pub(super) fn settle(
     language: Language,
     candidate: &Path,
@@ -63,7 +63,7 @@ pub(super) fn settle(
     }
 }
 
-/// Checks that a file is an executable of the kernel's own format with a fitting name.
+/// Checks that a file is an ELF executable with a name of the language.
 fn check_program(language: Language, resolved: &Resolved, head: &[u8]) -> Result<(), Problem> {
     let real = resolved.real.clone();
     if let Some(text) = script(head) {
@@ -80,7 +80,7 @@ fn check_program(language: Language, resolved: &Resolved, head: &[u8]) -> Result
     }
 }
 
-/// The beginning of a file, enough for every shim.
+/// The start of a file, long enough for every shim.
 fn head(file: &Path) -> Result<Vec<u8>, Problem> {
     const BYTES: u64 = 4096;
     let mut bytes = Vec::new();
@@ -90,7 +90,7 @@ fn head(file: &Path) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// The text of a script, up to the first byte that is no text.
+/// The text of a script, up to the first invalid byte.
 fn script(head: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(head) {
         Ok(text) => text,

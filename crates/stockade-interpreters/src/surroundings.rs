@@ -1,10 +1,10 @@
-//! What a person's shell knows, as plain data.
+//! The environment of the user's shell, as plain data.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What decides which interpreter a person means. The caller reads it from its environment; an
-/// absent value decides nothing.
+/// What determines the user's interpreter. The caller reads it from its environment; an absent
+/// value has no effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// `--python`: an executable, or an environment's or installation's directory.
@@ -15,24 +15,24 @@ pub struct Surroundings {
     pub conda_prefix: Option<PathBuf>,
     /// `PATH`. Entries that are not absolute are ignored.
     pub path: Option<OsString>,
-    /// `HOME`: never shown as a whole, and where asdf looks for a version last.
+    /// `HOME`: never mounted as a whole, and the last place where asdf looks for a version.
     pub home: Option<PathBuf>,
-    /// Where the person is; version files are looked for from here upwards.
+    /// The user's working directory; version files are searched from here upwards.
     pub working_directory: PathBuf,
-    /// The user the person is; interpreters that belong to neither this user nor root are refused.
+    /// The user id; interpreters that belong to neither this user nor root are refused.
     pub user: u32,
-    /// `PYENV_VERSION`: one version of pyenv, or several with colons.
+    /// `PYENV_VERSION`: one pyenv version, or several separated by colons.
     pub pyenv_version: Option<OsString>,
     /// `ASDF_PYTHON_VERSION`.
     pub asdf_python_version: Option<OsString>,
     /// `ASDF_NODEJS_VERSION`.
     pub asdf_nodejs_version: Option<OsString>,
-    /// `ASDF_DATA_DIR`: where asdf installs; otherwise the directory that holds its shims.
+    /// `ASDF_DATA_DIR`: where asdf installs; by default the directory that contains its shims.
     pub asdf_data_dir: Option<PathBuf>,
 }
 
 impl Surroundings {
-    /// Takes what is needed from environment variables; an empty one counts as absent.
+    /// Reads the values from environment variables; an empty variable counts as absent.
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<OsString>,
         working_directory: PathBuf,

@@ -1,4 +1,4 @@
-//! The versions that a version manager is asked for, and who asks.
+//! The versions requested from a version manager, and the source of each request.
 
 use std::fmt;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use super::problem::Problem;
 use super::resolve::Trust;
 
-/// A program that keeps several versions of an interpreter behind one name.
+/// A program that manages several versions of an interpreter under one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// pyenv, for Python.
     Pyenv,
-    /// asdf, for anything.
+    /// asdf, for any language.
     Asdf,
     /// Volta, for Node.js.
     Volta,
@@ -28,18 +28,18 @@ impl fmt::Display for Manager {
     }
 }
 
-/// The version that a version manager would take.
+/// The version that a version manager selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The version manager.
     pub manager: Manager,
     /// Its name for the version.
     pub version: String,
-    /// The variable or file that asks for this version.
+    /// The variable or file that requests this version.
     pub said_by: String,
 }
 
-/// What was asked for: the first of these that is there.
+/// The requested versions; the first one that is installed is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) versions: Vec<String>,
@@ -47,8 +47,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Checks that every version is a name below the manager's directory. Version files come with
-    /// projects that others wrote, so a name like `../x` is refused rather than looked up.
+    /// Checks that every version is a name below the manager's directory. Version files can come
+    /// from untrusted projects, so a name like `../x` is refused and not looked up.
     pub(super) fn checked(self, manager: Manager) -> Result<Asked, Problem> {
         match self.versions.iter().find(|version| !is_name(version)) {
             None => Ok(self),
@@ -59,7 +59,7 @@ impl Asked {
     }
 }
 
-/// The nearest file of this name, from a directory upwards, with its text.
+/// The nearest file with this name, from a directory upwards, with its text.
 pub(super) fn nearest(
     start: &Path,
     name: &str,
@@ -74,10 +74,10 @@ pub(super) fn nearest(
     Ok(None)
 }
 
-/// The text of a small settings file, or nothing where there is no such file.
+/// The text of a small settings file, or `None` if the file does not exist.
 pub(super) fn settings(file: &Path, trust: Trust) -> Result<Option<String>, Problem> {
     const MOST_BYTES: u64 = 64 * 1024;
-    // Asked before trusting: whose directories these are matters only if they hold the file.
+    // Checked before trust: the owners of these directories matter only if they contain the file.
     if !file.is_file() {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_versions_are_told_from_paths() {
+    fn version_names_are_distinguished_from_paths() {
         for name in ["3.11.7", "3.11.7/envs/mine", "system", "pypy3.10-7.3.15", "ref-abc"] {
             assert!(is_name(name), "{name}");
         }

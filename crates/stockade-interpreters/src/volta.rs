@@ -1,4 +1,4 @@
-//! Volta: which Node.js its shim would start.
+//! Volta: finds the Node.js that its shim would start.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use super::{Chosen, Manager, Surroundings};
 
 const MANAGER: Manager = Manager::Volta;
 
-/// Whether a name leads to Volta's one executable for all its shims.
+/// Whether a name leads to the one executable that Volta uses for all its shims.
 pub(super) fn is_shim(resolved: &Resolved) -> bool {
     resolved.real.file_name().is_some_and(|name| name == "volta-shim")
 }
 
-/// What Volta would start: a project's pinned version, else the person's default.
+/// The version that Volta would start: the project's pinned version, or the user's default.
 pub(super) fn answer(
     shim: &Resolved,
     surroundings: &Surroundings,

@@ -1,9 +1,9 @@
-//! A value that is found anew when it is too old.
+//! A cached value that expires.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Keeps what was found on a host for a while.
+/// Caches a fact about a host for a limited time.
 #[derive(Debug)]
 pub struct Aged<T> {
     most: Duration,
@@ -11,12 +11,12 @@ pub struct Aged<T> {
 }
 
 impl<T> Aged<T> {
-    /// Nothing yet; what is found is kept for `most`.
+    /// An empty cache; a value expires after `most`.
     pub fn new(most: Duration) -> Aged<T> {
         Aged { most, found: Mutex::new(None) }
     }
 
-    /// What was found, or what `find` finds now if that is too old. Others wait meanwhile.
+    /// The cached value, or the result of `find` if the value has expired. Concurrent callers wait.
     pub fn get(&self, find: impl FnOnce() -> T) -> Arc<T> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         match &*found {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_is_kept_while_it_is_young_and_found_anew_when_it_is_old() {
+    fn value_is_cached_while_young_and_recomputed_when_old() {
         let young = Aged::new(Duration::from_secs(3600));
         assert_eq!((*young.get(|| 1), *young.get(|| 2)), (1, 1));
         let old = Aged::new(Duration::ZERO);

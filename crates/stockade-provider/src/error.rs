@@ -1,4 +1,4 @@
-//! What can go wrong behind a wall, as callers see it.
+//! Errors of a wall, as callers see them.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,21 +8,21 @@ use crate::Obstacle;
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request itself is wrong: a path that is not there, a program that cannot be found.
+    /// The request itself is wrong: a path does not exist, or a program cannot be found.
     Invalid,
-    /// The policy asks for something that this wall cannot hold here.
+    /// The policy asks for something that this wall cannot enforce on this host.
     Unenforceable,
-    /// The host does not let the wall be built.
+    /// The host does not allow the wall to be built.
     Unavailable,
-    /// As much runs already as may run at once; the same request succeeds later.
+    /// The maximum number of concurrent programs is running; the same request succeeds later.
     Busy,
-    /// The sandbox went away while it was used.
+    /// The sandbox disappeared while it was in use.
     Lost,
     /// Stockade itself failed.
     Internal,
 }
 
-/// A failure of a wall. The message says what was being done, its sources why it failed.
+/// A failure of a wall. The message names the operation, and the sources name the cause.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -31,12 +31,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error whose message and sources are those of another.
+    /// An error with the message and sources of another.
     pub fn new(kind: ErrorKind, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         Error { kind, remedy: None, source: source.into() }
     }
 
-    /// The same with what a person can do about it.
+    /// Adds advice for the user.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Error {
         self.remedy = Some(remedy.into());
@@ -53,13 +53,13 @@ impl Error {
         self.kind
     }
 
-    /// What a person can do about it, where that is known.
+    /// Advice for the user, if there is any.
     pub fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }
 }
 
-/// An error with all its reasons in one line.
+/// An error with all its sources in one line.
 pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

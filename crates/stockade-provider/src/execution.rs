@@ -15,13 +15,14 @@ use crate::{Error, ExecutionUsage, Language};
 pub struct Execution {
     /// What to start.
     pub program: Program,
-    /// Variables in addition to those every sandbox sets itself; they win over those.
+    /// Variables in addition to those that every sandbox sets; they replace variables of the same
+    /// name.
     pub environment: Vec<(String, String)>,
-    /// Where the program starts, an absolute path inside; `None` is the sandbox's workspace.
+    /// The working directory, an absolute path inside; `None` is the sandbox's workspace.
     pub working_directory: Option<String>,
-    /// How long it may run. The wall kills the execution then, whether or not its end is awaited.
+    /// How long it may run. Then the wall kills the execution, even if no caller awaits its end.
     pub timeout: Option<Duration>,
-    /// What its standard streams are.
+    /// The kind of its standard streams.
     pub stdio: Stdio,
 }
 
@@ -33,13 +34,13 @@ impl Execution {
     }
 }
 
-/// What the standard streams of a program are.
+/// The kind of a program's standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stdio {
     /// Three pipes.
     Pipes,
-    /// One terminal: what the program prints and its errors both come by its output. A wall without
-    /// terminals refuses it by name.
+    /// One terminal, which carries both standard output and standard error on `stdout`. A wall
+    /// without terminals refuses it by name.
     Terminal(TerminalSize),
 }
 
@@ -52,7 +53,7 @@ pub struct TerminalSize {
     pub rows: u16,
 }
 
-/// Names one execution of a sandbox; no two executions of a sandbox have the same.
+/// The id of one execution, unique in its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionId(pub u64);
 
@@ -65,20 +66,21 @@ impl fmt::Display for ExecutionId {
 /// What to start.
 #[derive(Clone)]
 pub enum Program {
-    /// Code for an interpreter. It travels as a file, never as an argument.
+    /// Code for an interpreter. The wall passes it as a file, never as an argument.
     Code {
-        /// Whose interpreter.
+        /// The language of the interpreter.
         language: Language,
-        /// The file name that messages of the interpreter show; one plain name without slashes.
+        /// The file name in the interpreter's messages: one name without slashes.
         name: String,
         /// The code.
         code: Vec<u8>,
-        /// What the code sees as its arguments.
+        /// The arguments of the code.
         arguments: Vec<String>,
     },
-    /// A program with its arguments, its own name first. A bare name is looked for inside.
+    /// A program with its arguments, starting with its own name. A name without slashes is searched
+    /// for inside.
     Command {
-        /// The words.
+        /// The program name and its arguments.
         argv: Vec<String>,
     },
 }
@@ -98,13 +100,13 @@ impl fmt::Debug for Program {
     }
 }
 
-/// A program that runs. One that could not be started reports that as its end.
+/// A running program. A program that could not be started reports that as its end.
 ///
 /// Dropping the streams closes them for the program; it does not end it.
 pub struct Running {
     /// Which execution of its sandbox this is.
     pub id: ExecutionId,
-    /// Acts on it while it runs.
+    /// Controls it while it runs.
     pub control: Arc<dyn ExecutionControl>,
     /// Its standard input. Shutting it down is the end of the input.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
@@ -112,65 +114,66 @@ pub struct Running {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its standard error, up to its end.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// How it ended. Resolves when the program and everything it started are gone, whether or not
-    /// what they wrote is read; it can still be read up to its end.
+    /// How it ended. Resolves when the program and all its descendants are gone, even if their
+    /// output is unread; the output can still be read to its end.
     pub end: BoxFuture<'static, Result<ProcessEnd, Error>>,
 }
 
-/// Acts on one execution. It stays usable after the execution has ended, and does nothing then.
+/// Controls one execution. After the execution has ended, its methods do nothing.
 pub trait ExecutionControl: Send + Sync {
     /// Sends a signal to the program. Returns when it is sent.
     fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Kills the program with what it started. Returns when the kill is sent; the end of the
-    /// execution says when it is done.
+    /// Kills the program and its descendants. Returns when the kill is sent; [`Running::end`]
+    /// resolves when they are gone.
     fn kill(&self) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Resizes the terminal. An execution with pipes refuses it.
     fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// What the execution has used so far, as far as it is counted apart from its sandbox.
+    /// What the execution has used so far, as far as the wall counts it separately from its
+    /// sandbox.
     fn observe(&self) -> BoxFuture<'_, ExecutionUsage>;
 }
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// By itself.
+    /// It exited.
     Exited {
         /// Its exit code.
         code: i32,
     },
-    /// Of a signal.
+    /// A signal killed it.
     Signaled {
         /// Its number.
         signal: i32,
     },
     /// It could not be executed.
     NotStarted {
-        /// The kernel's error number.
+        /// The kernel's errno.
         errno: i32,
-        /// What was tried.
+        /// The program that could not be executed.
         program: String,
-        /// The system call that a start needs and a seccomp profile of the policy refuses, where
-        /// that is why.
+        /// The system call that a start needs and a seccomp profile of the policy refuses, if that
+        /// is the reason.
         refused_call: Option<String>,
     },
-    /// A runtime without processes stopped it over something that it did.
+    /// A runtime without processes stopped it because of an illegal operation.
     Trapped {
-        /// What it did, in the words of the runtime.
+        /// The operation, as the runtime describes it.
         reason: String,
     },
-    /// A runtime that counts instructions stopped it: its share was used up.
+    /// A runtime that counts instructions stopped it because its budget was used up.
     OutOfFuel,
-    /// The wall ended it over a limit of this execution, such as its timeout.
+    /// The wall ended it because of a limit of this execution, such as its timeout.
     LimitExceeded {
-        /// Which.
+        /// Which limit.
         limit: Limit,
     },
     /// The sandbox ended with it: its first process is gone, killed from outside or by the kernel.
     SandboxEnded {
-        /// The signal that ended the first process, where the wall knows of one.
+        /// The signal that ended the first process, if the wall knows it.
         signal: Option<i32>,
     },
 }

@@ -1,4 +1,4 @@
-//! What walls can do on a host, found by probing.
+//! What walls can enforce on a host, found by probing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::{Language, Program};
 pub struct ProviderName(&'static str);
 
 impl ProviderName {
-    /// Names a wall. Only the crate that knows every wall makes names.
+    /// Names a wall. Only the crate that knows every wall creates names.
     pub const fn new(name: &'static str) -> ProviderName {
         ProviderName(name)
     }
@@ -34,19 +34,19 @@ impl fmt::Display for ProviderName {
 /// Why something cannot be enforced here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
-    /// What stands in the way.
+    /// The cause.
     pub reason: String,
-    /// What a person can do about it.
+    /// Advice for the user.
     pub remedy: String,
 }
 
-/// How closely a limit is held.
+/// How precisely a limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// The kernel holds it.
+    /// The kernel enforces it.
     Exact,
-    /// rlimits and a watchdog hold it, with some delay.
+    /// rlimits and a watchdog enforce it, with some delay.
     Approximate,
 }
 
@@ -54,16 +54,16 @@ pub enum Precision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ability {
-    /// It does.
+    /// It enforces the control.
     Enforced {
-        /// By what.
+        /// The mechanism.
         mechanism: String,
-        /// How closely.
+        /// How precisely.
         precision: Precision,
     },
-    /// It cannot, on this host.
+    /// It cannot enforce the control on this host.
     Missing(Obstacle),
-    /// It cannot on any host, in this version.
+    /// This version cannot enforce the control on any host.
     NotBuiltIn(Obstacle),
 }
 
@@ -74,18 +74,18 @@ pub struct WallFacts {
     pub provider: ProviderName,
     /// How strong it is.
     pub isolation: Isolation,
-    /// Why it cannot be used at all, if so.
+    /// Why it cannot be used at all, if it cannot.
     pub unusable: Option<Obstacle>,
-    /// Which kinds of program it runs.
+    /// Which kinds of program it supports.
     pub programs: ProgramKinds,
-    /// What it says of each control it knows.
+    /// Its ability for each control it knows.
     pub abilities: BTreeMap<Control, Ability>,
 }
 
-/// Which kinds of program a wall runs.
+/// Which kinds of program a wall supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramKinds {
-    /// Whether it runs commands: executables with arguments.
+    /// Whether it supports commands: executables with arguments.
     pub commands: bool,
     /// The languages whose code it runs.
     pub languages: &'static [Language],
@@ -95,12 +95,12 @@ impl ProgramKinds {
     /// Commands, and code in every language.
     pub const ALL: ProgramKinds = ProgramKinds { commands: true, languages: &Language::ALL };
 
-    /// Nothing, as a wall that is not built in.
+    /// No program, for a wall that is not built in.
     pub const NONE: ProgramKinds = ProgramKinds { commands: false, languages: &[] };
 }
 
 impl WallFacts {
-    /// Why the wall does not run a program of this kind, if so.
+    /// Why the wall does not support a program of this kind, if it does not.
     pub fn refuses(&self, program: &Program) -> Option<Obstacle> {
         let (runs, kind) = match program {
             Program::Command { .. } => (self.programs.commands, "commands".to_owned()),
@@ -119,7 +119,7 @@ impl WallFacts {
         })
     }
 
-    /// What the wall can do about a control. One it has not heard of is missing.
+    /// The wall's ability for a control. A control that the wall does not know is missing.
     pub fn ability(&self, control: Control) -> Ability {
         if let Some(obstacle) = &self.unusable {
             return Ability::Missing(obstacle.clone());
@@ -137,10 +137,10 @@ impl WallFacts {
     }
 }
 
-/// Every wall the program knows, fastest first, with what each can do on this host.
+/// Every wall that this version knows, fastest first, with its abilities on this host.
 #[derive(Clone, Debug)]
 pub struct HostFacts {
-    /// The walls in the order they are tried.
+    /// The walls in the order in which they are tried.
     pub walls: Vec<WallFacts>,
 }
 

@@ -1,4 +1,4 @@
-//! Where connections of programs in a sandbox go, seen from its wall.
+//! The interface between a wall and the destinations of a sandbox's connections.
 
 use std::any::Any;
 use std::fmt;
@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use stockade_policy::Host;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Bytes in both directions. `Any` lets a transport and a gateway that share a concrete type find
-/// it again; every other gateway reads and writes the bytes.
+/// Bytes in both directions. `Any` allows a transport and a gateway that share a concrete type to
+/// recover it; every other gateway reads and writes the bytes.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + Any {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Duplex for T {}
@@ -17,8 +17,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Duplex for T {}
 /// Where a stream from a sandbox leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// The name server inside, as over TCP: a length of two bytes, big endian, then a DNS message.
-    /// Answers return in the same form and in the order of the questions.
+    /// The name server inside, as DNS over TCP: a length of two bytes, big endian, then a DNS
+    /// message. Responses use the same form and the order of the queries.
     Names,
     /// A synthetic address that the name server gave to a name.
     Address {
@@ -34,32 +34,32 @@ pub enum Destination {
         /// The port.
         port: u16,
     },
-    /// The proxy inside. The first bytes show whether the program speaks HTTP or SOCKS.
+    /// The proxy inside. The first bytes show whether the program uses HTTP or SOCKS.
     Proxy,
-    /// The socket where programs call tools.
+    /// The tool socket.
     Tools,
 }
 
-/// What a gateway takes.
+/// The kinds of connection that a gateway serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Connections to the network: names, addresses that stand for them, and the proxy.
+    /// Connections to the network: DNS queries, synthetic addresses, and the proxy.
     pub network: bool,
-    /// Connections to the socket where programs call tools.
+    /// Connections to the tool socket.
     pub tools: bool,
 }
 
-/// Takes the connections that programs in a sandbox open. A wall carries them and decides nothing.
+/// Serves the connections that programs in a sandbox open. A wall relays them and decides nothing.
 pub trait Gateway: Send + Sync + fmt::Debug {
-    /// Serves one stream that the guest opened, up to its end. Called for each as it comes; the
-    /// wall drops what is returned, and with it the connection, when the sandbox ends.
+    /// Serves one stream that the guest opened, until it ends. Called for each new stream; when the
+    /// sandbox ends, the wall drops the future, which closes the connection.
     ///
-    /// Everything that comes on the stream is hostile.
+    /// All bytes on the stream are hostile.
     fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()>;
 
-    /// What it takes; the wall builds inside what leads to that, and nothing else.
+    /// What it serves; the wall builds the sockets inside for these and no others.
     fn carries(&self) -> Carried;
 
-    /// The most streams that may be open at once. The wall refuses those beyond it.
+    /// The maximum number of open streams. The wall refuses further streams.
     fn most_streams(&self) -> usize;
 }

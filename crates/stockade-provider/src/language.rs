@@ -1,10 +1,10 @@
-//! The languages whose interpreters of the host can be used.
+//! The languages whose host interpreters can be used.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// A language that a person's own interpreter runs.
+/// A language that the user's own interpreter runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// CPython or PyPy.
@@ -15,11 +15,11 @@ pub enum Language {
     JavaScript,
 }
 
-/// The word after `--language` names no language.
+/// The value of `--language` is not a known language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no language is called {word:?}; known are python, bash and javascript")]
 pub struct UnknownLanguage {
-    /// The word.
+    /// The value.
     pub word: String,
 }
 
@@ -27,7 +27,7 @@ impl Language {
     /// Every language.
     pub const ALL: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
-    /// The language of a script by the end of its name, if the name tells.
+    /// The language of a script by its file extension, if it is known.
     pub fn of_script(script: &Path) -> Option<Language> {
         match script.extension()?.to_str()? {
             "py" => Some(Language::Python),
@@ -37,7 +37,7 @@ impl Language {
         }
     }
 
-    /// What its programs are called, the better name first.
+    /// The names of its interpreters, in order of preference.
     pub fn programs(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["python3", "python"],
@@ -46,8 +46,8 @@ impl Language {
         }
     }
 
-    /// Whether an executable of this name can be an interpreter of the language. A shim that is an
-    /// executable of its own is recognised by not being called so.
+    /// Whether an executable with this name can be an interpreter of the language. A shim that is
+    /// an executable has another name.
     pub fn owns(self, executable: &str) -> bool {
         let beginnings: &[&str] = match self {
             Language::Python => &["python", "pypy"],
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_of_a_script_tells_its_language() {
+    fn file_extension_determines_the_language() {
         let language = |name| Language::of_script(Path::new(name));
         assert_eq!(language("a/b.py"), Some(Language::Python));
         assert_eq!(language("run.sh"), Some(Language::Bash));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_language_is_known_by_the_name_it_shows() {
+    fn every_language_parses_from_its_display_name() {
         for language in Language::ALL {
             assert_eq!(language.to_string().parse(), Ok(language));
         }

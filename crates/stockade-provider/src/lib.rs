@@ -1,8 +1,8 @@
-//! Walls, seen from outside: what one can enforce on this host, the plan for a policy, and the
+//! The interface of walls: what a wall can enforce on this host, the plan for a policy, and the
 //! traits that every wall implements.
 //!
-//! Planning is pure. Facts come from probing a host; a plan says for every control of a policy
-//! which mechanism holds it, or the policy is refused.
+//! Planning is pure. Facts come from probing a host; a plan names the mechanism that enforces each
+//! control of a policy, or the policy is refused.
 
 mod aged;
 mod error;

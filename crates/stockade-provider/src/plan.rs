@@ -1,4 +1,4 @@
-//! A policy and a wall make a plan, or a refusal that names every clause in the way.
+//! Turns a policy and a wall into a plan, or into a refusal that names every unenforceable clause.
 
 use serde::Serialize;
 use stockade_policy::{Control, Isolation, Policy, Requirement};
@@ -11,9 +11,9 @@ pub struct HeldControl {
     /// What the policy asks for.
     #[serde(flatten)]
     pub requirement: Requirement,
-    /// What holds it.
+    /// The mechanism that enforces it.
     pub mechanism: String,
-    /// How closely.
+    /// How precisely.
     pub precision: Precision,
 }
 
@@ -23,12 +23,12 @@ pub struct RefusedControl {
     /// What the policy asks for.
     #[serde(flatten)]
     pub requirement: Requirement,
-    /// Why it cannot be, and what to do.
+    /// The reason and the remedy.
     #[serde(flatten)]
     pub obstacle: Obstacle,
 }
 
-/// What came of one control.
+/// The result for one control.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub enum Finding {
@@ -38,8 +38,8 @@ pub enum Finding {
     Refused(RefusedControl),
 }
 
-/// Every control of a policy with the mechanism that will enforce it. Having one means that
-/// nothing was refused.
+/// Every control of a policy with the mechanism that enforces it. A plan exists only if no control
+/// is refused.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The wall.
@@ -50,7 +50,7 @@ pub struct Plan {
     pub controls: Vec<HeldControl>,
 }
 
-/// What one wall says to a policy, control by control.
+/// The result of planning a policy behind one wall, control by control.
 #[derive(Clone, Debug, Serialize)]
 pub struct WallReport {
     /// The wall.
@@ -59,16 +59,16 @@ pub struct WallReport {
     pub isolation: Isolation,
     /// Whether every control can be enforced.
     pub enforceable: bool,
-    /// What came of each control.
+    /// The result for each control.
     pub controls: Vec<Finding>,
 }
 
-/// What all walls say to a policy.
+/// The results of all walls for a policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlanReport {
     /// The first wall that enforces everything.
     pub provider: Option<ProviderName>,
-    /// Each wall that was asked.
+    /// Each wall that was tried.
     pub walls: Vec<WallReport>,
 }
 
@@ -86,7 +86,7 @@ pub fn plan(policy: &Policy, wall: &WallFacts) -> Result<Plan, WallReport> {
     Ok(Plan { provider: report.provider, isolation: report.isolation, controls })
 }
 
-/// Asks every wall in turn.
+/// Plans a policy behind every wall in turn.
 pub fn report(policy: &Policy, host: &HostFacts) -> PlanReport {
     let walls: Vec<WallReport> = host.walls.iter().map(|wall| ask(policy, wall)).collect();
     let first = walls.iter().find(|wall| wall.enforceable);
@@ -146,10 +146,10 @@ fn hold(
     }
 }
 
-/// What to do about a floor that a wall does not reach.
+/// Advice for a wall that is below the floor.
 fn remedy_for(has: Isolation, wants: &str) -> String {
     match has {
-        // Below the floor that counts when nothing is said, so somebody may not know the word.
+        // This level is below the default floor, so the user may not know it.
         Isolation::Reduced => format!(
             "choose a wall with {wants} isolation, or accept this one by `isolation: reduced` in \
              the policy (--isolation reduced where no policy is named)"

@@ -30,7 +30,7 @@ fn refused(report: &WallReport) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_wall_that_enforces_everything_gets_a_plan_with_a_mechanism_for_each_control() {
+fn wall_that_enforces_everything_gets_a_plan_with_a_mechanism_for_each_control() {
     let policy = policy("network_allowlist: [example.org]\ntool_allowlist: [search]");
     let plan = plan(&policy, &wall("full", Isolation::Process)).unwrap();
     assert_eq!(plan.controls.len(), policy.requirements().len());
@@ -38,7 +38,7 @@ fn a_wall_that_enforces_everything_gets_a_plan_with_a_mechanism_for_each_control
 }
 
 #[test]
-fn a_wall_that_has_not_heard_of_a_control_refuses_it() {
+fn unknown_control_is_refused() {
     for forgotten in Control::all() {
         let mut wall = wall("old", Isolation::Vm);
         wall.abilities.remove(&forgotten);
@@ -59,7 +59,7 @@ fn a_wall_that_has_not_heard_of_a_control_refuses_it() {
 }
 
 #[test]
-fn a_wall_below_the_floor_is_refused_by_name() {
+fn wall_below_the_floor_is_refused_by_name() {
     let strict = policy("isolation: vm");
     let report = plan(&strict, &wall("thin", Isolation::Container)).unwrap_err();
     let reason = "the thin wall gives container isolation and the policy wants vm".to_owned();
@@ -80,7 +80,7 @@ fn approximate_limits_are_refused_when_the_policy_wants_them_exact() {
 }
 
 #[test]
-fn sockets_held_approximately_are_refused_where_files_must_be_exact() {
+fn approximate_sockets_are_refused_when_files_must_be_exact() {
     let mut rough = wall("rough", Isolation::Process);
     let approximate = all_of(Precision::Approximate).remove(&Control::HostSockets).unwrap();
     rough.abilities.insert(Control::HostSockets, approximate);
@@ -99,7 +99,7 @@ fn sockets_held_approximately_are_refused_where_files_must_be_exact() {
 }
 
 #[test]
-fn permissions_are_exact_or_refused_whatever_the_policy_says() {
+fn approximate_permissions_are_refused_under_every_policy() {
     let mut rough = wall("rough", Isolation::Process);
     rough.abilities = all_of(Precision::Approximate);
     let report = plan(&policy("{}"), &rough).unwrap_err();
@@ -109,7 +109,7 @@ fn permissions_are_exact_or_refused_whatever_the_policy_says() {
 }
 
 #[test]
-fn an_unusable_wall_refuses_every_control_with_its_own_reason() {
+fn unusable_wall_refuses_every_control_with_its_own_reason() {
     let mut broken = wall("broken", Isolation::Process);
     let obstacle = Obstacle { reason: "no kernel".to_owned(), remedy: "get one".to_owned() };
     broken.unusable = Some(obstacle);
@@ -120,7 +120,7 @@ fn an_unusable_wall_refuses_every_control_with_its_own_reason() {
 }
 
 #[test]
-fn the_first_wall_that_enforces_everything_is_chosen_and_no_weaker_one_instead() {
+fn first_wall_that_enforces_everything_is_chosen_and_never_a_weaker_one() {
     let walls = vec![
         wall("fast", Isolation::Process),
         wall("slow", Isolation::Vm),
@@ -135,7 +135,7 @@ fn the_first_wall_that_enforces_everything_is_chosen_and_no_weaker_one_instead()
 }
 
 #[test]
-fn wall_that_does_not_run_a_kind_of_program_refuses_it_by_name() {
+fn unsupported_kind_of_program_is_refused_by_name() {
     let command = Program::Command { argv: vec!["ls".to_owned()] };
     let code = |language| {
         let (name, code, arguments) = ("x".to_owned(), Vec::new(), Vec::new());

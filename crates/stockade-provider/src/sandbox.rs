@@ -11,8 +11,7 @@ use crate::{
     Error, Execution, Gateway, Language, ProviderName, Running, SandboxUsage, ToolAccess, WallFacts,
 };
 
-/// How old facts may be when a wall answers with them: a process that runs for weeks sees a host that
-/// was changed.
+/// How old cached facts may be: a host can change while a process runs for weeks.
 pub const FACTS_AGE: Duration = Duration::from_secs(60);
 
 /// An isolation backend.
@@ -23,8 +22,8 @@ pub trait Provider: Send + Sync {
     /// The wall's name.
     fn name(&self) -> ProviderName;
 
-    /// What this host lets the wall enforce, from probing rather than from configuration. A wall
-    /// may answer from what it found before, if that is no older than [`FACTS_AGE`].
+    /// What this host allows the wall to enforce, from probing rather than from configuration. A
+    /// wall may return cached facts that are no older than [`FACTS_AGE`].
     fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts>;
 
     /// Builds an empty sandbox. Dropping the handle kills everything inside it.
@@ -37,10 +36,10 @@ pub trait Provider: Send + Sync {
 /// How much a wall does to find out what it can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// What is known without building a wall. Building one then shows the rest: a step that fails
-    /// refuses the run.
+    /// What is known without building a wall. Building one for a run checks the rest: a step that
+    /// fails refuses the run.
     Quick,
-    /// Builds a throw-away wall.
+    /// Builds a temporary wall.
     Thorough,
 }
 
@@ -49,55 +48,57 @@ pub enum Probe {
 pub struct SandboxRequest {
     /// What is allowed.
     pub policy: Arc<Policy>,
-    /// What stands at `/`.
+    /// The files at `/`.
     pub root: Root,
-    /// What will be started in it, so that it can be.
+    /// The program that will be started in it, so that the wall makes it available.
     pub entry: Entry,
-    /// Host files that nothing inside may change or replace, whatever the policy makes writable:
+    /// Host files that no program inside may change or replace, whatever the policy makes writable:
     /// the policy's own text.
     pub protected: Vec<PathBuf>,
-    /// Where connections of programs go. Without one nothing leaves, and the wall has no way out.
+    /// Where connections of programs go. Without it the sandbox has no egress.
     pub gateway: Option<Arc<dyn Gateway>>,
-    /// What programs find of the tools they may call; the gateway then carries tools. Without it
-    /// there is no socket inside.
+    /// The files and variables through which programs call tools; the gateway then serves tools.
+    /// Without it there is no tool socket inside.
     pub tools: Option<ToolAccess>,
 }
 
 /// The files a sandbox starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// The wall's own: the host's programs and libraries, or the image's.
+    /// The wall's default: the host's programs and libraries, or the image's.
     Standard,
     /// An unpacked image or any other directory of the host, read-only.
     Directory(PathBuf),
-    /// An image by its reference, as `docker run` takes it. A wall without images refuses it by name.
+    /// An image by its reference, as `docker run` takes it. A wall without images refuses it by
+    /// name.
     Image(String),
 }
 
-/// What will be started.
+/// The program that will be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The interpreter of a language.
     Interpreter(Language),
-    /// A program, by a bare name or a path inside.
+    /// A program, by a name without slashes or a path inside.
     Program(String),
 }
 
-/// One running sandbox. Dropping it kills everything inside; what is then left to take down goes
-/// on behind, whether or not this process stays.
+/// One running sandbox. Dropping it kills all processes inside; the remaining teardown continues in
+/// the background, even if this process exits.
 pub trait Sandbox: Send + Sync {
-    /// Starts one program, concurrently with those that run. As many may run at once as the wall
-    /// allows; one more is refused by name.
+    /// Starts one program, concurrently with running ones. A wall limits how many run at once and
+    /// refuses further ones by name.
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>>;
 
-    /// Resolves when a limit of the whole sandbox was passed that the kernel does not hold by itself;
-    /// the caller then ends the sandbox. Never resolves otherwise.
+    /// Resolves when a limit of the whole sandbox is exceeded that the kernel does not enforce; the
+    /// caller then ends the sandbox. Never resolves otherwise.
     fn exceeded(&self) -> BoxFuture<'_, Limit>;
 
-    /// What the sandbox used and met so far, from the kernel. Called at any time, also after the end.
+    /// What the sandbox used and which limits it reached, from the kernel. Called at any time, also
+    /// after the end.
     fn observe(&self) -> BoxFuture<'_, SandboxUsage>;
 
-    /// Kills everything inside. Returns when the kill is sent.
+    /// Kills all processes inside. Returns when the kill is sent.
     fn kill(&self) -> BoxFuture<'_, ()>;
 
     /// Ends the sandbox and waits until nothing of it is left on the host.

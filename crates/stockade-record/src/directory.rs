@@ -1,4 +1,4 @@
-//! A directory of records, opened and checked.
+//! Opens and checks a directory of records.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens a place, and makes what of it is not there.
+    /// Opens a place, and creates its missing directories.
     pub(crate) fn open_or_make(place: &Place) -> Result<Directory, PlaceError> {
         let (mut descriptor, mut path) = (base(&place.base)?, place.base.clone());
         for name in &place.own {
@@ -39,7 +39,7 @@ impl Directory {
         Ok(Directory { descriptor, path })
     }
 
-    /// Opens a place that is there, to read. One that a person named may be anybody's.
+    /// Opens an existing place for reading. A place that the user named may belong to any user.
     pub(crate) fn open(place: &Place) -> Result<Option<Directory>, PlaceError> {
         let mut path = place.base.clone();
         if place.is_named {
@@ -68,7 +68,7 @@ impl Directory {
 
 const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
-/// What stands above our own directories.
+/// Opens the directory above our own directories.
 fn base(path: &Path) -> Result<OwnedFd, PlaceError> {
     let open = || openat(CWD, path, OFlags::PATH | FLAGS, Mode::empty());
     let opened = match open() {
@@ -85,19 +85,20 @@ fn base(path: &Path) -> Result<OwnedFd, PlaceError> {
 
 fn make(above: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), PlaceError> {
     match mkdirat(above, name, PRIVATE) {
-        // Another session was faster; what it made is looked at like everything else.
+        // A concurrent session created it; it is checked like any other directory.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(PlaceError::Make { path: path.to_owned(), source: error.into() }),
     }
 }
 
-/// A directory of ours, by the descriptor of the one above it: what was looked at is what is used.
+/// Opens one of our directories relative to its parent's descriptor, so that the checked directory
+/// is the one used.
 fn private(above: &OwnedFd, name: &OsStr, path: &Path) -> Result<OwnedFd, PlaceError> {
     let path = || path.to_owned();
     let opened = openat(above, name, FLAGS | OFlags::NOFOLLOW | OFlags::RDONLY, Mode::empty());
     let descriptor = match opened {
         Ok(descriptor) => descriptor,
-        // With O_DIRECTORY a link that is not followed is no directory, open(2).
+        // O_DIRECTORY with O_NOFOLLOW reports a link as ENOTDIR, open(2).
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(PlaceError::NoDirectory { path: path() }),
         Err(error) => return Err(PlaceError::Open { path: path(), source: error.into() }),
     };

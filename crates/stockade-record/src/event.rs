@@ -7,18 +7,18 @@ use crate::{
     SessionStarted, Time, ToolCall, VerdictGiven,
 };
 
-/// One event, with its place in the stream.
+/// One event, with its position in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number in the stream, from zero without a gap.
+    /// Its number in the stream, from zero without gaps.
     pub sequence: u64,
     /// When it was written.
     pub time: Time,
-    /// Whose stream this is.
+    /// The session of the stream.
     pub session: SessionId,
     /// What happened.
     pub body: Body,
-    /// The hash of the event before; [`Digest::ZERO`] for the first.
+    /// The hash of the previous event; [`Digest::ZERO`] for the first.
     pub previous: Digest,
 }
 
@@ -26,15 +26,15 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum Body {
-    /// The first event: what is to run, and under which policy.
+    /// The first event: what will run, and under which policy.
     SessionStarted(SessionStarted),
-    /// What the policy says to the program itself, before anything of it runs.
+    /// The policy's decision about the program itself, before it runs.
     Verdict(VerdictGiven),
     /// A program is about to start behind a wall.
     ExecutionStarted(ExecutionStarted),
     /// A connection or request ended, or was refused.
     Egress(Egress),
-    /// A call to a tool ended, or was refused.
+    /// A tool call ended, or was refused.
     ToolCall(ToolCall),
     /// A limit refused something, or ended the program.
     LimitHit(LimitHit),
@@ -62,7 +62,7 @@ impl Body {
         }
     }
 
-    /// The execution that it belongs to; `None` where it belongs to the session.
+    /// The execution it belongs to; `None` if it belongs to the session.
     pub fn execution(&self) -> Option<u64> {
         match self {
             Body::SessionStarted(_) | Body::SessionEnded(_) => None,
@@ -76,12 +76,12 @@ impl Body {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Whether it is the last event of a stream.
     pub fn is_last(&self) -> bool {
         matches!(self, Body::SessionEnded(_))
     }
 
-    /// Whether it tells an end: what a stream always has room for.
+    /// Whether it records an end: a stream reserves space for these events.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Body::ExecutionEnded(_) | Body::SessionEnded(_))
     }

@@ -1,26 +1,26 @@
-//! One program of a session: the policy's answer, its start, what it met, its end.
+//! One program of a session: the policy's decision, its start, limits, denials, and its end.
 
 use serde::{Deserialize, Serialize};
 use stockade_policy::{Denial, Effect};
 
-/// What the policy says to a program before it starts.
+/// The policy's decision about a program before it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerdictGiven {
-    /// Whose; missing where it belongs to the session.
+    /// The execution; `None` if it belongs to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u64>,
     /// What was decided.
     pub verdict: Effect,
     /// The control that decided.
     pub control: String,
-    /// The line or fixed rule that decided.
+    /// The policy line or fixed rule that decided.
     pub rule: String,
     /// What was judged.
     pub target: String,
     /// Why.
     pub why: String,
-    /// The refusal, word for word as the caller sees it.
+    /// The denial, exactly as the caller sees it.
     pub denial: Option<Denial>,
 }
 
@@ -32,7 +32,7 @@ pub struct ExecutionStarted {
     pub execution: u64,
     /// The wall.
     pub provider: String,
-    /// The wall's strength.
+    /// The wall's isolation level.
     pub isolation: String,
 }
 
@@ -40,23 +40,23 @@ pub struct ExecutionStarted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitHit {
-    /// Whose; missing where it belongs to the session.
+    /// The execution; `None` if it belongs to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u64>,
     /// The key of the limit in a policy.
     pub limit: String,
-    /// Whether the program was ended over it.
+    /// Whether Stockade ended the program because of it.
     pub ended: bool,
 }
 
-/// Something that the wall refused, and that the program may have gone on without.
+/// A denial by the wall; the program may have continued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Denied {
-    /// Whose; missing where it belongs to the session.
+    /// The execution; `None` if it belongs to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u64>,
-    /// The refusal, word for word as the caller sees it.
+    /// The denial, exactly as the caller sees it.
     pub denial: Denial,
 }
 
@@ -70,21 +70,21 @@ pub struct ExecutionEnded {
     pub outcome: String,
     /// Its own exit code.
     pub exit_code: Option<i32>,
-    /// The number of the signal it died of.
+    /// The number of the signal that killed it.
     pub signal: Option<i32>,
     /// Why Stockade could not run it, for an `error`.
     pub error: Option<String>,
     /// From the start of the program to its end, in milliseconds.
     pub duration_ms: u64,
-    /// What it used.
+    /// The resources it used.
     pub usage: UsageCounts,
-    /// What it printed.
+    /// The size of its standard output.
     pub stdout: OutputCounts,
-    /// What it printed as errors.
+    /// The size of its standard error.
     pub stderr: OutputCounts,
 }
 
-/// What a program used. `None` is what the kernel does not say here.
+/// The resources that a program used. `None` if this host's kernel does not report a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsageCounts {
@@ -96,7 +96,7 @@ pub struct UsageCounts {
     pub tasks_peak: Option<u64>,
 }
 
-/// How much of a stream was kept, and how much dropped.
+/// How much of a stream was kept, and how much was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputCounts {

@@ -1,4 +1,4 @@
-//! The first and the last event of a stream, without reading all of it.
+//! Reads the first and the last event of a stream without reading all of it.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -6,22 +6,22 @@ use std::path::Path;
 use crate::line::decode;
 use crate::{Event, MAX_LINE_BYTES, ReadError, Reader, list};
 
-/// The ends of a stream. Only `verify` says whether what is between them holds.
+/// The first and last event of a stream. Only `verify` checks the events between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// The first event, if it is whole.
+    /// The first event, if it is complete.
     pub first: Option<Event>,
-    /// The last whole event.
+    /// The last complete event.
     pub last: Option<Event>,
 }
 
-/// Looks at the ends of a stream.
+/// Reads the first and last event of a stream.
 pub fn glance(path: &Path) -> Result<Glance, ReadError> {
     let first = Reader::open(path)?.next()?;
     let unread = |source| ReadError::File { path: path.to_owned(), source };
     let mut file = list::open(path).map_err(unread)?;
     let length = file.seek(SeekFrom::End(0)).map_err(unread)?;
-    // The last whole line and a torn one after it.
+    // The last complete line and an incomplete one after it.
     let most = 2 * MAX_LINE_BYTES as u64;
     file.seek(SeekFrom::Start(length.saturating_sub(most))).map_err(unread)?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The name of a session.
+//! Session ids.
 
 use std::fmt;
 use std::io;
@@ -8,28 +8,28 @@ use stockade_sys::random_bytes;
 
 use crate::Time;
 
-/// How many characters the moment takes, and how many the random part.
+/// The form of the timestamp part, and the length of the random part.
 const MOMENT: &str = "########-######-######";
 const RANDOM_CHARACTERS: usize = 32;
 
-/// The name of a session: the moment it began and 128 random bits, so that names sort by time and
-/// cannot be guessed.
+/// The id of a session: its start time and 128 random bits, so that ids sort by time and cannot be
+/// guessed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(String);
 
-/// Text that is no session's name.
+/// The text is not a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session is named by its moment and 32 hexadecimal digits")]
 pub struct IdentityError;
 
 impl SessionId {
-    /// A new name, for a session that begins at a moment. Fails when the kernel has no randomness.
+    /// A new id for a session that starts at `began`. Fails if the kernel returns no random bytes.
     pub fn new(began: Time) -> io::Result<SessionId> {
         let random = u128::from_be_bytes(random_bytes::<16>()?);
         Ok(SessionId(format!("{}-{random:032x}", began.digits())))
     }
 
-    /// Reads a name.
+    /// Parses an id.
     pub fn parse(text: &str) -> Result<SessionId, IdentityError> {
         let (moment, random) = text.split_at_checked(MOMENT.len()).ok_or(IdentityError)?;
         let random = random.strip_prefix('-').ok_or(IdentityError)?;
@@ -44,12 +44,12 @@ impl SessionId {
         if is_name { Ok(SessionId(text.to_owned())) } else { Err(IdentityError) }
     }
 
-    /// The name as text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether text that a person wrote begins this name, or its random part.
+    /// Whether the id, or its random part, starts with a text that the user typed.
     pub fn begins_with(&self, text: &str) -> bool {
         let random = self.0.get(MOMENT.len() + 1..).unwrap_or_default();
         !text.is_empty() && (self.0.starts_with(text) || random.starts_with(text))
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_sort_by_time_and_two_of_one_moment_differ() {
+    fn ids_sort_by_time_and_two_of_one_moment_differ() {
         let early = Time::from_unix_microseconds(1_785_233_472_000_045).unwrap();
         let late = Time::from_unix_microseconds(1_785_233_472_000_046).unwrap();
         let (first, second) = (SessionId::new(early).unwrap(), SessionId::new(late).unwrap());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_name() {
+    fn invalid_ids_are_rejected() {
         let name = "20260728-101112-000045-0123456789abcdef0123456789abcdef";
         assert!(SessionId::parse(name).is_ok());
         for (from, to) in
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn name_is_begun_by_its_moment_or_by_its_random_part() {
+    fn id_matches_a_prefix_of_its_time_or_of_its_random_part() {
         let name = "20260728-101112-000045-0123456789abcdef0123456789abcdef";
         let name = SessionId::parse(name).unwrap();
         assert!(name.begins_with("20260728") && name.begins_with("0123"));

@@ -1,8 +1,8 @@
-//! The record of a session, kept outside of its sandbox: typed events, numbered and chained by
-//! hashes, one line of JSON each.
+//! The record of a session, kept outside its sandbox: typed events, numbered and chained by hashes,
+//! one line of JSON each.
 //!
-//! A stream is written by a [`Recorder`] and read by [`Reader`]. The hash of a line covers all of
-//! its other bytes and, through the hash of the line before, everything that came before it.
+//! A [`Recorder`] writes a stream and a [`Reader`] reads it. The hash of a line covers all its
+//! other bytes and, through the hash of the previous line, all lines before it.
 
 mod directory;
 mod egress;

@@ -1,10 +1,10 @@
-//! An event as one line of text, and back.
+//! Encodes an event as one line of text, and decodes it.
 //!
 //! ```text
 //! {"sequence":1,"time":"…","session":"…","kind":"…","body":{…},"previous":"…","hash":"…"}
 //! └──────────────────────────── what the hash covers ────────────────────────┘
 //! ```
-//! There is one encoding of an event. A line that is another spelling of the same event is refused.
+//! An event has exactly one encoding. A line that spells the same event differently is refused.
 
 use std::fmt;
 use std::io;
@@ -18,10 +18,11 @@ use stockade_policy::is_harmless;
 use crate::shorten::shortened;
 use crate::{Body, Event, SessionId, Time};
 
-/// The longest line, its end included. Longer events are shortened, longer lines are not read.
+/// The longest line, including its line feed. Longer events are shortened, and longer lines are not
+/// read.
 pub const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// What stands between the covered part of a line and its hash.
+/// The separator between the covered part of a line and its hash.
 const BEFORE_HASH: &str = ",\"hash\":\"";
 const AFTER_HASH: &str = "\"}\n";
 const HASH_CHARACTERS: usize = 64;
@@ -32,7 +33,7 @@ const TAIL_BYTES: usize = BEFORE_HASH.len() + HASH_CHARACTERS + AFTER_HASH.len()
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// What stands in place of the event before the first.
+    /// The previous hash of the first event.
     pub const ZERO: Digest = Digest([0; 32]);
 
     /// The hash of bytes.
@@ -40,7 +41,7 @@ impl Digest {
         Digest(Sha256::digest(bytes).into())
     }
 
-    /// A hash that was computed piece by piece.
+    /// A hash that was computed incrementally.
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Digest {
         Digest(bytes)
     }
@@ -89,26 +90,26 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It does not end as every line does.
+    /// It does not end with a hash.
     #[error("the line does not end with its hash")]
     NoHash,
-    /// The hash is another one than that of the line's content.
+    /// The hash does not match the line's content.
     #[error("the hash does not belong to the content: one of the two was changed")]
     WrongHash,
-    /// It is no event of this version.
+    /// It is not an event of this version.
     #[error("the line is no event that this version knows")]
     Unknown(#[source] serde_json::Error),
-    /// It is an event in another spelling than the one that is written.
+    /// It is an event in another spelling than the canonical one.
     #[error("the line is not written as Stockade writes it")]
     OtherSpelling,
 }
 
-/// Writes an event as its line, the end of the line included, and says its hash. Texts that are too
-/// long for a line are shortened.
+/// Encodes an event as a line with its line feed, and returns its hash. Shortens texts that are too
+/// long for a line.
 pub fn encode(event: &Event) -> (Vec<u8>, Digest) {
     let mut line = covered(event, &event.body);
     if line.len() + TAIL_BYTES > MAX_LINE_BYTES {
@@ -120,7 +121,7 @@ pub fn encode(event: &Event) -> (Vec<u8>, Digest) {
     (line, hash)
 }
 
-/// Reads a line with its end, and says its hash, which has been checked.
+/// Decodes a line with its line feed, checks its hash, and returns both.
 pub fn decode(line: &[u8]) -> Result<(Event, Digest), LineError> {
     let (content, tail) =
         line.split_at_checked(line.len().saturating_sub(TAIL_BYTES)).ok_or(LineError::NoHash)?;
@@ -150,7 +151,7 @@ impl Serialize for Event {
     }
 }
 
-/// A line as it is read.
+/// The JSON structure of a line for reading.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LineText {
@@ -164,7 +165,7 @@ struct LineText {
     _hash: Digest,
 }
 
-/// A line as it is written, without its hash.
+/// The JSON structure of a line for writing, without its hash.
 #[derive(Serialize)]
 struct LineView<'e> {
     sequence: u64,
@@ -192,8 +193,8 @@ fn covered(event: &Event, body: &Body) -> Vec<u8> {
     line
 }
 
-/// Compact JSON in which everything is escaped that moves or hides text, so that a line is one line
-/// wherever it is shown.
+/// Compact JSON that escapes every character which moves or hides text, so that an event is one
+/// line wherever it is displayed.
 struct Plain;
 
 impl Formatter for Plain {

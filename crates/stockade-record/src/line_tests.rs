@@ -18,7 +18,7 @@ fn limit(text: &str) -> Event {
     event(Body::LimitHit(LimitHit { execution: Some(0), limit: text.to_owned(), ended: false }))
 }
 
-/// A line with its hash made to fit what was changed, as somebody would who forges one.
+/// A changed line with a recomputed hash, as a forger would write it.
 fn forged(line: &[u8], from: &str, to: &str) -> Vec<u8> {
     let text = std::str::from_utf8(line).unwrap();
     let (content, _) = text.split_at(text.len() - TAIL_BYTES);
@@ -47,7 +47,7 @@ fn event_is_one_line_that_ends_with_the_hash_of_the_rest() {
 }
 
 #[test]
-fn digest_is_the_one_that_every_other_tool_computes() {
+fn digest_matches_the_standard_sha256() {
     let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(Digest::of(b"abc").to_string(), known);
     assert_eq!(
@@ -60,7 +60,7 @@ fn digest_is_the_one_that_every_other_tool_computes() {
 }
 
 #[test]
-fn names_with_ends_of_lines_and_escapes_stay_inside_their_field() {
+fn names_with_line_feeds_and_escapes_stay_inside_their_field() {
     let hostile = "a\n{\"sequence\":8}\r\u{1b}[2J\u{9b}\u{2028}\u{202e}\u{e0041}\0\"\\";
     let (line, _) = encode(&limit(hostile));
     let text = std::str::from_utf8(&line).unwrap();
@@ -70,7 +70,7 @@ fn names_with_ends_of_lines_and_escapes_stay_inside_their_field() {
 }
 
 #[test]
-fn other_spelling_of_an_event_is_refused_even_with_a_hash_that_fits() {
+fn noncanonical_spelling_is_refused_even_with_a_matching_hash() {
     let (line, _) = encode(&limit("a/b"));
     for (from, to) in [
         (":7,", ": 7,"),
@@ -87,13 +87,12 @@ fn other_spelling_of_an_event_is_refused_even_with_a_hash_that_fits() {
         let changed = forged(&line, from, to);
         assert!(decode(&changed).is_err(), "{}", String::from_utf8_lossy(&changed));
     }
-    // The same way of forging goes unseen where the event itself is another: that is what the
-    // chain is for.
+    // A forged line with another event decodes: only the chain detects it.
     assert_eq!(decode(&forged(&line, "a/b", "a/c")).unwrap().0, limit("a/c"));
 }
 
 #[test]
-fn event_that_is_too_long_is_shortened_and_says_so() {
+fn long_event_is_shortened_and_marks_the_cut() {
     let long = "\u{1b}".repeat(100_000);
     let given = |text: &str| VerdictGiven {
         execution: None,
@@ -112,14 +111,14 @@ fn event_that_is_too_long_is_shortened_and_says_so() {
 }
 
 #[test]
-fn what_is_no_line_at_all_is_refused() {
+fn malformed_lines_are_refused() {
     for bytes in [&b""[..], b"\n", b"{}\n", b"\xff\xfe\n", &[b'a'; 200]] {
         assert!(matches!(decode(bytes), Err(LineError::NoHash)), "{bytes:?}");
     }
 }
 
 #[test]
-fn line_of_a_tool_call_is_written_in_one_order() {
+fn tool_call_fields_have_one_order() {
     let call = ToolCall {
         execution: Some(0),
         call: 7,
@@ -143,12 +142,12 @@ fn line_of_a_tool_call_is_written_in_one_order() {
     let text = std::str::from_utf8(&line).unwrap();
     assert!(text.contains(body), "{text}");
     assert_eq!(decode(&line).unwrap().0, event(Body::ToolCall(call)));
-    // A field that is left out is no event, and no line of an earlier version either.
+    // A missing field is an error, and not accepted as an older format either.
     assert!(decode(&forged(&line, ",\"arguments\":\"{\\\"query\\\":\\\"x\\\"}\"", "")).is_err());
 }
 
 #[test]
-fn line_of_an_earlier_version_that_names_no_execution_is_read_and_belongs_to_the_session() {
+fn format_1_line_without_an_execution_belongs_to_the_session() {
     let hit = |execution| {
         let (limit, ended) = ("max_pids".to_owned(), false);
         event(Body::LimitHit(LimitHit { execution, limit, ended }))
@@ -159,6 +158,6 @@ fn line_of_an_earlier_version_that_names_no_execution_is_read_and_belongs_to_the
     assert!(text(&of_execution).contains(r#""body":{"execution":3,"#));
     assert_eq!(decode(&of_session).unwrap().0.body.execution(), None);
     assert_eq!(decode(&of_execution).unwrap().0.body.execution(), Some(3));
-    // There is one spelling for it.
+    // `None` has one spelling: a missing field.
     assert!(decode(&forged(&of_execution, "\"execution\":3", "\"execution\":null")).is_err());
 }

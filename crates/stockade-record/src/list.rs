@@ -1,4 +1,4 @@
-//! The records in a directory.
+//! Lists the records in a directory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub struct Listed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// The directory will not do.
+    /// The directory is not acceptable.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It cannot be read.
@@ -44,7 +44,7 @@ pub enum ListError {
     },
 }
 
-/// The records at a place, oldest first; none where there is no such directory.
+/// The records at a place, oldest first; empty if the directory does not exist.
 pub fn list(place: &Place) -> Result<Vec<Listed>, ListError> {
     let Some(directory) = Directory::open(place)? else { return Ok(Vec::new()) };
     let unread =
@@ -62,18 +62,18 @@ pub fn list(place: &Place) -> Result<Vec<Listed>, ListError> {
 }
 
 impl Listed {
-    /// When the session began, by its name.
+    /// Whether the session started before a time, by its id.
     pub fn is_before(&self, time: Time) -> bool {
         self.session.as_str() < time.digits().as_str()
     }
 
-    /// Whether somebody still writes to it.
+    /// Whether a process is still writing to it.
     pub fn is_live(&self) -> bool {
         !self.is_finished && open(&self.path).is_ok_and(|file| is_written(&file))
     }
 }
 
-/// Whether somebody holds the lock of whoever writes a stream.
+/// Whether a process holds the writer's lock of a stream.
 pub(crate) fn is_written(file: &File) -> bool {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
@@ -84,7 +84,7 @@ pub(crate) fn is_written(file: &File) -> bool {
     }
 }
 
-/// Opens a stream for reading: a file, never a link, and nothing that would make us wait.
+/// Opens a stream for reading: only a regular file, never a link, and without blocking.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
@@ -95,22 +95,22 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The name of a stream while it is written.
+/// The file name of a stream while it is written.
 pub(crate) fn open_name(session: &SessionId) -> String {
     format!("{session}{OPEN}")
 }
 
-/// The name of a finished stream.
+/// The file name of a finished stream.
 pub(crate) fn finished_name(session: &SessionId) -> String {
     format!("{session}{FINISHED}")
 }
 
-/// Whether a file has the name of a stream that is written, or whose writer died.
+/// Whether a file has the name of an unfinished stream.
 pub(crate) fn is_open_name(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.ends_with(OPEN))
 }
 
-/// The session that a file's name says.
+/// The session id in a file's name.
 pub(crate) fn session_of(path: &Path) -> Option<SessionId> {
     path.file_name().and_then(OsStr::to_str).and_then(parse).map(|(session, _)| session)
 }

@@ -1,4 +1,4 @@
-//! Where records are kept.
+//! Where records are stored.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,33 +6,33 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::directory::Directory;
 
-/// The name of the product's own directory, and of the one for records in it.
+/// The name of Stockade's own directory, and of the directory for records in it.
 const PRODUCT: &str = "stockade";
 const SESSIONS: &str = "sessions";
 
-/// A directory for records: the last names of its path are ours alone, and are made when they are
-/// not there.
+/// A directory for records: the last components of its path belong only to this user, and are
+/// created if they are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What stands above; links in it are followed.
+    /// The path above them; links in it are followed.
     pub(crate) base: PathBuf,
-    /// The names below it, each of a directory of ours that nobody else may enter.
+    /// The components below it, each a directory that only its owner may enter.
     pub(crate) own: Vec<OsString>,
-    /// Whether a person named it: they may read what belongs to others.
+    /// Whether the user named it: then it may belong to another user when it is read.
     pub(crate) is_named: bool,
 }
 
-/// Why a place cannot hold records.
+/// Why a place cannot store records.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// The path ends in no name.
+    /// The path does not end in a name.
     #[error("{} does not name a directory", path.display())]
     NoName {
         /// The path.
         path: PathBuf,
     },
-    /// It cannot be made.
+    /// It cannot be created.
     #[error("cannot make the directory {}", path.display())]
     Make {
         /// The directory.
@@ -54,14 +54,14 @@ pub enum PlaceError {
         /// The path.
         path: PathBuf,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{} belongs to user {owner}, not to user {user}", path.display())]
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who asks.
+        /// The current user.
         user: u32,
     },
     /// Others may enter it.
@@ -91,12 +91,13 @@ impl PlaceError {
         }
     }
 
-    /// Whether somebody else has put something there, so that no record of this user can be in it.
+    /// Whether another user created something there, so that it cannot contain records of this
+    /// user.
     pub fn is_somebody_elses(&self) -> bool {
         matches!(self, PlaceError::NotOurs { .. } | PlaceError::NoDirectory { .. })
     }
 
-    /// Whether the place is merely not there or not writable, so that the next one may do.
+    /// Whether the place is only missing or not writable, so that the next place may work.
     pub(crate) fn is_absence(&self) -> bool {
         let (PlaceError::Make { source, .. } | PlaceError::Open { source, .. }) = self else {
             return false;
@@ -113,7 +114,7 @@ impl PlaceError {
 }
 
 impl Place {
-    /// A directory that was asked for by an absolute path.
+    /// A directory that the user named by an absolute path.
     pub fn named(path: &Path) -> Result<Place, PlaceError> {
         let no_name = || PlaceError::NoName { path: path.to_owned() };
         let name = path.file_name().ok_or_else(no_name)?.to_owned();
@@ -130,8 +131,8 @@ impl Place {
     }
 }
 
-/// The places for the records of a user, the one to write to first: the state directory of that
-/// user, and for one without a home a directory in `/tmp`.
+/// The places for the records of a user, in order of preference: the user's state directory, and
+/// for a user without a home directory a directory in `/tmp`.
 pub fn default_places(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<Place> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").map(|home| home.join(".local/state"));
@@ -143,13 +144,13 @@ pub fn default_places(variable: impl Fn(&str) -> Option<OsString>, user: u32) ->
     kept.into_iter().chain([passing]).collect()
 }
 
-/// The first of some places that is there or can be made. One that is there and open to others is
-/// refused rather than passed over.
+/// The first of some places that exists or can be created. An existing place that is open to others
+/// is refused and not skipped.
 pub fn settle(places: &[Place]) -> Result<Place, PlaceError> {
     settled(places).map(|(place, _)| place.clone())
 }
 
-/// The first place that will do, open.
+/// The first usable place, open.
 pub(crate) fn settled(places: &[Place]) -> Result<(&Place, Directory), PlaceError> {
     let mut last = PlaceError::NoName { path: PathBuf::new() };
     for place in places {
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_kept_with_the_users_state_and_in_tmp_for_one_without_a_home() {
+    fn records_go_to_the_users_state_directory_or_to_tmp_without_a_home() {
         let passing = Path::new("/tmp/stockade-7/sessions");
         let home = [Path::new("/h/.local/state/stockade/sessions"), passing];
         assert_eq!(paths(&[("HOME", "/h")]), home);

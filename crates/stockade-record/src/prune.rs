@@ -1,16 +1,16 @@
-//! Removing old records.
+//! Removes old records.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::{Listed, Time};
 
-/// Which records are removed.
+/// Which records to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruned {
-    /// Only those of sessions that began before this.
+    /// Remove only records of sessions that started before this time.
     pub before: Time,
-    /// The newest that stay, however old.
+    /// How many of the newest records to keep, however old.
     pub keep: usize,
 }
 
@@ -26,7 +26,8 @@ pub struct PruneError {
 }
 
 impl Pruned {
-    /// Those of `records`, oldest first, that go. One that somebody still writes stays.
+    /// The records to remove, from `records` sorted oldest first. A record that is still being
+    /// written stays.
     pub fn of<'l>(&self, records: &'l [Listed]) -> Vec<&'l Listed> {
         let old = records.len().saturating_sub(self.keep);
         let goes = |record: &&Listed| record.is_before(self.before) && !record.is_live();

@@ -1,4 +1,4 @@
-//! Reading a stream: every line whole, in its place, and chained to the one before.
+//! Reads a stream: every line must be complete, in order, and chained to the previous one.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::line::decode;
 use crate::{Body, Digest, Event, LineError, MAX_LINE_BYTES, SessionId, list};
 
-/// Why a stream is not what was written.
+/// Why a stream is not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -19,26 +19,26 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// A line is longer than any that is written.
+    /// A line is longer than the longest valid line.
     #[error("line {line} is longer than {MAX_LINE_BYTES} bytes")]
     TooLong {
         /// The line, counted from one.
         line: u64,
     },
-    /// A line is no event.
+    /// A line is not an event.
     #[error("line {line} is broken")]
     Line {
         /// The line, counted from one.
         line: u64,
-        /// How.
+        /// The cause.
         source: LineError,
     },
-    /// An event does not stand where it belongs.
+    /// An event is in the wrong position.
     #[error("line {line} is out of place: {why}")]
     Place {
         /// The line, counted from one.
         line: u64,
-        /// How that shows.
+        /// What is inconsistent.
         why: &'static str,
     },
 }
@@ -55,12 +55,12 @@ impl ReadError {
     }
 }
 
-/// What stands after the last whole event.
+/// What follows the last complete event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Nothing.
     Clean,
-    /// The beginning of a line.
+    /// An incomplete line.
     Torn {
         /// Its bytes.
         bytes: usize,
@@ -71,7 +71,7 @@ pub enum Tail {
 pub struct Reader {
     path: PathBuf,
     input: BufReader<File>,
-    /// What was read of a line whose end has not come.
+    /// The bytes of a line whose line feed has not been read yet.
     begun: Vec<u8>,
     read: u64,
     previous: Digest,
@@ -95,14 +95,14 @@ impl Reader {
         })
     }
 
-    /// The next whole event. `None` is the end of what is there; a stream that is still written may
-    /// have more later.
+    /// The next complete event. `None` at the current end of the file; a stream that is still being
+    /// written may have more later.
     #[expect(clippy::should_implement_trait, reason = "an iterator that ended has no more later")]
     pub fn next(&mut self) -> Result<Option<Event>, ReadError> {
         let line = self.read + 1;
         let limit = MAX_LINE_BYTES.saturating_sub(self.begun.len());
         let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-        // One call takes at most the rest of the longest line.
+        // One call reads at most the rest of the longest line.
         (&mut self.input)
             .take(limit)
             .read_until(b'\n', &mut self.begun)
@@ -124,7 +124,7 @@ impl Reader {
         Ok(Some(event))
     }
 
-    /// Whether the last event was read.
+    /// Whether the last event of the stream was read.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -134,7 +134,7 @@ impl Reader {
         self.read
     }
 
-    /// What stands after the events that were read, once there is no more.
+    /// What follows the events that were read, after [`Reader::next`] returned `None`.
     pub fn tail(&self) -> Tail {
         match self.begun.len() {
             0 => Tail::Clean,
@@ -142,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// Whether somebody still writes to the stream.
+    /// Whether a process is still writing to the stream.
     pub fn is_live(&self) -> bool {
         list::is_written(self.input.get_ref())
     }

@@ -5,8 +5,8 @@
 //!    │                  ├── an event that cannot be written ──▶ failed
 //!    └── no place ──────┴── too many events ──▶ full ── end ──▶ ended
 //! ```
-//! After a failure nothing more is written, and whoever waits for it learns it: a session without a
-//! record does not go on.
+//! After a failure nothing more is written, and `Recorder::failed` resolves: a session without a
+//! record must not continue.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,16 +20,17 @@ use crate::{
     Body, Egress, SessionEnded, SessionId, SessionStarted, Sink, Time, ToolCall, Unrecorded,
 };
 
-/// The most bytes of one stream, its ends apart: what comes from inside does not fill a disk.
+/// The maximum size of one stream, except its final events: a program cannot fill the disk with
+/// events.
 pub const MAX_RECORD_BYTES: u64 = 64 << 20;
 
-/// Writes the record of one session. Shared by everybody who has something to tell.
+/// Writes the record of one session. All threads that record events share it.
 pub struct Recorder {
     session: SessionId,
     places: Vec<Place>,
     limit: u64,
     state: Mutex<State>,
-    /// Whether an event could not be kept.
+    /// Whether writing an event failed.
     failed: watch::Sender<bool>,
 }
 
@@ -46,7 +47,7 @@ enum Stage {
 }
 
 impl Recorder {
-    /// A record that is kept at the first place that is there. Touches no file.
+    /// A record at the first usable place. Touches no file yet.
     pub fn new(places: Vec<Place>) -> Result<Recorder, WriteError> {
         let session = SessionId::new(Time::now()).map_err(WriteError::Name)?;
         let state = State { stage: Stage::Planned, failure: None };
@@ -55,18 +56,18 @@ impl Recorder {
         Ok(Recorder { session, places, limit, state: Mutex::new(state), failed })
     }
 
-    /// The same with room for less, in bytes.
+    /// Sets a smaller size limit, in bytes.
     #[must_use]
     pub fn with_limit(self, bytes: u64) -> Recorder {
         Recorder { limit: bytes.min(MAX_RECORD_BYTES), ..self }
     }
 
-    /// The session's name.
+    /// The session's id.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Makes the stream with its first event. Called once, before anything runs.
+    /// Creates the stream with its first event. Called once, before anything runs.
     pub fn begin(&self, event: SessionStarted) -> Result<(), Unrecorded> {
         let mut state = self.state();
         let begun = match state.stage {
@@ -85,7 +86,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps one event.
+    /// Writes one event.
     pub fn record(&self, body: Body) -> Result<(), Unrecorded> {
         let mut state = self.state();
         if state.failure.is_some() && !body.is_end() {
@@ -98,7 +99,7 @@ impl Recorder {
         appended.map_err(|error| self.fail(&mut state, error))
     }
 
-    /// Writes the last event; the stream is complete.
+    /// Writes the last event; the stream is then complete.
     pub fn end(&self, outcome: &str) -> Result<(), Unrecorded> {
         let mut state = self.state();
         let ended = match &mut state.stage {
@@ -118,7 +119,7 @@ impl Recorder {
         }
     }
 
-    /// The file of the stream; none before it was made.
+    /// The file of the stream; `None` before it is created.
     pub fn path(&self) -> Option<PathBuf> {
         match &self.state().stage {
             Stage::Open(writer) => Some(writer.open_path()),
@@ -127,23 +128,23 @@ impl Recorder {
         }
     }
 
-    /// Why an event could not be kept, if one could not.
+    /// Why writing an event failed, if it did.
     pub fn failure(&self) -> Option<Arc<WriteError>> {
         self.state().failure.clone()
     }
 
-    /// Why an event was just refused.
+    /// Why the last event was refused.
     pub fn failure_or_closed(&self) -> Arc<WriteError> {
         self.failure().unwrap_or_else(|| Arc::new(WriteError::Closed))
     }
 
-    /// Resolves when an event could not be kept.
+    /// Resolves when writing an event fails.
     pub async fn failed(&self) {
-        // The sender is ours, so it stays for as long as we wait.
+        // `self` owns the sender, so it lives while this waits.
         let _ = self.failed.subscribe().wait_for(|failed| *failed).await;
     }
 
-    /// Makes the file at the first place that is there.
+    /// Creates the file at the first usable place.
     fn make(&self) -> Result<Writer, WriteError> {
         let (_, directory) = settled(&self.places).map_err(WriteError::Place)?;
         Writer::make(directory, self.session.clone(), self.limit)

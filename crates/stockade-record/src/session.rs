@@ -1,4 +1,4 @@
-//! The beginning and the end of a session.
+//! The start and the end of a session.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -6,12 +6,12 @@ use sha2::{Digest as _, Sha256};
 use crate::Digest;
 use crate::shorten::may_be_cut;
 
-/// The number of the format that this version writes. In format 1 connections and verdicts name no
-/// execution; both are read.
+/// The format number that this version writes. In format 1 connections and verdicts name no
+/// execution; this version reads both.
 pub(crate) const FORMAT: u32 = 2;
 
-/// What is to run, for whom, and under which policy. Neither code nor the values of variables are
-/// part of it.
+/// What will run, for which user, and under which policy. Contains neither code nor the values of
+/// variables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionStarted {
@@ -21,7 +21,7 @@ pub struct SessionStarted {
     pub stockade: String,
     /// The policy.
     pub policy: PolicyDigest,
-    /// The host's number of the user who asked.
+    /// The host user id of the caller.
     pub user: u32,
     /// What is to run.
     pub command: Command,
@@ -30,7 +30,7 @@ pub struct SessionStarted {
 }
 
 impl SessionStarted {
-    /// A beginning in the format of this version.
+    /// A start event in the format of this version.
     pub fn new(
         stockade: impl Into<String>,
         policy: PolicyDigest,
@@ -46,7 +46,7 @@ impl SessionStarted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyDigest {
-    /// Its name; combined ones have one of their own.
+    /// Its name; a combined policy has its own name.
     pub name: String,
     /// The SHA-256 of its text as `stockade policy show` prints it.
     pub sha256: Digest,
@@ -59,25 +59,25 @@ impl PolicyDigest {
     }
 }
 
-/// What is to run.
+/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// The words of a command; the arguments of code.
+    /// The words of a command, or the arguments of code.
     pub argv: Vec<String>,
-    /// The SHA-256 of all words, each ended by a zero byte, for those that are shortened above.
+    /// The SHA-256 of all words, each followed by a zero byte, because `argv` may be shortened.
     pub argv_sha256: Digest,
-    /// The code, where it is one's own file.
+    /// The code, if it is a file of its own.
     pub code: Option<CodeDigest>,
 }
 
 impl Command {
-    /// A command or the arguments of code.
+    /// A command, or the arguments of code.
     pub fn of(argv: &[String], code: Option<CodeDigest>) -> Command {
         Command { argv: argv.to_vec(), argv_sha256: digest(argv), code }
     }
 
-    /// Whether the hash is that of the words, where they are whole.
+    /// Whether the hash matches the words, if they are not shortened.
     pub(crate) fn has_own_hash(&self) -> bool {
         self.argv_sha256 == digest(&self.argv) || may_be_cut(&self.argv)
     }
@@ -114,12 +114,12 @@ impl CodeDigest {
     }
 }
 
-/// The end of a session; the stream is complete with it.
+/// The end of a session; it completes the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionEnded {
     /// How it ended, in one word: an outcome, or `error`.
     pub outcome: String,
-    /// How many events came before.
+    /// The number of events before this one.
     pub events: u64,
 }

@@ -1,17 +1,17 @@
-//! An event that fits on a line.
+//! Shortens an event so that it fits on a line.
 
 use serde_json::Value;
 
 use crate::Body;
 
-/// How many bytes of a text and how many items of a list are kept, first try first. The last fits
-/// whatever the event is.
+/// How many bytes of a text and how many items of a list to keep, tried in this order. The last
+/// always fits.
 const TRIES: [(usize, usize); 3] = [(1024, 64), (256, 32), (64, 8)];
 
-/// What stands for the rest.
+/// The mark of a cut.
 const REST: &str = "…";
 
-/// The event with its long texts and lists cut, each cut marked, so that it `fits`.
+/// The event with its long texts and lists cut and marked, so that it `fits`.
 pub(crate) fn shortened(body: &Body, fits: impl Fn(&Body) -> bool) -> Body {
     let mut short = body.clone();
     for (text, items) in TRIES {
@@ -23,18 +23,18 @@ pub(crate) fn shortened(body: &Body, fits: impl Fn(&Body) -> bool) -> Body {
     short
 }
 
-/// Whether words may be what is left of others that were too long for a line.
+/// Whether words may be the result of shortening.
 pub(crate) fn may_be_cut(words: &[String]) -> bool {
     TRIES.iter().any(|(text, items)| {
         let fits = words.len() <= *items && words.iter().all(|word| word.len() <= *text);
         let is_list_cut = words.len() == *items && words.last().is_some_and(|word| word == REST);
-        // The cut falls between characters, which have at most four bytes.
+        // The cut is between characters, which have at most four bytes.
         let is_text_cut = |word: &String| word.ends_with(REST) && word.len() + 3 >= *text;
         fits && (is_list_cut || words.iter().any(is_text_cut))
     })
 }
 
-/// Keeps so many bytes of a text, the mark that stands for the rest included.
+/// Cuts a text to `most` bytes, including the mark.
 pub(crate) fn cut_text(text: &mut String, most: usize) {
     if text.len() > most {
         text.truncate(text.floor_char_boundary(most.saturating_sub(REST.len())));
@@ -52,7 +52,7 @@ fn walk(value: &mut Value, text: usize, items: usize) {
     match value {
         Value::String(long) => cut_text(long, text),
         Value::Array(long) => {
-            // Only words are listed without a bound, so the mark is one.
+            // Only lists of words are unbounded, so the mark is a word.
             if long.len() > items {
                 long.truncate(items - 1);
                 long.push(Value::String(REST.to_owned()));

@@ -1,4 +1,4 @@
-//! Counts over the requests and the tool calls of sessions.
+//! Counts the requests and the tool calls of sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,16 +7,16 @@ use stockade_policy::Effect;
 
 use crate::{Body, Egress, Event, SessionId, Time, ToolCall, Via};
 
-/// How many of the latest requests are kept.
+/// How many of the latest requests to keep.
 const LATEST: usize = 10;
 
-/// What stands for a method or a status that was not seen, because TLS was not opened.
+/// Replaces a method or a status that is unknown because TLS was not decrypted.
 const UNKNOWN: &str = "unknown";
 
-/// What left sandboxes, or wanted to, and what was asked of tools.
+/// Counts of the requests and tool calls of sandboxes, allowed or not.
 ///
-/// A question to the name server counts when it was refused: what was allowed then connects, and
-/// that counts.
+/// A DNS query counts only if it was refused: an allowed one is followed by a connection, which
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// All requests.
@@ -35,9 +35,9 @@ pub struct Summary {
     pub by_verdict: BTreeMap<&'static str, u64>,
     /// The ten latest, newest first.
     pub latest: VecDeque<Latest>,
-    /// All calls to tools.
+    /// All tool calls.
     pub tool_calls: u64,
-    /// Calls by tool, and each tool's by what came of them.
+    /// Tool calls by tool, and for each tool by outcome.
     pub by_tool: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -46,7 +46,7 @@ pub struct Summary {
 pub struct Latest {
     /// When it was recorded.
     pub time: Time,
-    /// Whose it was.
+    /// Its session.
     pub session: SessionId,
     /// The method, or `unknown`.
     pub method: String,
@@ -54,7 +54,7 @@ pub struct Latest {
     pub host: String,
     /// The port.
     pub port: Option<u16>,
-    /// The path, where it was seen.
+    /// The path, if it is known.
     pub path: Option<String>,
     /// The status, or `unknown`.
     pub status: String,

@@ -1,11 +1,11 @@
-//! When something happened.
+//! Timestamps of events.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment by the host's clock, to the microsecond, written as RFC 3339 in UTC.
+/// A time of the host's clock, in microseconds, written as RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(i64);
 
@@ -20,17 +20,17 @@ impl Time {
         self.0
     }
 
-    /// The time of a moment, where it has one that can be written.
+    /// The time, if RFC 3339 can represent it.
     pub fn from_unix_microseconds(microseconds: i64) -> Option<Time> {
         Timestamp::from_microsecond(microseconds).ok().map(|_| Time(microseconds))
     }
 
-    /// The moment for arithmetic on days and hours.
+    /// The time for calendar arithmetic.
     fn timestamp(self) -> Timestamp {
         Timestamp::from_microsecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// The moment as digits that sort as it does: `20260728-101112-345678`.
+    /// The time as digits that sort chronologically: `20260728-101112-345678`.
     pub(crate) fn digits(self) -> String {
         self.timestamp().strftime("%Y%m%d-%H%M%S-%6f").to_string()
     }
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Time {
         let text = String::deserialize(deserializer)?;
         let moment: Timestamp = text.parse().map_err(de::Error::custom)?;
         let time = Time(moment.as_microsecond());
-        // Other spellings of one moment would be other bytes with the same meaning.
+        // Other spellings of the same time would be different bytes with the same meaning.
         match time.to_string() == text {
             true => Ok(time),
             false => Err(de::Error::custom("a time is written in UTC with six decimals")),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_written_in_utc_with_six_decimals_and_read_in_no_other_spelling() {
+    fn time_is_written_in_utc_with_six_decimals_and_other_spellings_are_refused() {
         let time = Time::from_unix_microseconds(1_785_233_472_000_045).unwrap();
         assert_eq!(time.to_string(), "2026-07-28T10:11:12.000045Z");
         assert_eq!(time.digits(), "20260728-101112-000045");

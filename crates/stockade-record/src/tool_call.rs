@@ -1,36 +1,36 @@
-//! What came of one call to a tool.
+//! The event of one tool call.
 
 use serde::{Deserialize, Serialize};
 use stockade_policy::{Denial, Effect};
 
 use crate::shorten::cut_text;
 
-/// One call to a tool, told when it has ended, however it did.
+/// One tool call, recorded when it has ended in any way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
-    /// Whose; missing where it belongs to the session.
+    /// The execution; `None` if it belongs to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u64>,
     /// The number of the call in its session.
     pub call: u64,
-    /// The tool that was asked for, whether there is one of that name or not.
+    /// The requested tool name, whether or not such a tool exists.
     pub tool: String,
     /// What was decided.
     pub verdict: Effect,
-    /// The line or fixed rule that decided.
+    /// The policy line or fixed rule that decided.
     pub rule: String,
-    /// The refusal, word for word as the program saw it.
+    /// The denial, exactly as the program saw it.
     pub denial: Option<Denial>,
-    /// [`ToolCall::ANSWERED`], or the code of the error that the program got.
+    /// [`ToolCall::ANSWERED`], or the code of the error that the program received.
     pub outcome: String,
     /// From the request to the answer, in milliseconds.
     pub duration_ms: u64,
-    /// Bytes of the arguments as they came.
+    /// The size of the arguments as received.
     pub argument_bytes: u64,
-    /// Bytes of the result; none for an error.
+    /// The size of the result; zero for an error.
     pub result_bytes: u64,
-    /// The arguments as JSON, where the policy says that they are recorded.
+    /// The arguments as JSON, if the policy asks to record them.
     pub arguments: Option<String>,
 }
 
@@ -38,13 +38,13 @@ impl ToolCall {
     /// The outcome of a call that was answered with a result.
     pub const ANSWERED: &str = "answered";
 
-    /// The most bytes of a name that are kept; a policy cannot name a longer one.
+    /// The maximum size of a recorded name; a policy cannot name a longer one.
     pub const MAX_TOOL_BYTES: usize = 128;
 
-    /// The most bytes of arguments that are kept.
+    /// The maximum size of recorded arguments.
     pub const MAX_ARGUMENT_BYTES: usize = 4096;
 
-    /// The same with what comes from inside cut to what is kept. The sizes stay as they were.
+    /// Cuts the texts that come from inside to these limits. The sizes stay unchanged.
     #[must_use]
     pub fn bounded(mut self) -> ToolCall {
         cut_text(&mut self.tool, ToolCall::MAX_TOOL_BYTES);

@@ -1,59 +1,59 @@
-//! Whether a stream is what was written.
+//! Checks whether a stream was changed after it was written.
 
 use std::path::Path;
 
 use crate::list::is_open_name;
 use crate::{ReadError, Reader, SessionId, Tail};
 
-/// What came of checking a stream.
+/// The result of checking a stream.
 #[derive(Debug)]
 pub struct Verification {
-    /// The session, where its first event could be read.
+    /// The session, if its first event could be read.
     pub session: Option<SessionId>,
-    /// Whole events whose chain holds, from the first on.
+    /// The number of complete events, from the first, whose chain is valid.
     pub events: u64,
-    /// The judgement.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// Whether a stream is what was written.
+/// Whether a stream is unchanged.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Every byte is, from the first event to the last.
+    /// Every byte is unchanged, from the first event to the last.
     Complete,
-    /// It holds up to its last whole event, and has no end: the session is running, or Stockade
-    /// was killed.
+    /// It is valid up to its last complete event, and has no end: the session is running, or
+    /// Stockade was killed.
     Unfinished {
-        /// What stands after that event.
+        /// What follows that event.
         tail: Tail,
-        /// Whether somebody still writes.
+        /// Whether a process is still writing.
         is_live: bool,
     },
-    /// Something was changed, cut or added.
+    /// Bytes were changed, removed or added.
     Broken {
         /// Where and how.
         error: ReadError,
     },
-    /// It was finished, by its name, and its end is gone.
+    /// Its file name marks it as finished, but its end is missing.
     CutShort {
-        /// What stands after the last whole event.
+        /// What follows the last complete event.
         tail: Tail,
     },
 }
 
 impl Verdict {
-    /// Whether every whole event is what was written, and nothing is missing that was.
+    /// Whether every complete event is unchanged, and no written event is missing.
     pub fn holds(&self) -> bool {
         matches!(self, Verdict::Complete | Verdict::Unfinished { .. })
     }
 
-    /// Whether the stream has its end.
+    /// Whether the stream has its last event.
     pub fn is_complete(&self) -> bool {
         matches!(self, Verdict::Complete)
     }
 }
 
-/// Checks a stream. Fails only when it cannot be read at all.
+/// Checks a stream. Fails only if it cannot be read at all.
 pub fn verify(path: &Path) -> Result<Verification, ReadError> {
     let mut reader = Reader::open(path)?;
     let mut session = None;

@@ -1,4 +1,4 @@
-//! Appending to a stream: whole lines or nothing.
+//! Appends to a stream: complete lines or nothing.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,20 @@ use crate::list::{finished_name, open_name};
 use crate::place::PlaceError;
 use crate::{Body, Digest, Event, MAX_LINE_BYTES, SessionId, Time, encode};
 
-/// Room for the ends, after everything else was refused for the size of the stream.
+/// Space reserved for the final events, after the size limit refused all other events.
 const END_BYTES: u64 = 4 * MAX_LINE_BYTES as u64;
 
 /// Why a stream cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The directory for it will not do.
+    /// Its directory is not acceptable.
     #[error("the record cannot be kept")]
     Place(#[source] PlaceError),
-    /// The kernel gives no randomness for its name.
+    /// The kernel returned no random bytes for its name.
     #[error("the record cannot be named")]
     Name(#[source] io::Error),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("the record {} cannot be made", path.display())]
     Make {
         /// The file.
@@ -41,21 +41,21 @@ pub enum WriteError {
         /// Why.
         source: io::Error,
     },
-    /// There is too much to tell.
+    /// The stream has reached its size limit.
     #[error("the record {} is full: it has {limit} bytes", path.display())]
     Full {
         /// The file.
         path: PathBuf,
-        /// The most bytes.
+        /// The size limit in bytes.
         limit: u64,
     },
-    /// The stream has not begun, or has its end already.
+    /// The stream has no first event yet, or already has its last.
     #[error("the record takes no event now")]
     Closed,
 }
 
 impl WriteError {
-    /// What to do about it.
+    /// Advice for the user.
     pub fn remedy(&self) -> String {
         match self {
             WriteError::Place(error) => error.remedy(),
@@ -78,16 +78,16 @@ pub(crate) struct Writer {
     directory: Directory,
     file: File,
     session: SessionId,
-    /// The most bytes, the ends apart.
+    /// The size limit, except for the final events.
     limit: u64,
-    /// Bytes of whole lines.
+    /// The size of the complete lines.
     length: u64,
     sequence: u64,
     previous: Digest,
 }
 
 impl Writer {
-    /// Makes the file of a session. It is held locked for as long as somebody writes.
+    /// Creates the file of a session. The writer holds a lock on it while it is open.
     pub(crate) fn make(
         directory: Directory,
         session: SessionId,
@@ -105,19 +105,19 @@ impl Writer {
             path: directory.path.join(&name),
             source: error.into(),
         })?;
-        // A file system without locks only cannot tell whether somebody still writes.
+        // On a file system without locks, readers cannot detect that the stream is being written.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let file = File::from(file);
         let (length, sequence, previous) = (0, 0, Digest::ZERO);
         Ok(Writer { directory, file, session, limit, length, sequence, previous })
     }
 
-    /// Where the stream is while it is written.
+    /// The path of the stream while it is written.
     pub(crate) fn open_path(&self) -> PathBuf {
         self.directory.path.join(open_name(&self.session))
     }
 
-    /// Where the stream is when it is finished.
+    /// The path of the stream when it is finished.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.path.join(finished_name(&self.session))
     }
@@ -127,7 +127,7 @@ impl Writer {
         self.sequence
     }
 
-    /// Appends one event by one write. What of it was written is taken back when not all was.
+    /// Appends one event with one write. Truncates the file again if the write was incomplete.
     pub(crate) fn append(&mut self, body: Body) -> Result<(), WriteError> {
         let most = if body.is_end() { self.limit + END_BYTES } else { self.limit };
         let (sequence, previous, session) = (self.sequence, self.previous, self.session.clone());
@@ -138,7 +138,7 @@ impl Writer {
             return Err(WriteError::Full { path: self.open_path(), limit: self.limit });
         }
         if let Err(error) = write_whole(&self.file, &line) {
-            // Where this fails too the torn line stays, which readers know from a whole one.
+            // If this also fails, an incomplete line remains, which readers recognize.
             let _ = ftruncate(&self.file, self.length);
             return Err(WriteError::Write { path: self.open_path(), source: error.into() });
         }
@@ -146,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives a stream that has its end the name of a finished one.
+    /// Renames a stream that has its last event to the name of a finished one.
     pub(crate) fn finish(&mut self) -> Result<(), WriteError> {
         let (from, to) = (open_name(&self.session), finished_name(&self.session));
         let at = &self.directory.descriptor;
@@ -160,7 +160,7 @@ fn write_whole(file: &File, line: &[u8]) -> Result<(), Errno> {
     while !rest.is_empty() {
         match rustix::io::write(file, rest) {
             Ok(0) => return Err(Errno::NOSPC),
-            // A short write tells no reason; the next one does.
+            // A short write has no error; the next write returns it.
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),

@@ -1,8 +1,8 @@
-//! The processors whose system calls are known here.
+//! The processor architectures whose system calls are known.
 
 use super::syscall;
 
-/// A processor with the system-call numbers Linux has for it.
+/// A processor architecture with its Linux system-call numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -12,10 +12,10 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All of them.
+    /// All known architectures.
     pub const ALL: [Architecture; 2] = [Architecture::X86_64, Architecture::Aarch64];
 
-    /// The one this program was built for, if it is known.
+    /// The architecture of this build, if it is known.
     pub const fn native() -> Option<Architecture> {
         if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
             Some(Architecture::X86_64)
@@ -26,7 +26,7 @@ impl Architecture {
         }
     }
 
-    /// How the kernel names the calling convention to a filter, `AUDIT_ARCH_*`.
+    /// The kernel's `AUDIT_ARCH_*` value of the calling convention.
     pub const fn audit(self) -> u32 {
         match self {
             Architecture::X86_64 => 0xc000_003e,
@@ -34,13 +34,13 @@ impl Architecture {
         }
     }
 
-    /// The highest call number that is known.
+    /// The highest known call number.
     pub fn highest(self) -> u32 {
         syscall::highest(self)
     }
 
-    /// From where on a number belongs to the x32 convention, which shares the name of the native
-    /// one. See `__X32_SYSCALL_BIT`.
+    /// The first number of the x32 convention, which has the same `AUDIT_ARCH_*` value as the
+    /// native one. See `__X32_SYSCALL_BIT`.
     pub(super) const fn x32_from(self) -> Option<u32> {
         match self {
             Architecture::X86_64 => Some(0x4000_0000),

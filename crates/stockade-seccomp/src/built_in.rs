@@ -1,4 +1,4 @@
-//! The profile every sandbox of this wall has: what is not listed is `EPERM`.
+//! The built-in profile of every sandbox: calls that are not listed return `EPERM`.
 
 mod allowed;
 mod conditional;
@@ -8,17 +8,18 @@ use super::{Action, Profile, Rule, Syscall};
 
 const EPERM: Action = Action::Errno(1);
 
-/// Whether a program may make memory it can execute as a file.
+/// Whether a program may create an executable memory file (memfd).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutableMemfd {
-    /// As on any Linux.
+    /// Allowed, as on any Linux.
     #[default]
     Allowed,
-    /// Only sealed against execution: for a sandbox whose policy lists the commands it may start.
+    /// Allowed only with `MFD_NOEXEC_SEAL`: for a sandbox whose policy lists the commands it may
+    /// start.
     Refused,
 }
 
-/// Whether a program may trace another of its own.
+/// Whether a program may trace another process of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracing {
     /// ptrace(2) is refused.
@@ -28,25 +29,23 @@ pub enum Tracing {
     Allowed,
 }
 
-/// What a sandbox may ask of its profile.
+/// The options of the built-in profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Files of memory that can be executed.
+    /// Executable memory files.
     pub executable_memfd: ExecutableMemfd,
     /// Debuggers.
     pub tracing: Tracing,
 }
 
-/// Calls that answer as on a kernel without them, because programs then fall back and would give
-/// up on `EPERM`.
+/// Calls that return ENOSYS, because programs then fall back, while they would give up on `EPERM`.
 ///
-/// - `clone3` hides its flags behind a pointer; every C library falls back to `clone`.
-/// - `openat2` hides the mode of a new file behind a pointer; programs fall back to `openat`.
-/// - io_uring opens files and sockets past this filter.
-/// - Asynchronous I/O of the older kind has one limit for the whole host, which one sandbox could use
-///   up.
-/// - Keyrings outlive a sandbox and are not in any namespace.
-/// - Mounting in small steps, and reading mounts by number, is newer than the programs that use it.
+/// - `clone3` passes its flags by pointer; every C library falls back to `clone`.
+/// - `openat2` passes the mode of a new file by pointer; programs fall back to `openat`.
+/// - io_uring opens files and sockets without passing this filter.
+/// - Linux AIO (`io_setup`) has one limit for the whole host, which one sandbox could use up.
+/// - Keyrings outlive a sandbox and are in no namespace.
+/// - The new mount API, and reading mounts by id, are newer than the programs that use them.
 const UNKNOWN_HERE: &str = "
     clone3 openat2
     io_uring_setup io_uring_enter io_uring_register
@@ -74,7 +73,7 @@ pub fn built_in(options: Options) -> Profile {
     profile
 }
 
-/// The calls of a list. A name no table has allows nothing; a test finds it.
+/// The calls of a list. A name in no table allows nothing; a test detects it.
 fn calls(names: &'static str) -> impl Iterator<Item = Syscall> {
     names.split_whitespace().filter_map(Syscall::named)
 }

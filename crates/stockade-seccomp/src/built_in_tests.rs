@@ -39,7 +39,7 @@ fn no_name_is_listed_twice() {
 }
 
 #[test]
-fn limit_of_core_dumps_stays_and_whoever_lowers_it_is_content() {
+fn core_dump_limit_is_kept_and_lowering_it_reports_success() {
     const CORE: u64 = 4;
     const OPEN_FILES: u64 = 7;
     let (ask, set) = (0, 0x7fff_0000_1000);
@@ -51,7 +51,7 @@ fn limit_of_core_dumps_stays_and_whoever_lowers_it_is_content() {
     assert_eq!(with("prlimit64", [0, OPEN_FILES, set]), Action::Allow);
     assert_eq!(with("setrlimit", [OPEN_FILES, set, 0]), Action::Allow);
     assert_eq!(with("prlimit64", [1, CORE, set]), EPERM);
-    // Whoever wants to know the limit from before in the same call is not left with nothing.
+    // A call that also requests the old limit fails.
     let exchange = |new| answer(Options::default(), "prlimit64", [0, CORE, new, set, 0, 0]);
     assert_eq!([exchange(set), exchange(0)], [EPERM, Action::Allow]);
 }
@@ -91,7 +91,7 @@ fn calls_without_use_inside_are_refused() {
 }
 
 #[test]
-fn calls_with_a_fallback_look_as_if_the_kernel_lacked_them() {
+fn calls_with_a_fallback_return_enosys() {
     let missing = "
         clone3 openat2 io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key
         fsopen fsconfig fsmount fspick open_tree open_tree_attr move_mount
@@ -115,7 +115,7 @@ fn calls_that_safe_programs_rely_on_are_allowed() {
 }
 
 #[test]
-fn no_file_becomes_one_that_changes_who_runs_it() {
+fn set_user_id_and_set_group_id_bits_cannot_be_set() {
     let places = [
         ("chmod", 1),
         ("fchmod", 1),
@@ -138,7 +138,7 @@ fn no_file_becomes_one_that_changes_who_runs_it() {
         let openat = |mode| answer(Options::default(), "openat", [0, 0, flags, mode, 0, 0]);
         assert_eq!((openat(0o666), openat(0o2666)), (Action::Allow, EPERM));
     }
-    // Whatever stands where the mode would be when nothing is made.
+    // Without file creation the mode argument can be any value.
     assert_eq!(with("open", [0, 0, 0o7777]), Action::Allow);
 }
 
@@ -186,7 +186,7 @@ fn only_ordinary_sockets_are_made() {
 }
 
 #[test]
-fn filling_the_high_half_of_an_argument_changes_nothing() {
+fn high_half_of_a_32_bit_argument_is_ignored() {
     let high = 0x7fff_ffff_0000_0000;
     assert_eq!(with("ioctl", [0, 0x5401, 0]), Action::Allow);
     for takeover in [0x5412, 0x541c, 0x541d, 0x5423] {
@@ -200,7 +200,7 @@ fn filling_the_high_half_of_an_argument_changes_nothing() {
 }
 
 #[test]
-fn only_harmless_personalities_are_taken() {
+fn only_harmless_personalities_are_allowed() {
     for allowed in [0, 8, 0x20000, 0x20008, 0xffff_ffff] {
         assert_eq!(with("personality", [allowed, 0, 0]), Action::Allow);
     }
@@ -212,7 +212,7 @@ fn only_harmless_personalities_are_taken() {
 }
 
 #[test]
-fn executable_memory_files_are_refused_only_when_asked() {
+fn executable_memory_files_are_refused_only_on_request() {
     let refused = Options { executable_memfd: ExecutableMemfd::Refused, ..Options::default() };
     let memfd = |flags| answer(refused, "memfd_create", [0, flags, 0, 0, 0, 0]);
     assert_eq!([memfd(0), memfd(1), memfd(0x10), memfd(0x18)], [EPERM; 4]);

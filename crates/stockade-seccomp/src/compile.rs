@@ -1,4 +1,4 @@
-//! From a profile to the program the kernel runs on every call.
+//! Compiles a profile to the BPF program that the kernel runs on every call.
 //!
 //! ```text
 //! calling convention ──other──> kill
@@ -6,7 +6,7 @@
 //! tree of number ranges: about log2(ranges) comparisons
 //!   └── leaf: an answer, or the argument conditions of one call and then an answer
 //! ```
-//! The program is written from its end to its beginning, see [`assemble`].
+//! The compiler writes the program from its end to its start, see [`assemble`].
 
 mod assemble;
 mod condition;
@@ -22,13 +22,13 @@ use super::profile::ENOSYS;
 use super::{Action, Architecture, Profile};
 use assemble::{Assembler, Test};
 
-/// Where the kernel puts the number of the call, `struct seccomp_data`.
+/// The offset of the call number in `struct seccomp_data`.
 const NUMBER: u32 = 0;
-/// Where it puts the calling convention.
+/// The offset of the calling convention.
 const AUDIT: u32 = 4;
-/// Where it puts the arguments, eight bytes each.
+/// The offset of the arguments, eight bytes each.
 const ARGUMENTS: u32 = 16;
-/// How many bytes there are.
+/// The size of `struct seccomp_data`.
 const DATA_BYTES: u32 = 64;
 /// The kernel's limit, `BPF_MAXINSNS`.
 const MOST_INSTRUCTIONS: usize = 4096;
@@ -37,7 +37,7 @@ const MOST_INSTRUCTIONS: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// A call has six arguments.
+    /// A rule compares an argument after the sixth.
     #[error("the rule for {syscall} compares argument {argument}, and a call has only 0 to 5")]
     NoSuchArgument {
         /// The call.
@@ -45,51 +45,51 @@ pub enum CompileError {
         /// The argument.
         argument: u8,
     },
-    /// A number that half an argument cannot be.
+    /// A value that does not fit into half an argument.
     #[error("the rule for {syscall} compares the low 32 bits of an argument with {value:#x}")]
     TooWide {
         /// The call.
         syscall: &'static str,
-        /// The number.
+        /// The value.
         value: u64,
     },
-    /// An error number the kernel would cut.
+    /// An error number that the kernel would truncate.
     #[error("the error number {errno} is above {}", Action::HIGHEST_ERRNO)]
     ErrnoTooHigh {
         /// The number.
         errno: u16,
     },
-    /// More than the kernel takes.
+    /// More instructions than the kernel accepts.
     #[error("the filter has {instructions} instructions, and the kernel takes {MOST_INSTRUCTIONS}")]
     TooLong {
-        /// How many there are.
+        /// The number of instructions.
         instructions: usize,
     },
-    /// The finished program broke a rule of the kernel; this is a mistake of the compiler.
+    /// The compiled program violates a rule of the kernel; this is a bug in the compiler.
     #[error("instruction {index} of the compiled filter is malformed")]
     Malformed {
-        /// Which instruction.
+        /// The index of the instruction.
         index: usize,
     },
 }
 
-/// A filter the kernel accepts.
+/// A filter that the kernel accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Vec<Instruction>);
 
 impl Program {
-    /// A program that was compiled before.
+    /// Wraps a program that was compiled before.
     pub(super) fn of(instructions: Vec<Instruction>) -> Program {
         Program(instructions)
     }
 
-    /// The instructions, to be handed to [`stockade_sys::install_filter`].
+    /// The instructions, for [`stockade_sys::install_filter`].
     pub fn instructions(&self) -> &[Instruction] {
         &self.0
     }
 }
 
-/// Compiles a profile. The program answers every call as [`Profile::evaluate`] does.
+/// Compiles a profile. The program returns the same action as [`Profile::evaluate`] for every call.
 pub fn compile(profile: &Profile, architecture: Architecture) -> Result<Program, CompileError> {
     let mut assembler = Assembler::default();
     let leaves = tree::leaves(profile, architecture)?;
@@ -97,7 +97,7 @@ pub fn compile(profile: &Profile, architecture: Architecture) -> Result<Program,
     let after_number = match architecture.x32_from() {
         None => tree,
         Some(bit) => {
-            // -1 has the bit too, and is no call at all.
+            // The number -1 also has this bit, and is not a call.
             let kill = assembler.answer(Action::KillProcess);
             let no_call = assembler.answer(Action::Errno(ENOSYS));
             let x32 = assembler.branch(Test::Equal, u32::MAX, no_call, kill);

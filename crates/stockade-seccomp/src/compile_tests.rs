@@ -9,15 +9,15 @@ use crate::{
 const X32: u32 = 0x4000_0000;
 const I386: u32 = 0x4000_0003;
 
-/// The program and the profile answer alike.
+/// Checks that the program and the profile return the same action.
 fn assert_same(profile: &Profile, program: &Program, architecture: Architecture, call: &Call) {
     let (answer, _) = run(program.instructions(), call);
     let expected = profile.evaluate(architecture, call);
     assert_eq!(answer, answer_of(expected), "{architecture:?} {call:?} wants {expected:?}");
 }
 
-/// Every number up to `highest + 600`, with and without the x32 bit, those at the far ends, and
-/// another calling convention; each with every interesting value in every argument.
+/// Checks every number up to `highest + 600`, with and without the x32 bit, the extreme numbers,
+/// and another calling convention; each with every boundary value in every argument.
 fn assert_same_everywhere(profile: &Profile, architecture: Architecture) -> Program {
     let program = compile(profile, architecture).unwrap();
     let native = architecture.audit();
@@ -44,7 +44,7 @@ fn assert_same_everywhere(profile: &Profile, architecture: Architecture) -> Prog
     program
 }
 
-/// Arguments on both sides of every number the rules of a call compare with.
+/// Arguments around every value that the rules of a call compare with.
 fn interesting(profile: &Profile, architecture: Architecture, number: u32) -> Vec<[u64; 6]> {
     let own = |(syscall, _): &(&Syscall, &Vec<Rule>)| syscall.number(architecture) == Some(number);
     let rules = profile.rules.iter().find(own).map(|(_, rules)| rules.as_slice()).unwrap_or(&[]);
@@ -56,7 +56,7 @@ fn interesting(profile: &Profile, architecture: Architecture, number: u32) -> Ve
     for (argument, values) in per_argument.iter_mut().enumerate() {
         values.sort_unstable();
         values.dedup();
-        // Beside what was there: two conditions of one rule must be met together.
+        // In addition to the earlier combinations: two conditions of one rule must hold together.
         let before = all.clone();
         for earlier in before.iter().take(100) {
             all.extend(values.iter().map(|&value| {
@@ -95,7 +95,7 @@ fn boundaries(comparison: Comparison) -> Vec<u64> {
 }
 
 #[test]
-fn compiled_built_in_profile_answers_every_number_as_it_is_written() {
+fn compiled_built_in_profile_equals_its_evaluation_for_every_number() {
     for architecture in Architecture::ALL {
         for executable_memfd in [ExecutableMemfd::Allowed, ExecutableMemfd::Refused] {
             for tracing in [Tracing::Refused, Tracing::Allowed] {
@@ -107,7 +107,7 @@ fn compiled_built_in_profile_answers_every_number_as_it_is_written() {
 }
 
 #[test]
-fn search_takes_a_logarithm_of_comparisons() {
+fn search_takes_logarithmically_many_comparisons() {
     let profile = built_in(Options::default());
     for architecture in Architecture::ALL {
         let program = compile(&profile, architecture).unwrap();
@@ -125,7 +125,7 @@ fn search_takes_a_logarithm_of_comparisons() {
 }
 
 #[test]
-fn profile_without_rules_is_its_default() {
+fn profile_without_rules_returns_its_default() {
     for default in [Action::Allow, Action::KillThread, Action::Errno(38), Action::Log] {
         let profile = Profile { default, rules: Default::default() };
         for architecture in Architecture::ALL {
@@ -135,8 +135,8 @@ fn profile_without_rules_is_its_default() {
 }
 
 #[test]
-fn jumps_beyond_a_byte_are_bridged() {
-    // Each call has conditions of its own, so that leaves are long and the tree is wide.
+fn jumps_longer_than_a_byte_are_bridged() {
+    // Each call has its own conditions, so that leaves are long and the tree is wide.
     let rule = |value: u64| {
         let comparison = Comparison::AtLeast(value << 31);
         let condition = |argument| Condition { argument, width: Width::Whole, comparison };
@@ -154,7 +154,7 @@ fn jumps_beyond_a_byte_are_bridged() {
 }
 
 #[test]
-fn meaningless_rules_are_refused_with_the_call() {
+fn meaningless_rules_are_refused_and_name_the_call() {
     let syscall = Syscall::named("ioctl").unwrap();
     let with = |argument, width, value, action| {
         let condition = Condition { argument, width, comparison: Comparison::Equal(value) };
@@ -241,7 +241,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_compiled_profile_answers_as_it_is_written(profile in any_profile()) {
+    fn any_compiled_profile_equals_its_evaluation(profile in any_profile()) {
         for architecture in Architecture::ALL {
             assert_same_everywhere(&profile, architecture);
         }

@@ -1,10 +1,11 @@
-//! A profile the user wrote, in the JSON of Docker and OCI.
+//! A profile that the user wrote, in the JSON format of Docker and OCI.
 //!
-//! Of older spellings those with the same meaning are read too: `name` with one call in place of
-//! `names`, and `val` and `val2` in place of `value` and `valueTwo`.
+//! Also accepts older spellings with the same meaning: `name` with one call instead of `names`, and
+//! `val` and `val2` instead of `value` and `valueTwo`.
 //!
-//! It is read strictly: what is not understood in full is refused with its place, because a rule
-//! that is read wrongly is a hole. It only ever runs on top of the built-in profile.
+//! The parser is strict: it refuses everything that it does not fully understand, with the
+//! position, because a misread rule is a security hole. A custom profile is only used on top of the
+//! built-in one.
 
 mod action;
 mod decode;
@@ -30,57 +31,57 @@ pub struct ProfileError {
     pub remedy: String,
 }
 
-/// Why a profile means nothing on a host.
+/// Why a profile cannot be used on a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// It lists its architectures and this one is not among them.
+    /// It lists its architectures without this one.
     #[error("the seccomp profile is not for {architecture:?}: it lists only {}", listed.join(", "))]
     OtherArchitecture {
-        /// Where it was to be used.
+        /// The architecture of the host.
         architecture: Architecture,
-        /// What it is for.
+        /// The listed architectures.
         listed: Vec<String>,
     },
 }
 
-/// Where a profile is to be used.
+/// The host on which a profile is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The processor.
     pub architecture: Architecture,
-    /// The first two numbers of the kernel's version.
+    /// The major and minor version of the kernel.
     pub kernel: (u32, u32),
 }
 
-/// A profile that was read, not yet bound to a host.
+/// A parsed profile, not yet resolved for a host.
 ///
-/// Of several rules that match one call the strictest answers, in whatever order they stand.
+/// If several rules match a call, the strictest one applies, in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomProfile {
     default: Action,
-    /// Words of `SCMP_ARCH_*`; none when the profile does not say.
+    /// Words of `SCMP_ARCH_*`; empty if the profile lists none.
     architectures: Vec<String>,
     entries: Vec<Entry>,
     notes: Vec<String>,
 }
 
 impl CustomProfile {
-    /// The largest text that is read.
+    /// The maximum size of the text.
     pub const MOST_BYTES: usize = 1 << 20;
 
-    /// Reads a profile.
+    /// Parses a profile.
     pub fn parse(text: &str) -> Result<CustomProfile, ProfileError> {
         decode::profile(text)
     }
 
-    /// What a person should know: names that are not known here, and so stay refused.
+    /// Notes for the user: unknown names, whose calls stay refused.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The profile as it applies to a host. Inside a sandbox no capability is ever held, so what is
-    /// included for one does not apply and what is excluded for one does.
+    /// The profile for a host. A sandbox never has a capability, so entries included for one do not
+    /// apply and entries excluded for one do.
     pub fn resolve(&self, host: Host) -> Result<Profile, ResolveError> {
         let own = [words::architecture(host.architecture), "SCMP_ARCH_NATIVE"];
         let is_own = |one: &String| own.contains(&one.as_str());
@@ -128,7 +129,7 @@ impl Entry {
     }
 }
 
-/// When an entry applies, or does not.
+/// The conditions under which an entry applies, or does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Selector {
     has_capabilities: bool,

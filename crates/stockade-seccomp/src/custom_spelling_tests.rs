@@ -6,7 +6,7 @@ const HOSTS: [Host; 2] = [
     Host { architecture: Architecture::Aarch64, kernel: (5, 15) },
 ];
 
-/// Everything that the default profile of an engine makes use of, in little.
+/// A small profile with every feature that the default profile of an engine uses.
 const CURRENT: &str = r#"{
     "defaultAction": "SCMP_ACT_ERRNO",
     "defaultErrnoRet": 1,
@@ -35,7 +35,7 @@ const CURRENT: &str = r#"{
     ]
 }"#;
 
-/// The same profile, as it was spelled earlier.
+/// The same profile in the older spelling.
 fn older() -> String {
     let mut text = CURRENT.replace("\"value\":", "\"val\":").replace("\"valueTwo\":", "\"val2\":");
     for name in CURRENT.split("\"names\": [").skip(1).filter_map(|rest| rest.split(']').next()) {
@@ -68,7 +68,7 @@ fn older_spelling_compiles_to_the_same_program() {
 }
 
 #[test]
-fn profile_of_an_engine_is_read_as_the_engine_reads_it_without_capabilities() {
+fn engine_profile_resolves_as_in_the_engine_without_capabilities() {
     let profile = CustomProfile::parse(CURRENT).unwrap();
     assert_eq!(profile.notes(), [""; 0]);
     let [intel, arm] = HOSTS.map(|host| profile.resolve(host).unwrap());
@@ -100,13 +100,13 @@ fn both_spellings_at_once_are_refused_by_name() {
         assert!(refused.starts_with("line 2, column "), "{refused}");
         assert!(refused.ends_with(&format!(": {problem}; keep one of the two")), "{refused}");
     }
-    // A key that is null counts as absent, here as everywhere.
+    // A null key counts as absent, here as everywhere.
     assert!(CustomProfile::parse(&rule(r#""names": null, "name": "ioctl""#)).is_ok());
     assert!(CustomProfile::parse(&argument(r#""value": null, "val": 1"#)).is_ok());
 }
 
 #[test]
-fn typing_mistakes_in_either_spelling_are_refused_with_the_likely_word() {
+fn typos_in_either_spelling_are_refused_with_a_suggestion() {
     for (members, remedy) in [
         (r#""nmae": "ioctl""#, "the key `nmae` is not known here; did you mean `name`?"),
         (r#""namse": ["ioctl"]"#, "the key `namse` is not known here; did you mean `names`?"),
@@ -138,7 +138,7 @@ fn typing_mistakes_in_either_spelling_are_refused_with_the_likely_word() {
 }
 
 #[test]
-fn flags_that_are_not_honoured_are_refused() {
+fn unsupported_flags_are_refused() {
     let with = |flags: &str| format!(r#"{{"defaultAction": "SCMP_ACT_LOG", "flags": {flags}}}"#);
     for honoured in ["null", "[]", r#"["SECCOMP_FILTER_FLAG_TSYNC"]"#] {
         assert!(CustomProfile::parse(&with(honoured)).is_ok(), "{honoured}");
@@ -150,7 +150,7 @@ fn flags_that_are_not_honoured_are_refused() {
 }
 
 #[test]
-fn other_formats_are_refused_rather_than_half_read() {
+fn other_formats_are_refused_and_not_partly_read() {
     for (text, problem) in [
         (r#"{"default_action": "SCMP_ACT_KILL"}"#, "the key `default_action` is not known here"),
         (

@@ -25,7 +25,7 @@ fn answer(profile: &Profile, name: &str, arguments: [u64; 6]) -> Action {
 }
 
 #[test]
-fn container_profile_is_read_in_full() {
+fn container_profile_is_parsed_completely() {
     let text = r#"{
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": 38,
@@ -49,7 +49,7 @@ fn container_profile_is_read_in_full() {
 }
 
 #[test]
-fn every_action_and_comparison_has_its_meaning() {
+fn every_action_and_comparison_is_parsed() {
     for (word, action) in [
         ("SCMP_ACT_ALLOW", Action::Allow),
         ("SCMP_ACT_LOG", Action::Log),
@@ -81,7 +81,7 @@ fn every_action_and_comparison_has_its_meaning() {
 }
 
 #[test]
-fn strictest_of_several_matching_rules_answers() {
+fn strictest_of_several_matching_rules_applies() {
     let profile = resolved(&entry(
         r#"{"name": "ioctl", "action": "SCMP_ACT_ALLOW"},
            {"name": "ioctl", "action": "SCMP_ACT_ERRNO", "args": [{"index": 1, "value": 5, "op": "SCMP_CMP_EQ"}]},
@@ -95,7 +95,7 @@ fn strictest_of_several_matching_rules_answers() {
 }
 
 #[test]
-fn rules_apply_by_machine_kernel_and_the_absence_of_capabilities() {
+fn rules_apply_by_architecture_kernel_and_missing_capabilities() {
     for (selector, applies) in [
         (r#""includes": {"caps": ["CAP_SYS_ADMIN"]}"#, false),
         (r#""excludes": {"caps": ["CAP_SYS_ADMIN"]}"#, true),
@@ -115,7 +115,7 @@ fn rules_apply_by_machine_kernel_and_the_absence_of_capabilities() {
 }
 
 #[test]
-fn profile_for_other_machines_is_refused() {
+fn profile_for_other_architectures_is_refused() {
     let list =
         |machine| format!(r#"{{"defaultAction": "SCMP_ACT_LOG", "architectures": ["{machine}"]}}"#);
     let arm = CustomProfile::parse(&list("SCMP_ARCH_AARCH64")).unwrap();
@@ -128,7 +128,7 @@ fn profile_for_other_machines_is_refused() {
 }
 
 #[test]
-fn unknown_name_is_an_error_where_only_it_would_be_denied_and_else_a_note() {
+fn unknown_name_is_an_error_if_only_it_would_be_denied_and_otherwise_a_note() {
     let with =
         |action: &str| entry(&format!(r#"{{"names": ["read", "mkdri"], "action": "{action}"}}"#));
     let problem = "line 2, column 20: no system call is called `mkdri`; did you mean `mkdir`?";
@@ -146,7 +146,7 @@ fn unknown_name_is_an_error_where_only_it_would_be_denied_and_else_a_note() {
 }
 
 #[test]
-fn comments_of_both_kinds_mean_nothing() {
+fn comments_of_both_kinds_are_ignored() {
     let plain = r#"{"defaultAction": "SCMP_ACT_ERRNO",
         "syscalls": [{"name": "read", "action": "SCMP_ACT_ALLOW", "comment": "// not one"}]}"#;
     let commented = r#"// A profile.
@@ -158,7 +158,7 @@ fn comments_of_both_kinds_mean_nothing() {
 }
 
 #[test]
-fn mistakes_of_json_have_their_place_and_a_remedy() {
+fn json_errors_have_a_position_and_a_remedy() {
     for (text, expected) in [
         ("{}\n/* all", "line 2, column 1: this comment has no end; end it with */"),
         ("{\"syscalls\": [],\n}", "line 1, column 16: this comma has nothing after it; remove it"),
@@ -187,7 +187,7 @@ fn mistakes_of_json_have_their_place_and_a_remedy() {
 }
 
 #[test]
-fn mistakes_of_the_profile_have_their_place_and_a_remedy() {
+fn profile_errors_have_a_position_and_a_remedy() {
     let argument = |text: &str| {
         entry(&format!(r#"{{"name":"ioctl","action":"SCMP_ACT_KILL","args":[{text}]}}"#))
     };
@@ -268,7 +268,7 @@ fn mistakes_of_the_profile_have_their_place_and_a_remedy() {
 }
 
 #[test]
-fn endless_words_and_lists_of_them_are_refused_at_once() {
+fn overlong_words_and_lists_are_refused_quickly() {
     let long = "x".repeat(500_000);
     let name = refused(&entry(&format!(r#"{{"name": "{long}", "action": "SCMP_ACT_KILL"}}"#)));
     let start = "x".repeat(64);
@@ -282,12 +282,12 @@ fn endless_words_and_lists_of_them_are_refused_at_once() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(text in r#"[{}\[\]",:a-zA-Z_0-9 \\/*\n]{0,200}"#) {
+    fn no_text_makes_the_parser_panic(text in r#"[{}\[\]",:a-zA-Z_0-9 \\/*\n]{0,200}"#) {
         let _ = CustomProfile::parse(&text);
     }
 
     #[test]
-    fn what_is_read_is_json_to_every_reader(
+    fn accepted_text_is_json_for_every_parser(
         text in r#"\{"defaultAction": ?"SCMP_ACT_(ALLOW|LOG)"[,}\]/'\\ 0-9a-z"]{0,3}( |,)?("syscalls": ?\[[\[\]{}, ]{0,3}\])?\}?"#
     ) {
         if CustomProfile::parse(&text).is_ok() {

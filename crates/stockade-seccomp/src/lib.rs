@@ -1,14 +1,14 @@
-//! The system-call filter of a Linux wall: what a program inside may ask of the kernel.
+//! The system-call filter of a Linux wall: which kernel calls a program inside may make.
 //!
-//! Everything here is a decision over plain values; nothing is installed and no file is read.
+//! All functions are pure; this crate installs no filter and reads no file.
 //! ```text
 //! Options ── built_in ──> Profile ──┐
 //!                                   ├─ tighten ──> Filters ── compile ──> Programs, in order
 //! text ── CustomProfile ── resolve ─┘
 //! ```
-//! A profile denies by default. It is compiled into classic BPF as a tree over the call numbers; a
-//! profile of the user's becomes a second program, because the kernel keeps the stricter answer of
-//! the two and nothing has to be merged.
+//! A profile denies by default. It compiles to classic BPF with a search tree over the call
+//! numbers. A user's profile becomes a second program, because the kernel applies the stricter
+//! result of the two, so no merging is needed.
 
 mod architecture;
 mod built_in;

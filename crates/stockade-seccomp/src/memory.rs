@@ -1,4 +1,4 @@
-//! What is refused where no cgroup counts memory: memory that a watchdog cannot see.
+//! Calls refused without a memory cgroup: they create memory that a watchdog cannot see.
 
 use super::{Action, Comparison, Condition, Profile, Rule, Syscall, Width};
 
@@ -7,21 +7,21 @@ const ENOSYS: Action = Action::Errno(38);
 
 const IPC_PRIVATE: u64 = 0;
 const IPC_CREAT: u64 = 0o1000;
-/// Calls that make an object of System V, which stays when no process has it, and where their flags
-/// are. Shared memory can have any size; queues and semaphores are small but many.
+/// Calls that create System V objects, which outlive their processes, and the index of their flags.
+/// Shared memory can have any size; queues and semaphores are small but can be many.
 const MAKE_OBJECTS: [(&str, u8); 3] = [("shmget", 2), ("semget", 2), ("msgget", 1)];
 
-/// Who holds the memory of the sandbox.
+/// What enforces the memory limit of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryHolder {
     /// A cgroup, which counts every page.
     Cgroup,
-    /// A watchdog, which sees what processes map, and no memory that none of them maps.
+    /// A watchdog, which sees only memory that processes map.
     Watchdog,
 }
 
-/// The profile that is put on top of the built-in one where a watchdog holds memory: no files in
-/// memory and no new objects of System V.
+/// The profile to add to the built-in one if a watchdog enforces the memory limit: refuses memory
+/// files and new System V objects.
 pub fn unseen_memory() -> Profile {
     let mut profile = Profile { default: Action::Allow, rules: Default::default() };
     let mut add = |name: &str, rules: Vec<Rule>| {
@@ -45,7 +45,7 @@ mod tests {
     use crate::{Architecture, Call, compile};
 
     #[test]
-    fn memory_that_no_process_maps_cannot_be_made() {
+    fn memory_that_no_process_maps_cannot_be_created() {
         for architecture in Architecture::ALL {
             let answer = |name: &str, arguments: [u64; 3]| {
                 let number = Syscall::named(name).unwrap().number(architecture).unwrap();

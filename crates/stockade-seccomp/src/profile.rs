@@ -1,35 +1,35 @@
-//! A filter as plain data, and what it means.
+//! A filter as plain data, and its semantics.
 
 use std::collections::BTreeMap;
 
 use super::{Architecture, Syscall};
 
-/// `ENOSYS`: what a call answers that the kernel does not have.
+/// `ENOSYS`: the error of a call that the kernel lacks.
 pub(super) const ENOSYS: u16 = 38;
 
-/// What the kernel does with a call, the strictest first.
+/// What the kernel does with a call, strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ends the whole process with SIGSYS.
+    /// Kills the whole process with SIGSYS.
     KillProcess,
-    /// Ends the calling thread with SIGSYS.
+    /// Kills the calling thread with SIGSYS.
     KillThread,
-    /// Does not make the call and sends SIGSYS with this value.
+    /// Skips the call and sends SIGSYS with this value.
     Trap(u16),
-    /// Does not make the call and answers with this error number.
+    /// Skips the call and returns this error number.
     Errno(u16),
-    /// Makes the call and writes a line to the kernel's log.
+    /// Executes the call and writes a line to the kernel's log.
     Log,
-    /// Makes the call.
+    /// Executes the call.
     Allow,
 }
 
 impl Action {
-    /// The largest error number the kernel passes on.
+    /// The largest error number that the kernel returns.
     pub const HIGHEST_ERRNO: u16 = 4095;
 
-    /// Its place among the others, the strictest first. The order is the kernel's: of several
-    /// filters, the answer that comes first counts.
+    /// The rank of the action, strictest first. This is the kernel's order: of several filters, the
+    /// result with the lowest rank applies.
     pub fn rank(self) -> u8 {
         match self {
             Action::KillProcess => 0,
@@ -41,7 +41,7 @@ impl Action {
         }
     }
 
-    /// Whether the call is made.
+    /// Whether the kernel executes the call.
     pub fn allows(self) -> bool {
         match self {
             Action::Log | Action::Allow => true,
@@ -53,34 +53,34 @@ impl Action {
 /// How much of an argument is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// The low half: for arguments the kernel itself takes as 32 bits, where the rest is noise that
-    /// a caller may fill to slip past a comparison.
+    /// The low half: for arguments that the kernel itself reads as 32 bits. A caller could
+    /// otherwise set the ignored half to bypass a comparison.
     Low32,
     /// All 64 bits.
     Whole,
 }
 
-/// A comparison of an argument with fixed numbers, unsigned.
+/// An unsigned comparison of an argument with constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// It is this number.
+    /// It equals this value.
     Equal(u64),
-    /// It is any other number.
+    /// It differs from this value.
     NotEqual(u64),
-    /// The bits of the mask are these.
+    /// The masked bits equal this value.
     MaskedEqual {
-        /// The bits that are looked at.
+        /// The compared bits.
         mask: u64,
-        /// What they are.
+        /// Their value.
         value: u64,
     },
-    /// It is this number or more.
+    /// It is at least this value.
     AtLeast(u64),
-    /// It is this number or less.
+    /// It is at most this value.
     AtMost(u64),
-    /// It is more than this number.
+    /// It is greater than this value.
     Greater(u64),
-    /// It is less than this number.
+    /// It is less than this value.
     Less(u64),
 }
 
@@ -91,12 +91,13 @@ pub struct Condition {
     pub argument: u8,
     /// How much of it.
     pub width: Width,
-    /// Compared how.
+    /// The comparison.
     pub comparison: Comparison,
 }
 
 impl Condition {
-    /// Whether a call with these arguments meets it. An argument that does not exist is not met.
+    /// Whether the condition holds for these arguments. It never holds for an argument that does
+    /// not exist.
     pub fn holds(&self, arguments: &[u64; 6]) -> bool {
         let Some(&argument) = arguments.get(usize::from(self.argument)) else { return false };
         let argument = match self.width {
@@ -115,23 +116,23 @@ impl Condition {
     }
 }
 
-/// What happens to a call when all conditions hold. None at all always hold.
+/// The action for a call if all conditions hold. An empty list always holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The conditions.
     pub conditions: Vec<Condition>,
-    /// The answer.
+    /// The action.
     pub action: Action,
 }
 
 impl Rule {
-    /// A rule for every call, whatever its arguments.
+    /// A rule for a call with any arguments.
     pub fn always(action: Action) -> Rule {
         Rule { conditions: Vec::new(), action }
     }
 }
 
-/// A call as the kernel shows it to a filter.
+/// A call as a filter sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The calling convention, `AUDIT_ARCH_*`.
@@ -142,23 +143,23 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// A filter: for each call its rules, of which the first that matches answers.
+/// A filter: the rules for each call, of which the first that matches applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The answer where no rule matches.
+    /// The action if no rule matches.
     pub default: Action,
     /// The rules.
     pub rules: BTreeMap<Syscall, Vec<Rule>>,
 }
 
 impl Profile {
-    /// The answer to a call on this architecture.
+    /// The action for a call on this architecture.
     ///
-    /// This is the meaning of a profile, written to be read; [`compile`](super::compile) makes a
-    /// program of it that answers the same. Beyond the rules:
-    /// - another calling convention, x32 among them, kills: numbers mean something else there;
-    /// - a number above all known ones is `ENOSYS`, so that programs fall back to what they know;
-    /// - so is -1 on x86-64, the mark of a tracer for "no call", though its bits look like x32.
+    /// This defines the semantics of a profile; [`compile`](super::compile) creates a program with
+    /// the same results. In addition to the rules:
+    /// - another calling convention, including x32, kills: its numbers have other meanings;
+    /// - a number above all known ones is `ENOSYS`, so that programs fall back to calls they know;
+    /// - so is -1 on x86-64, a tracer's mark for "no call", although its bits look like x32.
     pub fn evaluate(&self, architecture: Architecture, call: &Call) -> Action {
         if call.audit != architecture.audit() {
             return Action::KillProcess;

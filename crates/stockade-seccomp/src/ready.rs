@@ -1,6 +1,6 @@
-//! The built-in profile, compiled ahead: compiling it anew costs a twentieth of a whole start.
+//! The precompiled built-in profile: compiling it would take a twentieth of a whole start.
 //!
-//! Each file holds the instructions as the kernel takes them, eight bytes each, little endian. A
+//! Each file contains the instructions in the kernel's format, eight bytes each, little endian. A
 //! test compiles the profile and compares; `STOCKADE_BLESS=1` makes it write the files instead.
 
 use stockade_sys::Instruction;
@@ -8,7 +8,7 @@ use stockade_sys::Instruction;
 use super::compile::Program;
 use super::{Architecture, ExecutableMemfd, Options, Tracing};
 
-/// The compiled built-in profile for the options, if it is one of those at hand.
+/// The compiled built-in profile for the options, if it is precompiled.
 pub fn ready(options: Options, architecture: Architecture) -> Option<Program> {
     let bytes: &[u8] = match (options, architecture) {
         (Options { tracing: Tracing::Allowed, .. }, _) => return None,
@@ -42,7 +42,7 @@ mod tests {
     use crate::{built_in, compile};
 
     #[test]
-    fn every_file_is_what_the_compiler_makes() {
+    fn every_file_equals_the_compiler_output() {
         for architecture in Architecture::ALL {
             for executable_memfd in [ExecutableMemfd::Allowed, ExecutableMemfd::Refused] {
                 let options = Options { executable_memfd, tracing: Tracing::Refused };

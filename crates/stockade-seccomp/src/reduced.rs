@@ -1,29 +1,29 @@
-//! What is refused beside the built-in profile where no namespace holds it.
+//! Calls refused in addition to the built-in profile, on the reduced wall without namespaces.
 //!
-//! It stands on top of the built-in profile and answers what that one allows: the kernel keeps the
-//! stricter answer of the two.
+//! This profile is installed on top of the built-in one: the kernel applies the stricter result of
+//! the two.
 
 use super::{Action, Comparison, Condition, Profile, Rule, Syscall, Width};
 
 const EPERM: Action = Action::Errno(1);
 const EOPNOTSUPP: Action = Action::Errno(95);
 
-/// Whose user id the sandbox has.
+/// Which user id the sandbox has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// One that nobody else has: what belongs to others is theirs by the kernel's own check.
+    /// A unique one: the kernel's permission checks protect files and processes of other users.
     Own,
-    /// The caller's: everything of the caller's would be the sandbox's too.
+    /// The caller's: the sandbox would have access to everything of the caller.
     Callers,
 }
 
-/// What reaches others without a namespace of one's own.
+/// Calls that affect other processes of the host if there is no namespace.
 ///
-/// - Sockets lead to the network and to the host's own programs. A pair stays possible, see below.
-/// - Queues and memory of System V and POSIX have one name space for the whole host.
-/// - A watch tells names in directories that cannot be listed; Landlock does not see it.
-/// - Attributes and times of a file change for whoever may write it by its mode, by its name or
-///   behind a descriptor that only reads. Landlock sees neither, landlock(7).
+/// - Sockets reach the network and programs of the host. A socket pair stays possible, see below.
+/// - Queues and shared memory of System V and POSIX have one name space for the whole host.
+/// - A watch reveals names in directories that cannot be listed; Landlock does not restrict it.
+/// - Attributes and times of a file can be changed by any process with write permission by mode,
+///   through its name or a read-only descriptor. Landlock restricts neither, landlock(7).
 const SHARED_BY_ALL: &str = "
     socket connect bind listen accept accept4
     shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
@@ -34,21 +34,21 @@ const SHARED_BY_ALL: &str = "
     removexattr lremovexattr fremovexattr removexattrat
 ";
 
-/// What tells of files that cannot be opened, for whoever guesses their names. Programs take the
-/// answer for that of a file system without attributes.
+/// Calls that reveal attributes of files that cannot be opened, if their names are guessed. They
+/// fail as on a file system without attributes.
 const ATTRIBUTES: &str = "
     getxattr lgetxattr fgetxattr getxattrat
     listxattr llistxattr flistxattr listxattrat
 ";
 
-/// What the owner of a file may change about it in the same ways.
+/// What the owner of a file may change in the same ways.
 const OWNERS: &str = "
     chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat
     file_setattr
 ";
 
-/// What a user may change about any of the processes that are the user's: only about oneself. The
-/// guest has the same user id whichever that is, and no fixed process id here.
+/// What a user may change about all of the user's processes: allowed only for the calling process.
+/// The guest has the same user id, and no fixed process id here.
 const OWN_PROCESS: [(&str, u8); 4] = [
     ("sched_setaffinity", 0),
     ("sched_setattr", 0),
@@ -60,12 +60,12 @@ const OWN_PROCESS: [(&str, u8); 4] = [
 const OWNERS_IOCTLS: [u64; 5] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x4004_7602, 0x401c_5820];
 
 const AF_UNIX: u64 = 1;
-/// The kernel takes the type from these bits.
+/// The bits of the socket type.
 const SOCKET_TYPE: u64 = 0xf;
-/// `SOCK_STREAM` and `SOCK_SEQPACKET`. A pair of the datagram kind could still send to an address.
+/// `SOCK_STREAM` and `SOCK_SEQPACKET`. A datagram pair could still send to an address.
 const BOUND_TO_THEIR_PEER: [u64; 2] = [1, 5];
 
-/// The profile that is put on top of the built-in one.
+/// The profile to install on top of the built-in one.
 pub fn reduced(ids: Ids) -> Profile {
     let mut profile = Profile { default: Action::Allow, rules: Default::default() };
     let mut add = |name: &str, rules: Vec<Rule>| {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_socket_is_made_but_pairs_that_reach_nobody_else() {
+    fn only_connected_socket_pairs_can_be_created() {
         for ids in [Ids::Own, Ids::Callers] {
             for family in 0..64 {
                 for kind in 0..16 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn scheduling_and_priority_of_other_processes_are_left_alone() {
+    fn scheduling_and_priority_of_other_processes_cannot_be_changed() {
         for ids in [Ids::Own, Ids::Callers] {
             for (name, argument) in OWN_PROCESS {
                 let mut of_another = [0; 3];
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_caller_is_left_alone_where_the_ids_are_the_callers() {
+    fn files_of_the_caller_cannot_be_changed_with_the_callers_ids() {
         for name in OWNERS.split_whitespace().filter(|name| *name != "fchmodat2") {
             assert_eq!(answer(Ids::Callers, name, [0; 3]), EPERM, "{name}");
             assert_eq!(answer(Ids::Own, name, [0; 3]), Action::Allow, "{name}");

@@ -9,7 +9,7 @@ use syscalls::{aarch64, arm, loongarch64, mips64, powerpc64, riscv64, s390x, x86
 
 use super::Architecture;
 
-/// A system call that at least one known architecture has.
+/// A system call of at least one known architecture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Syscall {
     name: &'static str,
@@ -28,7 +28,7 @@ impl Syscall {
         TABLE.values().copied()
     }
 
-    /// What the kernel calls it.
+    /// The kernel's name of the call.
     pub fn name(self) -> &'static str {
         self.name
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for Syscall {
     }
 }
 
-/// Whether a name is a call of some other architecture, such as `socketcall`.
+/// Whether a name is a call of another architecture, such as `socketcall`.
 pub(super) fn is_foreign(name: &str) -> bool {
     x86::Sysno::from_str(name).is_ok()
         || arm::Sysno::from_str(name).is_ok()
@@ -60,7 +60,7 @@ pub(super) fn is_foreign(name: &str) -> bool {
         || s390x::Sysno::from_str(name).is_ok()
 }
 
-/// The known name that a misspelt one is closest to.
+/// The known name that is closest to a misspelt one.
 pub(super) fn closest(name: &str) -> Option<&'static str> {
     let distance = |known: &&&str| strsim::damerau_levenshtein(name, known);
     let nearest = TABLE.keys().min_by_key(distance)?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_kernel() {
+    fn numbers_match_the_kernel() {
         for (name, x86_64, aarch64) in [
             ("read", Some(0), Some(63)),
             ("open", Some(2), None),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_since_5_1_have_one_number_everywhere_up_to_the_newest() {
+    fn calls_since_5_1_have_one_number_on_every_architecture() {
         let since = "
             pidfd_send_signal io_uring_setup io_uring_enter io_uring_register
             open_tree move_mount fsopen fsconfig fsmount fspick pidfd_open clone3
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_name_is_told_from_one_of_another_machine() {
+    fn misspelt_name_is_distinguished_from_a_call_of_another_architecture() {
         assert_eq!(Syscall::named("mkdri"), None);
         assert_eq!(closest("mkdri"), Some("mkdir"));
         assert_eq!(closest("frobnicate_everything"), None);

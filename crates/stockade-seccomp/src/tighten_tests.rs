@@ -12,7 +12,7 @@ fn allowing(names: impl Iterator<Item = Syscall>) -> Profile {
 }
 
 #[test]
-fn profile_under_which_nothing_starts_is_known_by_the_call() {
+fn profile_that_prevents_every_start_names_the_call() {
     for native in Architecture::ALL {
         assert_eq!(forbids_start(&allowing(needed_to_start(native)), native), None);
         for missing in needed_to_start(native) {
@@ -24,7 +24,7 @@ fn profile_under_which_nothing_starts_is_known_by_the_call() {
 }
 
 #[test]
-fn needed_call_denied_for_some_arguments_only_is_not_called_forbidden() {
+fn needed_call_denied_for_only_some_arguments_is_not_forbidden() {
     let condition = Condition {
         argument: 2,
         width: Width::Whole,

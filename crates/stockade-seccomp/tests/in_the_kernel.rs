@@ -1,7 +1,7 @@
-//! The filter in a real kernel: what works under it, and what it stops.
+//! Tests the filter in a real kernel: what works under it, and what it denies.
 //!
-//! A filter belongs to a thread and all its later children. So each test installs it in a thread of
-//! its own and starts programs from there.
+//! A filter applies to a thread and all its later children. So each test installs it in a new
+//! thread and starts programs from there.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 use std::io::Write;
@@ -15,7 +15,7 @@ use stockade_seccomp::{
 };
 use stockade_sys::{Spawn, install_filter, set_no_new_privs, spawn};
 
-/// What is tried, the name or number of the call, its arguments, and the answer under the filter.
+/// A description, the name or number of the call, its arguments, and the result under the filter.
 type Denied = (&'static str, &'static str, &'static str, i64);
 
 fn programs(options: Options) -> Vec<Program> {
@@ -45,7 +45,7 @@ fn assert_works(options: Options, words: &[&str]) {
     assert!(output.status.success(), "{words:?} under {options:?}: {output:?}");
 }
 
-/// Makes the calls one after another in Python and tells their results, negative for errors.
+/// Makes the calls one after another in Python and returns their results, negative for errors.
 fn results(filters: Vec<Program>, calls: &[Denied]) -> Vec<i64> {
     let mut script = String::from(
         "import ctypes\n\
@@ -69,7 +69,7 @@ fn results(filters: Vec<Program>, calls: &[Denied]) -> Vec<i64> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Every call answers something else without the filter, and what it should with it.
+/// Checks that every call has another result without the filter, and the expected one with it.
 fn assert_stops(options: Options, calls: &[Denied]) {
     let free = results(Vec::new(), calls);
     let filtered = results(programs(options), calls);
@@ -124,7 +124,7 @@ with multiprocessing.get_context('fork').Pool(2) as pool:
 }
 
 #[test]
-fn denied_calls_answer_as_the_profile_says() {
+fn denied_calls_return_the_result_of_the_profile() {
     assert_stops(
         Options::default(),
         &[
@@ -178,7 +178,7 @@ fn debugging_lets_ptrace_through() {
 }
 
 #[test]
-fn executable_memory_files_are_stopped_when_commands_are_listed() {
+fn executable_memory_files_are_denied_when_commands_are_listed() {
     let refused = Options { executable_memfd: ExecutableMemfd::Refused, ..Options::default() };
     let memfd = ("memfd_create", "memfd_create", "b'm', 0", -1);
     assert_stops(refused, &[memfd]);
@@ -209,7 +209,8 @@ fn other_calling_conventions_kill() {
 
     let x32 = "import ctypes; ctypes.CDLL(None).syscall(ctypes.c_long(0x40000000 | 39))";
     let python = || command(&["python3", "-I", "-S", "-c", x32]);
-    // Through a shell, the shim of a version manager, the signal arrives as 128 + its number.
+    // If a version manager's shim starts Python through a shell, the signal arrives as 128 + its
+    // number.
     let killed = |output: Output| {
         output.status.signal() == Some(SIGSYS) || output.status.code() == Some(128 + SIGSYS)
     };
@@ -240,7 +241,7 @@ fn custom_profile_denies_more_and_never_allows_more() {
 }
 
 #[test]
-fn no_program_starts_without_a_call_that_a_start_is_said_to_need() {
+fn no_program_starts_without_a_call_listed_as_needed() {
     let architecture = Architecture::native().unwrap();
     let nothing = fs::File::open("/dev/null").unwrap();
     let starts = |missing: Option<Syscall>| {

@@ -1,4 +1,4 @@
-//! Counts are of the group alone.
+//! A group counts only its own processes.
 
 use super::support::*;
 use crate::{Controller, Limits};
@@ -41,6 +41,6 @@ fn error_names_the_file() {
     }
     let error = group.memory_peak().unwrap_err().to_string();
     assert!(error.starts_with(&format!("read {}/memory.", path.display())), "{error}");
-    // Gone already is as good as removed.
+    // Removing a removed group succeeds.
     group.remove(soon()).unwrap();
 }

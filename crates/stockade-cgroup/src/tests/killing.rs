@@ -1,4 +1,4 @@
-//! Nothing survives the end of its group.
+//! No process survives the end of its group.
 
 use std::process::Child;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::support::*;
 use crate::{Controller, Group, Limits, Version};
 
 const SLEEP: &str = "exec sleep 1000";
-/// Ends only by a signal that cannot be caught, and whoever started it has gone.
+/// Starts processes that ignore catchable signals and whose parents have exited.
 const DAEMON: &str = "trap '' TERM HUP INT; for i in 1 2 3; do setsid sh -c \
                       'trap \"\" TERM HUP INT; (sleep 1000 &); exec sleep 1000' & done; exit 0";
 const STOPPED: &str = "sleep 1000 & kill -STOP $! $$; sleep 1000";
@@ -20,13 +20,13 @@ fn kill(kind: &str, group: Group, mut child: Child) {
     say(&format!("{kind}: all dead after {:?}", start.elapsed()));
     assert!(group.is_empty().unwrap());
     child.wait().unwrap();
-    // Nobody comes back: a second look after all that could have been forking is gone.
+    // A second count after every forking process is gone.
     assert_eq!(population(&group), 0);
     finish(group);
 }
 
 #[test]
-fn fork_bomb_dies_whole() {
+fn fork_bomb_dies_completely() {
     for (kind, layout) in layouts_with(&[Controller::Pids]) {
         let group = create(&layout, &Limits { pids: Some(60), ..Limits::default() });
         let child = spawn_in(&group, BOMB);
@@ -36,7 +36,7 @@ fn fork_bomb_dies_whole() {
 }
 
 #[test]
-fn daemons_that_left_their_parents_die() {
+fn reparented_daemons_die() {
     for (kind, layout) in layouts_with(&[Controller::Kill]) {
         let group = create(&layout, &Limits::default());
         let child = spawn_in(&group, DAEMON);
@@ -75,7 +75,7 @@ fn frozen_processes_die() {
 }
 
 #[test]
-fn neighbour_and_parent_of_the_killed_live_on() {
+fn neighbour_and_parent_of_a_killed_group_live_on() {
     for (kind, layout) in layouts_with(&[Controller::Kill]) {
         let mut neighbour = spawn_outside(SLEEP);
         let (one, two) = (create(&layout, &Limits::default()), create(&layout, &Limits::default()));
@@ -103,7 +103,7 @@ fn one_execution_ends_and_the_others_stay() {
         kill(&format!("one execution, {kind}"), one, child);
         assert!(guest.try_wait().unwrap().is_none(), "{kind}");
         assert!(other.try_wait().unwrap().is_none(), "{kind}");
-        // The whole group takes its leaves along.
+        // Killing the group kills its leaves too.
         finish(group);
         assert!(two.is_empty().unwrap());
         two.remove(soon()).unwrap();
@@ -133,13 +133,13 @@ fn dropping_a_group_kills_and_removes() {
 }
 
 #[test]
-fn deadline_is_kept_and_names_who_is_left() {
+fn deadline_is_kept_and_the_error_counts_the_remaining_processes() {
     let Some(layout) = layout_with(&[Controller::Kill]) else { return };
     let group = create(&layout, &Limits::default());
     let mut child = spawn_in(&group, SLEEP);
     wait_until("it is inside", || !group.is_empty().unwrap());
     let late = group.kill_all(Instant::now());
-    // A moment that has passed leaves no time to see the end, unless it was at once.
+    // A deadline in the past can only succeed if the processes die immediately.
     if let Err(error) = late {
         assert!(error.to_string().starts_with("empty the cgroup /"), "{error}");
     }

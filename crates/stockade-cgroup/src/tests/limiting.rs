@@ -1,4 +1,4 @@
-//! Limits hold, and what they stop works without them.
+//! Limits hold, and the limited programs work without them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -60,13 +60,13 @@ fn cpu_limit_slows() {
         let group = create(&layout, &Limits { cpu_millis: Some(100), ..Limits::default() });
         let limited = time_for_cpu(&group, Duration::from_millis(150));
         finish(group);
-        // A tenth of a cpu: fourteen whole periods of 100 ms must pass.
+        // A tenth of a cpu: at least fourteen periods of 100 ms must pass.
         assert!(limited > Duration::from_millis(1200), "{kind}: {limited:?}");
         assert!(unlimited < Duration::from_millis(1200), "{kind}: {unlimited:?}");
     }
 }
 
-/// How long two busy processes take for some cpu time.
+/// How long two busy processes take to use some cpu time.
 fn time_for_cpu(group: &Group, wanted: Duration) -> Duration {
     let mut children = [spawn_in(group, BUSY), spawn_in(group, BUSY)];
     wait_until("both are inside", || population(group) == 2);
@@ -82,7 +82,7 @@ fn time_for_cpu(group: &Group, wanted: Duration) -> Duration {
 
 #[test]
 fn io_limit_slows_direct_writes() {
-    // Beside this executable, because a temporary directory is often not on a disk.
+    // Next to this executable, because a temporary directory is often not on a disk.
     let file = std::env::current_exe().unwrap().with_extension(std::process::id().to_string());
     let script = format!("dd if=/dev/zero of='{}' bs=512k count=8 oflag=direct", file.display());
     for (kind, layout) in layouts_with(&[Controller::Io]) {
@@ -113,8 +113,9 @@ fn is_on_a_disk(file: &Path) -> bool {
 }
 
 #[test]
-fn devices_beyond_the_ordinary_cannot_be_opened() {
-    // A host with v2 alone is not lacking anything here, so this is not a skip that can be required.
+fn other_devices_than_the_ordinary_ones_cannot_be_opened() {
+    // A host with only v2 lacks nothing here, so this is not a skip that `STOCKADE_REQUIRE` could
+    // forbid.
     if Layout::detect().hierarchies().iter().all(|it| it.version == Version::V2) {
         return say("not for this host: only v1 has the controller devices");
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::support::*;
 use crate::{Controller, Group, GroupName, Hierarchy, Layout, Limits, Version, sweep};
 
-/// What the tests that run this executable again are called.
+/// The test that other tests run by executing this binary again.
 const OWNER: &str = "tests::lives::acts_as_an_owner_that_is_killed";
 const NOBODY: &str = "tests::lives::acts_as_nobody";
 
@@ -41,7 +41,7 @@ fn many_rounds_leave_nothing() {
 }
 
 #[test]
-fn detection_is_quick_and_repeatable() {
+fn detection_is_fast_and_repeatable() {
     let first = Layout::detect();
     let start = Instant::now();
     assert_eq!(Layout::detect(), first);
@@ -49,7 +49,7 @@ fn detection_is_quick_and_repeatable() {
 }
 
 #[test]
-fn groups_made_side_by_side_do_not_meet() {
+fn concurrently_created_groups_do_not_collide() {
     let Some(layout) = layout_with(&[Controller::Kill]) else { return };
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -102,7 +102,7 @@ fn enter_as_nobody(output: Stdio, script: &str) -> Child {
 }
 
 #[test]
-fn sweep_leaves_the_living_and_removes_what_the_dead_left() {
+fn sweep_keeps_groups_of_living_owners_and_removes_those_of_dead_ones() {
     let Some(layout) = layout_with(&[Controller::Kill]) else { return };
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", OWNER, "--ignored", "--nocapture"])
@@ -123,7 +123,7 @@ fn sweep_leaves_the_living_and_removes_what_the_dead_left() {
     let start = Instant::now();
     let report = sweep(&layout).unwrap();
     say(&format!("swept in {:?}", start.elapsed()));
-    // Another sweep at the same time may have been quicker; the outcome is the same.
+    // A concurrent sweep may have been faster; the result is the same.
     assert!(report.failed.iter().all(|(failed, _)| *failed != name), "{report:?}");
     assert!(report.alive >= 1 && !report.cut_short);
     assert_eq!(left(&layout, &name), 0);
@@ -145,21 +145,21 @@ fn acts_as_an_owner_that_is_killed() {
     let mut child = spawn_in(&group, "exec sleep 1000");
     wait_until("it is inside", || !group.is_empty().unwrap());
     writeln!(std::io::stdout(), "\n{name}").unwrap();
-    // Until this process is killed, or the test that started it is gone.
+    // Runs until this process is killed, or the test that started it exits.
     let _ = std::io::stdin().lines().count();
     finish(group);
     child.wait().unwrap();
 }
 
 #[test]
-fn nobody_is_told_why_no_cgroup_is_usable() {
+fn user_nobody_gets_the_reason_why_no_cgroup_is_usable() {
     if !rustix::process::geteuid().is_root() {
         return cannot_run("only root can become another user");
     }
     if layout_with(&[Controller::Kill, Controller::Memory]).is_none() {
         return;
     }
-    // A copy, because another user may not be able to reach the original.
+    // A copy, because another user may lack access to the original.
     let copy = std::env::temp_dir().join(format!("stockade-nobody-{}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -171,7 +171,7 @@ fn nobody_is_told_why_no_cgroup_is_usable() {
             .output()
             .unwrap()
     };
-    // A process that another test starts has the copy open for writing for a moment, until its exec.
+    // A child of another test holds the copy open for writing until its exec.
     let is_busy =
         |output: &Output| String::from_utf8_lossy(&output.stderr).contains("Text file busy");
     let mut output = attempt();
@@ -200,14 +200,14 @@ fn acts_as_nobody() {
 }
 
 #[test]
-fn what_is_expected_is_what_trying_finds() {
+fn expected_layout_equals_the_detected_one() {
     assert_eq!(Layout::expect(), Layout::detect());
 }
 
 #[test]
-fn what_is_foreseen_is_what_a_start_finds() {
+fn foreseen_layout_equals_what_a_start_finds() {
     let foreseen = Layout::foresee();
     assert_eq!(foreseen, Layout::expect());
-    // Whatever was missing is handed down now.
+    // The start has enabled the missing controllers.
     assert_eq!(Layout::as_it_is(), foreseen);
 }

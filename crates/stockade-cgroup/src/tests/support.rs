@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Controller, Group, GroupName, Layout, Limits, Version};
 
-/// The layout of this host, if it has these controllers. Otherwise the test says why it cannot run,
-/// or fails where `STOCKADE_REQUIRE` asks for it.
+/// The layout of this host, if it has these controllers. Otherwise the test prints why it cannot
+/// run, or fails if `STOCKADE_REQUIRE` requires it.
 pub(super) fn layout_with(controllers: &[Controller]) -> Option<Layout> {
     let layout = Layout::detect();
     let missing = controllers.iter().find(|it| !layout.has(**it));
@@ -20,7 +20,7 @@ pub(super) fn layout_with(controllers: &[Controller]) -> Option<Layout> {
     Some(layout)
 }
 
-/// The layouts that this host can show: as it is and, where v1 has the controllers, without v2.
+/// The layouts of this host to test: all hierarchies and, if v1 has the controllers, only v1.
 pub(super) fn layouts_with(controllers: &[Controller]) -> Vec<(&'static str, Layout)> {
     let Some(whole) = layout_with(controllers) else { return Vec::new() };
     let v1 = whole.clone().only(|hierarchy| hierarchy.version == Version::V1);
@@ -31,7 +31,7 @@ pub(super) fn layouts_with(controllers: &[Controller]) -> Vec<(&'static str, Lay
     layouts
 }
 
-/// Says why a test does not run. A required part of the host makes that a failure.
+/// Prints why a test does not run. Fails if `STOCKADE_REQUIRE` requires it.
 pub(super) fn cannot_run(reason: &str) {
     let required = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
     let named = required.split(',').map(str::trim).any(|name| name == "cgroup" || name == "all");
@@ -39,7 +39,7 @@ pub(super) fn cannot_run(reason: &str) {
     say(&format!("skipped: {reason}"));
 }
 
-/// Writes a line past the harness, which keeps the output of tests that pass.
+/// Writes a line directly to stderr: the harness captures only the print macros.
 pub(super) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "cgroup tests: {line}");
 }
@@ -48,7 +48,7 @@ pub(super) fn create(layout: &Layout, limits: &Limits) -> Group {
     Group::create(layout, &GroupName::new().unwrap(), limits).unwrap()
 }
 
-/// A shell that enters a group by itself and becomes a script.
+/// Starts a shell that enters a group by itself and runs a script.
 pub(super) fn spawn_in(group: &Group, script: &str) -> Child {
     let enter = "until [ \"$1\" = -- ]; do echo 0 > \"$1\" || exit 99; shift; done; \
                  exec sh -c \"$2\"";
@@ -57,14 +57,14 @@ pub(super) fn spawn_in(group: &Group, script: &str) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The same script outside of any group.
+/// Starts the same script outside any group.
 pub(super) fn spawn_outside(script: &str) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Waits for something that must come true soon.
+/// Waits for a condition that must become true soon.
 pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
@@ -78,7 +78,7 @@ pub(super) fn population(group: &Group) -> usize {
     group.directories[0].processes().unwrap().len()
 }
 
-/// Whether a directory of the group is left anywhere.
+/// Whether none of the directories exists.
 pub(super) fn leaves_nothing(paths: &[std::path::PathBuf]) -> bool {
     !paths.iter().any(|path| Path::exists(path))
 }
@@ -87,13 +87,13 @@ pub(super) fn paths(group: &Group) -> Vec<std::path::PathBuf> {
     group.directories.iter().map(|it| it.path.clone()).collect()
 }
 
-/// Far beyond what a busy or translated machine takes: sixty processes that die there in turn took
-/// more than a second.
+/// Much longer than a busy or emulated machine needs: sixty processes that die one after another
+/// took more than a second there.
 pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-/// The end of a test: everything dies and goes.
+/// The end of a test: kills all processes and removes the group.
 pub(super) fn finish(group: Group) {
     let paths = paths(&group);
     group.kill_all(soon()).unwrap();

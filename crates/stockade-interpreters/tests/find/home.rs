@@ -1,4 +1,4 @@
-//! A made-up home below a temporary directory.
+//! A fake home directory below a temporary directory.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use stockade_interpreters::{Interpreter, InterpreterError, Link, Problem, Surrou
 use stockade_provider::Language;
 use tempfile::TempDir;
 
-/// A home that goes away with all that it holds.
+/// A home directory that is removed on drop.
 pub(crate) struct Home {
     directory: TempDir,
 }
@@ -21,9 +21,10 @@ impl Home {
         Home { directory }
     }
 
-    /// The home itself; it lies in a directory of its own, so that there is a place outside it.
+    /// A path in the home directory, which is in a directory of its own, so that there is a place
+    /// outside it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        // Joining an absolute path would leave the home and change this machine.
+        // Joining an absolute path would leave the home directory and change this machine.
         assert!(Path::new(name).is_relative() && !name.contains(".."), "{name}");
         let home = fs::canonicalize(self.directory.path()).unwrap().join("me");
         if name.is_empty() { home } else { home.join(name) }
@@ -55,7 +56,7 @@ impl Home {
         path
     }
 
-    /// A real executable, though not an interpreter: nothing here is ever started.
+    /// A real executable, but not an interpreter: these tests never start it.
     pub(crate) fn executable(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -63,7 +64,7 @@ impl Home {
         path
     }
 
-    /// An installation of Python as `make install` leaves it, with this minor version.
+    /// An installation of Python as `make install` creates it, with this minor version.
     pub(crate) fn python(&self, prefix: &str, minor: &str) -> PathBuf {
         self.executable(&format!("{prefix}/bin/python{minor}"));
         self.link(&format!("{prefix}/bin/python3"), format!("python{minor}"));
@@ -72,7 +73,7 @@ impl Home {
         self.path(prefix)
     }
 
-    /// A virtual environment as `python -m venv` leaves it.
+    /// A virtual environment as `python -m venv` creates it.
     pub(crate) fn environment(&self, name: &str, base: &Path) -> PathBuf {
         let text = format!(
             "home = {}\ninclude-system-site-packages = false\nversion = 3.11.7\n",
@@ -108,7 +109,7 @@ pub(crate) fn found(surroundings: &Surroundings) -> Interpreter {
     find(Language::Python, surroundings).unwrap_or_else(|error| panic!("{error}: {error:?}"))
 }
 
-/// What is wrong with the interpreter that is found but not used.
+/// Why the interpreter that is found is refused.
 pub(crate) fn refusal(surroundings: &Surroundings) -> Problem {
     match find(Language::Python, surroundings) {
         Err(InterpreterError::Refused { problem, .. }) => *problem,
@@ -116,14 +117,14 @@ pub(crate) fn refusal(surroundings: &Surroundings) -> Problem {
     }
 }
 
-/// The binds besides the system's own, in order.
+/// The binds other than the system's, in order.
 pub(crate) fn own_binds(interpreter: &Interpreter) -> Vec<PathBuf> {
     assert!(interpreter.binds.iter().all(|bind| bind.host == bind.guest));
     let hosts = interpreter.binds.iter().map(|bind| bind.host.clone());
     hosts.filter(|host| !is_system(host)).collect()
 }
 
-/// The links besides those at the top of a merged system.
+/// The links other than those at the top of a merged system.
 pub(crate) fn own_links(interpreter: &Interpreter) -> Vec<Link> {
     let links = interpreter.links.iter().cloned();
     links.filter(|link| link.at.parent() != Some(Path::new("/"))).collect()

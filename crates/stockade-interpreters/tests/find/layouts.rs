@@ -8,7 +8,7 @@ use stockade_provider::Language;
 use crate::home::{Home, found, own_binds, own_links, refusal};
 
 #[test]
-fn installation_is_shown_and_not_what_lies_beside_it() {
+fn installation_is_mounted_without_its_neighbours() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     home.python("pythons/3.12.1", "3.12");
@@ -22,7 +22,7 @@ fn installation_is_shown_and_not_what_lies_beside_it() {
 }
 
 #[test]
-fn environment_is_started_by_its_own_name_and_shown_with_what_it_stands_on() {
+fn environment_starts_by_its_own_name_and_is_mounted_with_its_base() {
     let home = Home::new();
     let base = home.python("pythons/3.11.7", "3.11");
     let environment = home.environment("project/.venv", &base.join("bin"));
@@ -69,7 +69,7 @@ fn explicit_path_may_be_relative_to_the_working_directory() {
 }
 
 #[test]
-fn environment_with_a_copied_interpreter_stands_on_its_home() {
+fn environment_with_a_copied_interpreter_is_based_on_its_home() {
     let home = Home::new();
     let base = home.python("pythons/3.11.7", "3.11");
     let environment = home.environment("venv", &base.join("bin"));
@@ -81,7 +81,7 @@ fn environment_with_a_copied_interpreter_stands_on_its_home() {
 }
 
 #[test]
-fn environment_on_an_environment_reaches_the_installation() {
+fn nested_environment_reaches_the_installation() {
     let home = Home::new();
     let base = home.python("pythons/3.11.7", "3.11");
     let first = home.environment("first", &base.join("bin"));
@@ -92,7 +92,7 @@ fn environment_on_an_environment_reaches_the_installation() {
 }
 
 #[test]
-fn environment_on_itself_is_refused() {
+fn environment_based_on_itself_is_refused() {
     let home = Home::new();
     let venv = home.path("venv");
     home.environment("venv", &venv.join("bin"));
@@ -105,7 +105,7 @@ fn environment_on_itself_is_refused() {
 }
 
 #[test]
-fn environment_of_uv_keeps_the_link_for_the_minor_version() {
+fn uv_environment_keeps_the_link_for_the_minor_version() {
     let home = Home::new();
     let store = ".local/share/uv/python";
     let real = home.python(&format!("{store}/cpython-3.11.7-linux-x86_64-gnu"), "3.11");
@@ -123,7 +123,7 @@ fn environment_of_uv_keeps_the_link_for_the_minor_version() {
 }
 
 #[test]
-fn link_in_local_bin_leads_to_the_interpreter_of_uv() {
+fn link_in_local_bin_leads_to_the_uv_interpreter() {
     let home = Home::new();
     let prefix = home.python(".local/share/uv/python/cpython-3.12.8-linux-x86_64-gnu", "3.12");
     let link = home.link(".local/bin/python3", prefix.join("bin/python3.12"));
@@ -134,7 +134,7 @@ fn link_in_local_bin_leads_to_the_interpreter_of_uv() {
 }
 
 #[test]
-fn base_of_conda_is_shown_without_its_other_environments_and_settings() {
+fn conda_base_is_mounted_without_its_other_environments_and_settings() {
     let home = Home::new();
     let prefix = home.python("miniconda3", "3.11");
     for name in ["conda-meta", "envs/other", "pkgs"] {
@@ -149,7 +149,7 @@ fn base_of_conda_is_shown_without_its_other_environments_and_settings() {
 }
 
 #[test]
-fn environment_with_a_settings_file_of_pip_is_shown_without_it() {
+fn environment_with_a_pip_settings_file_is_mounted_without_it() {
     let home = Home::new();
     let base = home.python("pythons/3.11.7", "3.11");
     let environment = home.environment("venv", &base.join("bin"));
@@ -163,7 +163,7 @@ fn environment_with_a_settings_file_of_pip_is_shown_without_it() {
 }
 
 #[test]
-fn installation_straight_in_a_home_shows_only_its_own_files() {
+fn installation_directly_in_a_home_mounts_only_its_own_files() {
     let home = Home::new();
     home.python(".local", "3.11");
     home.file(".local/share/keyrings/login.keyring", "secret");
@@ -173,7 +173,7 @@ fn installation_straight_in_a_home_shows_only_its_own_files() {
 }
 
 #[test]
-fn node_of_nvm_is_one_version() {
+fn nvm_node_mounts_one_version() {
     let home = Home::new();
     let node = home.executable(".nvm/versions/node/v20.1.0/bin/node");
     let prefix = home.path(".nvm/versions/node/v20.1.0");
@@ -186,7 +186,7 @@ fn node_of_nvm_is_one_version() {
 }
 
 #[test]
-fn node_in_a_project_shows_itself_and_not_the_project() {
+fn node_in_a_project_is_mounted_without_the_project() {
     let home = Home::new();
     let node = home.executable("project/bin/node");
     home.file("project/.env", "SECRET=1");
@@ -196,7 +196,7 @@ fn node_in_a_project_shows_itself_and_not_the_project() {
 }
 
 #[test]
-fn bash_is_the_system_s() {
+fn bash_is_the_systems() {
     let home = Home::new();
     let planted = home.executable("bin/bash");
     let surroundings = home.with_path(&[planted.parent().unwrap()]);

@@ -8,7 +8,7 @@ use stockade_interpreters::{Link, Problem};
 
 use crate::home::{Home, found, own_binds, own_links, refusal};
 
-/// Builds `libmine.so.1`, and a program in a Python installation that needs it by this search path.
+/// Builds `libmine.so.1`, and a program in a Python installation that finds it by this search path.
 fn build(home: &Home, library: &Path, search_path: &str, tags: &str) -> PathBuf {
     let prefix = home.python("pythons/3.11.7", "3.11");
     let (shared, program) =
@@ -33,7 +33,7 @@ fn compile(files: &[&Path], options: &[&str]) {
 const TAGS: [&str; 2] = ["--enable-new-dtags", "--disable-new-dtags"];
 
 #[test]
-fn library_elsewhere_is_shown_and_nothing_beside_it() {
+fn library_elsewhere_is_mounted_without_its_neighbours() {
     for tags in TAGS {
         let home = Home::new();
         let elsewhere = home.path("openssl/lib");
@@ -56,7 +56,7 @@ fn library_of_the_installation_itself_adds_nothing() {
 }
 
 #[test]
-fn library_in_a_shared_directory_is_shown_alone() {
+fn library_in_a_shared_directory_is_mounted_alone() {
     let home = Home::new();
     let shared = home.path("lib");
     let prefix = build(&home, &shared.join("libmine.so.1.2"), shared.to_str().unwrap(), TAGS[0]);

@@ -1,6 +1,6 @@
-//! Which interpreter is found, in made-up homes of every layout and in this machine's own.
+//! Which interpreter is found, in fake homes of every layout and on this machine.
 
-// Always true here; it tells clippy that the functions between the tests are tests too.
+// Always true here; it marks the functions between the tests as test code for clippy.
 #![cfg(test)]
 
 mod home;

@@ -29,7 +29,7 @@ fn prefix(root: &Path, version: &str) -> PathBuf {
 }
 
 #[test]
-fn pyenv_takes_the_variable_then_the_nearest_file_then_the_global_one() {
+fn pyenv_uses_the_variable_then_the_nearest_file_then_the_global_one() {
     let home = Home::new();
     let root = pyenv(&home);
     let global = home.file(".pyenv/version", "3.12.1\n");
@@ -51,7 +51,7 @@ fn pyenv_takes_the_variable_then_the_nearest_file_then_the_global_one() {
 }
 
 #[test]
-fn pyenv_takes_the_newest_of_a_minor_version() {
+fn pyenv_uses_the_newest_of_a_minor_version() {
     let home = Home::new();
     let root = pyenv(&home);
     home.file("project/.python-version", "3.11");
@@ -60,7 +60,7 @@ fn pyenv_takes_the_newest_of_a_minor_version() {
 }
 
 #[test]
-fn pyenv_that_says_system_is_passed_over() {
+fn pyenv_version_system_continues_along_path() {
     let home = Home::new();
     let root = pyenv(&home);
     home.file(".pyenv/version", "system");
@@ -72,7 +72,7 @@ fn pyenv_that_says_system_is_passed_over() {
 }
 
 #[test]
-fn environment_of_pyenv_is_an_environment() {
+fn pyenv_environment_is_a_virtual_environment() {
     let home = Home::new();
     let root = pyenv(&home);
     let base = prefix(&root, "3.11.9");
@@ -100,7 +100,7 @@ fn version_that_is_not_installed_is_refused_rather_than_replaced() {
 }
 
 #[test]
-fn version_file_cannot_lead_out_of_the_versions() {
+fn version_file_cannot_lead_out_of_the_versions_directory() {
     let home = Home::new();
     let root = pyenv(&home);
     home.python("evil", "3.11");
@@ -119,7 +119,7 @@ fn asdf(home: &Home, tool: &str, program: &str, version: &str) -> PathBuf {
 }
 
 #[test]
-fn asdf_takes_the_nearest_file_that_names_the_tool() {
+fn asdf_uses_the_nearest_file_that_names_the_tool() {
     let home = Home::new();
     let root = asdf(&home, "python", "python3", "3.11.7");
     let prefix = home.python(".asdf/installs/python/3.11.7", "3.11");
@@ -145,7 +145,7 @@ fn asdf_without_a_version_is_refused() {
 }
 
 #[test]
-fn node_of_asdf_is_found() {
+fn asdf_node_is_found() {
     let home = Home::new();
     let root = asdf(&home, "nodejs", "node", "20.1.0");
     let node = home.executable(".asdf/installs/nodejs/20.1.0/bin/node");
@@ -156,7 +156,7 @@ fn node_of_asdf_is_found() {
 }
 
 #[test]
-fn node_of_volta_is_the_pinned_one_or_the_default() {
+fn volta_node_is_the_pinned_one_or_the_default() {
     let home = Home::new();
     home.executable(".volta/bin/volta-shim");
     let shim = home.link(".volta/bin/node", "volta-shim");

@@ -1,4 +1,4 @@
-//! This machine's own interpreters: what is shown is enough for them to run.
+//! The interpreters of this machine: what is mounted is enough for them to run.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,7 +13,7 @@ use stockade_provider::Language;
 
 use crate::home::{Home, found, is_system, own_binds};
 
-/// Prints where Python thinks it is, then every file it read modules from or mapped.
+/// Prints Python's own prefixes, then every file from which it read modules or that it mapped.
 const REPORT: &str = "
 import sys, ssl, sqlite3, ctypes, decimal, json, os
 print(sys.prefix)
@@ -27,7 +27,7 @@ for line in open('/proc/self/maps'):
     if len(words) > 5 and words[5].startswith('/'): print(words[5])
 ";
 
-/// What this process knows, as a front door would read it.
+/// The surroundings of this process, as a front end would read them.
 fn own_surroundings() -> Surroundings {
     let user = fs::metadata("/proc/self").unwrap().uid();
     Surroundings::from_variables(|name| env::var_os(name), env::temp_dir(), user)
@@ -37,7 +37,7 @@ fn explicit(path: &Path) -> Surroundings {
     Surroundings { explicit_python: Some(path.to_path_buf()), ..own_surroundings() }
 }
 
-/// Runs Python by its found name with nothing else from outside.
+/// Runs Python by its found name with an otherwise empty environment.
 fn run(interpreter: &Interpreter, code: &str) -> Vec<PathBuf> {
     let mut python = Command::new(&interpreter.program);
     python.env_clear().env("LD_LIBRARY_PATH", env::join_paths(&interpreter.library_path).unwrap());
@@ -47,14 +47,14 @@ fn run(interpreter: &Interpreter, code: &str) -> Vec<PathBuf> {
     String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
 }
 
-/// Checks that all that Python used is shown, and gives its prefix and base prefix.
+/// Checks that every file that Python used is mounted, and returns its prefix and base prefix.
 fn check_enough(interpreter: &Interpreter) -> (PathBuf, PathBuf) {
     let used = run(interpreter, REPORT);
     let shown = |path: &Path| {
         let real = fs::canonicalize(path).unwrap();
         is_system(&real) || interpreter.binds.iter().any(|bind| real.starts_with(&bind.host))
     };
-    // Debian links one module to a settings file; without it Python starts all the same.
+    // Debian links one module to a settings file; Python also starts without it.
     let settings = |path: &Path| path.ends_with("sitecustomize.py");
     let missing: BTreeSet<_> = used.iter().filter(|it| !shown(it) && !settings(it)).collect();
     assert!(missing.is_empty(), "not shown: {missing:?}; shown: {:?}", interpreter.binds);
@@ -81,7 +81,7 @@ fn own_python_is_the_one_that_a_shell_starts() {
 }
 
 #[test]
-fn python_of_the_system_needs_the_system_only() {
+fn system_python_needs_only_system_files() {
     let surroundings = Surroundings { path: Some("/usr/bin:/bin".into()), ..own_surroundings() };
     let interpreter =
         found(&Surroundings { virtual_env: None, conda_prefix: None, ..surroundings });
@@ -90,7 +90,7 @@ fn python_of_the_system_needs_the_system_only() {
 }
 
 #[test]
-fn every_python_on_this_machine_s_path_gets_enough() {
+fn every_python_on_this_machines_path_has_all_its_files() {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut checked = 0;
     for directory in env::split_paths(&path) {
@@ -105,7 +105,7 @@ fn every_python_on_this_machine_s_path_gets_enough() {
 }
 
 #[test]
-fn real_environments_of_every_kind_get_enough() {
+fn real_environments_of_every_kind_have_all_their_files() {
     let home = Home::new();
     let base = found(&own_surroundings()).program;
     for options in
@@ -122,7 +122,7 @@ fn real_environments_of_every_kind_get_enough() {
 }
 
 #[test]
-fn real_environment_made_from_an_environment_gets_enough() {
+fn real_nested_environment_has_all_its_files() {
     let home = Home::new();
     let base = found(&own_surroundings()).program;
     let (first, second) = (home.path("first"), home.path("second"));
@@ -133,11 +133,11 @@ fn real_environment_made_from_an_environment_gets_enough() {
 }
 
 #[test]
-fn node_and_bash_of_this_machine_get_enough() {
+fn node_and_bash_of_this_machine_have_all_their_files() {
     let bash = find(Language::Bash, &own_surroundings()).unwrap();
     let output = Command::new(&bash.program).env_clear().args(["-c", "echo $0"]).output().unwrap();
     assert!(output.status.success());
-    // Node.js is not required: where there is none, the error is the answer.
+    // Node.js is optional: on a machine without it, an error is correct.
     if let Ok(node) = find(Language::JavaScript, &own_surroundings()) {
         let output = Command::new(&node.program).env_clear().arg("--version").output().unwrap();
         assert!(output.status.success());

@@ -1,4 +1,4 @@
-//! Interpreters that somebody planted, and names that lead nowhere.
+//! Planted interpreters, and dangling names.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -30,7 +30,7 @@ fn relative_entries_of_path_are_ignored() {
 }
 
 #[test]
-fn interpreter_where_everybody_may_write_is_refused() {
+fn interpreter_in_a_world_writable_directory_is_refused() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     let surroundings = home.with_path(&[prefix.join("bin"), "/usr/bin".into()]);
@@ -45,13 +45,13 @@ fn interpreter_where_everybody_may_write_is_refused() {
 }
 
 #[test]
-fn interpreter_of_somebody_else_is_refused() {
+fn interpreter_of_another_user_is_refused() {
     const SOMEBODY: u32 = 54321;
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     let mut surroundings = home.with_path(&[prefix.join("bin")]);
     found(&surroundings);
-    // Root may give the file away; others look at their own file as somebody else.
+    // Root changes the owner of the file; other users search with another user id.
     let owner = match surroundings.user {
         0 => {
             chown(prefix.join("bin/python3.11"), Some(SOMEBODY), None).unwrap();
@@ -67,7 +67,7 @@ fn interpreter_of_somebody_else_is_refused() {
 }
 
 #[test]
-fn directory_of_somebody_else_without_an_interpreter_does_not_matter() {
+fn directory_of_another_user_without_an_interpreter_does_not_matter() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     let open = home.directory("open");
@@ -88,7 +88,7 @@ fn wrapper_script_is_refused_and_not_run() {
 }
 
 #[test]
-fn names_that_a_shell_passes_over_are_passed_over_with_the_reason() {
+fn names_that_a_shell_skips_are_skipped_with_the_reason() {
     let home = Home::new();
     let bin = home.directory("bin");
     let looping = home.link("bin/python3", "python");
@@ -112,7 +112,7 @@ fn names_that_a_shell_passes_over_are_passed_over_with_the_reason() {
 }
 
 #[test]
-fn the_same_names_are_errors_when_asked_for() {
+fn the_same_names_are_errors_when_requested_explicitly() {
     let home = Home::new();
     let plain = home.file("plain/python3", "text");
     let gone = home.path("gone");
@@ -128,7 +128,7 @@ fn the_same_names_are_errors_when_asked_for() {
 }
 
 #[test]
-fn environment_that_is_gone_is_passed_over_and_a_broken_one_is_not() {
+fn missing_environment_is_skipped_and_a_broken_one_is_an_error() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     let mut surroundings = home.with_path(&[prefix.join("bin")]);
@@ -148,7 +148,7 @@ fn executable_without_a_standard_library_is_refused() {
 }
 
 #[test]
-fn environment_that_is_the_home_shows_only_its_own_files() {
+fn environment_that_is_the_home_mounts_only_its_own_files() {
     let home = Home::new();
     let base = home.python("pythons/3.11.7", "3.11");
     home.environment(".", &base.join("bin"));
@@ -161,7 +161,7 @@ fn environment_that_is_the_home_shows_only_its_own_files() {
 }
 
 #[test]
-fn nothing_anywhere_says_where_it_looked() {
+fn error_lists_every_searched_place() {
     let home = Home::new();
     let empty = home.directory("empty");
     let error = find(Language::JavaScript, &home.with_path(&[&empty])).unwrap_err();
@@ -171,13 +171,13 @@ fn nothing_anywhere_says_where_it_looked() {
 }
 
 #[test]
-fn link_planted_in_an_environment_shows_nothing_elsewhere() {
+fn link_planted_in_an_environment_exposes_nothing_elsewhere() {
     let home = Home::new();
     let prefix = home.python("pythons/3.11.7", "3.11");
     let environment = home.environment("project/.venv", &prefix.join("bin"));
     let surroundings = home.with_path(&[environment.join("bin")]);
     found(&surroundings);
-    // Something beside an environment's own parts, so that it is not shown as a whole.
+    // An additional file, so that the environment is not mounted as a whole.
     home.file("project/.venv/notes.txt", "");
     found(&surroundings);
     let secrets = home.directory(".aws");

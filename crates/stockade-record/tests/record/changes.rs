@@ -1,4 +1,4 @@
-//! What `verify` finds.
+//! What `verify` detects.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory can be made")
 }
 
-/// The verdict on bytes in a file of a name.
+/// The verdict for bytes in a file with this name.
 fn judged(name: &Path, bytes: &[u8]) -> Verdict {
     fs::write(name, bytes).expect("a file can be written and read");
     verify(name).expect("a file can be written and read").verdict
 }
 
 #[test]
-fn every_change_of_one_bit_or_byte_of_a_finished_stream_is_found() {
+fn every_changed_bit_or_byte_of_a_finished_stream_is_detected() {
     let scratch = scratch();
     let path = session(scratch.path(), "x\u{1b}\n\"ä");
     assert!(verify(&path).unwrap().verdict.is_complete());
@@ -38,7 +38,7 @@ fn every_change_of_one_bit_or_byte_of_a_finished_stream_is_found() {
 }
 
 #[test]
-fn every_byte_that_is_removed_or_added_is_found() {
+fn every_removed_or_added_byte_is_detected() {
     let scratch = scratch();
     let path = session(scratch.path(), "x");
     let original = fs::read(&path).unwrap();
@@ -58,7 +58,7 @@ fn every_byte_that_is_removed_or_added_is_found() {
 }
 
 #[test]
-fn finished_stream_that_was_cut_anywhere_is_found() {
+fn finished_stream_cut_at_any_byte_is_detected() {
     let scratch = scratch();
     let path = session(scratch.path(), "x");
     let original = fs::read(&path).unwrap();
@@ -68,7 +68,7 @@ fn finished_stream_that_was_cut_anywhere_is_found() {
 }
 
 #[test]
-fn lines_that_are_removed_swapped_or_doubled_are_found() {
+fn removed_swapped_or_duplicated_lines_are_detected() {
     let scratch = scratch();
     let path = session(scratch.path(), "x");
     let original = fs::read(&path).unwrap();
@@ -88,7 +88,7 @@ fn lines_that_are_removed_swapped_or_doubled_are_found() {
     }
 }
 
-/// The stream with another command, and with every hash of its chain made anew.
+/// The stream with another command, and with all hashes of its chain recomputed.
 fn with_command(path: &Path, change: impl Fn(&mut Command)) -> Vec<u8> {
     let mut reader = Reader::open(path).expect("the stream can be read");
     let (mut bytes, mut previous) = (Vec::new(), Digest::ZERO);
@@ -105,7 +105,7 @@ fn with_command(path: &Path, change: impl Fn(&mut Command)) -> Vec<u8> {
 }
 
 #[test]
-fn words_that_are_not_those_of_their_hash_are_found_although_the_chain_holds() {
+fn words_that_do_not_match_their_hash_are_detected_although_the_chain_is_valid() {
     let scratch = scratch();
     let path = session(scratch.path(), "x");
     let same = with_command(&path, |_| {});
@@ -124,7 +124,7 @@ fn words_that_are_not_those_of_their_hash_are_found_although_the_chain_holds() {
 }
 
 #[test]
-fn words_that_were_cut_to_fit_a_line_hold() {
+fn words_shortened_to_fit_a_line_are_valid() {
     let scratch = scratch();
     let long = "ä".repeat(9000);
     let many = vec!["w"; 9000];
@@ -138,19 +138,19 @@ fn words_that_were_cut_to_fit_a_line_hold() {
 }
 
 #[test]
-fn stream_of_another_session_is_found_under_this_name() {
+fn stream_of_another_session_under_this_name_is_detected() {
     let scratch = scratch();
     let (one, other) = (session(scratch.path(), "x"), session(scratch.path(), "x"));
     fs::copy(&other, &one).unwrap();
     assert!(!verify(&one).unwrap().verdict.holds());
-    // A name that says no session is no claim.
+    // A file name without a session id makes no claim.
     let copied = scratch.path().join("copy.jsonl");
     fs::copy(&other, &copied).unwrap();
     assert!(verify(&copied).unwrap().verdict.is_complete());
 }
 
 #[test]
-fn stream_without_an_end_holds_to_its_last_whole_event_wherever_it_was_torn() {
+fn torn_stream_without_an_end_is_valid_up_to_its_last_complete_event() {
     let scratch = scratch();
     let recorder = recorder(scratch.path());
     recorder.begin(started(&["ls"])).unwrap();
@@ -180,13 +180,13 @@ fn stream_without_an_end_holds_to_its_last_whole_event_wherever_it_was_torn() {
 }
 
 #[test]
-fn changed_event_of_a_stream_without_an_end_is_found() {
+fn changed_event_of_a_stream_without_an_end_is_detected() {
     let scratch = scratch();
     let recorder = recorder(scratch.path());
     recorder.begin(started(&["ls"])).unwrap();
     let path = recorder.path().unwrap();
     let original = fs::read(&path).unwrap();
-    // The last byte is the end of the line: without it the line counts as torn.
+    // Excludes the last byte, the line feed: without it the line is incomplete.
     for at in 0..original.len() - 1 {
         let mut bytes = original.clone();
         bytes[at] ^= 1;

@@ -1,4 +1,4 @@
-//! Where records may be kept, and where not.
+//! Which directories may store records.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -8,7 +8,7 @@ use stockade_record::{Place, PlaceError, Recorder, WriteError, default_places, l
 
 use crate::support::started;
 
-/// Begins a record at the first of some places that will do.
+/// Starts a record at the first acceptable place.
 fn begun(places: Vec<Place>) -> Result<Recorder, WriteError> {
     let recorder = Recorder::new(places).expect("there is randomness");
     match recorder.begin(started(&["ls"])) {
@@ -34,7 +34,7 @@ fn refusal(path: &Path) -> PlaceError {
 }
 
 #[test]
-fn record_and_its_directory_are_closed_to_others_and_made_as_needed() {
+fn record_and_its_directories_are_created_private() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("a/b/records");
     let recorder = at(&directory).unwrap();
@@ -54,7 +54,7 @@ fn record_and_its_directory_are_closed_to_others_and_made_as_needed() {
 }
 
 #[test]
-fn link_in_place_of_the_directory_is_refused() {
+fn link_instead_of_the_directory_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let real = scratch.path().join("real");
     assert!(at(&real).is_ok());
@@ -66,7 +66,7 @@ fn link_in_place_of_the_directory_is_refused() {
 }
 
 #[test]
-fn directory_that_others_may_enter_is_refused_with_the_command_that_closes_it() {
+fn directory_that_others_may_enter_is_refused_with_the_command_that_fixes_it() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("records");
     assert!(at(&directory).is_ok());
@@ -81,7 +81,7 @@ fn directory_that_others_may_enter_is_refused_with_the_command_that_closes_it() 
 }
 
 #[test]
-fn directory_of_somebody_else_is_refused() {
+fn directory_of_another_user_is_refused() {
     let theirs = match rustix::process::geteuid().is_root() {
         true => {
             let scratch = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn directory_of_somebody_else_is_refused() {
             chown(&directory, Some(65_534), None).unwrap();
             directory
         }
-        // The root of the file system is never an ordinary user's.
+        // An ordinary user never owns the root of the file system.
         false => Path::new("/usr").to_owned(),
     };
     let error = refusal(&theirs);
@@ -102,7 +102,7 @@ fn directory_of_somebody_else_is_refused() {
 }
 
 #[test]
-fn file_in_place_of_the_directory_is_refused() {
+fn file_instead_of_the_directory_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();
@@ -110,7 +110,7 @@ fn file_in_place_of_the_directory_is_refused() {
 }
 
 #[test]
-fn place_that_cannot_be_made_is_passed_over_and_one_that_is_open_is_not() {
+fn place_that_cannot_be_created_is_skipped_and_an_open_one_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let good = scratch.path().join("good");
     let file = scratch.path().join("file");

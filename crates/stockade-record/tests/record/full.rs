@@ -1,4 +1,4 @@
-//! A disk without room.
+//! A full disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,8 @@ use stockade_record::{Body, Sink, Tail, Verdict, WriteError, verify};
 
 use crate::support::{egress, recorder, started};
 
-/// Says to the copy of this executable in a mount namespace of its own where the small disk is.
+/// Passes the path of the small disk to this executable, which runs again in its own mount
+/// namespace.
 const DISK: &str = "STOCKADE_SMALL_DISK";
 
 #[test]
@@ -46,7 +47,7 @@ fn on_a_small_disk(disk: &Path) {
     let WriteError::Write { source, .. } = &*failure else { panic!("{failure}") };
     assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
     assert!(failure.remedy().contains("prune"), "{}", failure.remedy());
-    // What could be written again must not hide the gap.
+    // Freed space must not hide the gap.
     for left in std::fs::read_dir(disk).expect("the small disk is there") {
         let left = left.expect("the small disk is there").path();
         assert!(left.ends_with("records"), "{left:?}");
@@ -69,7 +70,7 @@ fn on_a_small_disk(disk: &Path) {
 }
 
 #[test]
-fn record_grows_to_its_limit_and_then_has_its_end() {
+fn record_grows_to_its_limit_and_then_gets_its_end() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path()).with_limit(1 << 20);
     recorder.begin(started(&["ls"])).unwrap();

@@ -1,4 +1,4 @@
-//! Any text in any field.
+//! Events with arbitrary text in every field.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use stockade_record::{MAX_LINE_BYTES, Reader, decode, verify};
 
 use crate::support::{bodies, recorder, started};
 
-/// Text as an attacker would choose it, and text of any kind.
+/// Text that an attacker would choose, and arbitrary text.
 fn text() -> impl Strategy<Value = String> {
     let hostile = prop::sample::select(vec![
         "\n",
@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_the_texts_are_each_event_is_one_line_and_the_chain_holds(texts in vec(text(), 1..4)) {
+    fn any_text_gives_one_line_per_event_and_a_valid_chain(texts in vec(text(), 1..4)) {
         let scratch = tempfile::tempdir().unwrap();
         let recorder = recorder(scratch.path());
         let words: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_never_a_stream_and_never_a_panic(bytes in vec(any::<u8>(), 0..600)) {
+    fn arbitrary_bytes_are_never_a_valid_stream_and_never_panic(bytes in vec(any::<u8>(), 0..600)) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("x.jsonl");
         std::fs::write(&path, &bytes).unwrap();

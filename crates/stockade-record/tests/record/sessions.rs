@@ -1,4 +1,4 @@
-//! Sessions beside each other, and what is read of them.
+//! Concurrent sessions, and reading them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn place(scratch: &Path) -> Place {
 }
 
 #[test]
-fn many_threads_of_many_sessions_each_leave_a_chain_that_holds() {
+fn many_threads_of_many_sessions_each_write_a_valid_chain() {
     let scratch = tempfile::tempdir().unwrap();
     let recorders: Vec<Arc<_>> = (0..8).map(|_| Arc::new(recorder(scratch.path()))).collect();
     std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn reader_sees_each_event_as_soon_as_it_is_written() {
 }
 
 #[test]
-fn ends_of_a_stream_are_seen_without_the_rest() {
+fn first_and_last_event_are_read_without_the_rest() {
     let scratch = tempfile::tempdir().unwrap();
     let path = session(scratch.path(), "x");
     let seen = glance(&path).unwrap();
@@ -89,7 +89,7 @@ fn summary_counts_requests_by_host_method_status_and_verdict() {
         egress("a.example.org", Some(404), Effect::Allow),
         egress("b.example.org", None, Effect::Allow),
         egress("c.example.org", Some(403), Effect::Deny),
-        // A question that was answered then connects, and that is what counts.
+        // An answered query is followed by a connection, and only the connection counts.
         dns(Effect::Allow),
         dns(Effect::Deny),
     ] {
@@ -145,7 +145,7 @@ fn summary_counts_tool_calls_by_tool_and_outcome() {
 }
 
 #[test]
-fn what_a_tool_call_brings_from_inside_is_kept_in_bounds() {
+fn recorded_texts_of_a_tool_call_are_bounded() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
     recorder.begin(started(&["ls"])).unwrap();
@@ -172,7 +172,7 @@ fn what_a_tool_call_brings_from_inside_is_kept_in_bounds() {
 }
 
 #[test]
-fn old_records_are_removed_and_the_newest_and_the_running_stay() {
+fn old_records_are_removed_and_the_newest_and_running_ones_stay() {
     let scratch = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         session(scratch.path(), "x");
@@ -199,7 +199,7 @@ fn old_records_are_removed_and_the_newest_and_the_running_stay() {
 }
 
 #[test]
-fn nothing_is_kept_before_the_beginning_or_after_the_end() {
+fn nothing_is_recorded_before_the_start_or_after_the_end() {
     let scratch = tempfile::tempdir().unwrap();
     let early = recorder(scratch.path());
     assert!(early.egress(egress("example.org", None, Effect::Allow)).is_err());

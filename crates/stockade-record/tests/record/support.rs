@@ -1,4 +1,4 @@
-//! Sessions to record.
+//! Sessions for tests.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) fn recorder(scratch: &Path) -> Recorder {
     Recorder::new(vec![place]).expect("there is randomness")
 }
 
-/// The beginning of a session that runs words.
+/// The start of a session that runs these words.
 pub(crate) fn started(words: &[&str]) -> SessionStarted {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let code = CodeDigest::of("python", "a.py", b"print(1)");
@@ -46,7 +46,7 @@ pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress
     }
 }
 
-/// A call to a tool.
+/// A tool call.
 pub(crate) fn tool_call(tool: &str, outcome: &str) -> ToolCall {
     let verdict = if outcome == "denied" { Effect::Deny } else { Effect::Allow };
     ToolCall {
@@ -74,8 +74,7 @@ pub(crate) fn denial(target: &str) -> Denial {
     }
 }
 
-/// One event of each kind between the beginning and the end, with a text in every field that has
-/// one.
+/// One event of each kind between the start and the end, with this text in every text field.
 pub(crate) fn bodies(text: &str) -> Vec<Body> {
     let own = || text.to_owned();
     let refusal = Denial {

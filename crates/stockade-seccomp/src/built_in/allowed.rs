@@ -1,7 +1,7 @@
-//! Calls that are allowed whatever their arguments, by what they are for.
+//! Calls that are allowed with any arguments, grouped by purpose.
 //!
-//! The measure is what the C libraries, CPython, Node, Go, Java, Rust, shells, git and compilers
-//! call. Who may do what to which file, process or socket is decided by the other layers.
+//! They cover what the C libraries, CPython, Node, Go, Java, Rust, shells, git and compilers call.
+//! Other layers decide access to files, processes and sockets.
 
 /// All groups.
 pub(super) const GROUPS: [&str; 11] = [
@@ -18,8 +18,8 @@ pub(super) const GROUPS: [&str; 11] = [
     SOCKETS_AND_QUEUES,
 ];
 
-/// The first and last moments of a process, and promises it makes about itself. Filters and
-/// Landlock rules can only narrow.
+/// The start and the end of a process, and restrictions it sets on itself. Filters and Landlock
+/// rules can only restrict further.
 const START: &str = "
     execve exit exit_group
     prctl seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
@@ -34,8 +34,8 @@ const MEMORY: &str = "
     pkey_alloc pkey_free pkey_mprotect map_shadow_stack membarrier
 ";
 
-/// Threads and their locks. `uprobe` and `uretprobe` are called by code the host's own tracing
-/// puts into a process, and do nothing for anybody else.
+/// Threads and their locks. `uprobe` and `uretprobe` are called by code that the host's tracing
+/// inserts into a process, and do nothing for other callers.
 const THREADS: &str = "
     set_tid_address gettid set_robust_list get_robust_list rseq
     futex futex_wait futex_wake futex_waitv futex_requeue
@@ -44,7 +44,7 @@ const THREADS: &str = "
     uprobe uretprobe
 ";
 
-/// Other processes and identities. Without capabilities an identity can only be kept.
+/// Other processes and user ids. Without capabilities a process can only keep its ids.
 const PROCESSES: &str = "
     fork vfork wait4 waitid pidfd_open pidfd_send_signal
     getpid getppid getpgid getpgrp setpgid getsid setsid
@@ -59,7 +59,7 @@ const SIGNALS: &str = "
     sigaltstack signalfd signalfd4 pause restart_syscall
 ";
 
-/// Reading clocks and waiting, never setting them.
+/// Reading clocks and waiting, but not setting clocks.
 const TIME: &str = "
     time gettimeofday clock_gettime clock_getres nanosleep clock_nanosleep
     alarm getitimer setitimer
@@ -67,7 +67,7 @@ const TIME: &str = "
     timerfd_create timerfd_gettime timerfd_settime
 ";
 
-/// Descriptors that are already open. `vmsplice` is missing: it lends pages of memory to a pipe.
+/// Descriptors that are already open. Without `vmsplice`, which lends memory pages to a pipe.
 const OPEN_FILES: &str = "
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek
     close close_range dup dup2 dup3 flock pipe pipe2
@@ -83,7 +83,7 @@ const PATHS: &str = "
     rename renameat renameat2 unlink unlinkat
 ";
 
-/// What is known about files.
+/// File attributes.
 const ATTRIBUTES: &str = "
     stat lstat fstat newfstatat statx statfs fstatfs file_getattr file_setattr
     chown lchown fchown fchownat
@@ -93,14 +93,14 @@ const ATTRIBUTES: &str = "
     removexattr lremovexattr fremovexattr removexattrat
 ";
 
-/// Waiting for many things at once.
+/// Waiting for several events at once.
 const EVENTS: &str = "
     poll ppoll select pselect6
     epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
     eventfd eventfd2 inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
 ";
 
-/// Talking over sockets that were allowed to be made, and queues inside the IPC namespace.
+/// Communication over allowed sockets, and queues inside the IPC namespace.
 const SOCKETS_AND_QUEUES: &str = "
     bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt
     sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg

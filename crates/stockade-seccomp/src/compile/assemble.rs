@@ -1,7 +1,7 @@
-//! Writing a program from its end to its beginning.
+//! Writes a program from its end to its start.
 //!
-//! Classic BPF only jumps forward. Written backwards, every target stands before the jump to it is
-//! made, so each distance is known at once: there are no labels to resolve and nothing ever moves.
+//! Classic BPF jumps only forward. Written backwards, every target exists before the jump to it, so
+//! each distance is known at once and no labels need resolving.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) const JUMP_AT_LEAST: u16 = 0x35;
 pub(super) const JUMP_ANY_BIT: u16 = 0x45;
 pub(super) const RETURN: u16 = 0x06;
 
-/// The farthest a comparison can jump.
+/// The largest distance of a conditional jump.
 const FAR: usize = u8::MAX as usize;
 
 /// How the accumulator is compared with a number.
@@ -30,7 +30,7 @@ pub(super) enum Test {
     AnyBit,
 }
 
-/// A place in the program, counted from its end.
+/// A position in the program, counted from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
@@ -38,16 +38,16 @@ pub(super) struct Place(usize);
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     written: Vec<Instruction>,
-    /// Where each answer was last written.
+    /// The last position of each return instruction.
     answers: BTreeMap<u32, Place>,
 }
 
 impl Assembler {
-    /// Returns the answer. One that stands near enough is used again.
+    /// Returns the action. Reuses a return instruction that is near enough.
     pub(super) fn answer(&mut self, action: Action) -> Place {
         let value = encode(action);
         match self.answers.get(&value) {
-            // Room for two long jumps, which `branch` may put in between.
+            // Leaves space for two long jumps, which `branch` may insert.
             Some(&place) if self.distance(place) + 2 <= FAR => place,
             _ => {
                 let place = self.write(RETURN, 0, 0, value);
@@ -57,19 +57,19 @@ impl Assembler {
         }
     }
 
-    /// Loads four bytes of what the kernel shows, then goes on at `next`.
+    /// Loads four bytes of `struct seccomp_data`, then continues at `next`.
     pub(super) fn load(&mut self, offset: u32, next: Place) -> Place {
         self.before(next);
         self.write(LOAD, 0, 0, offset)
     }
 
-    /// Keeps the bits of a mask, then goes on at `next`.
+    /// Masks the accumulator, then continues at `next`.
     pub(super) fn and(&mut self, mask: u32, next: Place) -> Place {
         self.before(next);
         self.write(AND, 0, 0, mask)
     }
 
-    /// Goes on at `yes` if the test holds, at `no` if not.
+    /// Continues at `yes` if the test holds, otherwise at `no`.
     pub(super) fn branch(&mut self, test: Test, value: u32, yes: Place, no: Place) -> Place {
         if yes == no {
             return yes;
@@ -80,33 +80,34 @@ impl Assembler {
             Test::AtLeast => JUMP_AT_LEAST,
             Test::AnyBit => JUMP_ANY_BIT,
         };
-        // One more than the distance now: bringing the first near pushes the second away.
+        // One more than the current distance: a bridge jump for one target moves the other further
+        // away.
         let yes = if self.distance(yes) + 1 > FAR { self.jump(yes) } else { yes };
         let no = if self.distance(no) > FAR { self.jump(no) } else { no };
         let (jt, jf) = (self.distance(yes) as u8, self.distance(no) as u8);
         self.write(code, jt, jf, value)
     }
 
-    /// The program in the order the kernel reads it.
+    /// The program in the order of execution.
     pub(super) fn finish(mut self) -> Vec<Instruction> {
         self.written.reverse();
         self.written
     }
 
-    /// Makes sure that the instruction written next falls through to `next`.
+    /// Ensures that the next written instruction falls through to `next`.
     fn before(&mut self, next: Place) {
         if self.distance(next) > 0 {
             self.jump(next);
         }
     }
 
-    /// Goes on at `target`, however far.
+    /// Continues at `target`, at any distance.
     fn jump(&mut self, target: Place) -> Place {
         let distance = self.distance(target) as u32;
         self.write(JUMP, 0, 0, distance)
     }
 
-    /// How many instructions the one written next would skip to reach `target`.
+    /// How many instructions the next written one would skip to reach `target`.
     fn distance(&self, target: Place) -> usize {
         self.written.len() - target.0 - 1
     }

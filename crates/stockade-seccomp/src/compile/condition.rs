@@ -1,10 +1,10 @@
-//! Comparing an argument, which has 64 bits, with an accumulator that has 32.
+//! Compares a 64-bit argument with a 32-bit accumulator.
 
 use super::assemble::{Assembler, Place, Test};
 use super::{ARGUMENTS, CompileError};
 use crate::{Comparison, Condition, Width};
 
-/// Refuses a condition that has no meaning.
+/// Refuses a meaningless condition.
 pub(super) fn check(condition: &Condition, syscall: &'static str) -> Result<(), CompileError> {
     let Condition { argument, width, comparison } = *condition;
     if argument > 5 {
@@ -27,7 +27,7 @@ pub(super) fn check(condition: &Condition, syscall: &'static str) -> Result<(), 
     }
 }
 
-/// Goes on at `yes` if the condition holds, at `no` if not.
+/// Continues at `yes` if the condition holds, otherwise at `no`.
 pub(super) fn emit(
     assembler: &mut Assembler,
     condition: &Condition,
@@ -53,7 +53,7 @@ struct Argument {
 }
 
 impl Argument {
-    /// Both architectures are little endian: the low half stands first.
+    /// Both architectures are little endian: the low half comes first.
     fn low_half(self) -> u32 {
         ARGUMENTS + 8 * u32::from(self.index)
     }
@@ -95,7 +95,7 @@ impl Argument {
         match self.width {
             Width::Low32 => low_half,
             Width::Whole => {
-                // Only equal high halves leave the decision to the low ones.
+                // The low halves decide only if the high halves are equal.
                 let equal = assembler.branch(Test::Equal, high(value), low_half, no);
                 let greater = assembler.branch(Test::Greater, high(value), yes, equal);
                 assembler.load(self.high_half(), greater)

@@ -1,4 +1,4 @@
-//! The part of the kernel's BPF machine that our programs use, for tests.
+//! An interpreter for the BPF subset of our programs, for tests.
 
 use stockade_sys::Instruction;
 
@@ -7,7 +7,7 @@ use super::assemble::{
 };
 use crate::{Action, Call};
 
-/// What a program answers to a call, as the kernel's number, and after how many instructions.
+/// The kernel value that a program returns for a call, and the number of executed instructions.
 pub(crate) fn run(program: &[Instruction], call: &Call) -> (u32, usize) {
     let data = data(call);
     let mut accumulator = 0;
@@ -34,7 +34,7 @@ pub(crate) fn run(program: &[Instruction], call: &Call) -> (u32, usize) {
     unreachable!("jumps only go forward")
 }
 
-/// The number the kernel would read for an action.
+/// The kernel value of an action.
 pub(crate) fn answer_of(action: Action) -> u32 {
     encode(action)
 }

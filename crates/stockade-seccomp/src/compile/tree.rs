@@ -1,11 +1,11 @@
-//! The search for a call's number.
+//! The search tree over call numbers.
 
 use super::assemble::{Assembler, Place, Test};
 use super::{CompileError, condition};
 use crate::profile::ENOSYS;
 use crate::{Action, Architecture, Profile, Rule};
 
-/// What happens from one number on, up to the next leaf.
+/// The behaviour from one number up to the next leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     from: u32,
@@ -13,7 +13,7 @@ pub(super) struct Leaf {
     otherwise: Action,
 }
 
-/// Every number there is, in ranges that are answered alike.
+/// All numbers, in ranges with the same behaviour.
 pub(super) fn leaves(
     profile: &Profile,
     architecture: Architecture,
@@ -48,7 +48,7 @@ pub(super) fn leaves(
     Ok(leaves)
 }
 
-/// Writes the search over the leaves. The accumulator holds the number when it begins.
+/// Writes the search over the leaves. The accumulator contains the call number at its start.
 pub(super) fn emit(assembler: &mut Assembler, leaves: &[Leaf]) -> Place {
     match leaves {
         [] => assembler.answer(Action::KillProcess),
@@ -75,7 +75,7 @@ fn emit_leaf(assembler: &mut Assembler, leaf: &Leaf) -> Place {
     next
 }
 
-/// A leaf without the rules that can never be reached.
+/// A leaf without unreachable rules.
 fn leaf(from: u32, rules: &[Rule], default: Action) -> Leaf {
     match rules.iter().position(|rule| rule.conditions.is_empty()) {
         Some(last) => Leaf { from, rules: rules[..last].to_vec(), otherwise: rules[last].action },
@@ -83,7 +83,7 @@ fn leaf(from: u32, rules: &[Rule], default: Action) -> Leaf {
     }
 }
 
-/// Adds a leaf, unless the one before it answers alike.
+/// Adds a leaf, unless the previous one has the same behaviour.
 fn push(leaves: &mut Vec<Leaf>, leaf: Leaf) {
     match leaves.last() {
         Some(last) if last.rules == leaf.rules && last.otherwise == leaf.otherwise => {}

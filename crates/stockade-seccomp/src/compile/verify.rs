@@ -1,4 +1,4 @@
-//! What the kernel demands of a program, checked before it is asked.
+//! Checks the kernel's rules for a program before it is installed.
 
 use stockade_sys::Instruction;
 
@@ -7,8 +7,7 @@ use super::assemble::{
 };
 use super::{CompileError, DATA_BYTES, MOST_INSTRUCTIONS};
 
-/// Refuses a program that is too long, jumps out of itself, reads what is not there, or does not
-/// end with an answer.
+/// Refuses a program that is too long, jumps or reads out of bounds, or does not end with a return.
 pub(super) fn verify(program: &[Instruction]) -> Result<(), CompileError> {
     if program.len() > MOST_INSTRUCTIONS {
         return Err(CompileError::TooLong { instructions: program.len() });
@@ -45,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn program_inside_the_rules_is_sound() {
+    fn program_within_the_rules_is_accepted() {
         assert_eq!(with(LOAD, 0, 0, 60), Ok(()));
         assert_eq!(with(JUMP, 0, 0, 0), Ok(()));
         assert_eq!(with(JUMP_EQUAL, 0, 0, 7), Ok(()));
@@ -53,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_rule_is_found_with_its_place() {
+    fn each_violated_rule_is_reported_with_its_position() {
         let malformed = Err(CompileError::Malformed { index: 1 });
         for (what, answer) in [
             ("a load past the data", with(LOAD, 0, 0, 64)),

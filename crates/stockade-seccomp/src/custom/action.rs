@@ -1,4 +1,4 @@
-//! Actions, and the error numbers that belong to some.
+//! Actions, and their error numbers.
 
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::{Range, Ranged};
@@ -7,7 +7,7 @@ use super::super::Action;
 use super::json::{Members, Text, closest, shown};
 use super::{ProfileError, words};
 
-/// An action with its error number, which may stand as a number, as a name, or as both.
+/// An action with its error number, given as a number, as a name, or as both.
 pub(super) fn action<'t>(
     text: Text<'t>,
     value: &Value<'t>,
@@ -40,7 +40,7 @@ pub(super) fn action<'t>(
     }
 }
 
-/// The mistake of a word that is none of the known ones.
+/// The error for an unknown word.
 pub(super) fn unknown(
     text: Text<'_>,
     range: Range,

@@ -1,4 +1,4 @@
-//! From JSON to a profile.
+//! Converts JSON to a profile.
 
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::{Range, Ranged};
@@ -64,7 +64,7 @@ impl<'t> Reader<'t> {
             found.push(self.architecture(members.need("architecture", object.range)?)?);
             if let Some(list) = members.get("subArchitectures") {
                 for value in text.list(list)? {
-                    // Other calling conventions are checked, and then killed by every profile.
+                    // Checks other calling conventions too, which every profile then kills.
                     self.architecture(value)?;
                 }
             }
@@ -81,8 +81,8 @@ impl<'t> Reader<'t> {
         Err(self.text.error(value.range(), problem, "write one such as SCMP_ARCH_X86_64"))
     }
 
-    /// Flags of seccomp(2). The one that is honoured asks that no thread escapes the filter, and
-    /// it is installed before there is a second thread. Every other asks for something not done.
+    /// Flags of seccomp(2). Only TSYNC, which covers every thread, is accepted: the filter is
+    /// installed before there is a second thread.
     fn flags(&self, members: Members<'_, 't>) -> Result<(), ProfileError> {
         for value in members.get("flags").map_or(Ok(&[][..]), |list| self.text.list(list))? {
             let word = self.text.string(value)?;
@@ -138,9 +138,9 @@ impl<'t> Reader<'t> {
         Ok(syscalls)
     }
 
-    /// A call by name. One of another machine can never be made here and counts as none. One that
-    /// nobody knows is a mistake where a rule denies what is allowed otherwise, since then nothing
-    /// would be denied; elsewhere ignoring it allows less or nothing, and a note says so.
+    /// Parses the name of a call, ignoring calls of other architectures. An unknown name is an error
+    /// if the rule denies and the profile's default allows, since ignoring it would deny nothing;
+    /// otherwise the call stays refused, and a note reports it.
     fn name(&mut self, value: &Value<'t>, action: Action) -> Result<Option<Syscall>, ProfileError> {
         let name = self.text.string(value)?;
         let found = Syscall::named(name);
@@ -165,7 +165,7 @@ impl<'t> Reader<'t> {
         let mut conditions: Vec<Condition> = Vec::new();
         for value in values {
             let condition = self.condition(as_object(self.text, value)?)?;
-            // Engines read this as "either", a person as "both".
+            // Engines interpret this as "either", users as "both".
             if conditions.iter().any(|one| one.argument == condition.argument) {
                 let problem = format!("argument {} is compared twice", condition.argument);
                 let remedy = "write one rule for each comparison; each then matches by itself";

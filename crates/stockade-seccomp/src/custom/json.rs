@@ -1,4 +1,4 @@
-//! JSON whose every value still knows where it stood.
+//! JSON values with their positions in the text.
 
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::{Range, Ranged};
@@ -7,7 +7,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{CustomProfile, ProfileError};
 
-/// Strict JSON with comments, as tutorials write profiles: every other extension is off.
+/// Strict JSON with comments, as in tutorials for profiles: every other extension is off.
 const STRICT: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -21,15 +21,15 @@ const STRICT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// No word of the format is longer, nor the name of any call.
+/// The maximum length of a word; no keyword or call name is longer.
 pub(super) const LONGEST_WORD: usize = 64;
 
-/// The text that is read, to tell places in it.
+/// The parsed text, for computing positions in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'t>(&'t str);
 
 impl<'t> Text<'t> {
-    /// Reads the text as one JSON object.
+    /// Parses the text as one JSON object.
     pub(super) fn object(text: &'t str) -> Result<(Text<'t>, Object<'t>), ProfileError> {
         let place = Text(text);
         if text.len() > CustomProfile::MOST_BYTES {
@@ -53,7 +53,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// A mistake at a place.
+    /// An error at a position.
     pub(super) fn error(
         self,
         range: Range,
@@ -66,7 +66,7 @@ impl<'t> Text<'t> {
         ProfileError { line, column, problem: problem.into(), remedy: remedy.into() }
     }
 
-    /// The mistake of a value that is of another kind.
+    /// The error for a value of the wrong type.
     pub(super) fn wanted(self, wanted: &str, found: &Value<'_>) -> ProfileError {
         let kind = match found {
             Value::StringLit(_) => "a text",
@@ -79,8 +79,8 @@ impl<'t> Text<'t> {
         self.error(found.range(), format!("this is {kind}"), format!("write {wanted} here"))
     }
 
-    /// The members of an object, after its keys were checked: all known, none twice. A member that
-    /// is null counts as absent, as it does for container engines.
+    /// The members of an object, after checking that all keys are known and unique. A null member
+    /// counts as absent, as in container engines.
     pub(super) fn members<'o>(
         self,
         object: &'o Object<'t>,
@@ -147,8 +147,8 @@ impl<'o, 't> Members<'o, 't> {
         }
     }
 
-    /// The value of a key that has two spellings. Both at once are a mistake, even if they agree:
-    /// whoever changes one later changes nothing or everything.
+    /// The value of a key that has two spellings. Both together are an error, even if they are
+    /// equal: a later change of one would be ambiguous.
     pub(super) fn either(
         self,
         usual: &str,
@@ -163,7 +163,7 @@ impl<'o, 't> Members<'o, 't> {
         }
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub(super) fn need(self, key: &str, object: Range) -> Result<&'o Value<'t>, ProfileError> {
         self.get(key).ok_or_else(|| {
             let problem = format!("`{key}` is missing in this object");
@@ -172,7 +172,7 @@ impl<'o, 't> Members<'o, 't> {
     }
 }
 
-/// A word of the text, fit to be printed.
+/// A word of the text, safe for printing.
 pub(super) fn shown(word: &str) -> String {
     let start: String = word.chars().take(LONGEST_WORD).collect();
     let end = if start.len() < word.len() { "..." } else { "" };

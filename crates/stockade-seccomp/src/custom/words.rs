@@ -1,11 +1,11 @@
-//! The words of the format.
+//! The keywords of the format.
 
 use super::super::{Action, Architecture, Comparison};
 
-/// The error number of `SCMP_ACT_ERRNO` and the value of `SCMP_ACT_TRAP` when the profile says none.
+/// The error number of `SCMP_ACT_ERRNO` and the value of `SCMP_ACT_TRAP` if the profile has none.
 pub(super) const DEFAULT_ERRNO: u16 = 1;
 
-/// Actions that are honoured.
+/// The supported actions.
 pub(super) const ACTIONS: [&str; 7] = [
     "SCMP_ACT_ALLOW",
     "SCMP_ACT_ERRNO",
@@ -16,10 +16,10 @@ pub(super) const ACTIONS: [&str; 7] = [
     "SCMP_ACT_TRAP",
 ];
 
-/// Actions that leave the answer to somebody else, and nobody is there.
+/// Actions that need a supervising process, which does not exist here.
 pub(super) const SUPERVISED: [&str; 2] = ["SCMP_ACT_TRACE", "SCMP_ACT_NOTIFY"];
 
-/// The flag of seccomp(2) that puts the filter on every thread.
+/// The flag of seccomp(2) that applies the filter to every thread.
 pub(super) const EVERY_THREAD: &str = "SECCOMP_FILTER_FLAG_TSYNC";
 
 /// Comparisons.
@@ -33,7 +33,7 @@ pub(super) const OPERATORS: [&str; 7] = [
     "SCMP_CMP_MASKED_EQ",
 ];
 
-/// Names of error numbers that profiles use beside the number itself, as Podman's do.
+/// Names of error numbers that profiles, such as Podman's, use in addition to the number.
 const ERRNOS: [(&str, u16); 14] = [
     ("EPERM", 1),
     ("ENOENT", 2),
@@ -51,13 +51,13 @@ const ERRNOS: [(&str, u16); 14] = [
     ("EAFNOSUPPORT", 97),
 ];
 
-/// Machines in `architectures` and `archMap`, without the prefix `SCMP_ARCH_`.
+/// Architectures in `architectures` and `archMap`, without the prefix `SCMP_ARCH_`.
 const MACHINES: &str = "
     NATIVE X86 X86_64 X32 ARM AARCH64 LOONGARCH64 M68K MIPS MIPS64 MIPS64N32 MIPSEL MIPSEL64
     MIPSEL64N32 PARISC PARISC64 PPC PPC64 PPC64LE RISCV64 S390 S390X SH SHEB
 ";
 
-/// Machines in `includes` and `excludes`.
+/// Architectures in `includes` and `excludes`.
 const CONTAINER_MACHINES: &str = "
     386 amd64 arm arm64 loong64 loongarch64 mips mips64 mips64n32 mipsel mipsel64 mipsel64n32
     ppc ppc64 ppc64le riscv64 s390 s390x x32 x86
@@ -76,7 +76,7 @@ pub(super) fn action(word: &str, value: u16) -> Option<Action> {
     })
 }
 
-/// A comparison with its numbers; `MASKED_EQ` has the mask first.
+/// A comparison with its values; for `MASKED_EQ` the mask comes first.
 pub(super) fn comparison(word: &str, value: u64, second: u64) -> Option<Comparison> {
     Some(match word {
         "SCMP_CMP_EQ" => Comparison::Equal(value),
@@ -90,18 +90,18 @@ pub(super) fn comparison(word: &str, value: u64, second: u64) -> Option<Comparis
     })
 }
 
-/// The number of an error's name.
+/// The number of a named error.
 pub(super) fn errno(name: &str) -> Option<u16> {
     ERRNOS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-/// Whether a machine is one of `architectures`.
+/// Whether a word is valid in `architectures`.
 pub(super) fn is_architecture(word: &str) -> bool {
     let machine = word.strip_prefix("SCMP_ARCH_");
     machine.is_some_and(|machine| MACHINES.split_whitespace().any(|known| known == machine))
 }
 
-/// Whether a machine is one of `includes` and `excludes`.
+/// Whether a word is valid in `includes` and `excludes`.
 pub(super) fn is_container_architecture(word: &str) -> bool {
     CONTAINER_MACHINES.split_whitespace().any(|known| known == word)
 }
