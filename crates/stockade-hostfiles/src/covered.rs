@@ -17,6 +17,7 @@ use stockade_launcher::TreeKind;
 use stockade_policy::Policy;
 use stockade_sys::MountTable;
 
+use crate::sockets::existing;
 use crate::{HostFileError, Mode, Shown};
 
 const OUTSIDE: &str =
@@ -37,6 +38,7 @@ pub fn pinned_directories(
     for place in &hidden {
         if let Some((mount, host)) = shown_at(place, shown) {
             check_hidden(&host, mount, is_direct(mount, stands_apart))?;
+            refuse_hidden_alias(&host, shown, stands_apart)?;
         }
     }
     refuse_read_below_writable(shown, |guest, host| is_covered(shown, guest, host))?;
@@ -129,9 +131,34 @@ pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Show
     Some((mount, mount.host.join(place.strip_prefix(&mount.guest).ok()?)))
 }
 
+/// Refuses a hidden path that a bind mount of the host shows a second time in a directory that is
+/// shown directly.
+fn refuse_hidden_alias(
+    host: &Path,
+    shown: &[Shown],
+    stands_apart: &dyn Fn(&Path) -> bool,
+) -> Result<(), HostFileError> {
+    let direct: Vec<&Shown> = shown.iter().filter(|it| is_direct(it, stands_apart)).collect();
+    if direct.is_empty() {
+        return Ok(());
+    }
+    let mounts = MountTable::look().map_err(|source| HostFileError::Mounts { source })?;
+    for alias in mounts.aliases(host) {
+        if alias != host && direct.iter().any(|it| alias.starts_with(&it.host)) {
+            let reason = format!("it cannot be hidden: {} shows it too", alias.display());
+            return Err(HostFileError::path(
+                host,
+                reason,
+                "unmount the other place, or show a directory that does not hold it",
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn check_hidden(host: &Path, mount: &Shown, direct: bool) -> Result<(), HostFileError> {
     // A missing path needs no cover.
-    let Ok(found) = fs::symlink_metadata(host) else { return Ok(()) };
+    let Some(found) = existing(host)? else { return Ok(()) };
     let real = fs::canonicalize(host);
     if found.is_symlink() || real.as_ref().is_ok_and(|real| real != host) {
         let remedy = match real {

@@ -12,4 +12,4 @@ pub use covered::{pinned_directories, refuse_read_below_writable};
 pub use error::HostFileError;
 pub use mounts::Mounts;
 pub use shown::{Mode, Shown, look, refuse_changeable, shown};
-pub use sockets::{SocketSearch, refuse_uncoverable};
+pub use sockets::{SocketSearch, refuse_system_sockets, refuse_uncoverable};

@@ -1,8 +1,8 @@
 //! Searches directories that are shown without an overlay for Unix sockets, if the kernel cannot
-//! refuse connections to them, and for second hard links of hidden or read-only files.
+//! refuse connections to them, for FIFOs, and for second hard links of hidden or read-only files.
 
 use std::collections::HashSet;
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirEntry, Metadata};
 use std::io;
 use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -42,43 +42,80 @@ pub fn refuse_uncoverable(
     mounts: &Mounts,
     stands_apart: &dyn Fn(&Path) -> bool,
 ) -> Result<(), HostFileError> {
-    let covered = covered(policy, shown);
     let sockets = search == SocketSearch::Needed;
     let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, stands_apart);
     for tree in shown.iter().filter(direct) {
         if sockets && tree.mode == Mode::Read {
             if policy.files_exact.value {
-                return Err(inexact(tree));
+                return Err(inexact(&tree.host));
             }
             refuse_unlisted(tree, shown, mounts)?;
         }
-        let is_below = |it: &&Path| *it != tree.host && it.starts_with(&tree.host);
-        let below: Vec<&Path> = covered.iter().map(PathBuf::as_path).filter(is_below).collect();
+        let covered = covered(tree, policy, shown)?;
+        let covered: Vec<&Path> = covered.iter().map(PathBuf::as_path).collect();
         let mut search = Search::new(&tree.host, sockets, BOUNDS);
+        search.fifos = tree.mode == Mode::Read;
         if tree.mode == Mode::Write {
-            for place in &below {
+            for place in &covered {
                 search.note_second_names(place)?;
             }
         }
-        search.refuse(&below)?;
+        search.refuse(&covered)?;
     }
     Ok(())
 }
 
-/// Host paths of directories that are hidden, read-only or overlaid inside.
-fn covered(policy: &Policy, shown: &[Shown]) -> Vec<PathBuf> {
-    let hidden = policy.hide.iter().filter_map(|hide| {
-        let (_, host) = shown_at(Path::new(hide.value.as_str()), shown)?;
-        Some(host)
-    });
+/// Searches a directory of the system or of an interpreter that is shown directly.
+pub fn refuse_system_sockets(
+    directory: &Path,
+    policy: &Policy,
+    search: SocketSearch,
+) -> Result<(), HostFileError> {
+    if search == SocketSearch::Needed && policy.files_exact.value {
+        return Err(inexact(directory));
+    }
+    let mut search = Search::new(directory, search == SocketSearch::Needed, BOUNDS);
+    search.fifos = true;
+    search.refuse(&[])
+}
+
+/// The host paths of directories that are hidden, read-only or overlaid at their place in this
+/// tree. Another tree may show the same host path uncovered.
+fn covered(tree: &Shown, policy: &Policy, shown: &[Shown]) -> Result<Vec<PathBuf>, HostFileError> {
+    let hidden = policy.hide.iter().map(|hide| Path::new(hide.value.as_str()));
     let read = shown.iter().filter(|it| it.mode != Mode::Write && it.kind == TreeKind::Directory);
-    hidden.chain(read.map(|it| it.host.clone())).filter(|host| host.is_dir()).collect()
+    let mut covered = Vec::new();
+    for place in hidden.chain(read.map(|it| it.guest.as_path())) {
+        if let Some((mount, host)) = shown_at(place, shown)
+            && std::ptr::eq(mount, tree)
+            && existing(&host)?.is_some_and(|data| data.is_dir())
+        {
+            covered.push(host);
+        }
+    }
+    Ok(covered)
+}
+
+/// What a host path is; nothing if it does not exist. A path that cannot be looked at is refused:
+/// the program may own a directory on the way and open it again.
+pub(crate) fn existing(path: &Path) -> Result<Option<Metadata>, HostFileError> {
+    match fs::symlink_metadata(path) {
+        Ok(data) => Ok(Some(data)),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(unknown(path, &error.to_string())),
+    }
 }
 
 /// A search of one tree.
 struct Search<'t> {
     tree: &'t Path,
     sockets: bool,
+    /// A read-only mount does not stop a write to a FIFO.
+    fifos: bool,
     /// Device and inode of covered files with more than one hard link.
     linked: HashSet<(u64, u64)>,
     left: usize,
@@ -88,7 +125,7 @@ struct Search<'t> {
 impl<'t> Search<'t> {
     fn new(tree: &'t Path, sockets: bool, bounds: Bounds) -> Search<'t> {
         let end = Instant::now() + bounds.time;
-        Search { tree, sockets, linked: HashSet::new(), left: bounds.entries, end }
+        Search { tree, sockets, fifos: false, linked: HashSet::new(), left: bounds.entries, end }
     }
 
     fn note_second_names(&mut self, covered: &Path) -> Result<(), HostFileError> {
@@ -108,8 +145,9 @@ impl<'t> Search<'t> {
 
     /// Refuses the tree if the search finds something outside the covered paths.
     fn refuse(mut self, covered: &[&Path]) -> Result<(), HostFileError> {
-        let (sockets, linked) = (self.sockets, std::mem::take(&mut self.linked));
-        if !sockets && linked.is_empty() {
+        let (sockets, fifos) = (self.sockets, self.fifos);
+        let linked = std::mem::take(&mut self.linked);
+        if !sockets && !fifos && linked.is_empty() {
             return Ok(());
         }
         let inodes: HashSet<u64> = linked.iter().map(|(_, inode)| *inode).collect();
@@ -119,8 +157,12 @@ impl<'t> Search<'t> {
                 && data().is_none_or(|data| linked.contains(&(data.dev(), data.ino())))
         };
         self.walk(self.tree, covered, |entry| {
-            if sockets && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            let kind = entry.file_type().ok();
+            if sockets && kind.is_some_and(|kind| kind.is_socket()) {
                 return Err(socket(&entry.path()));
+            }
+            if fifos && kind.is_some_and(|kind| kind.is_fifo()) {
+                return Err(fifo(&entry.path()));
             }
             match is_second_name(entry) {
                 true => Err(second_name(&entry.path())),
@@ -162,11 +204,16 @@ impl<'t> Search<'t> {
 }
 
 /// Whether programs inside cannot reach the directory either: it is gone, or the caller may not
-/// enter it.
+/// enter it and does not own it. An owner can change the mode.
 fn is_out_of_reach(directory: &Path, error: &io::Error) -> bool {
+    let is_of_another_user = || {
+        let caller = rustix::process::geteuid().as_raw();
+        fs::symlink_metadata(directory).is_ok_and(|data| data.uid() != caller)
+    };
     error.kind() == io::ErrorKind::NotFound
         || (error.kind() == io::ErrorKind::PermissionDenied
-            && access(directory, Access::EXEC_OK).is_err())
+            && access(directory, Access::EXEC_OK).is_err()
+            && is_of_another_user())
 }
 
 fn socket(path: &Path) -> HostFileError {
@@ -177,21 +224,28 @@ fn socket(path: &Path) -> HostFileError {
     HostFileError::path(path, reason, remedy)
 }
 
+fn fifo(path: &Path) -> HostFileError {
+    let reason = "it is a FIFO, and a program inside could write to the process that reads it, \
+                  although its directory is read-only";
+    let remedy = "move or remove it, or hide the directory that it is in";
+    HostFileError::path(path, reason, remedy)
+}
+
 fn second_name(path: &Path) -> HostFileError {
     let reason = "it is a second name, a hard link, of a file that the policy hides or protects";
     HostFileError::path(path, reason, "remove it, or replace it by a copy")
 }
 
-fn inexact(tree: &Shown) -> HostFileError {
+fn inexact(directory: &Path) -> HostFileError {
     let reason = "something is mounted below it, or it is on a file system that cannot be layered, so \
                   a socket that a host process makes there could be connected to";
     let remedy = "remove filesystem.exact, show a directory below which nothing is mounted, or use \
                   Linux 7.1 or later";
-    HostFileError::path(&tree.host, reason, remedy)
+    HostFileError::path(directory, reason, remedy)
 }
 
 fn unknown(directory: &Path, error: &str) -> HostFileError {
-    let reason = format!("it cannot be searched for Unix sockets: {error}");
+    let reason = format!("it cannot be searched: {error}");
     HostFileError::path(directory, reason, "correct its permissions, or show another directory")
 }
 
@@ -246,6 +300,21 @@ mod tests {
             |search| refuse_uncoverable(&policy, &shown, search, &mounts, &|_| false).is_err();
         let searches = [SocketSearch::Needed, SocketSearch::NotNeeded];
         assert_eq!(searches.map(is_refused), [true, false]);
+    }
+
+    #[test]
+    fn fifo_is_refused_where_the_directory_is_read_only() {
+        let scratch = tempfile::tempdir().unwrap();
+        let fifo = scratch.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        assert_eq!(refused(scratch.path(), &[], BOUNDS), None);
+        let mut search = Search::new(scratch.path(), false, BOUNDS);
+        search.fifos = true;
+        let Err(HostFileError::Path { path, .. }) = search.refuse(&[]) else {
+            panic!("the search found no FIFO");
+        };
+        assert_eq!(path, fifo);
     }
 
     #[test]

@@ -13,7 +13,10 @@ pub(crate) fn refuse_unlisted(
     shown: &[Shown],
     mounts: &Mounts,
 ) -> Result<(), HostFileError> {
-    let is_named = |point: &Path| shown.iter().any(|it| it.host == point);
+    let is_named = |point: &Path| {
+        let inside = point.strip_prefix(&tree.host).map(|below| tree.guest.join(below));
+        shown.iter().any(|it| it.host == point && Ok(&it.guest) == inside.as_ref())
+    };
     if let Some(point) = mounts.below(&tree.host).find(|point| !is_named(point)) {
         return Err(unnamed(tree, point));
     }
@@ -82,7 +85,10 @@ mod tests {
     #[test]
     fn each_mount_point_below_a_directory_needs_its_own_entry() {
         let mounts = [("/", "ext4"), ("/data/a", "ext4"), ("/data/b", "tmpfs")];
-        let (data, a, b) = (read("/data", "/in"), read("/data/a", "/in/a"), read("/data/b", "/b"));
+        let (data, a, b) =
+            (read("/data", "/in"), read("/data/a", "/in/a"), read("/data/b", "/in/b"));
+        let elsewhere = read("/data/b", "/b");
+        assert!(refusal(&[data.clone(), a.clone(), elsewhere], &mounts).is_some());
         let remedy = refusal(&[data.clone(), a.clone()], &mounts).unwrap();
         assert!(remedy.contains("{host: /data/b, guest: /in/b}"), "{remedy}");
         assert!(remedy.contains("--mount /data/b:/in/b"), "{remedy}");

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
-use stockade_hostfiles::{look, pinned_directories, refuse_changeable, refuse_uncoverable, shown};
+use stockade_hostfiles::{
+    look, pinned_directories, refuse_changeable, refuse_system_sockets, refuse_uncoverable, shown,
+};
+use stockade_launcher::TreeKind;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
     Entry, Error, Language, Probe, ProgramKinds, Provider, ProviderName, Root, Sandbox,
@@ -263,6 +266,9 @@ fn host_files(
     let mut kinds = Vec::with_capacity(binds.len());
     for bind in binds {
         let kind = look(&bind.host)?;
+        if kind == TreeKind::Directory && !stands_apart(&bind.host) {
+            refuse_system_sockets(&bind.host, policy, search)?;
+        }
         kinds.push((bind, kind));
     }
     if policy.commands.is_none() {

@@ -311,3 +311,27 @@ fn tools_file_that_the_program_could_change_is_refused() {
     symlink(&kept, &link).unwrap();
     decides_and_is_refused(&run(&link.display().to_string()));
 }
+
+#[test]
+fn hidden_directory_that_a_bind_mount_shows_again_is_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !is_root() {
+        return not_run("only root makes bind mounts");
+    }
+    let scratch = Scratch::new();
+    scratch.directory("data");
+    let hidden = scratch.directory("data/secret");
+    let alias = scratch.directory("data/alias");
+    scratch.file("data/secret/key", "canary\n");
+    let text = "filesystem: {workspace: {host: ./data, mode: write}, hide: [/workspace/secret]}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", &hidden, &alias]).arg(binary());
+    command.args(["run", "--policy", &policy, "--", "cat", "alias/key"]);
+    let run = finish(command);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+    assert!(run.stderr.contains(&alias), "{}", run.stderr);
+}

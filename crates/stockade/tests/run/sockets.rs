@@ -142,6 +142,70 @@ fn with_a_mount_at(point: &str, words: &[&str]) -> Run {
 }
 
 #[test]
+fn socket_in_a_system_directory_that_has_a_mount_below_is_refused() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !is_root() {
+        return not_run("only root mounts something below a directory");
+    }
+    let point = "/usr/local/games";
+    if !std::path::Path::new(point).is_dir() {
+        return not_run("there is no /usr/local/games to mount something on");
+    }
+    let scratch = served();
+    let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(scratch.path().join("data/run")).arg(point).arg(binary());
+    command.args(["run", "--quiet", "--", "/usr/bin/python3", "-c", CONNECT]);
+    command.arg(format!("{point}/daemon.sock"));
+    let run = finish(command);
+    match landlock_holds_sockets() {
+        true => assert_eq!(run.stdout, ""),
+        false => is_refused(&run, "system directory"),
+    }
+}
+
+#[test]
+fn directory_that_is_covered_at_another_place_is_searched() {
+    if !walls_can_be_built() || landlock_holds_sockets() {
+        return;
+    }
+    let scratch = served();
+    let text = "filesystem: {write: [{host: ./data, guest: /a}, {host: ./data, guest: /b}], \
+                hide: [/a/run]}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let program = ["--", "python3", "-c", CONNECT, "/b/run/daemon.sock"];
+    is_refused(&stockade(&[&["--policy", &policy][..], &program].concat()), "second place");
+}
+
+#[test]
+fn directory_that_the_caller_has_closed_is_refused_and_not_skipped() {
+    if !walls_can_be_built() || landlock_holds_sockets() {
+        return;
+    }
+    if is_root() {
+        return not_run("no directory is closed to root");
+    }
+    let scratch = served();
+    let closed = scratch.path().join("data/run");
+    set_mode(&closed, 0);
+    let workspace = format!("{}/data:write", scratch.text());
+    let opens = format!("import os; os.chmod('run', 0o700)\n{CONNECT}");
+    let words = ["--quiet", "--workspace", &workspace, "--", "python3", "-c", &opens];
+    let run = stockade(&[&words[..], &["run/daemon.sock"]].concat());
+    let text = "filesystem: {write: [{host: ./data, guest: /d}], hide: [/d/run/sec]}\n";
+    let policy = scratch.file("policy.yaml", text);
+    let hidden = stockade(&["--policy", &policy, "--", "echo", "ran"]);
+    set_mode(&closed, 0o700);
+    for run in [run, hidden] {
+        assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+        assert!(run.stderr.contains("cannot be searched"), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn mount_point_below_a_read_only_directory_needs_an_entry_and_is_reported() {
     if !walls_can_be_built() {
         return;
