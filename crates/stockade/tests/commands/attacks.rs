@@ -97,10 +97,10 @@ fn program_in_a_memfd_does_not_start() {
     if !lists_can_be_held() {
         return;
     }
-    let policy = Tools::new().policy("");
+    let tools = Tools::new();
     let make = "import os\ntry: os.memfd_create('x'); print('made')\n\
                 except OSError as error: print(error.errno)";
-    let made = run(&["--policy", &policy, "--"], make);
+    let made = run(&["--policy", &tools.policy(""), "--"], make);
     if !made.has_exact_memory() {
         assert_eq!(made.text("stdout"), "38\n", "no memory file can be made: {}", made.0);
         return;
