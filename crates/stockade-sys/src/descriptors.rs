@@ -4,15 +4,22 @@
 // and runs as the first statement of a program, before any code owns one.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 /// Sets FD_CLOEXEC on every descriptor from `first` on.
 ///
 /// The descriptors stay open and usable until the next execve(2).
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    close_on_exec(first..=u32::MAX)
+}
+
+/// Sets FD_CLOEXEC on every descriptor with one of these numbers.
+pub fn close_on_exec(numbers: RangeInclusive<u32>) -> io::Result<()> {
+    let (first, last) = numbers.into_inner();
     // SAFETY: close_range(2) takes three integers; with CLOSE_RANGE_CLOEXEC it closes nothing and
     // touches none of our memory.
     let answer =
-        unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
     match answer {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

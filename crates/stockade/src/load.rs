@@ -98,9 +98,16 @@ pub(crate) fn is_standard_input(file: &Path) -> bool {
 
 /// Whether this path is an open descriptor of our caller, such as a shell's `<(…)`.
 pub(crate) fn is_descriptor(file: &Path) -> bool {
+    descriptor(file).is_some()
+}
+
+/// The number of the open descriptor that a path names.
+pub(crate) fn descriptor(file: &Path) -> Option<u32> {
     let number = ["/dev/fd", "/proc/self/fd"].iter().find_map(|of| file.strip_prefix(of).ok());
-    let digits = number.and_then(Path::to_str).unwrap_or_default();
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    let digits = number.and_then(Path::to_str)?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Numbers of descriptors are not negative and fit into an int.
+    digits.parse::<i32>().ok().filter(|_| is_number).and_then(|number| number.try_into().ok())
 }
 
 fn bytes(file: &Path, what: &str, limit: u64) -> anyhow::Result<Vec<u8>> {

@@ -44,10 +44,6 @@ struct RunView<'r> {
 }
 
 pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
-    // First: files opened after this are opened with the account's rights.
-    if let Some(name) = &args.as_user {
-        account::become_account(name)?;
-    }
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
@@ -58,6 +54,11 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
         Target::Command(_) => None,
     };
     let texts = || args.policy.iter().chain(&args.tools).map(PathBuf::as_path).chain(script);
+    // Nothing is open yet: everything from here on is opened with the account's rights.
+    if let Some(name) = &args.as_user {
+        let named = account::Named { variables: &args.env, files: texts().collect() };
+        account::become_account(name, &named)?;
+    }
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(args)?;
     let engine = Engine::new(stockade_backends::providers(User::EndsNext, &surroundings));

@@ -4,8 +4,11 @@
 //! root ── account is suitable ──▶ exec of this program as the account ── checked ──▶ the run
 //!   └──── it is not ──▶ refused          any other user ──▶ refused
 //! ```
-//! Executing this program again as the account drops everything of root: ids, groups, capabilities,
-//! descriptors and variables. The new process checks this before it continues.
+//! Becoming another user by executing this program anew leaves nothing of root: no id, no group, no
+//! capability, and only the descriptors and variables that the arguments name. The second process
+//! checks its ids and capabilities before it goes on.
+
+mod inherited;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,9 +17,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Gid, Uid};
+use rustix::process::{DumpableBehavior, Gid, Uid};
 
-use crate::Problem;
+use crate::{Problem, load};
+
+pub(super) use inherited::Named;
 
 /// The account name that the packages create for runs.
 pub(crate) const ORDINARY: &str = "stockade";
@@ -27,23 +32,7 @@ const STATE: &str = "/var/lib/stockade";
 /// Shells that prevent a login.
 const NO_SHELL: [&str; 2] = ["nologin", "false"];
 
-/// Variables of the caller that do not apply to another account.
-const CALLERS: [&str; 12] = [
-    "SUDO_COMMAND",
-    "SUDO_GID",
-    "SUDO_UID",
-    "SUDO_USER",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "PYENV_ROOT",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-    "MAIL",
-];
-
-/// An account that can execute runs.
+/// An account that runs can be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) name: String,
@@ -51,22 +40,23 @@ pub(crate) struct Account {
     pub(crate) group: u32,
 }
 
-/// Continues as the account, or refuses. As root it returns only with a refusal: otherwise it
-/// executes this program again, with the same arguments, as the account.
-pub(super) fn become_account(name: &str) -> Result<(), Problem> {
+/// Goes on as the account, or refuses. As root it comes back only with a refusal: this program is
+/// executed anew, with the same arguments, by the account.
+pub(super) fn become_account(name: &str, named: &Named<'_>) -> anyhow::Result<()> {
     let account = Account::look(name)?;
     let user = rustix::process::geteuid();
     if user.is_root() {
-        return Err(execute_as(&account));
+        return Err(execute_as(&account, named, &load::here()?).into());
     }
     if user.as_raw() != account.user {
         let message = format!(
             "--as-user {name}: only root can become another user, and this is user {}",
             user.as_raw()
         );
-        return Err(Problem::new(message, "run it as root, with sudo, or leave --as-user out"));
+        let remedy = "run it as root, with sudo, or leave --as-user out";
+        return Err(Problem::new(message, remedy).into());
     }
-    check_only(&account)
+    Ok(check_only(&account)?)
 }
 
 impl Account {
@@ -154,8 +144,8 @@ fn creating(name: &str) -> String {
     )
 }
 
-/// Executes this program as the account; returns only on failure.
-fn execute_as(account: &Account) -> Problem {
+/// Executes this program as the account; comes back only if that failed.
+fn execute_as(account: &Account, named: &Named<'_>, here: &Path) -> Problem {
     let name = &account.name;
     let state = match account.make_state() {
         Ok(state) => state,
@@ -165,11 +155,13 @@ fn execute_as(account: &Account) -> Problem {
             return Problem::new(message, "see that /var/lib is writable and the path is free");
         }
     };
-    let mut words = std::env::args_os();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0(words.next().unwrap_or_else(|| OsString::from("stockade"))).args(words);
-    for variable in CALLERS {
-        command.env_remove(variable);
+    if let Err(error) =
+        named.close_other_descriptors().and_then(|()| inherited::clear_inheritable())
+    {
+        let message = format!(
+            "--as-user {name}: cannot keep root's descriptors and capabilities from it: {error}"
+        );
+        return Problem::new(message, "see that no seccomp filter forbids close_range and capset");
     }
     let own: [(&str, &OsStr); 4] = [
         ("HOME", state.as_os_str()),
@@ -177,19 +169,37 @@ fn execute_as(account: &Account) -> Problem {
         ("USER", name.as_ref()),
         ("LOGNAME", name.as_ref()),
     ];
-    // `Command::uid` as root also clears the supplementary groups, std::os::unix::process.
-    let error = command.envs(own).gid(account.group).uid(account.user).exec();
+    let mut words = std::env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0(words.next().unwrap_or_else(|| OsString::from("stockade")))
+        .args(words)
+        .env_clear()
+        .envs(named.environment(std::env::vars_os()))
+        .envs(own);
+    // The directory is entered after the ids are changed. Changing the user as root empties the
+    // list of further groups too, std::os::unix::process.
+    let error = command.gid(account.group).uid(account.user).current_dir(here).exec();
+    if let Err(error) = std::env::set_current_dir(here) {
+        let message = format!(
+            "--as-user {name}: the account cannot enter the working directory {}: {error}",
+            here.display()
+        );
+        return Problem::new(message, "change to a directory that it can enter, as with `cd /`");
+    }
     let message = format!("--as-user {name}: cannot execute this program as that account: {error}");
     Problem::new(message, "see that others may execute it, as in /usr/bin")
 }
 
-/// Refuses to continue with any ids but the account's: no saved root id, no groups, no
-/// capabilities.
+/// Refuses to go on with anything but the account's own ids: no root to go back to, no groups, no
+/// capabilities. Other processes of the account can then take nothing from this one.
 fn check_only(account: &Account) -> Result<(), Problem> {
     let has_more = |what: String| {
         let message = format!("--as-user {}: this process {what}", account.name);
         Problem::new(message, "start it as root, which becomes the account by itself")
     };
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| has_more(format!("cannot be closed to others: {error}")))?;
     let status = std::fs::read_to_string("/proc/self/status")
         .map_err(|error| has_more(format!("cannot be looked at: {error}")))?;
     if let Some(more) = beyond(account, &status) {
@@ -212,6 +222,7 @@ fn beyond(account: &Account, status: &str) -> Option<String> {
         ("Uid:", ids(account.user)),
         ("Gid:", ids(account.group)),
         ("Groups:", String::new()),
+        ("CapInh:", none.clone()),
         ("CapPrm:", none.clone()),
         ("CapEff:", none.clone()),
         ("CapAmb:", none),
@@ -296,6 +307,7 @@ mod tests {
             ("Uid:\t998\t998\t998", "Uid:\t998\t998\t0"),
             ("Gid:\t997", "Gid:\t0"),
             ("Groups:\t", "Groups:\t27 "),
+            ("CapInh:\t0000000000000000", "CapInh:\t0000000000002002"),
             ("CapPrm:\t0000000000000000", "CapPrm:\t0000000000000080"),
             ("CapEff:\t0000000000000000", "CapEff:\t0000000000000001"),
             ("CapAmb:\t0000000000000000", "CapAmb:\t0000000000000001"),

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::{
     Conversation, Run, binary, command, not_run, outside, report, skipped, stockade,
@@ -111,6 +112,115 @@ fn supervisor_launcher_and_program_have_the_account_ids_and_no_capabilities() {
         assert_eq!(field("CapPrm:"), "0000000000000000", "{status}");
     }
     assert_eq!(run.end(), 1);
+}
+
+/// `stockade run` with something of root's: a variable, a capability and, as 7, an open file.
+fn with_a_secret_of_root(file: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.env("SECRET_TOKEN", "canary").env("LC_CANARY", "passed");
+    command.args(["--inh-caps", "+net_raw", "sh", "-c", "exec \"$@\" 7<\"$0\"", file]);
+    command.arg(binary()).args(["run", "--no-record"]).args(words);
+    command
+}
+
+/// Which of them a process has.
+fn secrets_of(process: u32, file: &str) -> Vec<&'static str> {
+    let of = |name: &str| std::path::PathBuf::from(format!("/proc/{process}/{name}"));
+    let environment = std::fs::read(of("environ")).expect("root reads it");
+    let has_variable = String::from_utf8_lossy(&environment).contains("SECRET_TOKEN=canary");
+    let mut descriptors = std::fs::read_dir(of("fd")).expect("root lists them");
+    let has_file = descriptors.any(|it| {
+        let path = it.expect("root lists them").path();
+        std::fs::read_link(path).is_ok_and(|target| target == Path::new(file))
+    });
+    let status = std::fs::read_to_string(of("status")).expect("root reads it");
+    let has_capability = !status.contains("CapInh:\t0000000000000000\n");
+    [(has_variable, "variable"), (has_file, "descriptor"), (has_capability, "capability")]
+        .into_iter()
+        .filter_map(|(has, name)| has.then_some(name))
+        .collect()
+}
+
+#[test]
+fn variable_descriptor_and_capability_of_root_do_not_reach_the_account() {
+    if !only_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("secret", "s\n");
+    set_mode(Path::new(&file), 0o600);
+    let program = ["--", "sh", "-c", "echo ready; read line"];
+    let mut as_root = Conversation::start(with_a_secret_of_root(&file, &program));
+    assert_eq!(as_root.hear(), "ready");
+    assert_eq!(secrets_of(as_root.0.id(), &file), ["variable", "descriptor", "capability"]);
+    assert_eq!(as_root.end(), 1);
+    let words = [&["--as-user", NOBODY], &program[..]].concat();
+    let mut run = Conversation::start(with_a_secret_of_root(&file, &words));
+    assert_eq!(run.hear(), "ready");
+    assert_eq!(secrets_of(run.0.id(), &file), [""; 0]);
+    let environment = std::fs::read(format!("/proc/{}/environ", run.0.id())).expect("root may");
+    assert!(String::from_utf8_lossy(&environment).contains("LC_CANARY=passed"));
+    assert_eq!(run.end(), 1);
+}
+
+#[test]
+fn variable_and_descriptor_that_arguments_name_reach_the_account() {
+    if !only_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.file("policy.yaml", "{}\n");
+    set_mode(Path::new(&policy), 0o644);
+    let words = ["--as-user", NOBODY, "--policy", "/dev/fd/7", "--env", "CANARY", "--", "sh", "-c"];
+    let mut command = with_a_secret_of_root(&policy, &words);
+    command.env("CANARY", "passed").arg("echo $CANARY; read line");
+    let mut run = Conversation::start(command);
+    assert_eq!(run.hear(), "passed");
+    assert_eq!(secrets_of(run.0.id(), &policy), ["descriptor"]);
+    assert_eq!(run.end(), 1);
+}
+
+#[test]
+fn other_processes_of_the_account_cannot_look_into_its_supervisor() {
+    if !only_root() {
+        return;
+    }
+    let by_account = |script: &str| {
+        let ids = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        outside(&[&ids[..], &["--inh-caps=-all", "sh", "-c", script]].concat())
+    };
+    let look = |process: &str| {
+        by_account(&format!("cat /proc/{process}/environ && readlink /proc/{process}/cwd; exit $?"))
+    };
+    assert_eq!(look("$$").code, 0, "the account can look into its ordinary processes");
+    let words = ["--as-user", NOBODY, "--no-record", "--", "sh", "-c", "echo ready; read line"];
+    let mut run = Conversation::start(command(&words));
+    assert_eq!(run.hear(), "ready");
+    let looked = look(&run.0.id().to_string());
+    assert!(looked.code != 0 && looked.stdout.is_empty(), "the account looked into it");
+    assert!(looked.stderr.contains("Permission denied"), "{}", looked.stderr);
+    assert_eq!(run.end(), 1);
+}
+
+#[test]
+fn working_directory_that_the_account_cannot_enter_is_refused() {
+    if !only_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    set_mode(scratch.path(), 0o700);
+    let here = |words: &[&str]| {
+        let mut command = command(&[&["--no-record"], words, &["--", "echo", "ran"]].concat());
+        command.current_dir(scratch.path());
+        stockade_testing::finish(command)
+    };
+    assert_eq!(here(&[]).text(), "ran\n", "root can enter it");
+    let refused = here(&["--as-user", NOBODY]);
+    let why = format!("cannot enter the working directory {}", scratch.path().display());
+    assert!(refused.code == 125 && refused.stderr.contains(&why), "{}", refused.stderr);
+    assert!(refused.stderr.contains("change to a directory"), "{}", refused.stderr);
+    set_mode(scratch.path(), 0o755);
+    assert_eq!(here(&["--as-user", NOBODY]).text(), "ran\n");
 }
 
 #[test]
