@@ -207,7 +207,7 @@ fn profile_errors_have_a_position_and_a_remedy() {
         ),
         (
             "{\"defaultAction\": \"SCMP_ACT_NOTIFY\"}".into(),
-            "line 1, column 19: `SCMP_ACT_NOTIFY` leaves the answer to a supervisor, and there is none; write SCMP_ACT_ERRNO",
+            "line 1, column 19: `SCMP_ACT_NOTIFY` leaves the answer to a supervisor, which does not exist; write SCMP_ACT_ERRNO",
         ),
         (
             "{\"defaultAction\": \"SCMP_ACT_ERRNO\", \"defaultErrnoRet\": 0}".into(),

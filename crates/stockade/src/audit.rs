@@ -69,7 +69,7 @@ pub(crate) fn find(session: Option<&str>, named: Option<&Path>) -> anyhow::Resul
     let mut found = records(named)?;
     let Some(session) = session else {
         let latest = found.pop().ok_or_else(|| {
-            let remedy = "`stockade run` leaves one, unless it is told --no-record";
+            let remedy = "`stockade run` leaves one, unless it runs with --no-record";
             Problem::new("there is no record yet", remedy)
         })?;
         return Ok(latest.path);

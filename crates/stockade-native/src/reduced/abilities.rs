@@ -60,8 +60,8 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
         )),
         Control::HiddenHost => exact(
             "Landlock: other files cannot be opened and other directories not listed; that a name \
-             exists, its owner, size and times and where a link leads can be asked for by whoever \
-             guesses it",
+             exists, its owner, size and times and where a link leads can be read by a program \
+             that guesses it",
         ),
         Control::ReadPaths => exact(match ids {
             Ids::Own => "Landlock rules for reading, and the rights that files give to others",

@@ -65,7 +65,7 @@ impl ReducedProvider {
         if request.gateway.is_some() {
             return Err(StartError::Unsupported {
                 what: "a way out",
-                reason: "without a network namespace there is none that leads only to the gate",
+                reason: "without a network namespace no network leads only to the gate",
                 remedy: "remove what the policy says of the network, or use a host with namespaces",
             });
         }

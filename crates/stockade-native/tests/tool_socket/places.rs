@@ -47,7 +47,7 @@ print(child.communicate('')[0].strip())
     assert!(lines[2].starts_with("True ") && !lines[2].ends_with("done"), "{said}");
     assert_ne!(lines[3], "done", "nobody can be traced");
     let answer = "{\"id\":1,\"result\":\"a \\\"word\\\"\\nand more\"}\n";
-    assert_eq!(lines[4], answer.len().to_string(), "all of the answer came to whoever asked");
+    assert_eq!(lines[4], answer.len().to_string(), "the whole answer reached the client");
 }
 
 #[test]

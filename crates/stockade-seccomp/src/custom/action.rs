@@ -16,7 +16,7 @@ pub(super) fn action<'t>(
 ) -> Result<Action, ProfileError> {
     let word = text.string(value)?;
     if words::SUPERVISED.contains(&word) {
-        let problem = format!("`{word}` leaves the answer to a supervisor, and there is none");
+        let problem = format!("`{word}` leaves the answer to a supervisor, which does not exist");
         return Err(text.error(value.range(), problem, "write SCMP_ACT_ERRNO"));
     }
     let number = members.get(number_key).map(|value| errno_number(text, value)).transpose()?;
