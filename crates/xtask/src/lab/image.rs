@@ -19,18 +19,11 @@ const INITRAMFS: &str = include_str!("initramfs.sh");
 const INIT: &str = include_str!("init.sh");
 
 /// Increment it when the code below builds a different image from the same packages.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
-/// The kernel modules for disks and ports, in dependency order; some kernels have some built in.
-const MODULES: [&str; 7] = [
-    "drivers/virtio/virtio",
-    "drivers/virtio/virtio_ring",
-    "drivers/virtio/virtio_pci_modern_dev",
-    "drivers/virtio/virtio_pci_legacy_dev",
-    "drivers/virtio/virtio_pci",
-    "drivers/block/virtio_blk",
-    "drivers/char/virtio_console",
-];
+/// The kernel modules for disks and ports; some kernels have some built in.
+const MODULES: [&str; 3] =
+    ["drivers/virtio/virtio_pci", "drivers/block/virtio_blk", "drivers/char/virtio_console"];
 
 /// Files that package scripts or an installer would create, with their modes. `agent` is the
 /// ordinary user.
@@ -176,11 +169,9 @@ fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
     parcel.host(&tree.join("usr/bin/busybox"), Path::new("bin/busybox"))?;
     let modules = tree.join("usr/lib/modules").join(version);
     let built_in = fs::read_to_string(modules.join("modules.builtin"))?;
+    let dependencies = fs::read_to_string(modules.join("modules.dep"))?;
     let mut order = String::new();
-    for module in MODULES.map(|module| format!("{module}.ko")) {
-        if built_in.lines().any(|line| line.strip_prefix("kernel/") == Some(&module)) {
-            continue;
-        }
+    for module in load_order(&dependencies, &built_in)? {
         let bytes = read_module(tree, &modules.join("kernel").join(&module))?;
         parcel.file(&Path::new("modules").join(&module), 0o644, &bytes)?;
         order.push_str(&module);
@@ -188,6 +179,32 @@ fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
     }
     parcel.file(Path::new("modules/order"), 0o644, order.as_bytes())?;
     Ok(fs::write(path, parcel.finish()?)?)
+}
+
+/// The files of the modules in the order in which they can be loaded. Which of two virtio modules
+/// needs the other differs between kernels, so depmod's index decides.
+fn load_order(dependencies: &str, built_in: &str) -> Result<Vec<String>> {
+    let file = |name: &str| {
+        let name = name.strip_prefix("kernel/").unwrap_or(name);
+        name.strip_suffix(".xz").unwrap_or(name).to_owned()
+    };
+    let mut order: Vec<String> = Vec::new();
+    for module in MODULES.map(|module| format!("{module}.ko")) {
+        let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
+        let Some((_, needed)) = lines.into_iter().find(|(name, _)| file(name) == module) else {
+            let is_built_in = built_in.lines().any(|line| file(line) == module);
+            ensure!(is_built_in, "the lab's kernel has no module {module}");
+            continue;
+        };
+        // depmod lists what a module needs directly before what that needs in turn.
+        let needed = needed.split_whitespace().rev().map(file);
+        for name in needed.chain([module]) {
+            if !order.contains(&name) {
+                order.push(name);
+            }
+        }
+    }
+    Ok(order)
 }
 
 /// A module as the initramfs loads it, decompressed; newer kernels ship them compressed.
@@ -225,6 +242,24 @@ fn make_disk(tree: &Path, disk: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_are_loaded_after_those_they_need() {
+        let dependencies = "\
+kernel/drivers/virtio/virtio.ko: kernel/drivers/virtio/virtio_ring.ko
+kernel/drivers/virtio/virtio_ring.ko:
+kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko kernel/drivers/virtio/virtio_ring.ko
+kernel/drivers/block/virtio_blk.ko: kernel/drivers/virtio/virtio.ko kernel/drivers/virtio/virtio_ring.ko";
+        let built_in = "kernel/drivers/char/virtio_console.ko\n";
+        let expected = [
+            "drivers/virtio/virtio_ring.ko",
+            "drivers/virtio/virtio.ko",
+            "drivers/virtio/virtio_pci.ko",
+            "drivers/block/virtio_blk.ko",
+        ];
+        assert_eq!(load_order(dependencies, built_in).unwrap(), expected);
+        assert!(load_order(dependencies, "").is_err(), "a missing module is an error");
+    }
 
     #[test]
     fn another_package_version_makes_another_image() {
