@@ -115,7 +115,7 @@ for tool in (divide, divide_later):
             tool(1, by)
         except ToolError as error:
             print(error.code, error)
-print(offset(), 'By how much.' in divide.__doc__)
+print(offset(), 'The divisor.' in divide.__doc__)
 ";
     let policy =
         "tool_allowlist: [divide, divide_later, offset]\ndefaults: {max_tool_calls: 100}\n";
