@@ -38,7 +38,7 @@ fn follow(bytes: &[u8]) {
     for header in whole {
         ends.hear(header);
         ends.say(header);
-        ends.let_go(header.stream, header.length.is_multiple_of(2));
+        ends.release(header.stream, header.length.is_multiple_of(2));
     }
     ends.take_resets(|frame| panic!("{frame:?} for a stream that is not held"));
 }

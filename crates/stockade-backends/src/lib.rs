@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use stockade_native::{
-    CgroupLook, HostLook, InterpreterLook, Knobs, Landlock, Surroundings, User,
+    CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,
 };
 use stockade_native::{NativeProvider, ReducedProvider};
 use stockade_policy::Isolation;
@@ -33,7 +33,7 @@ pub fn provider_names() -> Vec<&'static str> {
 
 /// The walls that are built in, fastest first. `surroundings` determines the host interpreter that
 /// programs use behind a wall that mounts the host's.
-pub fn providers(user: User, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
+pub fn providers(user: HostProcess, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
     vec![
         Arc::new(NativeProvider::new(user, surroundings.clone())),
         Arc::new(ReducedProvider::new(user, surroundings.clone())),
@@ -61,7 +61,7 @@ pub fn is_built_in(name: &str) -> bool {
 }
 
 fn built_in() -> Vec<Arc<dyn Provider>> {
-    providers(User::Stays, &Surroundings::default())
+    providers(HostProcess::Continues, &Surroundings::default())
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {

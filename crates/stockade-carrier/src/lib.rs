@@ -11,5 +11,5 @@ mod link;
 
 pub use carried::{CarryError, guest_bytes, guest_file};
 pub use check::{CarrierError, GuestCheck, check_guest};
-pub use link::{Command, ExecutionControl, Link, LinkError, LinkSettings, Liveness};
+pub use link::{ExecutionControl, Link, LinkError, LinkSettings, Liveness};
 pub use stockade_wire::Filter;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
-use stockade_provider::{Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running};
+use stockade_provider::{Command, Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, Filter, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role,
@@ -48,23 +48,6 @@ use streams::{Driven, Streams};
 
 pub use control::ExecutionControl;
 pub use settings::{LinkSettings, Liveness};
-
-/// A program for the guest to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// A path inside, or a bare name that the guest searches for in the `PATH` of the environment.
-    pub program: String,
-    /// The arguments, including the program's own name first.
-    pub arguments: Vec<String>,
-    /// The complete environment.
-    pub environment: Vec<(String, String)>,
-    /// The directory in which the program starts.
-    pub working_directory: String,
-    /// A file to write first: its path inside and its bytes.
-    pub code: Option<(String, Vec<u8>)>,
-    /// Seccomp filters for the program, in addition to those of the guest.
-    pub filters: Vec<Filter>,
-}
 
 /// Why a link could not be opened or used, or why it was closed.
 #[derive(Debug, thiserror::Error)]
@@ -177,6 +160,7 @@ pub struct Link {
     outbox: Outbox,
     hello: watch::Receiver<Option<HelloReply>>,
     executions: AtomicU64,
+    filters: Vec<Filter>,
 }
 
 impl Link {
@@ -232,7 +216,21 @@ impl Link {
             greeted,
             heartbeat,
         });
-        Ok(Link { streams, conversation, outbox, hello, executions: AtomicU64::new(0) })
+        Ok(Link {
+            streams,
+            conversation,
+            outbox,
+            hello,
+            executions: AtomicU64::new(0),
+            filters: Vec::new(),
+        })
+    }
+
+    /// Sets the seccomp filters of all programs, in addition to those of the guest.
+    #[must_use]
+    pub fn with_filters(mut self, filters: Vec<Filter>) -> Link {
+        self.filters = filters;
+        self
     }
 
     /// The guest's hello reply, once it has arrived.
@@ -243,13 +241,20 @@ impl Link {
         }
     }
 
+    /// Resolves when the link has ended.
+    pub async fn ended(&self) {
+        // The sender is dropped with the task that drives the link.
+        let mut hello = self.hello.clone();
+        while hello.changed().await.is_ok() {}
+    }
+
     /// Starts a program, concurrently with those already running.
     ///
     /// Returns when the request is queued; the end reports whether the program started. Refuses
     /// more concurrent executions than the settings allow.
     pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = HostMessage::Execute(request(execution, &command)?);
+        let request = HostMessage::Execute(request(execution, &command, &self.filters)?);
         let end = self.conversation.expect(execution)?;
         let started = self.start(execution, &request, command.code);
         let (stdin, stdout, stderr) =
@@ -346,7 +351,7 @@ async fn wait(
     }
 }
 
-fn request(execution: u64, command: &Command) -> Result<Execute, LinkError> {
+fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Execute, LinkError> {
     let text = |what, text: &str| {
         Text::try_from(text).map_err(|source| LinkError::Command { what, source })
     };
@@ -370,6 +375,6 @@ fn request(execution: u64, command: &Command) -> Result<Execute, LinkError> {
         environment: command.environment.iter().map(variable).collect::<Result<_, _>>()?,
         working_directory: text("working directory", &command.working_directory)?,
         code: command.code.as_ref().map(code).transpose()?,
-        filters: command.filters.clone(),
+        filters: filters.to_vec(),
     })
 }

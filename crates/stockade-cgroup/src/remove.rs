@@ -62,7 +62,7 @@ impl Group {
 
     /// Leaves the removal to another process. Dropping the group then does nothing; its counts can
     /// be read until it is removed.
-    pub fn hand_over(&mut self) {
+    pub fn disown(&mut self) {
         self.removed = true;
     }
 

@@ -13,7 +13,7 @@ pub(crate) async fn choose(
     providers: &[Arc<dyn Provider>],
     asked: Option<&str>,
     policy: &Policy,
-    program: &Program,
+    program: Option<&Program>,
     passed_over: &[ProviderName],
 ) -> Result<(Arc<dyn Provider>, Plan), RunError> {
     let is_candidate = |provider: &&Arc<dyn Provider>| {
@@ -23,14 +23,15 @@ pub(crate) async fn choose(
     let mut best: Option<Refusal> = None;
     for provider in providers.iter().filter(is_candidate) {
         let facts = provider.facts(Probe::Quick).await;
-        let refusal = match (plan(policy, &facts), facts.refuses(program)) {
-            (Ok(plan), None) => return Ok((Arc::clone(provider), plan)),
-            (Ok(_), Some(obstacle)) => Refusal::Program(obstacle),
-            (Err(report), _) => match facts.unusable {
-                Some(obstacle) => Refusal::Unusable(obstacle, Box::new(report)),
-                None => Refusal::Policy(Box::new(report)),
-            },
-        };
+        let refusal =
+            match (plan(policy, &facts), program.and_then(|program| facts.refuses(program))) {
+                (Ok(plan), None) => return Ok((Arc::clone(provider), plan)),
+                (Ok(_), Some(obstacle)) => Refusal::Program(obstacle),
+                (Err(report), _) => match facts.unusable {
+                    Some(obstacle) => Refusal::Unusable(obstacle, Box::new(report)),
+                    None => Refusal::Policy(Box::new(report)),
+                },
+            };
         let is_unusable = |held: &Refusal| matches!(held, Refusal::Unusable(..));
         if best.as_ref().is_none_or(|held| is_unusable(held) && !is_unusable(&refusal)) {
             best = Some(refusal);
@@ -75,7 +76,7 @@ mod tests {
     ) -> Result<&'static str, RunError> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
         let program = Program::Command { argv: vec!["ls".to_owned()] };
-        let chosen = choose(all, asked, &policy, &program, &[]).await;
+        let chosen = choose(all, asked, &policy, Some(&program), &[]).await;
         chosen.map(|(provider, _)| provider.name().as_str())
     }
 

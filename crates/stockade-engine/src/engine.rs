@@ -15,19 +15,20 @@
 //! In every case the engine drops the sandbox, which kills all processes in it, before it waits for
 //! a reader of the output.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stockade_provider::{
-    Entry, ErrorKind, Execution, Plan, Program, Provider, Sandbox, SandboxRequest,
-};
+use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Sandbox, SandboxRequest};
+use stockade_record::Recorder;
 use tokio::time::{sleep, timeout};
 
-use crate::record::{self, Record};
-use crate::way_out::WayOut;
+use crate::record::{self, OfExecution, Opened, Record, RunningNow};
+use crate::services::Services;
+use crate::session::{ExecutionRequest, Session, entry};
 use crate::{
-    Audit, Outcome, RunError, RunReport, RunRequest, Streams, choose, environment, execute, gate,
+    Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment, gate,
 };
 
 /// How long a wall may take to build a sandbox. It is a thousand times the usual time: only a hang,
@@ -48,92 +49,134 @@ impl Engine {
         Engine { providers }
     }
 
-    /// Runs one program. When `cancel` resolves, everything inside is killed.
+    /// Runs one program in a sandbox of its own: opens a session, executes, and ends it. When
+    /// `cancel` resolves, everything inside is killed.
     pub async fn run(
         &self,
         request: RunRequest,
         streams: Streams,
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<RunReport, RunError> {
-        let record = Record::of(request.recorder.clone());
-        // A run whose record cannot be written is stopped.
-        let stop = async {
-            tokio::select! {
-                () = cancel => {}
-                () = record.failed() => {}
+        let RunRequest { session, program } = request;
+        let asked = Instant::now();
+        let record = Record::of(session.recorder.clone());
+        let mut cancel = pin!(stop(cancel, session.recorder.clone()));
+        let started = AtomicBool::new(false);
+        let result = async {
+            let verdict = gate::judge(&session.policy, &program, &session.context);
+            record.begin(&opened(&session, Some(record::command(&program))))?;
+            record.verdict(FIRST, &verdict)?;
+            // Before a wall is built for it.
+            if let Some(denial) = verdict.denial() {
+                return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));
             }
+            let entry = entry(&program);
+            let session = match self.build(session, entry, Some(&program), cancel.as_mut()).await? {
+                Some(session) => session,
+                None => return Ok(RunReport::unstarted(Outcome::Cancelled, None)),
+            };
+            started.store(true, Ordering::Relaxed);
+            let request = ExecutionRequest::new(program);
+            session.execute_once(request, &verdict, streams, cancel.as_mut(), asked).await
         };
-        let result = self.recorded(request, streams, stop, &record).await;
-        record.end(result)
+        let result = result.await;
+        // The recorder keeps a failure, which `named` returns.
+        if started.load(Ordering::Relaxed) {
+            let _ = record.execution_ended(FIRST, &result);
+        }
+        let _ = record.end(result.as_ref().map_or("error", |report| report.outcome.as_str()));
+        record.named(result)
+    }
+
+    /// Opens a session for many programs. When `cancel` resolves first, returns `None`.
+    pub async fn open(
+        &self,
+        request: SessionRequest,
+        entry: Entry,
+        cancel: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Session>, RunError> {
+        let record = Record::of(request.recorder.clone());
+        let cancel = pin!(stop(cancel, request.recorder.clone()));
+        let result = async {
+            record.begin(&opened(&request, None))?;
+            self.build(request, entry, None, cancel).await
+        };
+        let result = result.await;
+        match &result {
+            Ok(Some(_)) => {}
+            Ok(None) => record.end(Outcome::Cancelled.as_str())?,
+            Err(_) => _ = record.end("error"),
+        }
+        result
     }
 }
 
+/// The number of the only execution of a run.
+const FIRST: u64 = 0;
+
+/// Resolves when the caller cancels, or when the record cannot be written.
+async fn stop(cancel: impl Future<Output = ()>, recorder: Option<Arc<Recorder>>) {
+    let record = Record::of(recorder);
+    tokio::select! {
+        () = cancel => {}
+        () = record.failed() => {}
+    }
+}
+
+fn opened(session: &SessionRequest, command: Option<stockade_record::Command>) -> Opened<'_> {
+    let variables = session.environment.iter().map(|(name, _)| name.clone()).collect();
+    Opened { policy: &session.policy, command, variables, user: session.user }
+}
+
 impl Engine {
-    async fn recorded(
+    /// Builds the sandbox of a session. Returns `None` if the caller cancels.
+    async fn build(
         &self,
-        request: RunRequest,
-        streams: Streams,
-        cancel: impl Future<Output = ()> + Send,
-        record: &Record,
-    ) -> Result<RunReport, RunError> {
-        let asked = Instant::now();
-        let RunRequest { policy, program, environment, .. } = request;
-        let verdict = gate::judge(&policy, &program, &request.context);
-        let told = record::Asked {
-            policy: &policy,
-            program: &program,
-            variables: environment.iter().map(|(name, _)| name.clone()).collect(),
-            user: request.user,
-            verdict: &verdict,
-        };
-        record.begin(&told)?;
-        if let Some(denial) = verdict.denial() {
-            return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));
-        }
-        let environment = environment::merged(&policy, environment)?;
-        let recorder = request.recorder.as_ref();
-        let (tools, context) = (request.tools, &request.context);
-        let way_out = WayOut::of(&policy, request.passage, tools, context, recorder)?;
+        request: SessionRequest,
+        entry: Entry,
+        program: Option<&Program>,
+        mut cancel: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<Session>, RunError> {
+        let SessionRequest { policy, context, environment, .. } = request;
+        // Finds bad variables before a wall is built.
+        environment::merged(&policy, environment.clone())?;
+        let running = Arc::new(RunningNow::default());
+        let recorder = request.recorder.clone();
+        let sink = OfExecution { recorder, running: Arc::clone(&running) };
+        let services = Services::of(&policy, request.passage, request.tools, &context, sink)?;
         let wanted = SandboxRequest {
             policy: Arc::clone(&policy),
             root: request.root,
-            entry: entry(&program),
+            entry,
             protected: request.protected,
-            gateway: way_out.gateway(),
-            tools: way_out.tool_access(),
+            gateway: services.gateway(),
+            tools: services.tool_access(),
         };
-        let mut cancel = pin!(cancel);
-        let asked_for = request.provider.as_deref();
-        let too_long = || RunError::StartTooLong { limit: MOST_START };
-        let cancelled = || Ok(RunReport::unstarted(Outcome::Cancelled, None));
-        let mut creating = pin!(self.create(asked_for, &wanted, &program));
+        let mut creating = pin!(self.create(request.provider.as_deref(), &wanted, program));
         let (sandbox, plan) = tokio::select! {
             biased;
             () = &mut cancel => {
                 // Releases partly allocated resources before the caller may exit.
                 let _ = timeout(MOST_RELEASE, creating).await;
-                return cancelled();
+                return Ok(None);
             }
             created = &mut creating => created?,
-            () = sleep(MOST_START) => return Err(too_long()),
+            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
-        // Before the start: a program whose start cannot be recorded does not run.
-        record.execution_started(&plan)?;
-        // Without a timeout: the engine's own deadline ends the sandbox and its only execution.
-        let execution = Execution { environment, ..Execution::new(program.clone()) };
-        let running = tokio::select! {
-            biased;
-            () = &mut cancel => return cancelled(),
-            running = sandbox.start(execution) => running,
-            () = sleep(MOST_START) => return Err(too_long()),
-        };
-        let mut report =
-            execute::execute(sandbox, running, &way_out, &policy, streams, cancel, asked).await?;
-        report.learned = way_out.learned();
-        report.tool_calls = way_out.tool_calls();
-        report.audits.extend(Audit::of(&verdict));
-        report.plan = Some(plan);
-        Ok(report)
+        let record = Record::of(request.recorder);
+        let (executions, opened) = (AtomicU64::new(FIRST), Instant::now());
+        Ok(Some(Session {
+            sandbox,
+            services,
+            policy,
+            context,
+            environment,
+            plan,
+            record,
+            running,
+            executions,
+            opened,
+        }))
     }
 }
 
@@ -144,7 +187,7 @@ impl Engine {
         &self,
         asked: Option<&str>,
         wanted: &SandboxRequest,
-        program: &Program,
+        program: Option<&Program>,
     ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
         let mut passed_over = Vec::new();
         let mut first_error = None;
@@ -167,13 +210,6 @@ impl Engine {
             passed_over.push(provider.name());
             first_error = Some(error);
         }
-    }
-}
-
-fn entry(program: &Program) -> Entry {
-    match program {
-        Program::Code { language, .. } => Entry::Interpreter(*language),
-        Program::Command { argv } => Entry::Program(argv.first().cloned().unwrap_or_default()),
     }
 }
 

@@ -12,19 +12,19 @@ use crate::Passage;
 use crate::scripted::{Inside, Scripted};
 
 fn request(policy: &str) -> RunRequest {
-    RunRequest {
+    let session = SessionRequest {
         policy: Arc::new(Policy::parse_str("test", policy, Path::new("/srv")).unwrap()),
         provider: None,
         root: Root::Standard,
         user: 0,
         protected: Vec::new(),
-        program: Program::Command { argv: vec!["prog".to_owned()] },
         environment: Vec::new(),
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
         recorder: None,
-    }
+    };
+    RunRequest { session, program: Program::Command { argv: vec!["prog".to_owned()] } }
 }
 
 fn captured() -> Streams {
@@ -342,7 +342,8 @@ async fn with_a_reduced_wall(
     let native = Scripted::named("native").failing(kind);
     let engine =
         Engine::new(vec![Arc::new(native), Arc::new(Scripted::named("reduced").reduced())]);
-    let request = RunRequest { provider: asked.map(str::to_owned), ..request(policy) };
+    let mut request = request(policy);
+    request.session.provider = asked.map(str::to_owned);
     let run = engine.run(request, captured(), std::future::pending()).await;
     run.map(|report| report.plan.unwrap().provider.as_str()).map_err(|error| error.to_string())
 }

@@ -1,16 +1,17 @@
 //! Runs a program in a sandbox: its inputs, why it ended, and its report.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stockade_policy::{Limit, Policy};
-use stockade_provider::{Error, ErrorKind, Running, Sandbox, SandboxUsage};
+use stockade_provider::{Error, ErrorKind, ExecutionControl, Running, Sandbox, SandboxUsage};
 use tokio::time::{sleep, timeout};
 
 use crate::outcome::{self, Reader};
 use crate::output::Output;
-use crate::wait::{Deadlines, Stop, Unwritable, Waited, wait};
-use crate::way_out::WayOut;
+use crate::services::Services;
+use crate::wait::{Deadlines, Held, Stop, Unwritable, Waited, wait};
 use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
 /// Longer than any limit of a policy: the deadline if no limit applies.
@@ -19,49 +20,67 @@ const FOREVER: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long a killed sandbox may take to disappear.
 const GONE: Duration = Duration::from_millis(300);
 
-/// Waits for the program of a new sandbox and ends the sandbox. Returns the report, without a plan,
-/// and the last bytes of the program's standard error.
+/// The limits in time of one program.
+pub(crate) struct Clocks {
+    /// When the caller asked for it.
+    pub(crate) asked: Instant,
+    /// How long it may run.
+    pub(crate) timeout: Duration,
+    /// How long its sandbox may still exist.
+    pub(crate) lifetime: Duration,
+}
+
+/// Waits for a program, and ends its sandbox unless that belongs to a session. Returns the report
+/// without a plan.
 pub(crate) async fn execute(
-    sandbox: Box<dyn Sandbox>,
+    held: Held<'_>,
     running: Result<Running, Error>,
-    way_out: &WayOut,
+    services: &Services,
     policy: &Policy,
     streams: Streams,
     mut cancel: Pin<&mut impl Future<Output = ()>>,
-    asked: Instant,
+    clocks: Clocks,
 ) -> Result<RunReport, RunError> {
     let output = Output::new(policy.limits.value(Limit::Output).unwrap_or(0), &streams);
     let mut passing = pin!(pass_on(&output, streams.live));
-    let lifetime = pin!(sleep(clock(policy, Limit::Lifetime)));
-    let start = asked.elapsed();
+    let lifetime = pin!(sleep(clocks.lifetime));
+    let start = clocks.asked.elapsed();
     let began = Instant::now();
+    let mut control = None;
     let waited = match running {
         Ok(running) => {
-            let (limit, cancel) = (clock(policy, Limit::Timeout), cancel.as_mut());
-            let exceeded = exceeded(sandbox.as_ref(), way_out);
-            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout: limit };
+            control = Some(Arc::clone(&running.control));
+            let cancel = cancel.as_mut();
+            let exceeded = exceeded(held.sandbox(), services);
+            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout: clocks.timeout };
             let passing = passing.as_mut();
-            wait(running, sandbox.as_ref(), &output, passing, streams.stdin, deadlines).await
+            wait(running, &held, &output, passing, streams.stdin, deadlines).await
         }
         // The sandbox ended before the program started; the sandbox's end explains why.
         Err(error) if error.kind() == ErrorKind::Lost => {
-            sandbox.kill().await;
+            held.sandbox().kill().await;
             let (end, stop) = (Some(Err(error)), None);
             Waited { end, stop, at: began, is_reader_left: false, is_passed: true }
         }
         Err(error) => return Err(error.into()),
     };
     if waited.stop.is_none() {
-        way_out.drain().await;
+        services.drain().await;
     }
-    let mut observed = sandbox.observe().await;
-    way_out.close(&mut observed).await;
-    // Before waiting for a reader. After a kill, waits until the processes are gone, unless the
-    // kernel takes too long; otherwise teardown continues in the background.
-    match waited.stop {
-        Some(_) => _ = timeout(GONE, sandbox.end()).await,
-        None => drop(sandbox),
-    }
+    let observed = match held {
+        Held::Once(sandbox) => {
+            let mut observed = sandbox.observe().await;
+            services.close(&mut observed).await;
+            // Before waiting for a reader. After a kill, waits until the processes are gone, unless
+            // the kernel takes too long; otherwise teardown continues in the background.
+            match waited.stop {
+                Some(_) => _ = timeout(GONE, sandbox.end()).await,
+                None => drop(sandbox),
+            }
+            observed
+        }
+        Held::Session(_) => of_execution(control).await,
+    };
     if waited.stop.is_none() && !waited.is_passed {
         tokio::select! {
             passed = passing => passed.map_err(|(stream, source)| RunError::Output { stream, source })?,
@@ -73,11 +92,24 @@ pub(crate) async fn execute(
     Ok(report(outcome, &output, observed, start, duration))
 }
 
+/// What one program of a session used, as far as the wall counts it separately.
+async fn of_execution(control: Option<Arc<dyn ExecutionControl>>) -> SandboxUsage {
+    let Some(control) = control else { return SandboxUsage::default() };
+    let used = control.observe().await;
+    SandboxUsage {
+        cpu_time: used.cpu_time,
+        memory_peak_bytes: used.memory_peak_bytes,
+        tasks_peak: used.tasks_peak,
+        oom_kills: used.oom_kills,
+        ..SandboxUsage::default()
+    }
+}
+
 /// Resolves when a limit is exceeded that neither the kernel nor a deadline enforces.
-async fn exceeded(sandbox: &dyn Sandbox, way_out: &WayOut) -> Limit {
+async fn exceeded(sandbox: &dyn Sandbox, services: &Services) -> Limit {
     tokio::select! {
         limit = sandbox.exceeded() => limit,
-        limit = way_out.exceeded() => limit,
+        limit = services.exceeded() => limit,
     }
 }
 
@@ -131,6 +163,6 @@ fn report(
     report
 }
 
-fn clock(policy: &Policy, limit: Limit) -> Duration {
+pub(crate) fn clock(policy: &Policy, limit: Limit) -> Duration {
     policy.limits.value(limit).map_or(FOREVER, Duration::from_millis)
 }

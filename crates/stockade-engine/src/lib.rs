@@ -1,4 +1,4 @@
-//! One execution behind a wall: the policy's decision, the choice of the wall, the deadlines, the
+//! Sessions behind a wall, for one program or many: the policy's decision, the choice of the wall, the deadlines, the
 //! output, and the outcome.
 //!
 //! The engine knows walls only by their trait. It derives outcomes from kernel facts and from its
@@ -15,9 +15,10 @@ mod output;
 mod record;
 mod report;
 mod request;
+mod services;
+mod session;
 mod signal;
 mod wait;
-mod way_out;
 
 #[cfg(test)]
 mod scripted;
@@ -28,13 +29,14 @@ pub use gate::Audit;
 pub use outcome::Outcome;
 pub use output::{OutputStream, StreamOutput};
 pub use report::{RunReport, Usage};
-pub use request::{Live, RunRequest, Streams};
+pub use request::{Live, RunRequest, SessionRequest, Streams};
+pub use services::Passage;
+pub use session::{ExecutionRequest, Session, Started};
 pub use signal::signal_name;
 pub use stockade_egress::Learned;
 pub use stockade_tools::{
     Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, TrustedPaths, schemars,
 };
-pub use way_out::Passage;
 
 /// Compiles the code examples of the page about tools.
 #[cfg(doctest)]

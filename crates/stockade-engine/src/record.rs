@@ -1,14 +1,15 @@
 //! Writes the events of an execution to the record of its session.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
 use stockade_provider::{Plan, Program};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, LimitHit,
-    OutputCounts, PolicyDigest, Recorder, SessionStarted, Sink, ToolCall, Unrecorded, UsageCounts,
-    VerdictGiven,
+    OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink, ToolCall, Unrecorded,
+    UsageCounts, VerdictGiven,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -18,18 +19,14 @@ use crate::{Outcome, RunError, RunReport, StreamOutput};
 /// The version in every record; all crates share it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The number of the one execution of a session.
-const EXECUTION: u64 = 0;
-
-/// The record of one run, if one is kept.
+/// The record of one session, if one is kept.
 pub(crate) struct Record {
     recorder: Option<Arc<Recorder>>,
-    is_executing: AtomicBool,
 }
 
 impl Record {
     pub(crate) fn of(recorder: Option<Arc<Recorder>>) -> Record {
-        Record { recorder, is_executing: AtomicBool::new(false) }
+        Record { recorder }
     }
 
     /// Resolves when a write to the record fails.
@@ -40,31 +37,61 @@ impl Record {
         }
     }
 
-    /// Writes the first event.
-    pub(crate) fn begin(&self, request: &Asked<'_>) -> Result<(), RunError> {
-        self.tell(|recorder| {
-            recorder.begin(request.started())?;
-            recorder.record(Body::Verdict(request.verdict()))
-        })
+    /// Writes the first event of a session.
+    pub(crate) fn begin(&self, opened: &Opened<'_>) -> Result<(), RunError> {
+        self.write(|recorder| recorder.begin(opened.event()))
+    }
+
+    /// Records what the policy decided about a program.
+    pub(crate) fn verdict(&self, execution: u64, verdict: &Verdict) -> Result<(), RunError> {
+        self.write(|recorder| recorder.record(Body::Verdict(given(execution, verdict))))
     }
 
     /// Records that a program is about to start.
-    pub(crate) fn execution_started(&self, plan: &Plan) -> Result<(), RunError> {
-        self.is_executing.store(true, Ordering::Relaxed);
+    pub(crate) fn execution_started(
+        &self,
+        execution: u64,
+        plan: &Plan,
+        command: Option<Command>,
+    ) -> Result<(), RunError> {
         let started = ExecutionStarted {
-            execution: EXECUTION,
+            execution,
             provider: plan.provider.as_str().to_owned(),
             isolation: plan.isolation.as_str().to_owned(),
+            command,
         };
-        self.tell(|recorder| recorder.record(Body::ExecutionStarted(started)))
+        self.write(|recorder| recorder.record(Body::ExecutionStarted(started)))
     }
 
-    /// Writes the last event, and sets the record's path in the report. Returns an error if the
-    /// record could not be written, whatever the outcome was.
-    pub(crate) fn end(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
+    /// Records how a program ended.
+    pub(crate) fn execution_ended(
+        &self,
+        execution: u64,
+        result: &Result<RunReport, RunError>,
+    ) -> Result<(), RunError> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        // An earlier event could not be written; this one records that, if it can be written.
+        let failure = recorder.failure().map(RunError::Record);
+        let result = match (&failure, result) {
+            (Some(failure), _) => Err(failure),
+            (None, result) => result.as_ref(),
+        };
+        self.write(|recorder| {
+            if let Ok(report) = result {
+                record_limits(recorder, execution, report)?;
+            }
+            recorder.record(Body::ExecutionEnded(ended(execution, result)))
+        })
+    }
+
+    /// Writes the last event of a session.
+    pub(crate) fn end(&self, outcome: &str) -> Result<(), RunError> {
+        self.write(|recorder| recorder.end(outcome))
+    }
+
+    /// Adds the record to a report, or returns the error of writing it, whatever the outcome was.
+    pub(crate) fn named(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
         let Some(recorder) = &self.recorder else { return result };
-        // The recorder keeps a failure.
-        let _ = blocking(|| self.write_end(recorder, &result));
         match recorder.failure() {
             Some(failure) => Err(RunError::Record(failure)),
             None => result.map(|mut report| {
@@ -75,44 +102,77 @@ impl Record {
         }
     }
 
-    fn write_end(
-        &self,
-        recorder: &Recorder,
-        result: &Result<RunReport, RunError>,
-    ) -> Result<(), Unrecorded> {
-        // An earlier event could not be written; the last one records that, if it can be written.
-        let failure = recorder.failure().map(RunError::Record);
-        let result = match (&failure, result) {
-            (Some(failure), _) => Err(failure),
-            (None, result) => result.as_ref(),
-        };
-        if let Ok(report) = result {
-            tell_limits(recorder, report)?;
-        }
-        if self.is_executing.load(Ordering::Relaxed) {
-            recorder.record(Body::ExecutionEnded(execution_ended(result)))?;
-        }
-        recorder.end(result.map_or("error", |report| report.outcome.as_str()))
+    /// The session's id and the file of its record.
+    pub(crate) fn identity(&self) -> (Option<SessionId>, Option<PathBuf>) {
+        let recorder = self.recorder.as_ref();
+        (recorder.map(|it| it.session().clone()), recorder.and_then(|it| it.path()))
     }
 
-    fn tell(&self, tell: impl FnOnce(&Recorder) -> Result<(), Unrecorded>) -> Result<(), RunError> {
+    fn write(
+        &self,
+        write: impl FnOnce(&Recorder) -> Result<(), Unrecorded>,
+    ) -> Result<(), RunError> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
-        blocking(|| tell(recorder))
+        blocking(|| write(recorder))
             .map_err(|Unrecorded| RunError::Record(recorder.failure_or_closed()))
     }
 }
 
-/// Adds the execution's number to the events of the gate and the tool broker.
+/// The executions that run now, each with the denials of the gate and the tool broker so far.
+#[derive(Debug, Default)]
+pub(crate) struct RunningNow(Mutex<BTreeMap<u64, Vec<Denial>>>);
+
+impl RunningNow {
+    pub(crate) fn add(&self, execution: u64) {
+        self.lock().insert(execution, Vec::new());
+    }
+
+    /// Removes an execution and returns its denials.
+    pub(crate) fn remove(&self, execution: u64) -> Vec<Denial> {
+        self.lock().remove(&execution).unwrap_or_default()
+    }
+
+    /// The execution that an event belongs to: the only running one. With several, a connection
+    /// does not show which one opened it, and the event belongs to the session.
+    fn only(&self, denial: Option<&Denial>) -> Option<u64> {
+        /// The most distinct denials that are kept for one execution.
+        const MOST: usize = 256;
+        let mut running = self.lock();
+        let mut all = running.iter_mut();
+        let (Some((execution, denials)), None) = (all.next(), all.next()) else { return None };
+        if let Some(denial) = denial
+            && denials.len() < MOST
+            && !denials.contains(denial)
+        {
+            denials.push(denial.clone());
+        }
+        Some(*execution)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Denial>>> {
+        // No critical section leaves the map inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds the execution to the events of the gate and the tool broker, and keeps their denials.
 #[derive(Debug)]
-pub(crate) struct OfExecution(pub(crate) Arc<Recorder>);
+pub(crate) struct OfExecution {
+    pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) running: Arc<RunningNow>,
+}
 
 impl Sink for OfExecution {
     fn egress(&self, event: Egress) -> Result<(), Unrecorded> {
-        blocking(|| self.0.egress(Egress { execution: Some(EXECUTION), ..event }))
+        let execution = self.running.only(event.denial.as_ref());
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        blocking(|| recorder.egress(Egress { execution, ..event }))
     }
 
     fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded> {
-        blocking(|| self.0.tool_call(ToolCall { execution: Some(EXECUTION), ..event }))
+        let execution = self.running.only(event.denial.as_ref());
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        blocking(|| recorder.tool_call(ToolCall { execution, ..event }))
     }
 }
 
@@ -125,48 +185,56 @@ fn blocking<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What a record contains of a request.
-pub(crate) struct Asked<'r> {
+/// What a record contains of a session's start.
+pub(crate) struct Opened<'r> {
     pub(crate) policy: &'r Policy,
-    pub(crate) program: &'r Program,
+    /// The program of a session for one program.
+    pub(crate) command: Option<Command>,
     pub(crate) variables: Vec<String>,
     pub(crate) user: u32,
-    pub(crate) verdict: &'r Verdict,
 }
 
-impl Asked<'_> {
-    fn started(&self) -> SessionStarted {
+impl Opened<'_> {
+    fn event(&self) -> SessionStarted {
         let policy = PolicyDigest::of(&*self.policy.name, &self.policy.to_yaml());
-        let command = match self.program {
-            Program::Command { argv } => Command::of(argv, None),
-            Program::Code { language, name, code, arguments } => {
-                let code = CodeDigest::of(language.to_string(), name, code);
-                Command::of(arguments, Some(code))
-            }
-        };
+        let command = self.command.clone().unwrap_or_else(|| Command::of(&[], None));
         let mut started = SessionStarted::new(VERSION, policy, self.user, command);
         started.variables.clone_from(&self.variables);
         started
     }
+}
 
-    fn verdict(&self) -> VerdictGiven {
-        let verdict = self.verdict;
-        VerdictGiven {
-            execution: Some(EXECUTION),
-            verdict: verdict.effect,
-            control: verdict.control.as_str().to_owned(),
-            rule: verdict.basis.to_string(),
-            target: verdict.target.clone(),
-            why: verdict.why.clone(),
-            denial: verdict.denial(),
+/// A program as records contain it.
+pub(crate) fn command(program: &Program) -> Command {
+    match program {
+        Program::Command { argv } => Command::of(argv, None),
+        Program::Code { language, name, code, arguments } => {
+            let code = CodeDigest::of(language.to_string(), name, code);
+            Command::of(arguments, Some(code))
         }
     }
 }
 
-fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded> {
+fn given(execution: u64, verdict: &Verdict) -> VerdictGiven {
+    VerdictGiven {
+        execution: Some(execution),
+        verdict: verdict.effect,
+        control: verdict.control.as_str().to_owned(),
+        rule: verdict.basis.to_string(),
+        target: verdict.target.clone(),
+        why: verdict.why.clone(),
+        denial: verdict.denial(),
+    }
+}
+
+fn record_limits(
+    recorder: &Recorder,
+    execution: u64,
+    report: &RunReport,
+) -> Result<(), Unrecorded> {
     let hit = |limit: Limit, ended| {
         let limit = limit.spec().key.to_owned();
-        recorder.record(Body::LimitHit(LimitHit { execution: Some(EXECUTION), limit, ended }))
+        recorder.record(Body::LimitHit(LimitHit { execution: Some(execution), limit, ended }))
     };
     for limit in &report.limits_hit {
         hit(*limit, false)?;
@@ -177,7 +245,7 @@ fn tell_limits(recorder: &Recorder, report: &RunReport) -> Result<(), Unrecorded
     // The verdict event already records a refusal before the start.
     if !matches!(report.outcome, Outcome::Denied { .. }) {
         for denial in report.denials.iter().filter(|denial| !is_of_gate(denial)) {
-            let denied = Denied { execution: Some(EXECUTION), denial: denial.clone() };
+            let denied = Denied { execution: Some(execution), denial: denial.clone() };
             recorder.record(Body::Denial(denied))?;
         }
     }
@@ -205,9 +273,9 @@ fn is_of_gate(denial: &Denial) -> bool {
     controls.iter().any(|control| denial.control == control.as_str())
 }
 
-fn execution_ended(result: Result<&RunReport, &RunError>) -> ExecutionEnded {
+fn ended(execution: u64, result: Result<&RunReport, &RunError>) -> ExecutionEnded {
     let mut ended = ExecutionEnded {
-        execution: EXECUTION,
+        execution,
         outcome: "error".to_owned(),
         exit_code: None,
         signal: None,

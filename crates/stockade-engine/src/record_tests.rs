@@ -16,19 +16,20 @@ fn recorder(scratch: &Path) -> Arc<Recorder> {
 
 fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
     let policy = Policy::parse_str("p", policy, Path::new("/srv")).expect("the policy is one");
-    crate::RunRequest {
+    let session = crate::SessionRequest {
         policy: Arc::new(policy),
         provider: None,
         root: Root::Standard,
         user: 7,
         protected: Vec::new(),
-        program: Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] },
         environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
         recorder: Some(Arc::clone(recorder)),
-    }
+    };
+    let program = Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] };
+    crate::RunRequest { session, program }
 }
 
 async fn run(wall: Scripted, request: crate::RunRequest) -> Result<RunReport, RunError> {
@@ -121,8 +122,9 @@ async fn wall_that_cannot_be_built_is_not_recorded_as_a_start_and_the_next_wall_
 async fn every_event_names_its_execution_or_belongs_to_the_session() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
-    let sink = OfExecution(Arc::clone(&recorder));
-    let gate = Arc::new(sink);
+    let running = Arc::new(RunningNow::default());
+    running.add(0);
+    let gate = OfExecution { recorder: Some(Arc::clone(&recorder)), running: Arc::clone(&running) };
     let wall = Scripted::running(move |_: Inside| {
         gate.egress(egress()).expect("the record takes an event");
         async { Ok(ProcessEnd::Exited { code: 0 }) }
@@ -140,6 +142,47 @@ async fn every_event_names_its_execution_or_belongs_to_the_session() {
             ("egress", Some(0)),
             ("limit_hit", Some(0)),
             ("execution_ended", Some(0)),
+            ("session_ended", None),
+        ]
+    );
+}
+
+#[test]
+fn event_belongs_to_the_only_running_execution_and_otherwise_to_the_session() {
+    let running = RunningNow::default();
+    assert_eq!(running.only(None), None);
+    running.add(3);
+    assert_eq!(running.only(None), Some(3));
+    running.add(4);
+    assert_eq!(running.only(None), None);
+    running.remove(3);
+    assert_eq!(running.only(None), Some(4));
+}
+
+#[tokio::test]
+async fn session_records_every_program_with_its_verdict_and_its_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let wall = Scripted::running(|_: Inside| async { Ok(ProcessEnd::Exited { code: 0 }) });
+    let engine = Engine::new(vec![Arc::new(wall)]);
+    let crate::RunRequest { session, program } = request("command_allowlist: [prog]", &recorder);
+    let entry = stockade_provider::Entry::Program("prog".to_owned());
+    let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
+    for program in [program, Program::Command { argv: vec!["other".to_owned()] }] {
+        let request = crate::ExecutionRequest::new(program);
+        session.execute(request, Streams::default(), std::future::pending()).await.unwrap();
+    }
+    session.end("removed").await.unwrap();
+    let whose: Vec<_> =
+        bodies(&recorder).iter().map(|body| (body.kind(), body.execution())).collect();
+    assert_eq!(
+        whose,
+        [
+            ("session_started", None),
+            ("verdict", Some(0)),
+            ("execution_started", Some(0)),
+            ("execution_ended", Some(0)),
+            ("verdict", Some(1)),
             ("session_ended", None),
         ]
     );

@@ -11,9 +11,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Passage;
 
-/// One execution, as a front end requests it.
+/// A sandbox for one program, as a front end requests it.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
+    /// The sandbox.
+    pub session: SessionRequest,
+    /// What to start.
+    pub program: Program,
+}
+
+/// A sandbox, as a front end requests it.
+#[derive(Clone, Debug)]
+pub struct SessionRequest {
     /// What is allowed.
     pub policy: Arc<Policy>,
     /// The name of the wall; `None` is the first that enforces the policy.
@@ -24,8 +33,6 @@ pub struct RunRequest {
     pub user: u32,
     /// Host files that nothing inside may change, such as the policy's own text.
     pub protected: Vec<PathBuf>,
-    /// What to start.
-    pub program: Program,
     /// The caller's variables, in addition to those of the policy.
     pub environment: Vec<(String, String)>,
     /// What the gate allows.
@@ -35,8 +42,8 @@ pub struct RunRequest {
     pub tools: Tools,
     /// The context of rules; time rules need its clock.
     pub context: Context,
-    /// Keeps the record of this run; if it cannot be written, the run ends. One recorder serves one
-    /// run.
+    /// Keeps the record of this session; if it cannot be written, the session ends. One recorder
+    /// serves one session.
     pub recorder: Option<Arc<Recorder>>,
 }
 

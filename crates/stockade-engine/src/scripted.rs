@@ -200,7 +200,7 @@ impl Sandbox for ScriptedSandbox {
         let end = tokio::spawn(end);
         let running = Running {
             id: ExecutionId(1),
-            control: Arc::new(Uncontrolled),
+            control: Arc::new(OfSandbox(self.killed.clone())),
             stdin: Box::new(stdin),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
@@ -214,6 +214,18 @@ impl Sandbox for ScriptedSandbox {
             Some(limit) => Box::pin(async move { limit }),
             None => Box::pin(std::future::pending()),
         }
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn observe(&self) -> BoxFuture<'_, SandboxUsage> {
@@ -230,15 +242,16 @@ impl Sandbox for ScriptedSandbox {
     }
 }
 
-/// The engine ends whole sandboxes and never a single execution.
-struct Uncontrolled;
+/// Controls the one execution of a sandbox.
+struct OfSandbox(watch::Sender<bool>);
 
-impl ExecutionControl for Uncontrolled {
+impl ExecutionControl for OfSandbox {
     fn signal(&self, _: i32) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
 
     fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.0.send_replace(true);
         Box::pin(async { Ok(()) })
     }
 

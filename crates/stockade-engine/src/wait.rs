@@ -22,6 +22,9 @@ use crate::output::Output;
 /// How long the engine collects already printed output after a kill.
 const COLLECT: Duration = Duration::from_millis(100);
 
+/// How long a killed program of a session may take to end before the whole sandbox is killed.
+const CONFIRMED: Duration = Duration::from_millis(1500);
+
 /// How long a program may run after its reader closed the output.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -30,6 +33,23 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// How many times the engine waits for further output after the end.
 const MOST_LOOKS: u32 = 10;
+
+/// The sandbox of a program.
+pub(crate) enum Held<'s> {
+    /// It ends with the program.
+    Once(Box<dyn Sandbox>),
+    /// It stays for other programs.
+    Session(&'s dyn Sandbox),
+}
+
+impl Held<'_> {
+    pub(crate) fn sandbox(&self) -> &dyn Sandbox {
+        match self {
+            Held::Once(sandbox) => sandbox.as_ref(),
+            Held::Session(sandbox) => *sandbox,
+        }
+    }
+}
 
 /// Why the engine ended a program.
 pub(crate) enum Stop {
@@ -70,13 +90,13 @@ pub(crate) type Unwritable = (OutputStream, io::Error);
 /// relays what `output` reads; it may continue afterwards.
 pub(crate) async fn wait(
     running: Running,
-    sandbox: &dyn Sandbox,
+    held: &Held<'_>,
     output: &Output,
     mut passing: Pin<&mut impl Future<Output = Result<(), Unwritable>>>,
     input: Option<Box<dyn AsyncRead + Send + Unpin>>,
     deadlines: Deadlines<'_, impl Future<Output = ()>, impl Future<Output = Limit>>,
 ) -> Waited {
-    let Running { stdin, stdout, stderr, mut end, .. } = running;
+    let Running { stdin, stdout, stderr, mut end, control, .. } = running;
     let Deadlines { mut cancel, mut lifetime, exceeded, timeout: limit } = deadlines;
     let mut reading = pin!(async {
         tokio::join!(
@@ -130,7 +150,17 @@ pub(crate) async fn wait(
             return Waited { end: ended, stop: None, at, is_reader_left, is_passed };
         }
     };
-    sandbox.kill().await;
+    match held {
+        Held::Once(sandbox) => sandbox.kill().await,
+        // The sandbox is lost if not even this ends the program.
+        Held::Session(sandbox) if ended.is_none() => {
+            let killed = control.kill().await.is_ok();
+            if !killed || timeout(CONFIRMED, &mut end).await.is_err() {
+                sandbox.kill().await;
+            }
+        }
+        Held::Session(_) => {}
+    }
     if ended.is_none() {
         at = Instant::now();
         if !matches!(stop, Stop::Unwritable(..)) {

@@ -18,7 +18,7 @@ use stockade_wire::{
 };
 use yamux::Stream;
 
-use crate::execution::{self, Surroundings};
+use crate::execution::{self, State};
 use crate::heartbeat;
 
 /// Queues replies to the host.
@@ -33,21 +33,17 @@ impl Replies {
 }
 
 /// Answers the handshake, then serves requests until the stream ends or the host misses its beats.
-pub(crate) async fn converse(
-    stream: Stream,
-    around: Surroundings,
-    greeted: Rc<Cell<bool>>,
-) -> GuestExit {
+pub(crate) async fn converse(stream: Stream, state: State, greeted: Rc<Cell<bool>>) -> GuestExit {
     let (mut reader, writer) = AsyncReadExt::split(stream);
     let (sender, messages) = unbounded();
-    around.reactor.spawn(say(messages, writer));
-    let desk = Desk { around, replies: Replies(sender), executions: Rc::default() };
+    state.reactor.spawn(say(messages, writer));
+    let requests = Requests { state, replies: Replies(sender), executions: Rc::default() };
     let first = match read_message(&mut reader).await {
         Ok(first) => first,
         Err(error) => return GuestExit::from(&error),
     };
     match answer(&first, this_version(), process::id()) {
-        Ok(reply) => desk.replies.send(reply),
+        Ok(reply) => requests.replies.send(reply),
         Err(error) => return GuestExit::from(&error),
     }
     greeted.set(true);
@@ -61,21 +57,21 @@ pub(crate) async fn converse(
         };
         match message {
             HostMessage::Hello(_) => return GuestExit::OutOfPlace,
-            HostMessage::Execute(request) => desk.execute(request),
+            HostMessage::Execute(request) => requests.execute(request),
             HostMessage::Signal(wire::Signal { execution, signal }) => {
-                desk.signal(execution, signal);
+                requests.signal(execution, signal);
             }
-            HostMessage::Kill(Kill { execution }) => desk.kill(execution),
-            HostMessage::Resize(Resize { execution, .. }) => desk.resize(execution),
-            HostMessage::Observe(Observe { execution }) => desk.observe(execution),
-            HostMessage::Pause => desk.around.processes.signal_all(Signal::STOP),
-            HostMessage::Resume => desk.around.processes.signal_all(Signal::CONT),
+            HostMessage::Kill(Kill { execution }) => requests.kill(execution),
+            HostMessage::Resize(Resize { execution, .. }) => requests.resize(execution),
+            HostMessage::Observe(Observe { execution }) => requests.observe(execution),
+            HostMessage::Pause => requests.state.processes.signal_all(Signal::STOP),
+            HostMessage::Resume => requests.state.processes.signal_all(Signal::CONT),
             HostMessage::Heartbeat(beats) => {
                 silence = Box::pin(heartbeat::beat(
                     beats,
-                    desk.around.reactor.clone(),
-                    Rc::clone(&desk.around.heard),
-                    desk.replies.clone(),
+                    requests.state.reactor.clone(),
+                    Rc::clone(&requests.state.heard),
+                    requests.replies.clone(),
                 ));
             }
             HostMessage::Beat => {}
@@ -87,26 +83,26 @@ pub(crate) async fn converse(
 type Executions = Rc<RefCell<HashMap<u64, Vec<Signal>>>>;
 
 /// Carries out the requests of the host.
-struct Desk {
-    around: Surroundings,
+struct Requests {
+    state: State,
     replies: Replies,
     executions: Executions,
 }
 
-impl Desk {
+impl Requests {
     fn execute(&self, request: Execute) {
         let execution = request.execution;
         self.executions.borrow_mut().insert(execution, Vec::new());
-        let (around, replies) = (self.around.clone(), self.replies.clone());
+        let (state, replies) = (self.state.clone(), self.replies.clone());
         let executions = Rc::clone(&self.executions);
-        self.around.reactor.spawn(async move {
+        self.state.reactor.spawn(async move {
             let started = || {
                 let early = executions.borrow_mut().get_mut(&execution).map(std::mem::take);
                 for signal in early.into_iter().flatten() {
-                    deliver(&around, execution, signal);
+                    deliver(&state, execution, signal);
                 }
             };
-            let output = execution::run(request, &around, &replies, &started).await;
+            let output = execution::run(request, &state, &replies, &started).await;
             executions.borrow_mut().remove(&execution);
             if let Some(output) = output {
                 output.await;
@@ -126,8 +122,8 @@ impl Desk {
     }
 
     fn deliver_or_keep(&self, execution: u64, signal: Signal) {
-        match self.around.processes.leader(execution) {
-            Some(_) => deliver(&self.around, execution, signal),
+        match self.state.processes.leader(execution) {
+            Some(_) => deliver(&self.state, execution, signal),
             None => {
                 if let Some(early) = self.executions.borrow_mut().get_mut(&execution) {
                     early.push(signal);
@@ -145,7 +141,7 @@ impl Desk {
 
     fn observe(&self, execution: u64) {
         if self.executions.borrow().contains_key(&execution) {
-            let leader = self.around.processes.leader(execution);
+            let leader = self.state.processes.leader(execution);
             let process = leader.map(|leader| leader.as_raw_nonzero().get());
             self.replies.send(GuestMessage::Observed(Observed { execution, process }));
         }
@@ -153,10 +149,10 @@ impl Desk {
 }
 
 /// Sends SIGKILL to the process group, and any other signal to the program alone.
-fn deliver(around: &Surroundings, execution: u64, signal: Signal) {
+fn deliver(state: &State, execution: u64, signal: Signal) {
     match signal {
-        Signal::KILL => around.processes.kill(execution),
-        signal => around.processes.signal(execution, signal),
+        Signal::KILL => state.processes.kill(execution),
+        signal => state.processes.signal(execution, signal),
     }
 }
 

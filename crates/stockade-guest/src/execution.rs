@@ -29,7 +29,7 @@ use crate::waiting::Waiting;
 
 /// The parts of the guest that an execution uses.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct State {
     pub(crate) reactor: Reactor,
     pub(crate) processes: Rc<Processes>,
     pub(crate) waiting: Waiting,
@@ -45,22 +45,22 @@ pub(crate) struct Surroundings {
 /// future that sends the rest of its output.
 pub(crate) async fn run(
     request: Execute,
-    around: &Surroundings,
+    state: &State,
     replies: &Replies,
     started: &dyn Fn(),
 ) -> Option<impl Future<Output = ()> + use<>> {
     let execution = request.execution;
-    let stdin = around.waiting.take(execution, Role::Input).await;
-    let stdout = around.waiting.take(execution, Role::Output).await;
-    let stderr = around.waiting.take(execution, Role::Error).await;
-    let written = write_code(&request, around).await;
-    around.processes.settled().await;
-    match written.and_then(|()| Running::start(&request, around)) {
+    let stdin = state.waiting.take(execution, Role::Input).await;
+    let stdout = state.waiting.take(execution, Role::Output).await;
+    let stderr = state.waiting.take(execution, Role::Error).await;
+    let written = write_code(&request, state).await;
+    state.processes.settled().await;
+    match written.and_then(|()| Running::start(&request, state)) {
         Ok(running) => {
             started();
             replies.send(GuestMessage::Started(Started { execution }));
             let streams = [stdin, stdout, stderr];
-            let (status, rest) = running.finish(streams, execution, &around.processes).await;
+            let (status, rest) = running.finish(streams, execution, &state.processes).await;
             replies.send(GuestMessage::Ended(Ended { execution, status }));
             rest
         }
@@ -71,9 +71,9 @@ pub(crate) async fn run(
     }
 }
 
-async fn write_code(request: &Execute, around: &Surroundings) -> Result<(), StartFailure> {
+async fn write_code(request: &Execute, state: &State) -> Result<(), StartFailure> {
     let Some(code) = &request.code else { return Ok(()) };
-    let mut stream = around.waiting.take(request.execution, Role::Code).await;
+    let mut stream = state.waiting.take(request.execution, Role::Code).await;
     crate::code::receive(Path::new(code.path.as_str()), code.bytes, &mut stream)
         .await
         .map_err(|error| StartFailure::new(&error, &code.path))
@@ -87,10 +87,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(request: &Execute, around: &Surroundings) -> Result<Running, StartFailure> {
-        let program = start(request, around.program_files, around.oom_score.as_deref())?;
-        around.processes.lead(request.execution, program.pid);
-        let wrap = |pipe| Descriptor::new(pipe, &around.reactor);
+    fn start(request: &Execute, state: &State) -> Result<Running, StartFailure> {
+        let program = start(request, state.program_files, state.oom_score.as_deref())?;
+        state.processes.lead(request.execution, program.pid);
+        let wrap = |pipe| Descriptor::new(pipe, &state.reactor);
         let wrapped = || -> io::Result<Running> {
             let stdin = wrap(program.stdin.into())?;
             let stdout = wrap(program.stdout.into())?;
@@ -98,7 +98,7 @@ impl Running {
             Ok(Running { stdin, stdout, stderr })
         };
         wrapped().map_err(|error| {
-            around.processes.kill(request.execution);
+            state.processes.kill(request.execution);
             StartFailure::new(&error, &request.program)
         })
     }

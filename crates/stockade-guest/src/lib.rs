@@ -5,10 +5,11 @@
 //! listeners of the launcher or its own, and relays them to the host. The same executable under the
 //! name `stockade-tool` is the command that calls tools.
 
+mod acceptor;
+mod acceptors;
 mod buffer;
 mod code;
 mod control;
-mod door;
 mod execution;
 mod heartbeat;
 mod listeners;
@@ -24,7 +25,6 @@ mod socket;
 mod splice;
 mod tool;
 mod waiting;
-mod way_out;
 
 pub use listeners::Own;
 pub use serve::{serve, serve_confined, serve_on_pair};

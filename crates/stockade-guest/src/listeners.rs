@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use stockade_wire::{NAME_SERVER, Opening, PROXY, TOOL_SOCKET};
 
-use crate::door::{Comes, Door, Places};
+use crate::acceptor::{Acceptor, Origin, Slots};
 use crate::opener::Opener;
 use crate::reactor::Reactor;
 
@@ -93,7 +93,7 @@ fn about(place: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
 pub(crate) struct SyntheticListeners {
     ports: Vec<u16>,
     bound: RefCell<HashSet<SocketAddrV4>>,
-    places: Rc<Places>,
+    slots: Rc<Slots>,
     opener: Opener,
     reactor: Reactor,
 }
@@ -101,14 +101,14 @@ pub(crate) struct SyntheticListeners {
 impl SyntheticListeners {
     pub(crate) fn new(
         ports: Vec<u16>,
-        places: &Rc<Places>,
+        slots: &Rc<Slots>,
         opener: &Opener,
         reactor: &Reactor,
     ) -> Rc<SyntheticListeners> {
         Rc::new(SyntheticListeners {
             ports,
             bound: RefCell::default(),
-            places: Rc::clone(places),
+            slots: Rc::clone(slots),
             opener: opener.clone(),
             reactor: reactor.clone(),
         })
@@ -133,9 +133,10 @@ impl SyntheticListeners {
 
     fn listen(&self, place: SocketAddrV4) -> io::Result<()> {
         let listener = TcpListener::bind(place)?;
-        let places = Rc::clone(&self.places);
-        let door = Door::new(listener.into(), Comes::Direct, places, &self.opener, &self.reactor)?;
-        self.reactor.spawn(async move { door.serve().await });
+        let slots = Rc::clone(&self.slots);
+        let acceptor =
+            Acceptor::new(listener.into(), Origin::Direct, slots, &self.opener, &self.reactor)?;
+        self.reactor.spawn(async move { acceptor.serve().await });
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn serve(
         let mut names = Names::new(stream, synthetic.clone());
         names.ask(asker, &question);
         poll_fn(|context| names.poll(&socket, context)).await;
-        opener.ends.borrow_mut().let_go(id, false);
+        opener.ends.borrow_mut().release(id, false);
     }
 }
 

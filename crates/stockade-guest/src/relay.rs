@@ -267,7 +267,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         let closed = matches!(self.up, Up::Closed);
-        self.ends.borrow_mut().let_go(self.stream.id().val(), closed);
+        self.ends.borrow_mut().release(self.stream.id().val(), closed);
         self.pipes.forget(self.stream.id().val());
     }
 }

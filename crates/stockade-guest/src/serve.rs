@@ -23,15 +23,15 @@ use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
 use stockade_wire::{GuestExit, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode};
 
+use crate::acceptors::Acceptors;
 use crate::control::converse;
-use crate::execution::Surroundings;
+use crate::execution::State;
 use crate::listeners::Own;
 use crate::opener::Opener;
 use crate::processes::{Processes, Reach};
 use crate::reactor::{Descriptor, Reactor};
 use crate::socket::{Ends, Socket};
 use crate::waiting::Waiting;
-use crate::way_out::Doors;
 
 /// The maximum number of open streams. One more would end the connection, but other limits prevent
 /// that: the host limits the streams of executions, and the guest those of connections.
@@ -50,10 +50,10 @@ const SEND_BYTES: usize = 64 << 10;
 /// caller must exit: the end of the first process ends its pid namespace.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
     let Provisions { listeners, tools, program_files, oom_score } = provisions;
-    let doors = Doors::of(listeners, tools);
+    let acceptors = Acceptors::of(listeners, tools);
     let reach = Reach::of_this_process();
     let oom_score = oom_score.or_else(own_oom_score);
-    let place = Place { reach, lifeline: None, doors, program_files, oom_score };
+    let place = Place { reach, lifeline: None, acceptors, program_files, oom_score };
     serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
 }
 
@@ -62,10 +62,10 @@ pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
 ///
 /// The error names the listener that could not be opened.
 pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<GuestExit> {
-    let doors = Doors::open(own)?;
+    let acceptors = Acceptors::open(own)?;
     let reach = Reach::of_this_process();
     let oom_score = own_oom_score();
-    let place = Place { reach, lifeline: None, doors, program_files: None, oom_score };
+    let place = Place { reach, lifeline: None, acceptors, program_files: None, oom_score };
     serve_at(Stream::Pair { reader, writer }, place)
 }
 
@@ -77,7 +77,7 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
         Some(reach) => {
             let lifeline = Some(lifeline);
             let place =
-                Place { reach, lifeline, doors: None, program_files: None, oom_score: None };
+                Place { reach, lifeline, acceptors: None, program_files: None, oom_score: None };
             serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
@@ -112,14 +112,14 @@ impl Stream {
 struct Place {
     reach: Reach,
     lifeline: Option<OwnedFd>,
-    doors: Option<Doors>,
+    acceptors: Option<Acceptors>,
     program_files: Option<u64>,
     oom_score: Option<File>,
 }
 
 /// An error means that the guest did not start to serve.
 fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
-    let (reactor, opener) = match &place.doors {
+    let (reactor, opener) = match &place.acceptors {
         Some(_) => {
             // Every frame allocates; returning the memory to the kernel each time would cost page
             // faults.
@@ -128,11 +128,11 @@ fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
         }
         None => (Reactor::default(), None),
     };
-    let around = prepare(&mut place, &reactor)?;
-    let socket = Socket::new(stream.ends(&reactor)?, opener.as_ref(), Rc::clone(&around.heard));
+    let state = prepare(&mut place, &reactor)?;
+    let socket = Socket::new(stream.ends(&reactor)?, opener.as_ref(), Rc::clone(&state.heard));
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
-    if let (Some(doors), Some(opener)) = (place.doors, &opener) {
-        doors.serve(opener, &reactor)?;
+    if let (Some(acceptors), Some(opener)) = (place.acceptors, &opener) {
+        acceptors.serve(opener, &reactor)?;
     }
     let mut config = Config::default();
     // Each stream has its initial window; windows grow only if there is a network or tools.
@@ -146,16 +146,16 @@ fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
         connection: Connection::new(socket, config, Mode::Server),
         control: None,
         greeted: Rc::default(),
-        around,
+        state,
         lifeline,
         opener,
     };
     let exit = reactor.run(poll_fn(|context| service.poll(context)));
-    service.around.processes.kill_all();
+    service.state.processes.kill_all();
     Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
-fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
+fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
     // A program inside that could trace the guest, or read it through /proc, could act as the
     // guest.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -167,7 +167,7 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<Surroundings> {
     let processes = Rc::new(Processes::new(place.reach, reactor)?);
     let reaper = Rc::clone(&processes);
     reactor.spawn(async move { reaper.reap().await });
-    Ok(Surroundings {
+    Ok(State {
         reactor: reactor.clone(),
         processes,
         waiting: Waiting::default(),
@@ -182,7 +182,7 @@ struct Service {
     connection: Connection<Socket>,
     control: Option<Pin<Box<dyn Future<Output = GuestExit>>>>,
     greeted: Rc<Cell<bool>>,
-    around: Surroundings,
+    state: State,
     /// The launcher never writes to it; it ends when the launcher does.
     lifeline: Option<Descriptor>,
     /// Opens streams for connections of programs.
@@ -217,10 +217,10 @@ impl Service {
     fn accept(&mut self, stream: yamux::Stream) {
         if self.control.is_none() {
             let greeted = Rc::clone(&self.greeted);
-            self.control = Some(Box::pin(converse(stream, self.around.clone(), greeted)));
+            self.control = Some(Box::pin(converse(stream, self.state.clone(), greeted)));
         } else {
-            let waiting = self.around.waiting.clone();
-            self.around.reactor.spawn(introduce(stream, waiting));
+            let waiting = self.state.waiting.clone();
+            self.state.reactor.spawn(introduce(stream, waiting));
         }
     }
 

@@ -27,18 +27,18 @@ const OUTSIDE: &str =
 /// could move such a directory, with what it hides or protects, and find the content uncovered in
 /// its next run.
 ///
-/// `stands_apart` returns whether a directory can be shown through an overlay of the sandbox.
+/// `is_separable` returns whether a directory can be shown through an overlay of the sandbox.
 pub fn pinned_directories(
     policy: &Policy,
     shown: &[Shown],
-    stands_apart: &dyn Fn(&Path) -> bool,
+    is_separable: &dyn Fn(&Path) -> bool,
 ) -> Result<Vec<PathBuf>, HostFileError> {
     let hidden: Vec<&Path> =
         policy.hide.iter().map(|hide| Path::new(hide.value.as_str())).collect();
     for place in &hidden {
         if let Some((mount, host)) = shown_at(place, shown) {
-            check_hidden(&host, mount, is_direct(mount, stands_apart))?;
-            refuse_hidden_alias(&host, shown, stands_apart)?;
+            check_hidden(&host, mount, is_direct(mount, is_separable))?;
+            refuse_hidden_alias(&host, shown, is_separable)?;
         }
     }
     refuse_read_below_writable(shown, |guest, host| is_covered(shown, guest, host))?;
@@ -112,7 +112,7 @@ fn for_each_below(
 }
 
 /// Whether the sandbox sees the host's own directory, not an overlay over it.
-pub(crate) fn is_direct(shown: &Shown, stands_apart: &dyn Fn(&Path) -> bool) -> bool {
+pub(crate) fn is_direct(shown: &Shown, is_separable: &dyn Fn(&Path) -> bool) -> bool {
     let directory = match shown.kind {
         TreeKind::Directory => Some(shown.host.as_path()),
         TreeKind::File => shown.host.parent(),
@@ -120,7 +120,7 @@ pub(crate) fn is_direct(shown: &Shown, stands_apart: &dyn Fn(&Path) -> bool) -> 
     match shown.mode {
         Mode::Write => true,
         Mode::Overlay => false,
-        Mode::Read => !directory.is_some_and(stands_apart),
+        Mode::Read => !directory.is_some_and(is_separable),
     }
 }
 
@@ -136,9 +136,9 @@ pub(crate) fn shown_at<'s>(place: &Path, shown: &'s [Shown]) -> Option<(&'s Show
 fn refuse_hidden_alias(
     host: &Path,
     shown: &[Shown],
-    stands_apart: &dyn Fn(&Path) -> bool,
+    is_separable: &dyn Fn(&Path) -> bool,
 ) -> Result<(), HostFileError> {
-    let direct: Vec<&Shown> = shown.iter().filter(|it| is_direct(it, stands_apart)).collect();
+    let direct: Vec<&Shown> = shown.iter().filter(|it| is_direct(it, is_separable)).collect();
     if direct.is_empty() {
         return Ok(());
     }

@@ -40,7 +40,7 @@ impl Mounts {
 
     /// Whether a directory can be shown through an overlay of the sandbox. Not with a mount point
     /// below it: the kernel does not let a process see what lies under that mount.
-    pub fn can_stand_apart(&self, directory: &Path) -> bool {
+    pub fn is_separable(&self, directory: &Path) -> bool {
         let kind = self.kind(directory);
         kind.is_some_and(|kind| LAYERED.contains(&kind)) && self.below(directory).next().is_none()
     }
@@ -81,7 +81,7 @@ mod tests {
         for (directory, apart) in
             [("/usr", true), ("/home", true), ("/home/me", true), ("/media/a stick/x", false)]
         {
-            assert_eq!(mounts.can_stand_apart(Path::new(directory)), apart, "{directory}");
+            assert_eq!(mounts.is_separable(Path::new(directory)), apart, "{directory}");
         }
     }
 
@@ -92,14 +92,14 @@ mod tests {
         for (directory, apart) in
             [("/usr", false), ("/usr/lib", false), ("/usr/share", true), ("/etc", true)]
         {
-            assert_eq!(mounts.can_stand_apart(Path::new(directory)), apart, "{directory}");
+            assert_eq!(mounts.is_separable(Path::new(directory)), apart, "{directory}");
         }
     }
 
     #[test]
     fn later_of_two_mounts_at_one_point_counts() {
         let mounts = mounts(&[("/", "ext4"), ("/data", "ext4"), ("/data", "vfat")]);
-        assert!(!mounts.can_stand_apart(Path::new("/data/x")));
-        assert!(!Mounts::default().can_stand_apart(Path::new("/usr")));
+        assert!(!mounts.is_separable(Path::new("/data/x")));
+        assert!(!Mounts::default().is_separable(Path::new("/usr")));
     }
 }

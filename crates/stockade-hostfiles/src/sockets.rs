@@ -40,10 +40,10 @@ pub fn refuse_uncoverable(
     shown: &[Shown],
     search: SocketSearch,
     mounts: &Mounts,
-    stands_apart: &dyn Fn(&Path) -> bool,
+    is_separable: &dyn Fn(&Path) -> bool,
 ) -> Result<(), HostFileError> {
     let sockets = search == SocketSearch::Needed;
-    let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, stands_apart);
+    let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, is_separable);
     for tree in shown.iter().filter(direct) {
         if sockets && tree.mode == Mode::Read {
             if policy.files_exact.value {

@@ -21,6 +21,7 @@ mod python;
 mod resolve;
 mod search;
 mod settle;
+mod setup;
 mod surroundings;
 mod version;
 mod volta;
@@ -28,6 +29,7 @@ mod volta;
 use std::path::PathBuf;
 
 pub use problem::{InterpreterError, Problem, Skipped};
+pub use setup::{CODE_DIRECTORY, Directories, ProgramSetup, proxy_variables};
 use stockade_provider::Language;
 pub use surroundings::Surroundings;
 pub use version::{Chosen, Manager};

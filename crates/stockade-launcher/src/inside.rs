@@ -1,13 +1,13 @@
 //! The first process inside: carries out the steps in order.
 
 mod covers;
+mod egress;
 mod files;
 mod guard;
 mod overlay;
 mod privileges;
 mod start;
 mod tools;
-mod way_out;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -206,8 +206,8 @@ impl Building {
                 files::seal_root()
             }
             Step::Loopback => stockade_sys::bring_up_loopback(),
-            Step::WayOut { listen, redirected } => {
-                self.provisions.listeners = Some(way_out::open(*listen, redirected)?);
+            Step::Egress { listen, redirected } => {
+                self.provisions.listeners = Some(egress::open(*listen, redirected)?);
                 Ok(())
             }
             Step::ToolSocket(socket) => {
@@ -308,7 +308,7 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::Pivot
         | Step::SealRoot
         | Step::Loopback
-        | Step::WayOut { .. }
+        | Step::Egress { .. }
         | Step::ProgramFiles(_)
         | Step::HostName(_)
         | Step::Limit { .. }

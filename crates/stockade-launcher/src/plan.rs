@@ -289,7 +289,7 @@ pub enum Step {
     Loopback,
     /// Redirects connections to the network to one address, which the guest serves. After the
     /// loopback interface, and before capabilities are dropped.
-    WayOut {
+    Egress {
         /// Where the guest listens, by TCP and UDP: an additional loopback address.
         listen: SocketAddrV4,
         /// The redirected destinations.
@@ -532,7 +532,7 @@ impl Step {
             Step::Pivot => "pivot",
             Step::SealRoot => "seal_root",
             Step::Loopback => "loopback",
-            Step::WayOut { .. } => "way_out",
+            Step::Egress { .. } => "egress",
             Step::ToolSocket(_) => "tool_socket",
             Step::ProgramFiles(_) => "program_files",
             Step::HostName(_) => "host_name",

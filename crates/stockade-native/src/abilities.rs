@@ -8,16 +8,16 @@ use stockade_provider::{Ability, Obstacle, Precision};
 
 use crate::machine::{LANDLOCK_HOLDS_SOCKETS, LANDLOCK_NEEDED, Landlock, Machine};
 
-/// Every control that this wall knows, with the mechanism that enforces it here. `no_way_out` is
+/// Every control that this wall knows, with the mechanism that enforces it here. `no_egress` is
 /// the reason, found by a trial, why egress does not work.
 pub(crate) fn abilities(
     machine: &Machine,
     layout: &Layout,
-    no_way_out: Option<&Obstacle>,
+    no_egress: Option<&Obstacle>,
 ) -> BTreeMap<Control, Ability> {
     let mut abilities = BTreeMap::new();
     for control in Control::all() {
-        let ability = match (control, no_way_out) {
+        let ability = match (control, no_egress) {
             (Control::NetworkHosts | Control::NetworkPublic, Some(obstacle)) => {
                 Ability::Missing(obstacle.clone())
             }

@@ -300,16 +300,16 @@ fn scarcity(error: &io::Error) -> Option<String> {
 /// The cause of a refusal, if known.
 fn explained(error: &StartError) -> Option<Obstacle> {
     match error {
-        StartError::Refused(refusal) if is_of_way_out(refusal) => {
-            Some(obstacles::of_way_out(refusal.errno))
+        StartError::Refused(refusal) if is_of_egress(refusal) => {
+            Some(obstacles::of_egress(refusal.errno))
         }
         _ => forbidden(error),
     }
 }
 
 /// Whether only egress could not be set up; the rest of the wall works without it.
-pub(crate) fn is_of_way_out(refusal: &Refusal) -> bool {
-    refusal.phase == Phase::Inside && matches!(refusal.step.as_str(), "open_ports" | "way_out")
+pub(crate) fn is_of_egress(refusal: &Refusal) -> bool {
+    refusal.phase == Phase::Inside && matches!(refusal.step.as_str(), "open_ports" | "egress")
 }
 
 /// What forbids namespaces here, if that is why the wall was refused.

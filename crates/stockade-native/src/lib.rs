@@ -42,6 +42,6 @@ pub use knobs::Knobs;
 pub use machine::Landlock;
 pub use provider::NativeProvider;
 pub use reduced::ReducedProvider;
-pub use start::User;
+pub use start::HostProcess;
 pub use stockade_interpreters::Surroundings;
 pub use sub_ids::SubIds;

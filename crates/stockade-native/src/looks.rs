@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::machine::Machine;
-use crate::start::User;
+use crate::start::HostProcess;
 
 /// What an inspection of this host found.
 pub(crate) struct Looks {
@@ -65,9 +65,9 @@ pub(crate) async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 
 /// Drops a value whose release may wait for the kernel, on a blocking thread. A process that ends
 /// next drops it directly, because it would end before that thread.
-pub(crate) fn release(held: impl Send + 'static, user: User) {
+pub(crate) fn release(held: impl Send + 'static, user: HostProcess) {
     match (user, tokio::runtime::Handle::try_current()) {
-        (User::Stays, Ok(runtime)) => drop(runtime.spawn_blocking(move || drop(held))),
-        (User::EndsNext, _) | (User::Stays, Err(_)) => drop(held),
+        (HostProcess::Continues, Ok(runtime)) => drop(runtime.spawn_blocking(move || drop(held))),
+        (HostProcess::Exits, _) | (HostProcess::Continues, Err(_)) => drop(held),
     }
 }

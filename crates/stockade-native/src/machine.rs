@@ -145,9 +145,9 @@ impl Machine {
 
     /// Whether a directory can be shown through an overlay of the sandbox. Root's layers are
     /// idmapped, which overlayfs accepts from Linux 5.19 on.
-    pub(crate) fn can_stand_apart(&self, directory: &Path) -> bool {
+    pub(crate) fn is_separable(&self, directory: &Path) -> bool {
         let layers = !self.is_root() || self.kernel >= (5, 19);
-        layers && self.mounts.can_stand_apart(directory)
+        layers && self.mounts.is_separable(directory)
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn of_step(step: &str, errno: Option<i32>, knobs: &Knobs) -> String {
 
 /// Why egress cannot be set up, from the errno of a kernel without nftables or with only parts of
 /// it.
-pub(crate) fn of_way_out(errno: Option<i32>) -> Obstacle {
+pub(crate) fn of_egress(errno: Option<i32>) -> Obstacle {
     const PARTS: &str = "CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV4 and CONFIG_NFT_NAT, as modules or \
                          built in";
     match errno.map(Errno::from_raw_os_error) {

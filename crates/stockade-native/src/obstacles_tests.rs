@@ -164,12 +164,12 @@ fn every_cause_has_its_own_message() {
 #[test]
 fn missing_nftables_differs_from_refused_nftables() {
     for errno in [Errno::PROTONOSUPPORT, Errno::OPNOTSUPP, Errno::NOENT] {
-        let Obstacle { reason, remedy } = of_way_out(Some(errno.raw_os_error()));
+        let Obstacle { reason, remedy } = of_egress(Some(errno.raw_os_error()));
         assert!(reason.contains("no nftables"), "{reason}");
         assert!(remedy.contains("`modprobe -a nf_tables nft_chain_nat nft_nat`"), "{remedy}");
     }
     for errno in [Some(Errno::PERM.raw_os_error()), None] {
-        let Obstacle { reason, remedy } = of_way_out(errno);
+        let Obstacle { reason, remedy } = of_egress(errno);
         assert!(reason.contains("filter refuses"), "{reason}");
         assert!(remedy.contains("netlink"), "{remedy}");
     }

@@ -1,12 +1,12 @@
 //! Turns a policy into the steps that build its wall. Pure: the host was inspected before.
 
 mod commands;
+mod egress;
 mod etc;
 mod files;
 mod guard;
 mod rest;
 mod tools;
-mod way_out;
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ use crate::id_range::IdRange;
 use crate::machine::Machine;
 use crate::sub_ids::SubIds;
 
-pub(crate) use files::{CODE_DIRECTORY, Visible};
+pub(crate) use egress::Egress;
+pub(crate) use files::Visible;
 pub(crate) use rest::{after, kept_small};
 pub(crate) use tools::command as tool_command;
-pub(crate) use way_out::{WayOut, proxy_variables};
 
 /// The user and group id of everything inside.
 pub(crate) const USER: u32 = 1000;
@@ -39,7 +39,7 @@ pub(crate) struct Inputs<'a> {
     /// Ids that the host delegates to a caller who is not root, if the sandbox can use them.
     pub(crate) sub_ids: Option<SubIds>,
     /// Whether egress is possible.
-    pub(crate) way_out: WayOut,
+    pub(crate) egress: Egress,
     pub(crate) cgroup: CgroupInputs,
     /// Compiled seccomp filters.
     pub(crate) filters: Vec<RawFilter>,

@@ -53,21 +53,21 @@ fn show(guest: &str, mode: Mode) -> Shown {
 }
 
 fn planned(text: &str, machine: &Machine, files: &HostFiles, cgroup: bool) -> Plan {
-    planned_with(WayOut::None, text, machine, files, cgroup)
+    planned_with(Egress::None, text, machine, files, cgroup)
 }
 
 fn planned_with(
-    way_out: WayOut,
+    egress: Egress,
     text: &str,
     machine: &Machine,
     files: &HostFiles,
     cgroup: bool,
 ) -> Plan {
-    planned_for(way_out, None, text, machine, files, cgroup)
+    planned_for(egress, None, text, machine, files, cgroup)
 }
 
 fn planned_for(
-    way_out: WayOut,
+    egress: Egress,
     tools: Option<Vec<ToolFile>>,
     text: &str,
     machine: &Machine,
@@ -82,7 +82,7 @@ fn planned_for(
         files,
         first_id,
         sub_ids: machine.sub_ids,
-        way_out,
+        egress,
         cgroup: CgroupInputs {
             tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
             memory_held: cgroup,
@@ -263,18 +263,18 @@ fn kernel_without_landlock_gets_no_landlock_step() {
 fn egress_is_set_up_before_privileges_drop_and_sysctls_become_read_only() {
     for user in [0, 1000] {
         let without = planned("{}", &machine(user), &files(Vec::new()), true);
-        let with = planned_with(WayOut::Gateway, "{}", &machine(user), &files(Vec::new()), true);
+        let with = planned_with(Egress::Gateway, "{}", &machine(user), &files(Vec::new()), true);
         let order = [
             index(&with, "proc"),
             index(&with, "open_ports"),
             index(&with, "read_only"),
             index(&with, "pivot"),
             index(&with, "loopback"),
-            index(&with, "way_out"),
+            index(&with, "egress"),
             index(&with, "seal_privileges"),
         ];
         assert!(order.is_sorted_by(|a, b| a < b), "{user}: {order:?}");
-        let own = |step: &&Step| !matches!(step.name(), "open_ports" | "way_out");
+        let own = |step: &&Step| !matches!(step.name(), "open_ports" | "egress");
         let resolver = |step: &&Step| match step {
             Step::File { path, .. } => path != Path::new("/etc/resolv.conf"),
             _ => true,
@@ -285,15 +285,15 @@ fn egress_is_set_up_before_privileges_drop_and_sysctls_become_read_only() {
     }
 }
 
-fn with_tools(way_out: WayOut, text: &str, machine: &Machine, files: &HostFiles) -> Plan {
+fn with_tools(egress: Egress, text: &str, machine: &Machine, files: &HostFiles) -> Plan {
     let listing = ToolFile { path: PathBuf::from("tools.json"), content: "[]".to_owned() };
-    planned_for(way_out, Some(vec![listing]), text, machine, files, true)
+    planned_for(egress, Some(vec![listing]), text, machine, files, true)
 }
 
 #[test]
 fn tool_socket_is_bound_in_the_finished_root_before_privileges_drop() {
     for user in [0, 1000] {
-        let with = with_tools(WayOut::None, "{}", &machine(user), &files(Vec::new()));
+        let with = with_tools(Egress::None, "{}", &machine(user), &files(Vec::new()));
         let order = [
             last(&with, "attach_scratch"),
             last(&with, "mask"),
@@ -322,9 +322,9 @@ fn tool_socket_is_bound_in_the_finished_root_before_privileges_drop() {
 
 #[test]
 fn guest_gets_descriptors_per_connection_and_programs_get_the_policys() {
-    let limits = |way_out, text, open_files| {
+    let limits = |egress, text, open_files| {
         let machine = Machine { open_files, ..machine(501) };
-        let plan = with_tools(way_out, text, &machine, &files(Vec::new()));
+        let plan = with_tools(egress, text, &machine, &files(Vec::new()));
         let limit = |step: &Step| match step {
             Step::Limit { resource: Resource::OpenFiles, amount } => Some(*amount),
             Step::ProgramFiles(amount) => Some(*amount),
@@ -332,13 +332,13 @@ fn guest_gets_descriptors_per_connection_and_programs_get_the_policys() {
         };
         plan.inside.iter().filter_map(limit).collect::<Vec<u64>>()
     };
-    assert_eq!(limits(WayOut::None, "{}", 1 << 20), [1088, 1024]);
-    assert_eq!(limits(WayOut::Gateway, "{}", 1 << 20), [2112, 1024]);
-    assert_eq!(limits(WayOut::None, "limits: {max_open_files: 16}", 1 << 20), [1088, 16]);
-    assert_eq!(limits(WayOut::None, "limits: {max_open_files: 4096}", 1 << 20), [4096]);
+    assert_eq!(limits(Egress::None, "{}", 1 << 20), [1088, 1024]);
+    assert_eq!(limits(Egress::Gateway, "{}", 1 << 20), [2112, 1024]);
+    assert_eq!(limits(Egress::None, "limits: {max_open_files: 16}", 1 << 20), [1088, 16]);
+    assert_eq!(limits(Egress::None, "limits: {max_open_files: 4096}", 1 << 20), [4096]);
     // Never above the machine's hard limit, which the kernel would refuse.
-    assert_eq!(limits(WayOut::Gateway, "{}", 1500), [1500, 1024]);
-    assert_eq!(limits(WayOut::None, "{}", 1024), [1024]);
+    assert_eq!(limits(Egress::Gateway, "{}", 1500), [1500, 1024]);
+    assert_eq!(limits(Egress::None, "{}", 1024), [1024]);
 }
 
 #[test]
@@ -350,25 +350,9 @@ fn allowlist_plan_includes_the_tool_command_if_there_are_tools() {
         rules.iter().filter(|rule| rule.executable).map(|rule| rule.path.clone()).collect()
     };
     let text = "command_allowlist: [ls]";
-    let with = with_tools(WayOut::None, text, &machine(501), &files);
+    let with = with_tools(Egress::None, text, &machine(501), &files);
     assert_eq!(executable(&with), [Path::new("/run/stockade/bin/stockade-tool")]);
     assert!(executable(&planned(text, &machine(501), &files, true)).is_empty());
-}
-
-#[test]
-fn proxy_variables_have_both_spellings_and_exclude_loopback() {
-    let variables = proxy_variables();
-    let value = |name: &str| {
-        let found = variables.iter().find(|(own, _)| own == name);
-        found.map(|(_, value)| value.as_str())
-    };
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"]
-    {
-        assert_eq!(value(name), Some("http://127.0.0.54:3128"), "{name}");
-    }
-    for name in ["NO_PROXY", "no_proxy"] {
-        assert_eq!(value(name), Some("localhost,127.0.0.1,::1"), "{name}");
-    }
 }
 
 /// Which socket rights each Landlock rule grants.
@@ -407,7 +391,7 @@ fn landlock_9_allows_only_the_walls_tool_socket() {
             Some(_) => &[Path::new("/run/stockade")],
             None => &[],
         };
-        let plan = planned_for(WayOut::None, tools, "{}", &newest, &files, true);
+        let plan = planned_for(Egress::None, tools, "{}", &newest, &files, true);
         let is_newest = |step: &Step| matches!(step, Step::Landlock { version: 9, .. });
         assert!(plan.inside.iter().any(is_newest));
         let reached = socket_rules(&plan).into_iter().filter(|it| it.1 == SocketUse::Reached);

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
 use stockade_hostfiles::{
@@ -23,21 +22,21 @@ use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
-use crate::plan::{Inputs, WayOut, plan, tool_command};
+use crate::plan::{Egress, Inputs, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
-use crate::sandbox::{Interior, Places};
-use crate::start::{EXECUTIONS, Prepared, User, encoded, make_group, start};
+use crate::start::{EXECUTIONS, HostProcess, Prepared, encoded, make_group, start};
 use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
-use stockade_interpreters::{Interpreter, Surroundings, find};
+use stockade_interpreters::{Interpreter, ProgramSetup, Surroundings, find};
+use stockade_wire::PROXY;
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
 #[derive(Clone)]
 pub struct NativeProvider {
-    user: User,
+    user: HostProcess,
     executions: usize,
     surroundings: Arc<Surroundings>,
     looks: Arc<Looks>,
@@ -49,7 +48,7 @@ impl NativeProvider {
 
     /// Creates the provider without inspecting the host. The surroundings decide which host
     /// interpreter programs use.
-    pub fn new(user: User, surroundings: Surroundings) -> NativeProvider {
+    pub fn new(user: HostProcess, surroundings: Surroundings) -> NativeProvider {
         let (surroundings, looks) = (Arc::new(surroundings), Arc::default());
         NativeProvider { user, executions: EXECUTIONS, surroundings, looks }
     }
@@ -73,14 +72,14 @@ impl NativeProvider {
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
         let range = machine.is_root().then(IdRange::claim).transpose()?;
         let (group, cgroup, mut descriptors) = make_group(policy, layout, &GroupName::new()?)?;
-        let (memory_held, way_out) = (cgroup.memory_held, way_out(request));
+        let (memory_held, egress) = (cgroup.memory_held, egress(request));
         let plan = plan(&Inputs {
             policy,
             machine,
             files: &files,
             first_id: range.as_ref().map(|range| range.first),
             sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
-            way_out,
+            egress,
             cgroup,
             filters: filters(policy, memory_holder(memory_held))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
@@ -90,14 +89,12 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let plan = crate::weaken::plan(plan);
         descriptors.extend(range.map(IdRange::into_lock));
-        let interior = Arc::new(Interior {
+        let setup = ProgramSetup {
             interpreter,
-            places: Places::of_root(),
-            way_out,
+            proxy: (egress == Egress::Gateway).then_some(PROXY),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
-            codes: AtomicU64::default(),
-            filters: program_filters(policy, machine.kernel)?,
-        });
+            ..ProgramSetup::default()
+        };
         Ok(Prepared {
             plan: encoded(&plan)?,
             descriptors,
@@ -106,7 +103,8 @@ impl NativeProvider {
             listed: listed(request, files),
             group,
             policy: request.policy.clone(),
-            interior,
+            setup: Arc::new(setup),
+            filters: program_filters(policy, machine.kernel)?,
             scratch: None,
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
@@ -136,7 +134,7 @@ impl Provider for NativeProvider {
                     provider: NativeProvider::NAME,
                     isolation: Isolation::Process,
                     programs: ProgramKinds::ALL,
-                    abilities: abilities(&looks.machine(), &layout, tried.no_way_out.as_ref()),
+                    abilities: abilities(&looks.machine(), &layout, tried.no_egress.as_ref()),
                     unusable: tried.unusable,
                 }
             })
@@ -180,10 +178,10 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
 }
 
 /// Whether the request needs egress to the network.
-fn way_out(request: &SandboxRequest) -> WayOut {
+fn egress(request: &SandboxRequest) -> Egress {
     match &request.gateway {
-        Some(gateway) if gateway.carries().network => WayOut::Gateway,
-        Some(_) | None => WayOut::None,
+        Some(gateway) if gateway.carries().network => Egress::Gateway,
+        Some(_) | None => Egress::None,
     }
 }
 
@@ -240,10 +238,10 @@ fn host_files(
     let policy = &*request.policy;
     let shown = shown(policy)?;
     refuse_changeable(&request.protected, &shown)?;
-    let stands_apart = |directory: &Path| machine.can_stand_apart(directory);
-    let pinned = pinned_directories(policy, &shown, &stands_apart)?;
+    let is_separable = |directory: &Path| machine.is_separable(directory);
+    let pinned = pinned_directories(policy, &shown, &is_separable)?;
     let (search, mounts) = (machine.socket_search(), &machine.mounts);
-    refuse_uncoverable(policy, &shown, search, mounts, &stands_apart)?;
+    refuse_uncoverable(policy, &shown, search, mounts, &is_separable)?;
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
     if let Root::Directory(directory) = &request.root {
         look(directory)?;
@@ -266,7 +264,7 @@ fn host_files(
     let mut kinds = Vec::with_capacity(binds.len());
     for bind in binds {
         let kind = look(&bind.host)?;
-        if kind == TreeKind::Directory && !stands_apart(&bind.host) {
+        if kind == TreeKind::Directory && !is_separable(&bind.host) {
             refuse_system_sockets(&bind.host, policy, search)?;
         }
         kinds.push((bind, kind));

@@ -9,67 +9,29 @@
 //! is enough, and so is the death of this process.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
-use stockade_carrier::{Command, Link};
-use stockade_interpreters::Interpreter;
+use stockade_carrier::Link;
+use stockade_interpreters::ProgramSetup;
 use stockade_launcher::Ending;
-use stockade_policy::{Limit, SEARCH_PATH, WORKSPACE};
+use stockade_policy::Limit;
 use stockade_provider::{
-    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Language,
-    ProcessEnd, Program, Running, Sandbox, SandboxUsage, Stdio, TerminalSize, ToolAccess,
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, ProcessEnd,
+    Running, Sandbox, SandboxUsage, Stdio, TerminalSize,
 };
 use stockade_watchdog::Aside;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::error::StartError;
-use crate::filters::ProgramFilters;
 use crate::looks::{blocking, release};
 use crate::observe::{HostMeter, Watched, bounds};
-use crate::plan::{CODE_DIRECTORY, WayOut, proxy_variables};
 use crate::programs::Programs;
-use crate::start::{Control, Deadline, Held, Launcher, Prepared, User, Wall};
-
-/// Directories that every sandbox has, as paths inside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Places {
-    pub(crate) working_directory: String,
-    /// The home, and the directory for temporary files.
-    pub(crate) home: String,
-    /// The directory for code that the caller passes.
-    pub(crate) code: String,
-}
-
-impl Places {
-    /// The directories in the native wall's root.
-    pub(crate) fn of_root() -> Places {
-        Places {
-            working_directory: WORKSPACE.to_owned(),
-            home: "/tmp".to_owned(),
-            code: CODE_DIRECTORY.to_owned(),
-        }
-    }
-}
-
-/// The environment of a program inside.
-pub(crate) struct Interior {
-    pub(crate) interpreter: Option<Interpreter>,
-    pub(crate) places: Places,
-    /// Whether egress to the network is possible.
-    pub(crate) way_out: WayOut,
-    /// Environment variables for tools, if programs can call any.
-    pub(crate) tools: Option<Vec<(String, String)>>,
-    /// A counter for code file names: concurrent executions must not replace each other's code.
-    pub(crate) codes: AtomicU64,
-    /// The policy's seccomp profiles.
-    pub(crate) filters: ProgramFilters,
-}
+use crate::start::{Control, Deadline, Held, HostProcess, Launcher, Prepared, Wall};
 
 /// How long a killed execution may take to end before its sandbox is ended.
 const CONFIRMED: Duration = Duration::from_millis(500);
@@ -88,12 +50,14 @@ pub(crate) struct NativeSandbox {
     launcher: Option<Launcher>,
     /// The first process inside.
     first: Arc<OwnedFd>,
-    interior: Arc<Interior>,
+    setup: Arc<ProgramSetup>,
+    /// A system call that every start needs and a profile of the policy refuses.
+    refused_call: Option<String>,
     deadline: Arc<Deadline>,
     watched: Arc<Watched>,
     /// The number of programs started so far.
     starts: Arc<AtomicU64>,
-    user: User,
+    user: HostProcess,
 }
 
 impl NativeSandbox {
@@ -135,7 +99,8 @@ impl NativeSandbox {
             link: wall.link,
             launcher: Some(wall.launcher),
             first: Arc::new(wall.handle),
-            interior: Arc::clone(&prepared.interior),
+            setup: Arc::clone(&prepared.setup),
+            refused_call: prepared.filters.refused_call.take(),
             deadline: wall.deadline,
             watched: Arc::new(watched),
             starts: Arc::default(),
@@ -261,89 +226,9 @@ impl ExecutionControl for NativeExecution {
                 cpu_time: used.cpu_time,
                 memory_peak_bytes: used.memory_peak_bytes,
                 tasks_peak: used.tasks_peak,
+                oom_kills: used.oom_kills,
             }
         })
-    }
-}
-
-impl Interior {
-    pub(crate) fn command(&self, execution: Execution) -> Result<Command, Error> {
-        let environment = self.environment(&execution.environment);
-        let (program, arguments, code) = match execution.program {
-            Program::Code { language, name, code, arguments } => {
-                let name = plain(&name)?;
-                let path = match self.codes.fetch_add(1, Ordering::Relaxed) {
-                    0 => format!("{}/{name}", self.places.code),
-                    number => format!("{}/{number}/{name}", self.places.code),
-                };
-                let program = self.interpreter_of(language);
-                let words = [program.clone(), path.clone()];
-                (program, words.into_iter().chain(arguments).collect(), Some((path, code)))
-            }
-            Program::Command { argv } => {
-                let program = argv.first().cloned().unwrap_or_default();
-                (program, argv, None)
-            }
-        };
-        let working_directory = match execution.working_directory {
-            Some(place) if !place.starts_with('/') => {
-                let message = format!("the working directory {place:?} is not an absolute path");
-                let remedy = "name a directory inside the sandbox, such as /workspace";
-                return Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
-            }
-            Some(place) => place,
-            None => self.places.working_directory.clone(),
-        };
-        let filters = self.filters.filters.clone();
-        Ok(Command { program, arguments, environment, working_directory, code, filters })
-    }
-
-    /// The program of an interpreter: the one found on the host, or the language's usual name in a
-    /// `--root` directory.
-    fn interpreter_of(&self, language: Language) -> String {
-        match &self.interpreter {
-            Some(found) if found.language == language => found.program.display().to_string(),
-            _ => language.programs()[0].to_owned(),
-        }
-    }
-
-    /// The default environment, with the caller's variables added or replaced.
-    fn environment(&self, added: &[(String, String)]) -> Vec<(String, String)> {
-        let mut path: Vec<String> = Vec::new();
-        let mut variables = Vec::new();
-        if let Some(found) = &self.interpreter {
-            path.extend(found.program.parent().map(|directory| directory.display().to_string()));
-            if !found.library_path.is_empty() {
-                let places: Vec<String> =
-                    found.library_path.iter().map(|place| place.display().to_string()).collect();
-                variables.push(("LD_LIBRARY_PATH".to_owned(), places.join(":")));
-            }
-        }
-        for directory in SEARCH_PATH {
-            if !path.iter().any(|known| known == directory) {
-                path.push(directory.to_owned());
-            }
-        }
-        // Last, so that it shadows no program of the sandbox.
-        path.extend(self.tools.as_ref().map(|_| ToolAccess::COMMANDS.to_owned()));
-        variables.push(("PATH".to_owned(), path.join(":")));
-        let home = self.places.home.as_str();
-        for (name, value) in
-            [("HOME", home), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TMPDIR", home)]
-        {
-            variables.push((name.to_owned(), value.to_owned()));
-        }
-        if self.way_out == WayOut::Gateway {
-            variables.extend(proxy_variables());
-        }
-        for (name, value) in self.tools.iter().flatten() {
-            if !variables.iter().any(|(own, _)| own == name) {
-                variables.push((name.clone(), value.clone()));
-            }
-        }
-        variables.retain(|(name, _)| !added.iter().any(|(own, _)| own == name));
-        variables.extend(added.iter().cloned());
-        variables
     }
 }
 
@@ -376,14 +261,6 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
     }
 }
 
-/// Accepts only a bare file name.
-fn plain(name: &str) -> Result<&str, Error> {
-    match Path::new(name).file_name().and_then(|last| last.to_str()) {
-        Some(last) if last == name => Ok(name),
-        _ => Err(Error::new(ErrorKind::Invalid, format!("{name:?} is not a plain file name"))),
-    }
-}
-
 impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
@@ -391,8 +268,8 @@ impl Sandbox for NativeSandbox {
                 return Err(NO_TERMINALS.into());
             }
             let limit = execution.timeout;
-            let command = self.interior.command(execution)?;
-            if let Some(call) = &self.interior.filters.refused_call {
+            let command = self.setup.command(execution)?;
+            if let Some(call) = &self.refused_call {
                 let (program, refused_call) = (command.program, Some(call.clone()));
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 let end = ProcessEnd::NotStarted { errno, program, refused_call };
@@ -410,6 +287,18 @@ impl Sandbox for NativeSandbox {
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
         Box::pin(self.watched.exceeded(&self.link))
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.link.ended())
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.link.pause()?) })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.link.resume()?) })
     }
 
     fn observe(&self) -> BoxFuture<'_, SandboxUsage> {

@@ -25,17 +25,19 @@ use stockade_policy::Policy;
 use stockade_provider::Gateway;
 
 use crate::error::StartError;
+use crate::filters::ProgramFilters;
 use crate::looks::{blocking, in_turn, release};
 use crate::programs::Listed;
 use crate::reduced::ScratchDirectory;
-use crate::sandbox::{Interior, NativeSandbox};
+use crate::sandbox::NativeSandbox;
 use stockade_cgroup::Group;
+use stockade_interpreters::ProgramSetup;
 
 pub(crate) use control::Control;
 pub(crate) use deadline::{Deadline, Held};
 pub(crate) use group::make_group;
+pub use launcher::HostProcess;
 pub(crate) use launcher::Launcher;
-pub use launcher::User;
 
 /// A planned sandbox with its resources allocated. Dropping it releases them.
 pub(crate) struct Prepared {
@@ -51,7 +53,9 @@ pub(crate) struct Prepared {
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) interior: Arc<Interior>,
+    pub(crate) setup: Arc<ProgramSetup>,
+    /// The seccomp profiles of the policy, for programs.
+    pub(crate) filters: ProgramFilters,
     /// The host directory for everything that programs write, if there is no tmpfs.
     pub(crate) scratch: Option<ScratchDirectory>,
     /// Whether a cgroup enforces the memory limit, and the CPU limit.
@@ -59,7 +63,7 @@ pub(crate) struct Prepared {
     pub(crate) cpu_held: bool,
     /// Whether the kernel enforces the process limit.
     pub(crate) pids_held: bool,
-    pub(crate) user: User,
+    pub(crate) user: HostProcess,
 }
 
 /// A finished wall that contains only the guest.
@@ -114,10 +118,10 @@ where
     let wall = build(&prepared, launcher, control, stream).await?;
     // Only now: if the start fails or is dropped earlier, this process removes both.
     if let Some(scratch) = &mut prepared.scratch {
-        scratch.hand_over();
+        scratch.disown();
     }
     if let Some(group) = &mut prepared.group {
-        group.hand_over();
+        group.disown();
     }
     NativeSandbox::new(wall, prepared)
 }
@@ -135,7 +139,8 @@ async fn build(
     // Stockade that is stopped for a while keeps its sandboxes.
     let settings =
         LinkSettings { executions: prepared.executions, liveness: Liveness::EndOfStream };
-    let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?;
+    let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?
+        .with_filters(prepared.filters.filters.clone());
     let deadline = Deadline::new(&prepared.policy);
     let deadline = Arc::new(deadline.map_err(StartError::prepare("make a timer"))?);
     let descriptors = prepared.descriptors.iter().map(AsFd::as_fd).chain([deadline.timer()]);

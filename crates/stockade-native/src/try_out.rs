@@ -6,10 +6,10 @@ use futures_core::future::BoxFuture;
 use stockade_interpreters::Surroundings;
 use stockade_provider::{Carried, Destination, Duplex, Error, Gateway, Obstacle, chain};
 
-use crate::error::{StartError, is_of_way_out};
-use crate::plan::WayOut;
+use crate::error::{StartError, is_of_egress};
+use crate::plan::Egress;
 use crate::provider::NativeProvider;
-use crate::start::User;
+use crate::start::HostProcess;
 use crate::trial;
 
 /// The result of the trial walls.
@@ -18,28 +18,28 @@ pub(crate) struct Tried {
     /// Why no wall can be built.
     pub(crate) unusable: Option<Obstacle>,
     /// Why no wall with egress can be built.
-    pub(crate) no_way_out: Option<Obstacle>,
+    pub(crate) no_egress: Option<Obstacle>,
 }
 
 /// Builds an empty wall with egress to find out whether this host allows it, and if not, one
 /// without.
 pub(crate) async fn try_out() -> Tried {
-    match build(WayOut::Gateway).await {
-        Ok(()) => Tried { unusable: None, no_way_out: None },
-        Err(StartError::Refused(refusal)) if is_of_way_out(&refusal) => Tried {
-            unusable: build(WayOut::None).await.err().map(obstacle),
-            no_way_out: Some(obstacle(StartError::Refused(refusal))),
+    match build(Egress::Gateway).await {
+        Ok(()) => Tried { unusable: None, no_egress: None },
+        Err(StartError::Refused(refusal)) if is_of_egress(&refusal) => Tried {
+            unusable: build(Egress::None).await.err().map(obstacle),
+            no_egress: Some(obstacle(StartError::Refused(refusal))),
         },
-        Err(error) => Tried { unusable: Some(obstacle(error)), no_way_out: None },
+        Err(error) => Tried { unusable: Some(obstacle(error)), no_egress: None },
     }
 }
 
-async fn build(way_out: WayOut) -> Result<(), StartError> {
+async fn build(egress: Egress) -> Result<(), StartError> {
     trial::build("{}", |mut request| async move {
-        if way_out == WayOut::Gateway {
+        if egress == Egress::Gateway {
             request.gateway = Some(Arc::new(Nowhere));
         }
-        let provider = NativeProvider::new(User::Stays, Surroundings::default());
+        let provider = NativeProvider::new(HostProcess::Continues, Surroundings::default());
         provider.start_for_trial(&request).await
     })
     .await

@@ -5,6 +5,7 @@
 //! control of a policy, or the policy is refused.
 
 mod aged;
+mod command;
 mod error;
 mod execution;
 mod facts;
@@ -16,6 +17,7 @@ mod tool_access;
 mod usage;
 
 pub use aged::Aged;
+pub use command::Command;
 pub use error::{Error, ErrorKind, chain};
 pub use execution::{
     Execution, ExecutionControl, ExecutionId, ProcessEnd, Program, Running, Stdio, TerminalSize,

@@ -94,6 +94,16 @@ pub trait Sandbox: Send + Sync {
     /// caller then ends the sandbox. Never resolves otherwise.
     fn exceeded(&self) -> BoxFuture<'_, Limit>;
 
+    /// Resolves when the sandbox has ended by itself or from outside, so that no program can start
+    /// in it.
+    fn lost(&self) -> BoxFuture<'_, ()>;
+
+    /// Stops all programs until [`Sandbox::resume`]. Their time limits go on.
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Continues all programs.
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>>;
+
     /// What the sandbox used and which limits it reached, from the kernel. Called at any time, also
     /// after the end.
     fn observe(&self) -> BoxFuture<'_, SandboxUsage>;

@@ -32,4 +32,6 @@ pub struct ExecutionUsage {
     pub memory_peak_bytes: Option<u64>,
     /// The most tasks alive at once.
     pub tasks_peak: Option<u64>,
+    /// Its processes that the kernel killed because memory ran out.
+    pub oom_kills: u64,
 }

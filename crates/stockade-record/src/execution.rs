@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use stockade_policy::{Denial, Effect};
 
+use crate::Command;
+
 /// The policy's decision about a program before it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,9 @@ pub struct ExecutionStarted {
     pub provider: String,
     /// The wall's isolation level.
     pub isolation: String,
+    /// The program; `None` if the session's first event has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
 }
 
 /// A limit that refused something without ending the program, or ended it.

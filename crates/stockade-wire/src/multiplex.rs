@@ -155,7 +155,7 @@ impl Ends {
 
     /// Stops tracking a stream; `closed` is whether this side had half-closed it. Where the
     /// multiplexer sends the other side no reset although it needs one, this sends it.
-    pub fn let_go(&mut self, stream: u32, closed: bool) {
+    pub fn release(&mut self, stream: u32, closed: bool) {
         let Some(end) = self.streams.get_mut(&stream) else { return };
         match (closed, end.heard) {
             // The other side still sends, and would wait for window updates that never come.

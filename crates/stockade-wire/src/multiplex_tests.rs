@@ -75,20 +75,20 @@ fn no_reset_is_sent_after_both_sides_half_close() {
     let mut ends = held();
     ends.say(header(Header::LAST));
     ends.hear(header(Header::LAST));
-    ends.let_go(STREAM, true);
+    ends.release(STREAM, true);
     assert!(resets(&mut ends).is_empty());
 }
 
 #[test]
 fn dropped_stream_resets_its_sender_after_the_half_close_passed() {
     let mut early = held();
-    early.let_go(STREAM, true);
+    early.release(STREAM, true);
     assert!(resets(&mut early).is_empty(), "the end is still on its way");
     early.say(header(Header::LAST));
     assert_eq!(resets(&mut early), [RESET_FRAME]);
     let mut late = held();
     late.say(header(Header::LAST));
-    late.let_go(STREAM, true);
+    late.release(STREAM, true);
     assert_eq!(resets(&mut late), [RESET_FRAME]);
 }
 
@@ -96,14 +96,14 @@ fn dropped_stream_resets_its_sender_after_the_half_close_passed() {
 fn drop_after_the_peers_end_sends_a_reset() {
     let mut ends = held();
     ends.hear(header(Header::LAST));
-    ends.let_go(STREAM, false);
+    ends.release(STREAM, false);
     assert_eq!(resets(&mut ends), [RESET_FRAME]);
 }
 
 #[test]
 fn open_stream_is_reset_by_the_multiplexer_and_forgotten() {
     let mut ends = held();
-    ends.let_go(STREAM, false);
+    ends.release(STREAM, false);
     assert!(resets(&mut ends).is_empty());
     assert!(ends.streams.is_empty());
 }
@@ -113,6 +113,6 @@ fn untracked_streams_are_ignored() {
     let mut ends = Ends::default();
     ends.hear(header(Header::LAST));
     ends.say(header(Header::LAST));
-    ends.let_go(STREAM, true);
+    ends.release(STREAM, true);
     assert!(resets(&mut ends).is_empty() && ends.streams.is_empty());
 }

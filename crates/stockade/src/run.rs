@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use serde::Serialize;
-use stockade_backends::User;
+use stockade_backends::HostProcess;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
 use tokio::runtime::Builder;
 
@@ -61,11 +61,11 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     }
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(args)?;
-    let engine = Engine::new(stockade_backends::providers(User::EndsNext, &surroundings));
+    let engine = Engine::new(stockade_backends::providers(HostProcess::Exits, &surroundings));
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
-    let policy = request.policy.clone();
+    let policy = request.session.policy.clone();
     // A policy, tools file or script on standard input leaves no input for the program.
     let is_input_used = texts().any(load::is_standard_input);
     let is_empty = args.no_input || is_input_used;
@@ -113,18 +113,18 @@ fn execute(
         let tools = tokio::select! {
             biased;
             () = &mut interrupted => None,
-            tools = offered.start(&request.policy) => Some(tools?),
+            tools = offered.start(&request.session.policy) => Some(tools?),
         };
         let Some(tools) = tools else {
             let message = "stopped while servers of tools were started";
             return Err(Problem::new(message, "run it again"));
         };
-        request.tools = tools.clone();
+        request.session.tools = tools.clone();
         let result = engine.run(request, streams, interrupted).await;
         tools.end().await;
         Ok(result)
     });
-    interrupts.let_go();
+    interrupts.release();
     match result {
         // Tasks own the started servers and kill them when dropped.
         Err(_) => runtime.shutdown_background(),

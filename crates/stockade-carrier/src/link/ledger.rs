@@ -279,7 +279,7 @@ impl Ledger {
             Some(Entry::Connection(Connection { unread, .. })) => {
                 state.connection_frames -= unread.frames.len();
                 state.connection_bytes -= unread.bytes;
-                state.ends.let_go(stream, closed);
+                state.ends.release(stream, closed);
             }
             Some(Entry::Writing) => state.own -= 1,
             None => {}

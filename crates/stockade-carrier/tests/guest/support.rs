@@ -6,8 +6,8 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_carrier::{Command, Link, LinkSettings, Liveness, guest_file};
-use stockade_provider::{Gateway, ProcessEnd, Running};
+use stockade_carrier::{Link, LinkSettings, Liveness, guest_file};
+use stockade_provider::{Command, Gateway, ProcessEnd, Running};
 use stockade_testing::skipped;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
@@ -148,7 +148,6 @@ pub(crate) fn command(argv: &[&str]) -> Command {
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         working_directory: "/".to_owned(),
         code: None,
-        filters: Vec::new(),
     }
 }
 

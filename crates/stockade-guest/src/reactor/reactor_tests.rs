@@ -130,7 +130,7 @@ fn thousand_pairs_finish_and_their_task_slots_are_reused() {
                 writer.write_all(&vec![7; 300 << 10]).await.unwrap();
                 drop(writer);
             });
-            let around = reactor.clone();
+            let state = reactor.clone();
             reactor.spawn(async move {
                 let mut buffer = vec![0; 16 << 10];
                 let mut all = 0;
@@ -142,7 +142,7 @@ fn thousand_pairs_finish_and_their_task_slots_are_reused() {
                 }
                 assert_eq!(all, 300 << 10);
                 // A task spawned by another task runs too.
-                around.spawn(async move { counted.set(counted.get() + 1) });
+                state.spawn(async move { counted.set(counted.get() + 1) });
             });
         }
         let seen = Rc::clone(&finished);

@@ -32,10 +32,10 @@ fn replace(plan: &mut Plan, name: &str, with: Step) -> usize {
 }
 
 /// Redirects one address.
-fn way_out(listen: &str, prefix: u8) -> Step {
+fn egress(listen: &str, prefix: u8) -> Step {
     let network = [127, 64, 0, 1].into();
     let redirected = vec![Redirected { transport: Transport::Tcp, network, prefix, port: None }];
-    Step::WayOut { listen: listen.parse().expect("an address"), redirected }
+    Step::Egress { listen: listen.parse().expect("an address"), redirected }
 }
 
 /// A tool directory without files.
@@ -89,8 +89,8 @@ fn failing_step_is_reported_by_name_and_nothing_runs() {
         // `/proc` does not exist yet.
         ("proc", Step::OpenPorts),
         // The loopback interface has this address already, and a prefix has at most 32 bits.
-        ("host_name", way_out("127.0.0.1:1", 32)),
-        ("host_name", way_out("127.0.0.53:1", 33)),
+        ("host_name", egress("127.0.0.1:1", 32)),
+        ("host_name", egress("127.0.0.53:1", 33)),
         // Below a read-only directory, and outside the tool directory.
         ("host_name", tools("/usr/tools", "bin/tool")),
         ("host_name", tools("/tmp/tools", "../tool")),

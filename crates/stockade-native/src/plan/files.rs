@@ -13,10 +13,6 @@ use crate::proc_files;
 
 use super::{Inputs, USER, etc, limit};
 
-/// The directory for code that the caller passes; in the scratch space, so that no other place
-/// needs to be writable.
-pub(crate) const CODE_DIRECTORY: &str = "/run/code";
-
 /// Device nodes that are shown from the host.
 const NODES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -74,7 +70,7 @@ impl Tree {
             TreeKind::Directory => Some(self.host.as_path()),
             TreeKind::File => self.host.parent(),
         };
-        self.apart = directory.is_some_and(|directory| inputs.machine.can_stand_apart(directory));
+        self.apart = directory.is_some_and(|directory| inputs.machine.is_separable(directory));
         self
     }
 }
@@ -235,7 +231,7 @@ impl Visible {
         // Outer mounts first, and the wall's own before the policy's mounts below them.
         steps.extend(system().filter(|tree| !in_scratch(&tree.guest)).map(attach));
         let is_shown = |path: &Path| self.trees.iter().any(|tree| tree.guest == path);
-        let resolver = ("/etc/resolv.conf", inputs.way_out.resolver());
+        let resolver = ("/etc/resolv.conf", inputs.egress.resolver());
         let settings = etc::FILES.iter().chain([&resolver]);
         let settings = settings.filter(|(path, _)| !is_shown(Path::new(path)));
         steps.extend(settings.map(|(path, content)| Step::File {
@@ -342,7 +338,7 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         Step::ForbidUserNamespaces,
     ];
     // This writes a sysctl too.
-    steps.extend(inputs.way_out.ports());
+    steps.extend(inputs.egress.ports());
     steps.extend(inputs.proc_files.iter().map(|(path, content)| Step::Cover {
         path: PathBuf::from(path),
         content: content.clone(),

@@ -6,7 +6,7 @@ use stockade_launcher::{Step, ToolFile, ToolSocket};
 use stockade_policy::Limit;
 use stockade_provider::ToolAccess;
 
-use super::{Inputs, WayOut, limit};
+use super::{Egress, Inputs, limit};
 
 /// The name of the command in its directory.
 const COMMAND: &str = "stockade-tool";
@@ -39,9 +39,9 @@ pub(super) fn step(files: &[ToolFile]) -> Step {
 /// The descriptor limit of the guest: one for each connection, up to this machine's hard limit.
 /// Programs get the limit of the policy.
 pub(super) fn guest_files(inputs: &Inputs<'_>) -> u64 {
-    let doors = match inputs.way_out {
-        WayOut::None => 1,
-        WayOut::Gateway => 2,
+    let doors = match inputs.egress {
+        Egress::None => 1,
+        Egress::Gateway => 2,
     };
     let asked = limit(inputs.policy, Limit::OpenFiles);
     let needed = OTHER_DESCRIPTORS + doors * CONNECTIONS;

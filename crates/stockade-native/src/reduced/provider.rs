@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures_core::future::BoxFuture;
-use stockade_interpreters::Surroundings;
+use stockade_interpreters::{Directories, ProgramSetup, Surroundings};
 use stockade_policy::Isolation;
 use stockade_provider::{
     Error, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Sandbox, SandboxRequest,
@@ -17,10 +16,9 @@ use crate::filters::{memory_holder, program_filters, reduced_filters};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
-use crate::plan::{USER, WayOut};
+use crate::plan::USER;
 use crate::provider::{check_open_files, interpreter};
-use crate::sandbox::{Interior, Places};
-use crate::start::{EXECUTIONS, Prepared, User, encoded, make_group, start};
+use crate::start::{EXECUTIONS, HostProcess, Prepared, encoded, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_seccomp::Ids;
@@ -33,7 +31,7 @@ use super::scratch::{CODE, ScratchDirectory, TEMPORARY, sweep};
 /// Landlock, seccomp and rlimits without any namespace.
 #[derive(Clone)]
 pub struct ReducedProvider {
-    user: User,
+    user: HostProcess,
     surroundings: Arc<Surroundings>,
     looks: Arc<Looks>,
 }
@@ -44,7 +42,7 @@ impl ReducedProvider {
 
     /// Creates the provider without inspecting the host. The surroundings decide which host
     /// interpreter programs use.
-    pub fn new(user: User, surroundings: Surroundings) -> ReducedProvider {
+    pub fn new(user: HostProcess, surroundings: Surroundings) -> ReducedProvider {
         ReducedProvider { user, surroundings: Arc::new(surroundings), looks: Arc::default() }
     }
 
@@ -64,7 +62,7 @@ impl ReducedProvider {
         }
         if request.gateway.is_some() {
             return Err(StartError::Unsupported {
-                what: "a way out",
+                what: "egress",
                 reason: "without a network namespace no network leads only to the gate",
                 remedy: "remove what the policy says of the network, or use a host with namespaces",
             });
@@ -94,7 +92,7 @@ impl ReducedProvider {
         });
         descriptors.extend(range.map(IdRange::into_lock));
         let text = |path: std::path::PathBuf| path.display().to_string();
-        let places = Places {
+        let directories = Directories {
             working_directory: text(files.working_directory),
             home: text(scratch.part(TEMPORARY)),
             code: text(scratch.part(CODE)),
@@ -107,14 +105,8 @@ impl ReducedProvider {
             listed: None,
             group,
             policy: request.policy.clone(),
-            interior: Arc::new(Interior {
-                interpreter,
-                places,
-                way_out: WayOut::None,
-                tools: None,
-                codes: AtomicU64::default(),
-                filters: program_filters(policy, machine.kernel)?,
-            }),
+            setup: Arc::new(ProgramSetup { interpreter, directories, ..ProgramSetup::default() }),
+            filters: program_filters(policy, machine.kernel)?,
             scratch: Some(scratch),
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
@@ -136,7 +128,7 @@ fn ids(machine: &Machine) -> Ids {
 /// removes no leftovers.
 async fn try_out() -> Option<Obstacle> {
     let built = crate::trial::build("isolation: reduced", |request| async move {
-        let provider = ReducedProvider::new(User::Stays, Surroundings::default());
+        let provider = ReducedProvider::new(HostProcess::Continues, Surroundings::default());
         let prepare = move || provider.prepare(&request, &Layout::as_it_is());
         start(prepare).await?.finish().await
     });

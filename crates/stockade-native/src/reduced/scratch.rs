@@ -75,7 +75,7 @@ impl ScratchDirectory {
     }
 
     /// From now on the launcher removes it.
-    pub(crate) fn hand_over(&mut self) {
+    pub(crate) fn disown(&mut self) {
         self.is_own = false;
     }
 }

@@ -19,12 +19,12 @@ use crate::error::StartError;
 
 /// What the process that uses a wall does after a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum User {
+pub enum HostProcess {
     /// It continues, and reaps every launcher.
     #[default]
-    Stays,
+    Continues,
     /// It ends, as a command does: launchers are reparented to init.
-    EndsNext,
+    Exits,
 }
 
 /// A launcher that has not been reaped.
@@ -60,13 +60,13 @@ impl Launcher {
 
     /// Lets the launcher end by itself, and releases what a failed launcher leaves. A process that
     /// ends next does not wait for that; the next start sweeps.
-    pub(crate) fn leave(mut self, group: Option<Group>, user: User) {
+    pub(crate) fn leave(mut self, group: Option<Group>, user: HostProcess) {
         let Some(child) = self.0.take() else { return };
         let mut left = Left { child, group };
         match user {
-            User::Stays => later(left),
+            HostProcess::Continues => later(left),
             // A launcher that has already ended was killed, and no other process cleans up.
-            User::EndsNext => {
+            HostProcess::Exits => {
                 let status = left.child.try_wait();
                 left.ended(status);
             }

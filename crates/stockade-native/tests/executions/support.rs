@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use stockade_native::{NativeProvider, Surroundings, User};
+use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{
     Entry, Error, Execution, ProcessEnd, Program, Provider, Running, Sandbox, SandboxRequest, chain,
 };
@@ -11,7 +11,7 @@ use stockade_testing::skipped;
 use tokio::io::AsyncReadExt;
 
 pub(crate) fn native() -> NativeProvider {
-    NativeProvider::new(User::Stays, Surroundings::default())
+    NativeProvider::new(HostProcess::Continues, Surroundings::default())
 }
 
 pub(crate) fn request() -> SandboxRequest {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stockade_native::{NativeProvider, Surroundings, User};
+use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{
     Execution, Program, Provider, Running, Sandbox, SandboxRequest, ToolAccess, chain,
 };
@@ -121,5 +121,5 @@ pub(crate) fn walls_can_be_built() -> bool {
 /// The native wall, with the host's usual interpreter directories.
 fn native() -> NativeProvider {
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
-    NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })
+    NativeProvider::new(HostProcess::Continues, Surroundings { path, ..Surroundings::default() })
 }

@@ -99,6 +99,7 @@ pub(crate) fn bodies(text: &str) -> Vec<Body> {
             execution: 0,
             provider: own(),
             isolation: own(),
+            command: None,
         }),
         Body::Egress(Egress {
             method: Some(own()),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use stockade_backends::{Surroundings, User};
-use stockade_engine::{Engine, Passage, RunRequest, Streams, Tools};
+use stockade_backends::{HostProcess, Surroundings};
+use stockade_engine::{Engine, Passage, RunRequest, SessionRequest, Streams, Tools};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest};
 use tokio::runtime::{Builder, Runtime};
@@ -42,7 +42,7 @@ impl Interface {
         let variable = |name: &str| std::env::var_os(name);
         let mut surroundings = Surroundings::from_variables(variable, here, user);
         surroundings.explicit_python = python.map(Path::to_owned);
-        let providers = stockade_backends::providers(User::Stays, &surroundings);
+        let providers = stockade_backends::providers(HostProcess::Continues, &surroundings);
         Ok(Interface {
             runtime: Builder::new_current_thread().enable_all().build()?,
             provider: Arc::clone(providers.first().context("no wall is built in")?),
@@ -65,17 +65,19 @@ impl Interface {
     /// What a program prints in a new sandbox.
     pub(super) fn printed(&self, argv: &[String]) -> anyhow::Result<String> {
         let request = RunRequest {
-            policy: Arc::clone(&self.policy),
-            provider: None,
-            root: Root::Standard,
-            user: self.user,
-            protected: Vec::new(),
+            session: SessionRequest {
+                policy: Arc::clone(&self.policy),
+                provider: None,
+                root: Root::Standard,
+                user: self.user,
+                protected: Vec::new(),
+                environment: Vec::new(),
+                context: Context::default(),
+                passage: Passage::Allowed,
+                tools: self.tools.clone(),
+                recorder: None,
+            },
             program: Program::Command { argv: argv.to_vec() },
-            environment: Vec::new(),
-            context: Context::default(),
-            passage: Passage::Allowed,
-            tools: self.tools.clone(),
-            recorder: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };
         let never = std::future::pending();

@@ -69,7 +69,7 @@ impl Asked {
             Program::Command { argv } => (None, argv.clone(), argv),
         };
         Asked {
-            policy: Arc::clone(&request.policy),
+            policy: Arc::clone(&request.session.policy),
             advice,
             host_file,
             here,

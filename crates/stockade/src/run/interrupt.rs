@@ -32,7 +32,7 @@ impl Interrupts {
 
     /// Restores their default action, so that they kill this process while it waits for a slow
     /// reader.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         for signal in &self.0 {
             // Fails only for invalid signal numbers.
             let _ = default_signal(*signal);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stockade_backends::Surroundings;
-use stockade_engine::{Passage, RunRequest, Tools, TrustedPaths};
+use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root};
 
@@ -68,18 +68,20 @@ pub(crate) fn request(
     let mut context = Context::default();
     context.now = Some(clock::now()?);
     let request = RunRequest {
-        policy: Arc::new(policy),
-        provider: args.provider.clone(),
-        root,
-        user,
-        protected: decisive,
+        session: SessionRequest {
+            policy: Arc::new(policy),
+            provider: args.provider.clone(),
+            root,
+            user,
+            protected: decisive,
+            environment,
+            context,
+            recorder,
+            passage,
+            // Started later, when everything else is known to be valid.
+            tools: Tools::new(),
+        },
         program,
-        environment,
-        context,
-        recorder,
-        passage,
-        // Started later, when everything else is known to be valid.
-        tools: Tools::new(),
     };
     let script = match target {
         Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_backends::{Surroundings, User};
-use stockade_engine::{Engine, Outcome, Passage, RunRequest, Streams};
+use stockade_backends::{HostProcess, Surroundings};
+use stockade_engine::{Engine, Outcome, Passage, RunRequest, SessionRequest, Streams};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest};
 use tokio::runtime::{Builder, Runtime};
@@ -64,23 +64,24 @@ fn policy() -> Arc<Policy> {
 }
 
 fn request(argv: &[&str]) -> RunRequest {
-    RunRequest {
+    let session = SessionRequest {
         policy: policy(),
         provider: Some("native".to_owned()),
         root: Root::Standard,
         user: 0,
         protected: Vec::new(),
-        program: Program::Command { argv: argv.iter().map(|word| (*word).to_owned()).collect() },
         environment: Vec::new(),
         passage: Passage::Allowed,
         tools: stockade_engine::Tools::new(),
         context: Context::default(),
         recorder: None,
-    }
+    };
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    RunRequest { session, program: Program::Command { argv } }
 }
 
 fn providers() -> Vec<Arc<dyn Provider>> {
-    stockade_backends::providers(User::Stays, &Surroundings::default())
+    stockade_backends::providers(HostProcess::Continues, &Surroundings::default())
 }
 
 fn provider() -> Arc<dyn Provider> {

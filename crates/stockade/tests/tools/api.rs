@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stockade_backends::{Surroundings, User};
-use stockade_engine::{Engine, Passage, RunReport, RunRequest, Streams, Tool, Tools};
+use stockade_backends::{HostProcess, Surroundings};
+use stockade_engine::{
+    Engine, Passage, RunReport, RunRequest, SessionRequest, Streams, Tool, Tools,
+};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Program, Root};
 
@@ -21,7 +23,7 @@ pub(crate) fn engine() -> Engine {
         user: rustix::process::geteuid().as_raw(),
         ..Surroundings::default()
     };
-    Engine::new(stockade_backends::providers(User::Stays, &surroundings))
+    Engine::new(stockade_backends::providers(HostProcess::Continues, &surroundings))
 }
 
 /// A runtime with one thread, like that of the command line.
@@ -37,17 +39,19 @@ pub(crate) async fn python(engine: &Engine, policy: &str, tools: Tools, code: &s
     let policy = Policy::parse_str("test", policy, Path::new("/")).expect("the policy is one");
     let argv = ["python3", "-c", code].map(str::to_owned).to_vec();
     let request = RunRequest {
-        policy: Arc::new(policy),
-        provider: Some("native".to_owned()),
-        root: Root::Standard,
-        user: rustix::process::geteuid().as_raw(),
-        protected: Vec::new(),
+        session: SessionRequest {
+            policy: Arc::new(policy),
+            provider: Some("native".to_owned()),
+            root: Root::Standard,
+            user: rustix::process::geteuid().as_raw(),
+            protected: Vec::new(),
+            environment: Vec::new(),
+            passage: Passage::Allowed,
+            tools,
+            context: Context::default(),
+            recorder: None,
+        },
         program: Program::Command { argv },
-        environment: Vec::new(),
-        passage: Passage::Allowed,
-        tools,
-        context: Context::default(),
-        recorder: None,
     };
     let streams = Streams { capture: true, ..Streams::default() };
     engine.run(request, streams, std::future::pending()).await.expect("the wall holds the policy")

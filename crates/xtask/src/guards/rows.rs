@@ -40,7 +40,7 @@ const ROWS: [&[&str]; 7] = [
         "stockade-aca",
         "stockade-kube",
     ],
-    &["stockade-backends"],
+    &["stockade-backends", "stockade-supervisor"],
     &["stockade", "stockade-server", "stockade-python"],
 ];
 

@@ -30,7 +30,7 @@ const TARGETS: [&str; 11] = [
     "record",
     "tool_socket",
     "tools",
-    "way_out",
+    "egress",
 ];
 
 /// The name prefixes of folders that tests install into the cache: the Python clients of the

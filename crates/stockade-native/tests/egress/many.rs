@@ -6,11 +6,11 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::gateway::{DEAF, SENDS, TestGateway};
-use crate::support::{LIMIT, finish, run, runtime, sandbox, start, way_out_can_be_made};
+use crate::support::{LIMIT, egress_can_be_built, finish, run, runtime, sandbox, start};
 
 #[test]
 fn two_hundred_connections_at_once_carry_their_own_bytes() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -30,7 +30,7 @@ print(good)
 
 #[test]
 fn connections_over_the_gateways_limit_are_reset_until_others_close() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -54,7 +54,7 @@ for attempt in range(1000):
 
 #[test]
 fn connection_flood_starves_neither_output_nor_exit() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -82,7 +82,7 @@ os._exit(0)
 
 #[test]
 fn unread_connection_does_not_block_output() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -112,7 +112,7 @@ print('x' * 1_000_000)
 
 #[test]
 fn large_download_completes_while_output_flows() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -132,7 +132,7 @@ print(total)
 
 #[test]
 fn lost_gateway_ends_everything_inside() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     runtime().block_on(async {
@@ -163,7 +163,7 @@ while True:
 
 #[test]
 fn connections_of_an_ended_program_do_not_count_for_the_next() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     runtime().block_on(async {

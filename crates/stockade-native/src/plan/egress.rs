@@ -7,14 +7,14 @@ use stockade_wire::{NAME_SERVER, NAMED, PROXY, RELAY};
 
 /// Whether egress is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WayOut {
+pub(crate) enum Egress {
     /// No connection leaves the sandbox, and no process inside listens for one.
     None,
     /// The guest forwards connections to the gateway on the host.
     Gateway,
 }
 
-impl WayOut {
+impl Egress {
     /// The redirection. The DNS server has the second address of the loopback interface.
     pub(super) fn step(self) -> Option<Step> {
         let exactly = |transport, place: SocketAddrV4| Redirected {
@@ -24,7 +24,7 @@ impl WayOut {
             port: Some(place.port()),
         };
         let (network, prefix) = NAMED;
-        self.with_gateway(|| Step::WayOut {
+        self.with_gateway(|| Step::Egress {
             listen: RELAY,
             redirected: vec![
                 Redirected { transport: Transport::Tcp, network, prefix, port: None },
@@ -44,34 +44,16 @@ impl WayOut {
     pub(super) fn resolver(self) -> &'static str {
         match self {
             // No server listens there, so a lookup fails at once instead of timing out.
-            WayOut::None => "nameserver 127.0.0.53\noptions timeout:1 attempts:1\n",
+            Egress::None => "nameserver 127.0.0.53\noptions timeout:1 attempts:1\n",
             // Without a search list, so that resolvers do not append a domain to a name.
-            WayOut::Gateway => "nameserver 127.0.0.53\noptions edns0 ndots:1\n",
+            Egress::Gateway => "nameserver 127.0.0.53\noptions edns0 ndots:1\n",
         }
     }
 
     fn with_gateway<T>(self, make: impl FnOnce() -> T) -> Option<T> {
         match self {
-            WayOut::None => None,
-            WayOut::Gateway => Some(make()),
+            Egress::None => None,
+            Egress::Gateway => Some(make()),
         }
     }
-}
-
-/// The environment variables that name the proxy inside. All use the scheme `http`, because some
-/// clients fail on any other; the proxy also accepts SOCKS.
-pub(crate) fn proxy_variables() -> Vec<(String, String)> {
-    let proxy = format!("http://{PROXY}");
-    let direct = "localhost,127.0.0.1,::1";
-    let mut variables = Vec::new();
-    for (name, value) in [
-        ("HTTP_PROXY", proxy.as_str()),
-        ("HTTPS_PROXY", &proxy),
-        ("ALL_PROXY", &proxy),
-        ("NO_PROXY", direct),
-    ] {
-        variables.push((name.to_owned(), value.to_owned()));
-        variables.push((name.to_lowercase(), value.to_owned()));
-    }
-    variables
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stockade_native::{NativeProvider, Surroundings, User};
+use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{Error, Execution, Gateway, Provider, Running, Sandbox, chain};
 use stockade_testing::sandbox::python;
 pub(crate) use stockade_testing::sandbox::{request, runtime};
@@ -77,7 +77,7 @@ pub(crate) fn run(script: &str) -> (String, TestGateway) {
 
 /// Whether this host allows a wall with egress. If not, the tests print why they do not run, or
 /// fail if `STOCKADE_REQUIRE` requires them.
-pub(crate) fn way_out_can_be_made() -> bool {
+pub(crate) fn egress_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
         let gateway = Arc::new(TestGateway::default());
@@ -91,5 +91,5 @@ pub(crate) fn way_out_can_be_made() -> bool {
 /// The native wall, with the host's usual interpreter directories.
 pub(crate) fn native() -> NativeProvider {
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
-    NativeProvider::new(User::Stays, Surroundings { path, ..Surroundings::default() })
+    NativeProvider::new(HostProcess::Continues, Surroundings { path, ..Surroundings::default() })
 }

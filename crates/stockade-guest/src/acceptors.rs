@@ -8,14 +8,14 @@ use std::rc::Rc;
 use rustix::net::sockopt;
 use stockade_launcher::Listeners;
 
-use crate::door::{Comes, Door, Places};
+use crate::acceptor::{Acceptor, Origin, Slots};
 use crate::listeners::{NetworkListeners, Own, SyntheticListeners, open_tool_socket};
 use crate::names;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Reactor};
 
 /// The listeners for connections of programs; at least one of the two exists.
-pub(crate) struct Doors {
+pub(crate) struct Acceptors {
     network: Option<Network>,
     tools: Option<UnixListener>,
 }
@@ -28,20 +28,20 @@ enum Network {
     Own(NetworkListeners),
 }
 
-impl Doors {
+impl Acceptors {
     /// The listeners that the launcher opened; none if it opened none.
-    pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Doors> {
-        Doors { network: network.map(Network::Redirected), tools }.if_any()
+    pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Acceptors> {
+        Acceptors { network: network.map(Network::Redirected), tools }.if_any()
     }
 
     /// Opens the listeners that the command line names.
-    pub(crate) fn open(own: Own) -> io::Result<Option<Doors>> {
+    pub(crate) fn open(own: Own) -> io::Result<Option<Acceptors>> {
         let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
         let tools = own.tools.then(open_tool_socket).transpose()?;
-        Ok(Doors { network, tools }.if_any())
+        Ok(Acceptors { network, tools }.if_any())
     }
 
-    fn if_any(self) -> Option<Doors> {
+    fn if_any(self) -> Option<Acceptors> {
         (self.network.is_some() || self.tools.is_some()).then_some(self)
     }
 
@@ -51,29 +51,30 @@ impl Doors {
         let count = u64::from(self.network.is_some()) + u64::from(self.tools.is_some());
         match self.network {
             Some(Network::Redirected(Listeners { connections, datagrams })) => {
-                let places = Places::of_one_door_of(count);
+                let slots = Slots::of_one_acceptor_of(count);
                 let datagrams = Descriptor::new(datagrams.into(), reactor)?;
-                let door = tcp_door(connections, Comes::Redirected, &places, opener, reactor)?;
+                let acceptor =
+                    tcp_acceptor(connections, Origin::Redirected, &slots, opener, reactor)?;
                 reactor.spawn(names::serve(datagrams, opener.clone(), None));
-                reactor.spawn(async move { door.serve().await });
+                reactor.spawn(async move { acceptor.serve().await });
             }
             Some(Network::Own(NetworkListeners { connections, datagrams, ports })) => {
-                let places = Places::of_one_door_of(count);
-                let synthetic = SyntheticListeners::new(ports, &places, opener, reactor);
+                let slots = Slots::of_one_acceptor_of(count);
+                let synthetic = SyntheticListeners::new(ports, &slots, opener, reactor);
                 let datagrams = Descriptor::new(datagrams.into(), reactor)?;
                 reactor.spawn(names::serve(datagrams, opener.clone(), Some(Rc::clone(&synthetic))));
                 for listener in connections {
-                    let door = tcp_door(listener, Comes::Direct, &places, opener, reactor)?;
-                    let door = door.with_synthetic(&synthetic);
-                    reactor.spawn(async move { door.serve().await });
+                    let acceptor = tcp_acceptor(listener, Origin::Direct, &slots, opener, reactor)?;
+                    let acceptor = acceptor.with_synthetic(&synthetic);
+                    reactor.spawn(async move { acceptor.serve().await });
                 }
             }
             None => {}
         }
         if let Some(tools) = self.tools {
-            let places = Places::of_one_door_of(count);
-            let door = Door::new(tools.into(), Comes::ToTools, places, opener, reactor)?;
-            reactor.spawn(async move { door.serve().await });
+            let slots = Slots::of_one_acceptor_of(count);
+            let acceptor = Acceptor::new(tools.into(), Origin::ToTools, slots, opener, reactor)?;
+            reactor.spawn(async move { acceptor.serve().await });
         }
         Ok(())
     }
@@ -81,13 +82,13 @@ impl Doors {
 
 /// Uses the congestion control `reno`, which every kernel has. These connections cross no network,
 /// and pacing by the host's default would only delay them.
-fn tcp_door(
+fn tcp_acceptor(
     listener: TcpListener,
-    comes: Comes,
-    places: &Rc<Places>,
+    origin: Origin,
+    slots: &Rc<Slots>,
     opener: &Opener,
     reactor: &Reactor,
-) -> io::Result<Door> {
+) -> io::Result<Acceptor> {
     let _ = sockopt::set_tcp_congestion(&listener, "reno");
-    Door::new(listener.into(), comes, Rc::clone(places), opener, reactor)
+    Acceptor::new(listener.into(), origin, Rc::clone(slots), opener, reactor)
 }

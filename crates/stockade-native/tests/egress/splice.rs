@@ -1,7 +1,7 @@
 //! Downloads through a splice pipe.
 
 use crate::gateway::{FIRST_BYTES, SENDS_BY_SPLICE};
-use crate::support::{run, way_out_can_be_made};
+use crate::support::{egress_can_be_built, run};
 
 /// Requests this many bytes, half-closes, and reads.
 fn download(bytes: usize) -> String {
@@ -28,7 +28,7 @@ except ConnectionResetError:
 
 #[test]
 fn spliced_bytes_follow_the_streams_bytes_and_precede_its_end() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     for bytes in [0, 10, 5_000_000] {
@@ -45,7 +45,7 @@ print(end, len(said), bytes(said) == b'f' * {FIRST_BYTES} + whole)
 
 #[test]
 fn connection_aborted_after_its_splice_pipe_is_reset() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!("{}print(end)\n", download(1_000_001)));
@@ -54,7 +54,7 @@ fn connection_aborted_after_its_splice_pipe_is_reset() {
 
 #[test]
 fn exiting_program_closes_its_splice_pipe() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -76,7 +76,7 @@ print(exactly(connection, 1))
 /// connections are reset; after it closes them, pipes are available again.
 #[test]
 fn unread_splice_pipes_are_bounded() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(

@@ -1,6 +1,7 @@
 //! The egress of a run: a gate if the policy can allow a connection, and a tool broker if there are
 //! tools.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use futures_core::future::BoxFuture;
 use stockade_egress::{Gate, GateError, Learned, Settings};
 use stockade_policy::{Context, Limit, Policy};
 use stockade_provider::{Carried, Destination, Duplex, Gateway, SandboxUsage, ToolAccess};
-use stockade_record::{Egress, Recorder, Sink, ToolCall, Unrecorded};
+use stockade_record::Sink;
 use stockade_tools::{ToolBroker, Tools};
 use tokio::time::timeout;
 
@@ -35,24 +36,21 @@ const MOST_CALLERS: usize = 1024;
 
 /// The gate and the broker of one run, if it has them.
 #[derive(Clone, Debug)]
-pub(crate) struct WayOut {
+pub(crate) struct Services {
     gate: Option<Gate>,
     broker: Option<ToolBroker>,
 }
 
-impl WayOut {
+impl Services {
     /// Creates the gate and the broker. Decisions go to the record, if one is kept.
     pub(crate) fn of(
         policy: &Arc<Policy>,
         passage: Passage,
         tools: Tools,
         context: &Context,
-        recorder: Option<&Arc<Recorder>>,
-    ) -> Result<WayOut, GateError> {
-        let sink: Arc<dyn Sink> = match recorder {
-            Some(recorder) => Arc::new(OfExecution(Arc::clone(recorder))),
-            None => Arc::new(Unkept),
-        };
+        sink: OfExecution,
+    ) -> Result<Services, GateError> {
+        let sink: Arc<dyn Sink> = Arc::new(sink);
         // If tools are offered and the policy lists none, a call is still a denial to record.
         let has_broker = !tools.is_empty() || !policy.tools.value.is_empty();
         let broker = has_broker.then(|| {
@@ -64,7 +62,7 @@ impl WayOut {
             Passage::Allowed if policy.may_reach_anything() => Some(Gate::new(policy, sink)?),
             Passage::Allowed => None,
         };
-        Ok(WayOut { gate, broker })
+        Ok(Services { gate, broker })
     }
 
     /// The gateway to which the wall relays connections.
@@ -117,6 +115,12 @@ impl WayOut {
         }
     }
 
+    /// The limits that were reached so far.
+    pub(crate) fn limits_hit(&self) -> BTreeSet<Limit> {
+        let gate = self.gate.iter().flat_map(|gate| gate.observed().limits_hit);
+        gate.chain(self.broker.iter().flat_map(|broker| broker.observed().limits_hit)).collect()
+    }
+
     /// The number of tool calls, with any result.
     pub(crate) fn tool_calls(&self) -> u64 {
         self.broker.as_ref().map_or(0, |broker| broker.observed().calls)
@@ -128,7 +132,7 @@ impl WayOut {
     }
 }
 
-impl Gateway for WayOut {
+impl Gateway for Services {
     fn serve(&self, destination: Destination, stream: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
         match (&destination, &self.gate, &self.broker) {
             (Destination::Tools, _, Some(broker)) => broker.serve(stream),
@@ -152,19 +156,5 @@ impl Gateway for WayOut {
 
     fn carries(&self) -> Carried {
         Carried { network: self.gate.is_some(), tools: self.broker.is_some() }
-    }
-}
-
-/// Receives decisions when no record is kept.
-#[derive(Debug)]
-struct Unkept;
-
-impl Sink for Unkept {
-    fn egress(&self, _: Egress) -> Result<(), Unrecorded> {
-        Ok(())
-    }
-
-    fn tool_call(&self, _: ToolCall) -> Result<(), Unrecorded> {
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use stockade_provider::Destination;
 use tokio::time::timeout;
 
 use crate::gateway::{ADDRESS, BREAKS, COUNTS, DENIES, ECHO, GREETS, RESETS, SENDS, TestGateway};
-use crate::support::{LIMIT, finish, run, runtime, sandbox, start, way_out_can_be_made};
+use crate::support::{LIMIT, egress_can_be_built, finish, run, runtime, sandbox, start};
 
 fn connection(port: u16) -> Destination {
     Destination::Address { address: ADDRESS, port }
@@ -15,7 +15,7 @@ fn connection(port: u16) -> Destination {
 
 #[test]
 fn dialled_address_reaches_the_gateway_with_its_port() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -29,7 +29,7 @@ print(connection.recv(4).decode(), connection.getpeername())
 
 #[test]
 fn whole_synthetic_range_is_forwarded_and_its_neighbours_are_not() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -49,7 +49,7 @@ for address in ['127.63.255.255', '127.128.0.0', '127.0.0.1', '127.0.0.53', '127
 
 #[test]
 fn guest_port_rejects_connections_that_were_not_redirected() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -69,7 +69,7 @@ except OSError as error:
 
 #[test]
 fn known_name_resolves_by_every_resolver_and_reaches_the_gateway() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -100,7 +100,7 @@ def address(answer):
 
 #[test]
 fn dns_answers_over_udp_and_tcp_from_the_queried_address() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -124,7 +124,7 @@ for _ in range(2):
 
 #[test]
 fn query_flood_is_answered_and_each_answer_reaches_its_client() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -151,7 +151,7 @@ print(address(askers[0].recv(4096)))
 
 #[test]
 fn proxy_variables_are_set_and_lead_to_the_gateway() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run("\
@@ -170,7 +170,7 @@ print(everything(connection).decode())
 
 #[test]
 fn each_side_can_end_before_the_other() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -190,7 +190,7 @@ listens.close()
 
 #[test]
 fn reset_on_either_side_is_a_reset_on_the_other() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -209,7 +209,7 @@ print(refused(lambda: ended.recv(1)))
 
 #[test]
 fn gateway_distinguishes_a_reset_from_a_close() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     runtime().block_on(async {
@@ -233,7 +233,7 @@ for linger in ((0, 0), (1, 0)):
 
 #[test]
 fn early_answer_reaches_a_program_that_is_still_sending() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -248,7 +248,7 @@ print(everything(connection).decode())
 
 #[test]
 fn abandoned_download_ends_and_others_continue() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(

@@ -3,11 +3,11 @@
 use stockade_provider::{ErrorKind, Provider};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{finish, native, request, runtime, start, try_start, way_out_can_be_made};
+use crate::support::{egress_can_be_built, finish, native, request, runtime, start, try_start};
 
 #[test]
 fn tenth_concurrent_execution_is_refused_with_the_limit() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     runtime().block_on(async {

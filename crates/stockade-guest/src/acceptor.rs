@@ -31,7 +31,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Which connections a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comes {
+pub(crate) enum Origin {
     /// Connections that the kernel redirected here. Those over the limit are reset, as on any
     /// network.
     Redirected,
@@ -41,51 +41,51 @@ pub(crate) enum Comes {
     ToTools,
 }
 
-impl Comes {
+impl Origin {
     /// What to report to the host about a connection; none for one that does not belong here.
     fn opening(self, client: &Descriptor) -> Option<Opening> {
         match self {
             // The original destination. A connection that was not redirected has none.
-            Comes::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
-            Comes::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
-            Comes::ToTools => Some(Opening::Tools),
+            Origin::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
+            Origin::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
+            Origin::ToTools => Some(Opening::Tools),
         }
     }
 }
 
 /// A listener for connections of programs.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     listener: Descriptor,
-    comes: Comes,
+    origin: Origin,
     opener: Opener,
     reactor: Reactor,
-    places: Rc<Places>,
+    slots: Rc<Slots>,
     room: Room,
     /// Binds listeners at the addresses that the name server returns, if the guest does that.
     synthetic: Option<Rc<SyntheticListeners>>,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(
         listener: OwnedFd,
-        comes: Comes,
-        places: Rc<Places>,
+        origin: Origin,
+        slots: Rc<Slots>,
         opener: &Opener,
         reactor: &Reactor,
-    ) -> io::Result<Door> {
-        Ok(Door {
+    ) -> io::Result<Acceptor> {
+        Ok(Acceptor {
             listener: Descriptor::new(listener, reactor)?,
-            comes,
+            origin,
             opener: opener.clone(),
             reactor: reactor.clone(),
-            places,
+            slots,
             room: room(),
             synthetic: None,
         })
     }
 
     /// Also binds listeners for the addresses in the name server's answers.
-    pub(crate) fn with_synthetic(mut self, listeners: &Rc<SyntheticListeners>) -> Door {
+    pub(crate) fn with_synthetic(mut self, listeners: &Rc<SyntheticListeners>) -> Acceptor {
         self.synthetic = Some(Rc::clone(listeners));
         self
     }
@@ -93,15 +93,15 @@ impl Door {
     /// Accepts connections in turn: opens the stream of each before it accepts the next.
     pub(crate) async fn serve(&self) {
         loop {
-            if self.comes == Comes::ToTools {
-                while self.places.are_taken() {
-                    self.places.one_is_freed().await;
+            if self.origin == Origin::ToTools {
+                while self.slots.are_taken() {
+                    self.slots.one_is_freed().await;
                 }
             }
             match self.accept().await {
                 Ok(client) => self.admit(client).await,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.places.one_is_freed().await;
+                    self.slots.one_is_freed().await;
                 }
                 // The client has closed the connection already, accept(2).
                 Err(_) => {}
@@ -121,10 +121,10 @@ impl Door {
     }
 
     async fn admit(&self, client: Descriptor) {
-        let Some(opening) = self.comes.opening(&client) else { return };
-        let Some(place) = Places::take(&self.places) else { return reset(&client) };
+        let Some(opening) = self.origin.opening(&client) else { return };
+        let Some(place) = Slots::take(&self.slots) else { return reset(&client) };
         let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
-        if self.comes != Comes::ToTools {
+        if self.origin != Origin::ToTools {
             // The relay forwards bytes as they come; Nagle's algorithm would only delay them.
             let _ = sockopt::set_tcp_nodelay(&client, true);
         }
@@ -140,36 +140,36 @@ impl Door {
 }
 
 /// Limits the number of connections.
-pub(crate) struct Places {
+pub(crate) struct Slots {
     most: usize,
     taken: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// One connection within the limit; dropping it frees its place.
-struct Place(Rc<Places>);
+struct Place(Rc<Slots>);
 
-impl Places {
-    /// The limit of one of `doors` listeners, which share the descriptors of this process.
-    pub(crate) fn of_one_door_of(doors: u64) -> Rc<Places> {
+impl Slots {
+    /// The limit of one of `acceptors` listeners, which share the descriptors of this process.
+    pub(crate) fn of_one_acceptor_of(acceptors: u64) -> Rc<Slots> {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Places::new(share(files, doors))
+        Slots::new(share(files, acceptors))
     }
 
-    fn new(most: usize) -> Rc<Places> {
-        Rc::new(Places { most, taken: Cell::new(0), waiting: RefCell::default() })
+    fn new(most: usize) -> Rc<Slots> {
+        Rc::new(Slots { most, taken: Cell::new(0), waiting: RefCell::default() })
     }
 
     fn are_taken(&self) -> bool {
         self.taken.get() >= self.most
     }
 
-    fn take(places: &Rc<Places>) -> Option<Place> {
-        if places.are_taken() {
+    fn take(slots: &Rc<Slots>) -> Option<Place> {
+        if slots.are_taken() {
             return None;
         }
-        places.taken.set(places.taken.get() + 1);
-        Some(Place(Rc::clone(places)))
+        slots.taken.set(slots.taken.get() + 1);
+        Some(Place(Rc::clone(slots)))
     }
 
     /// Returns when a connection has ended, or at once if there is no connection.
@@ -186,10 +186,10 @@ impl Places {
     }
 }
 
-/// How many connections each of `doors` listeners may have with `files` descriptors. At least one:
+/// How many connections each of `acceptors` listeners may have with `files` descriptors. At least one:
 /// a listener that waits for a free place must be able to get one.
-fn share(files: u64, doors: u64) -> usize {
-    let each = files.saturating_sub(OTHER_DESCRIPTORS) / doors.max(1);
+fn share(files: u64, acceptors: u64) -> usize {
+    let each = files.saturating_sub(OTHER_DESCRIPTORS) / acceptors.max(1);
     each.clamp(1, MAX_CONNECTIONS) as usize
 }
 
@@ -219,16 +219,16 @@ mod tests {
 
     #[test]
     fn connection_over_the_limit_waits_for_a_free_place() {
-        let places = Places::new(2);
-        let first = Places::take(&places);
-        let second = Places::take(&places);
-        assert!(places.are_taken() && Places::take(&places).is_none());
-        let mut freed = pin!(places.one_is_freed());
+        let slots = Slots::new(2);
+        let first = Slots::take(&slots);
+        let second = Slots::take(&slots);
+        assert!(slots.are_taken() && Slots::take(&slots).is_none());
+        let mut freed = pin!(slots.one_is_freed());
         let mut context = Context::from_waker(Waker::noop());
         assert!(freed.as_mut().poll(&mut context).is_pending());
         drop(first);
         assert!(freed.as_mut().poll(&mut context).is_ready());
-        assert!(Places::take(&places).is_some());
+        assert!(Slots::take(&slots).is_some());
         drop(second);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use stockade_provider::Destination;
 
 use crate::gateway::{ADDRESS, ECHO, TestGateway};
-use crate::support::{finish, run, runtime, sandbox, start, way_out_can_be_made};
+use crate::support::{egress_can_be_built, finish, run, runtime, sandbox, start};
 
 const PING: &str = "\
 def ping():
@@ -15,7 +15,7 @@ def ping():
 
 #[test]
 fn nothing_but_the_gateway_can_be_reached() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -45,7 +45,7 @@ print(len(open('/proc/net/route').read().splitlines()))
 
 #[test]
 fn udp_to_synthetic_addresses_is_refused() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -63,7 +63,7 @@ print(refused(lambda: datagrams.recv(1)))
 
 #[test]
 fn program_can_bind_every_port_while_egress_works() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, gateway) = run(&format!(
@@ -103,7 +103,7 @@ print(exactly(proxy, 7).decode())
 
 #[test]
 fn guests_sockets_cannot_be_shared_or_taken() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -122,7 +122,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
 
 #[test]
 fn one_source_port_reaches_two_names_at_once() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run("\
@@ -143,7 +143,7 @@ for address, connection in connections:
 
 #[test]
 fn redirection_cannot_be_changed_from_inside() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (said, _) = run(&format!(
@@ -160,7 +160,7 @@ print(open('/proc/sys/net/ipv4/ip_unprivileged_port_start').read().strip())
 
 #[test]
 fn without_a_gateway_there_is_no_listener_and_no_proxy_variable() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let script = "\
@@ -181,7 +181,7 @@ print(refused(lambda: low.bind(('127.0.0.1', 443))))
 
 #[test]
 fn each_sandbox_has_its_own_gateway() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     let (one, other) = (TestGateway::default(), TestGateway::default());

@@ -1,12 +1,12 @@
 //! Throughput and latency through the wall. Run manually:
-//! `cargo test --release -p stockade-native --test way_out -- --ignored --nocapture speed`.
+//! `cargo test --release -p stockade-native --test egress -- --ignored --nocapture speed`.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
 use crate::gateway::{COUNTS, SENDS};
-use crate::support::{PRELUDE, run, way_out_can_be_made};
+use crate::support::{PRELUDE, egress_can_be_built, run};
 
 const BYTES: u64 = 4 << 30;
 
@@ -96,7 +96,7 @@ fn echoes(mut stream: std::net::TcpStream) {
 #[ignore = "a measurement, not a check"]
 #[expect(clippy::print_stdout, reason = "the measurement is what it is run for")]
 fn speed_of_a_connection_through_the_wall_and_without() {
-    if !way_out_can_be_made() {
+    if !egress_can_be_built() {
         return;
     }
     for _ in 0..3 {

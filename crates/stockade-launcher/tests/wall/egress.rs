@@ -30,7 +30,7 @@ fn wall(code: &str, redirect: bool) -> Plan {
     }
     let after = at(&plan, "loopback") + 1;
     plan.inside
-        .insert(after, Step::WayOut { listen: LISTEN.parse().expect("an address"), redirected });
+        .insert(after, Step::Egress { listen: LISTEN.parse().expect("an address"), redirected });
     let last = plan.inside.len() - 1;
     plan.inside[last] = Step::Execute {
         program: "/usr/bin/python3".into(),

@@ -1,0 +1,16 @@
+//! A program as a guest starts it.
+
+/// A program as the guest of a Linux wall starts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// A path inside, or a bare name that the guest searches for in the `PATH` of the environment.
+    pub program: String,
+    /// The arguments, including the program's own name first.
+    pub arguments: Vec<String>,
+    /// The complete environment.
+    pub environment: Vec<(String, String)>,
+    /// The directory in which the program starts.
+    pub working_directory: String,
+    /// A file to write first: its path inside and its bytes.
+    pub code: Option<(String, Vec<u8>)>,
+}
