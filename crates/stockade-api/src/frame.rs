@@ -1,0 +1,176 @@
+//! Frames between a client and the supervisor of a session.
+
+use std::io;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{Control, Reply, Request};
+
+/// The maximum size of a frame's content.
+pub const MAX_FRAME_BYTES: usize = 1 << 20;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// The first frame of a client.
+    Request(Request),
+    /// An answer of the supervisor.
+    Reply(Reply),
+    /// Input for the program.
+    Input(Vec<u8>),
+    /// The end of the input.
+    InputEnd,
+    /// Standard output of the program, or a part of a file.
+    Output(Vec<u8>),
+    /// Standard error of the program.
+    Error(Vec<u8>),
+    /// A signal for the program, or a new size of its terminal.
+    Control(Control),
+    /// A part of the code.
+    Code(Vec<u8>),
+    /// The end of the code.
+    CodeEnd,
+}
+
+/// Why a frame could not be sent or received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The other end closed the connection between two frames.
+    #[error("the connection has ended")]
+    Closed,
+    /// The kernel refused to read or write.
+    #[error("cannot use the connection")]
+    Connection {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A frame is longer than allowed.
+    #[error("a frame of {bytes} bytes is longer than {MAX_FRAME_BYTES}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A frame has an unknown kind.
+    #[error("a frame has the unknown kind {kind}")]
+    Kind {
+        /// The kind.
+        kind: u8,
+    },
+    /// The content of a frame is not what its kind requires.
+    #[error("the content of a frame is not valid")]
+    Content {
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Sends one frame.
+pub async fn write_frame(
+    stream: &mut (impl AsyncWrite + Unpin),
+    frame: &Frame,
+) -> Result<(), FrameError> {
+    let (kind, bytes) = match frame {
+        Frame::Request(request) => (0, json(request)?),
+        Frame::Reply(reply) => (1, json(reply)?),
+        Frame::Input(bytes) => (2, bytes.clone()),
+        Frame::InputEnd => (3, Vec::new()),
+        Frame::Output(bytes) => (4, bytes.clone()),
+        Frame::Error(bytes) => (5, bytes.clone()),
+        Frame::Control(control) => (6, json(control)?),
+        Frame::Code(bytes) => (7, bytes.clone()),
+        Frame::CodeEnd => (8, Vec::new()),
+    };
+    if bytes.len() > MAX_FRAME_BYTES {
+        return Err(FrameError::TooLong { bytes: bytes.len() });
+    }
+    let mut head = [kind, 0, 0, 0, 0];
+    let length = u32::try_from(bytes.len()).expect("a frame is at most 1 MiB long");
+    head[1..].copy_from_slice(&length.to_le_bytes());
+    let written = async {
+        stream.write_all(&head).await?;
+        stream.write_all(&bytes).await?;
+        stream.flush().await
+    };
+    written.await.map_err(|source| FrameError::Connection { source })
+}
+
+/// Receives one frame.
+pub async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Frame, FrameError> {
+    let kind = match stream.read_u8().await {
+        Ok(kind) => kind,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(FrameError::Closed);
+        }
+        Err(source) => return Err(FrameError::Connection { source }),
+    };
+    let failed = |source| FrameError::Connection { source };
+    let bytes = usize::try_from(stream.read_u32_le().await.map_err(failed)?).unwrap_or(usize::MAX);
+    if bytes > MAX_FRAME_BYTES {
+        return Err(FrameError::TooLong { bytes });
+    }
+    let mut content = vec![0; bytes];
+    stream.read_exact(&mut content).await.map_err(failed)?;
+    Ok(match kind {
+        0 => Frame::Request(parsed(&content)?),
+        1 => Frame::Reply(parsed(&content)?),
+        2 => Frame::Input(content),
+        3 => Frame::InputEnd,
+        4 => Frame::Output(content),
+        5 => Frame::Error(content),
+        6 => Frame::Control(parsed(&content)?),
+        7 => Frame::Code(content),
+        8 => Frame::CodeEnd,
+        kind => return Err(FrameError::Kind { kind }),
+    })
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, FrameError> {
+    serde_json::to_vec(value).map_err(|source| FrameError::Content { source })
+}
+
+fn parsed<T: DeserializeOwned>(content: &[u8]) -> Result<T, FrameError> {
+    serde_json::from_slice(content).map_err(|source| FrameError::Content { source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_arrive_as_they_were_sent() {
+        let sent = [
+            Frame::Request(Request::Inspect),
+            Frame::Input(b"\x00\xff".to_vec()),
+            Frame::InputEnd,
+            Frame::Control(Control::Signal { signal: 2 }),
+            Frame::Reply(Reply::Done),
+        ];
+        let mut bytes = Vec::new();
+        for frame in &sent {
+            write_frame(&mut bytes, frame).await.unwrap();
+        }
+        let mut stream = &bytes[..];
+        for frame in &sent {
+            assert_eq!(read_frame(&mut stream).await.unwrap(), *frame);
+        }
+        assert!(matches!(read_frame(&mut stream).await, Err(FrameError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn long_unknown_and_malformed_frames_are_refused() {
+        let mut long = &[2, 1, 0, 16, 0][..];
+        let refused = read_frame(&mut long).await;
+        assert!(matches!(refused, Err(FrameError::TooLong { bytes: 1_048_577 })), "{refused:?}");
+        let mut unknown = &[99, 0, 0, 0, 0][..];
+        assert!(matches!(read_frame(&mut unknown).await, Err(FrameError::Kind { kind: 99 })));
+        let mut malformed = &[0, 2, 0, 0, 0, b'{', b'}'][..];
+        assert!(matches!(read_frame(&mut malformed).await, Err(FrameError::Content { .. })));
+        let mut cut = &[2, 9, 0, 0, 0, b'x'][..];
+        assert!(matches!(read_frame(&mut cut).await, Err(FrameError::Connection { .. })));
+    }
+}

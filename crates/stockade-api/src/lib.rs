@@ -1,0 +1,21 @@
+//! Requests to a session and its replies, as the command line, the Python package and the server
+//! use them.
+//!
+//! ```text
+//! client ── Request ──▶ supervisor          one connection per request
+//!        ── code bytes, then their end ──▶  only for code
+//!        ◀── Reply::Started ──              a program runs
+//!        ── input, signals, resizes ──▶
+//!        ◀── output ──
+//!        ◀── Reply::Ended, or another Reply ──
+//! ```
+//! A frame is its kind (one byte), a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and
+//! that many bytes.
+
+mod frame;
+mod reply;
+mod request;
+
+pub use frame::{Frame, FrameError, MAX_FRAME_BYTES, read_frame, write_frame};
+pub use reply::{ExecutionView, Failure, Reply, SessionView, StatsView};
+pub use request::{Control, ExecuteParams, ProgramParams, Request, TerminalParams};

@@ -1,0 +1,107 @@
+//! Replies of a session.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An answer of the supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reply {
+    /// The request was carried out.
+    Done,
+    /// A program runs.
+    Started {
+        /// Its number in the session.
+        execution: u64,
+    },
+    /// A program has ended.
+    Ended {
+        /// The exit code of the command line for this outcome.
+        code: u8,
+        /// The report, as `stockade run --json` prints it.
+        report: Value,
+    },
+    /// Answers `Inspect`.
+    Session(Box<SessionView>),
+    /// Answers `Ps`.
+    Executions(Vec<ExecutionView>),
+    /// Answers `Stats`.
+    Stats(StatsView),
+    /// The request could not be carried out.
+    Failed(Failure),
+}
+
+/// Why a request could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// The operation, its object, and why it failed.
+    pub message: String,
+    /// What to do next.
+    pub remedy: String,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// Its name.
+    pub name: String,
+    /// The process that holds it.
+    pub supervisor: u32,
+    /// `running`, `paused` or `ending`.
+    pub state: String,
+    /// When it was created, in seconds since 1970.
+    pub created: u64,
+    /// The wall.
+    pub provider: String,
+    /// The wall's isolation level.
+    pub isolation: String,
+    /// The name of the policy.
+    pub policy: String,
+    /// The policy's text with every default filled in.
+    pub policy_text: String,
+    /// How many programs run.
+    pub running: usize,
+    /// How many programs were started.
+    pub executions: u64,
+    /// How long it may exist, in seconds.
+    pub ttl_seconds: Option<u64>,
+    /// How long it may be idle, in seconds.
+    pub idle_seconds: Option<u64>,
+    /// The id of the record, if one is kept.
+    pub record: Option<String>,
+    /// Every control with the mechanism that enforces it.
+    pub controls: Value,
+}
+
+/// A program of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionView {
+    /// Its number in the session.
+    pub execution: u64,
+    /// `running`, or how it ended.
+    pub state: String,
+    /// The exit code of the command line, once it has ended.
+    pub code: Option<u8>,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
+    /// What was started.
+    pub command: Vec<String>,
+    /// Whether it continues without a client.
+    pub detached: bool,
+}
+
+/// What a sandbox used so far; `None` if this host's kernel does not report a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatsView {
+    /// Processor time.
+    pub cpu_ms: Option<u64>,
+    /// The most memory at once.
+    pub memory_peak_bytes: Option<u64>,
+    /// The most tasks at once.
+    pub tasks_peak: Option<u64>,
+    /// Processes that the kernel killed because memory ran out.
+    pub oom_kills: u64,
+    /// How many programs run.
+    pub running: usize,
+}

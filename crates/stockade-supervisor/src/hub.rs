@@ -1,0 +1,176 @@
+//! Distributes the output of programs: to attached clients, and to a bounded log.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use stockade_api::Frame;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+/// How much output of all programs the log of a session keeps.
+const LOG_BYTES: usize = 1 << 20;
+
+/// The size of one read.
+const CHUNK_BYTES: usize = 32 << 10;
+
+/// How many frames wait for a slow client.
+const WAITING: usize = 8;
+
+/// One of the two output streams of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// Output of one program.
+#[derive(Clone, Debug)]
+struct Chunk {
+    execution: u64,
+    stream: Stream,
+    bytes: Vec<u8>,
+}
+
+/// Which programs a client receives output of, and what happens when it is slow.
+struct Subscriber {
+    execution: Option<u64>,
+    frames: mpsc::Sender<Frame>,
+    /// An attached client applies backpressure to the program; a reader of the log loses output.
+    is_attached: bool,
+}
+
+/// The output of all programs of a session.
+#[derive(Default)]
+pub(crate) struct Hub {
+    state: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    log: VecDeque<Chunk>,
+    log_bytes: usize,
+    subscribers: Vec<Subscriber>,
+}
+
+impl Hub {
+    /// Receives the output of one program from now on, with backpressure.
+    pub(crate) fn attach(&self, execution: u64) -> mpsc::Receiver<Frame> {
+        self.subscribe(Some(execution), true).0
+    }
+
+    /// The kept output, and the output from now on.
+    pub(crate) fn log(&self, execution: Option<u64>) -> (mpsc::Receiver<Frame>, Vec<Frame>) {
+        self.subscribe(execution, false)
+    }
+
+    fn subscribe(
+        &self,
+        execution: Option<u64>,
+        is_attached: bool,
+    ) -> (mpsc::Receiver<Frame>, Vec<Frame>) {
+        let (frames, receiver) = mpsc::channel(WAITING);
+        let mut shared = self.lock();
+        let is_wanted = |chunk: &&Chunk| execution.is_none_or(|one| one == chunk.execution);
+        let kept = shared.log.iter().filter(is_wanted).map(frame).collect();
+        shared.subscribers.push(Subscriber { execution, frames, is_attached });
+        (receiver, kept)
+    }
+
+    /// Reads one stream of a program to its end.
+    pub(crate) async fn pump(
+        &self,
+        execution: u64,
+        stream: Stream,
+        mut source: impl AsyncRead + Unpin,
+    ) {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            match source.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => {
+                    let bytes = buffer[..read].to_vec();
+                    self.publish(Chunk { execution, stream, bytes }).await;
+                }
+            }
+        }
+    }
+
+    async fn publish(&self, chunk: Chunk) {
+        let mut attached = Vec::new();
+        {
+            let mut shared = self.lock();
+            shared.subscribers.retain(|one| !one.frames.is_closed());
+            for one in &shared.subscribers {
+                if one.execution.is_some_and(|wanted| wanted != chunk.execution) {
+                    continue;
+                }
+                match one.is_attached {
+                    true => attached.push(one.frames.clone()),
+                    false => _ = one.frames.try_send(frame(&chunk)),
+                }
+            }
+            shared.keep(chunk.clone());
+        }
+        for client in attached {
+            // Fails if the client has left.
+            let _ = client.send(frame(&chunk)).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // No critical section leaves the value inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn keep(&mut self, chunk: Chunk) {
+        self.log_bytes += chunk.bytes.len();
+        self.log.push_back(chunk);
+        while self.log_bytes > LOG_BYTES
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.log_bytes -= oldest.bytes.len();
+        }
+    }
+}
+
+fn frame(chunk: &Chunk) -> Frame {
+    match chunk.stream {
+        Stream::Output => Frame::Output(chunk.bytes.clone()),
+        Stream::Error => Frame::Error(chunk.bytes.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn attached_client_receives_every_byte_and_the_log_keeps_the_last() {
+        let hub = Hub::default();
+        let bytes = vec![7; 3 * LOG_BYTES];
+        let mut frames = hub.attach(1);
+        let received = async {
+            let mut received = 0;
+            while received < bytes.len() {
+                let Some(Frame::Output(bytes)) = frames.recv().await else { panic!("no output") };
+                received += bytes.len();
+            }
+        };
+        tokio::join!(hub.pump(1, Stream::Output, &bytes[..]), received);
+        let length = |frames: &[Frame]| -> usize {
+            frames.iter().map(|it| if let Frame::Output(it) = it { it.len() } else { 0 }).sum()
+        };
+        let kept = length(&hub.log(Some(1)).1);
+        assert!(kept <= LOG_BYTES && kept > LOG_BYTES - CHUNK_BYTES, "{kept}");
+        assert_eq!(length(&hub.log(Some(2)).1), 0);
+    }
+
+    #[tokio::test]
+    async fn slow_reader_of_the_log_does_not_stop_a_program() {
+        let hub = Hub::default();
+        let (_unread, _) = hub.log(None);
+        hub.pump(1, Stream::Error, &vec![7; 2 * LOG_BYTES][..]).await;
+    }
+}

@@ -1,0 +1,20 @@
+//! A session that outlives one command: the process that holds it, its state on disk, and the
+//! clients that use it. There is no central daemon.
+//!
+//! ```text
+//! stockade create ── starts ──▶ supervisor: holds the Session, serves a Unix socket
+//! stockade exec   ── connects to STATE/sessions/NAME/socket ──▶ one request per connection
+//! ```
+
+mod client;
+mod connection;
+mod executions;
+mod hub;
+mod settings;
+mod state;
+mod supervisor;
+
+pub use client::{ClientError, connect};
+pub use settings::Settings;
+pub use state::{Claimed, Listed, SessionName, State, StateError, state_directory};
+pub use supervisor::Supervisor;
