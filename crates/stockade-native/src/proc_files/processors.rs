@@ -89,8 +89,7 @@ fn key(line: &str) -> &str {
 }
 
 /// Appends one line of `/proc/cpuinfo` for the CPU at `index`. Rewrites the numbers of cores and
-/// sockets, and keeps the features, by which
-/// programs choose code.
+/// sockets, and keeps the features, by which programs choose code.
 fn push_line(text: &mut String, line: &str, index: usize, count: usize) {
     let value = match key(line) {
         "processor" | "core id" | "apicid" | "initial apicid" => index,
