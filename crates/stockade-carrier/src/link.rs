@@ -28,11 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
-use stockade_provider::{Command, Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running};
+use stockade_provider::{
+    Command, Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running, TerminalSize,
+};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, Filter, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role,
-    Text, TextError, greet,
+    Text, TextError, WindowSize, greet,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
@@ -351,6 +353,11 @@ async fn wait(
     }
 }
 
+/// The size of a terminal, as the guest receives it.
+fn window_size(size: TerminalSize) -> WindowSize {
+    WindowSize { columns: size.columns, rows: size.rows }
+}
+
 fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Execute, LinkError> {
     let text = |what, text: &str| {
         Text::try_from(text).map_err(|source| LinkError::Command { what, source })
@@ -375,6 +382,7 @@ fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Exec
         environment: command.environment.iter().map(variable).collect::<Result<_, _>>()?,
         working_directory: text("working directory", &command.working_directory)?,
         code: command.code.as_ref().map(code).transpose()?,
+        terminal: command.terminal.map(window_size),
         filters: filters.to_vec(),
     })
 }

@@ -23,6 +23,8 @@ mod relay;
 mod serve;
 mod socket;
 mod splice;
+mod stdio;
+mod terminal;
 mod tool;
 mod waiting;
 

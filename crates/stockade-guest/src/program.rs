@@ -2,8 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -11,16 +10,11 @@ use rustix::process::{Pid, chdir};
 use stockade_sys::{Instruction, Spawn, spawn};
 use stockade_wire::{Execute, Filter, Text};
 
+use crate::stdio::Theirs;
+use crate::terminal::MULTIPLEXER;
+
 /// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// A started program, and the guest's ends of its pipes.
-pub(crate) struct Program {
-    pub(crate) pid: Pid,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    pub(crate) stderr: PipeReader,
-}
 
 /// Why a program did not start: the errno, and the path that caused it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,32 +30,33 @@ impl StartFailure {
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         StartFailure { errno, about: about.clone() }
     }
+
+    pub(crate) fn of_terminal(error: &io::Error) -> StartFailure {
+        let about = Text::try_from(MULTIPLEXER).expect("a path without a null byte is a text");
+        StartFailure::new(error, &about)
+    }
 }
 
-/// Starts the program with pipes as its standard streams and the given descriptor limit.
-///
-/// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
+/// Starts the program with these standard streams and the given descriptor limit.
 pub(crate) fn start(
     request: &Execute,
+    streams: &Theirs,
     open_files: Option<u64>,
     oom_score: Option<&File>,
-) -> Result<Program, StartFailure> {
+) -> Result<Pid, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
-    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
-    let (stdout, their_stdout) = io::pipe().map_err(failed)?;
-    let (stderr, their_stderr) = io::pipe().map_err(failed)?;
     let program = Spawn {
         path: c"",
         arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
         environment: &environment(request).map_err(failed)?,
-        streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
+        streams: streams.streams(),
+        controls: streams.controls(),
         open_files,
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
-    Ok(Program { pid, stdin, stdout, stderr })
+    as_victim(oom_score, || spawn_found(request, program)).map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

@@ -36,11 +36,11 @@ use crate::start::{Control, Deadline, Held, HostProcess, Launcher, Prepared, Wal
 /// How long a killed execution may take to end before its sandbox is ended.
 const CONFIRMED: Duration = Duration::from_millis(500);
 
-/// The error for a terminal.
+/// The error for a terminal behind a wall that has none.
 const NO_TERMINALS: StartError = StartError::Unsupported {
     what: "a terminal",
-    reason: "programs behind this wall have pipes",
-    remedy: "start the program with pipes",
+    reason: "this wall mounts no terminals of its own, and those of the host stay hidden",
+    remedy: "start the program with pipes, or use a host with namespaces",
 };
 
 /// One running sandbox.
@@ -58,6 +58,7 @@ pub(crate) struct NativeSandbox {
     /// The number of programs started so far.
     starts: Arc<AtomicU64>,
     user: HostProcess,
+    has_terminals: bool,
 }
 
 impl NativeSandbox {
@@ -105,6 +106,7 @@ impl NativeSandbox {
             watched: Arc::new(watched),
             starts: Arc::default(),
             user: prepared.user,
+            has_terminals: prepared.has_terminals,
         })
     }
 
@@ -264,7 +266,7 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
 impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
-            if let Stdio::Terminal(_) = execution.stdio {
+            if let (Stdio::Terminal(_), false) = (execution.stdio, self.has_terminals) {
                 return Err(NO_TERMINALS.into());
             }
             let limit = execution.timeout;

@@ -24,11 +24,22 @@ pub struct Spawn<'a> {
     pub environment: &'a [CString],
     /// Its standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
+    /// Whether standard input becomes the controlling terminal.
+    pub controls: Controls,
     /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
     /// Filters of system calls that it alone runs under, installed last before execve(2). With any,
     /// execve(2) grants it no rights either.
     pub filters: &'a [Vec<Instruction>],
+}
+
+/// What the standard input of a program is to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controls {
+    /// An ordinary file or pipe.
+    Nothing,
+    /// A terminal, which becomes the controlling terminal of the program's new session.
+    Terminal,
 }
 
 /// The size of the child's stack until it executes.
@@ -57,6 +68,7 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         streams,
+        controls: program.controls,
         open_files: program.open_files,
         filters: filters.as_ptr(),
         filter_count: filters.len(),
@@ -100,6 +112,7 @@ struct Start {
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
     streams: [libc::c_int; 3],
+    controls: Controls,
     open_files: Option<u64>,
     filters: *const libc::sock_fprog,
     filter_count: usize,
@@ -154,6 +167,10 @@ fn prepare(start: &Start) -> bool {
             if libc::dup2(stream, target) < 0 {
                 return false;
             }
+        }
+        // After setsid(2): only the leader of a session without a terminal can take one.
+        if start.controls == Controls::Terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
+            return false;
         }
         if !start.open_files.is_none_or(limit_open_files) {
             return false;
@@ -241,6 +258,7 @@ mod tests {
             arguments: &arguments,
             environment: &[c"ONLY=this".to_owned()],
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
+            controls: Controls::Nothing,
             open_files,
             filters: &[],
         });
@@ -283,6 +301,7 @@ mod tests {
                 arguments: &[],
                 environment: &[],
                 streams,
+                controls: Controls::Nothing,
                 open_files: None,
                 filters: &[],
             };
@@ -313,9 +332,10 @@ mod tests {
         let path = c"/bin/true";
         let streams = [nothing.as_fd(); 3];
         let open_files = Some(u64::MAX - 1);
-        let refused =
-            spawn(Spawn { path, arguments, environment, streams, open_files, filters: &[] });
-        assert!(refused.is_err());
+        let controls = Controls::Nothing;
+        let program =
+            Spawn { path, arguments, environment, streams, controls, open_files, filters: &[] };
+        assert!(spawn(program).is_err());
     }
 
     #[test]
@@ -333,9 +353,10 @@ mod tests {
         let arguments = ["sh", "-c", "umask 7"].map(|word| CString::new(word).unwrap());
         let start = |filters: &[Vec<Instruction>]| {
             let streams = [nothing.as_fd(); 3];
-            let (path, environment, open_files) = (c"/bin/sh", &[], None);
+            let (path, arguments, environment) = (c"/bin/sh", &arguments, &[]);
+            let (controls, open_files) = (Controls::Nothing, None);
             let program =
-                Spawn { path, arguments: &arguments, environment, streams, open_files, filters };
+                Spawn { path, arguments, environment, streams, controls, open_files, filters };
             let child = spawn(program)?;
             let status = waitpid(Some(child), WaitOptions::empty())?;
             io::Result::Ok(status.and_then(|(_, status)| status.exit_status()))
