@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     CodeFile, Ended, Execute, Filter, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage,
-    Nonce, NotStarted, Role, Started, Status, StreamHeader, Text,
+    Nonce, NotStarted, Resize, Resized, Role, Started, Status, StreamHeader, Text, WindowSize,
 };
 
 fn frame(body: &[u8]) -> Vec<u8> {
