@@ -11,18 +11,21 @@ use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, join};
+use rustix::io::Errno;
 use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Status};
 use yamux::Stream;
 
 use crate::control::Replies;
+use crate::leaves::Leaves;
 use crate::processes::Processes;
-use crate::program::{StartFailure, start};
+use crate::program::{Settings, StartFailure, start};
 use crate::pump;
 use crate::reactor::{Descriptor, Reactor};
 use crate::waiting::Waiting;
@@ -39,6 +42,8 @@ pub(crate) struct State {
     pub(crate) program_files: Option<u64>,
     /// The guest's own `oom_score_adj`, if it could be opened.
     pub(crate) oom_score: Option<Rc<File>>,
+    /// The cgroup leaves, if executions have any.
+    pub(crate) leaves: Option<Rc<Leaves>>,
 }
 
 /// Runs one execution and reports its end. Calls `started` once the program runs, and returns a
@@ -79,6 +84,14 @@ async fn write_code(request: &Execute, state: &State) -> Result<(), StartFailure
         .map_err(|error| StartFailure::new(&error, &code.path))
 }
 
+/// The files of the request's cgroup leaf.
+fn leaf(request: &Execute, state: &State) -> Result<Vec<OwnedFd>, StartFailure> {
+    let Some(number) = request.leaf else { return Ok(Vec::new()) };
+    let missing = || Err(Errno::BADF.into());
+    let files = state.leaves.as_ref().map_or_else(missing, |leaves| leaves.take(number));
+    files.map_err(|error| StartFailure::new(&error, &request.program))
+}
+
 /// A running program, with the guest's ends of its pipes.
 struct Running {
     stdin: Descriptor,
@@ -88,7 +101,14 @@ struct Running {
 
 impl Running {
     fn start(request: &Execute, state: &State) -> Result<Running, StartFailure> {
-        let program = start(request, state.program_files, state.oom_score.as_deref())?;
+        let leaf = leaf(request, state)?;
+        let settings = Settings {
+            open_files: state.program_files,
+            oom_score: state.oom_score.as_deref(),
+            cgroups: &leaf,
+        };
+        let program = start(request, settings)?;
+        drop(leaf);
         state.processes.lead(request.execution, program.pid);
         let wrap = |pipe| Descriptor::new(pipe, &state.reactor);
         let wrapped = || -> io::Result<Running> {

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -38,14 +38,21 @@ impl StartFailure {
     }
 }
 
-/// Starts the program with pipes as its standard streams and the given descriptor limit.
+/// What the guest adds to a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Settings<'s> {
+    /// The descriptor limit of the program, if it is lower than the guest's.
+    pub(crate) open_files: Option<u64>,
+    /// The guest's own `oom_score_adj`.
+    pub(crate) oom_score: Option<&'s File>,
+    /// The files of the cgroups that the program enters.
+    pub(crate) cgroups: &'s [OwnedFd],
+}
+
+/// Starts the program with pipes as its standard streams.
 ///
 /// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
-pub(crate) fn start(
-    request: &Execute,
-    open_files: Option<u64>,
-    oom_score: Option<&File>,
-) -> Result<Program, StartFailure> {
+pub(crate) fn start(request: &Execute, settings: Settings<'_>) -> Result<Program, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
@@ -57,10 +64,11 @@ pub(crate) fn start(
         arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
         environment: &environment(request).map_err(failed)?,
         streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
-        open_files,
+        open_files: settings.open_files,
+        cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
+    let pid = as_victim(settings.oom_score, || spawn_found(request, program)).map_err(failed)?;
     Ok(Program { pid, stdin, stdout, stderr })
 }
 

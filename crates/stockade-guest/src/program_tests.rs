@@ -21,6 +21,7 @@ fn request(program: &str, path: &str) -> Execute {
         working_directory: text("/"),
         code: None,
         filters: Vec::new(),
+        leaf: None,
     }
 }
 
@@ -38,7 +39,7 @@ static WORKING_DIRECTORY: Mutex<()> = Mutex::new(());
 fn outcome(request: &Execute) -> Result<String, (i32, String)> {
     let started = {
         let _guard = WORKING_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
-        start(request, None, None)
+        start(request, Settings::default())
     };
     let mut program = started.map_err(|failure| (failure.errno, failure.about.into()))?;
     drop(program.stdin);

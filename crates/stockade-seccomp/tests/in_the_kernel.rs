@@ -255,6 +255,7 @@ fn no_program_starts_without_a_call_listed_as_needed() {
             environment: &[],
             streams: [nothing.as_fd(); 3],
             open_files: None,
+            cgroups: &[],
             filters: &[filter],
         });
         started.is_ok_and(|child| {

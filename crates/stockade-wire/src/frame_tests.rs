@@ -169,9 +169,11 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         any_text(),
         prop::option::of(code),
         prop::collection::vec(filter, 0..3),
+        prop::option::of(any::<u64>()),
     );
     let execute = execute.prop_map(|fields| {
-        let (execution, program, arguments, environment, working_directory, code, filters) = fields;
+        let (execution, program, arguments, environment, working_directory, code, filters, leaf) =
+            fields;
         HostMessage::Execute(Execute {
             execution,
             program,
@@ -180,6 +182,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             working_directory,
             code,
             filters,
+            leaf,
         })
     });
     prop_oneof![hello, execute, Just(HostMessage::Pause), Just(HostMessage::Resume)]

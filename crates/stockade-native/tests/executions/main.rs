@@ -3,5 +3,6 @@
 #![cfg(test)]
 
 mod embedded;
+mod leaves;
 mod started;
 mod support;
