@@ -255,8 +255,18 @@ impl Link {
     /// Returns when the request is queued; the end reports whether the program started. Refuses
     /// more concurrent executions than the settings allow.
     pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
+        self.execute_in(command, None)
+    }
+
+    /// Like [`Link::execute`], in a cgroup leaf whose files the guest has received already.
+    pub fn execute_in(
+        &self,
+        command: Command,
+        leaf: Option<u64>,
+    ) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = HostMessage::Execute(request(execution, &command, &self.filters)?);
+        let request = Execute { leaf, ..request(execution, &command, &self.filters)? };
+        let request = HostMessage::Execute(request);
         let end = self.conversation.expect(execution)?;
         let started = self.start(execution, &request, command.code);
         let (stdin, stdout, stderr) =
@@ -384,5 +394,6 @@ fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Exec
         code: command.code.as_ref().map(code).transpose()?,
         terminal: command.terminal.map(window_size),
         filters: filters.to_vec(),
+        leaf: None,
     })
 }

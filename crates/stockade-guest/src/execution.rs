@@ -18,11 +18,13 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
+use rustix::io::Errno;
 use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Status};
 
 use crate::control::Replies;
+use crate::leaves::Leaves;
 use crate::processes::Processes;
-use crate::program::{StartFailure, start};
+use crate::program::{Settings, StartFailure, start};
 use crate::reactor::Reactor;
 use crate::stdio::{self, Ours, Remote, Theirs};
 use crate::terminal::Terminal;
@@ -40,6 +42,8 @@ pub(crate) struct State {
     pub(crate) program_files: Option<u64>,
     /// The guest's own `oom_score_adj`, if it could be opened.
     pub(crate) oom_score: Option<Rc<File>>,
+    /// The cgroup leaves, if executions have any.
+    pub(crate) leaves: Option<Rc<Leaves>>,
 }
 
 /// Runs one execution and reports its end. Calls `started` once the program runs, and returns a
@@ -94,7 +98,13 @@ fn started_program(
         Some(Ok((terminal, theirs))) => (Theirs::Terminal(theirs), Ours::Terminal(terminal)),
         Some(Err(error)) => return Err(StartFailure::of_terminal(&error)),
     };
-    let pid = start(request, &theirs, state.program_files, state.oom_score.as_deref())?;
+    let leaf = leaf(request, state)?;
+    let settings = Settings {
+        open_files: state.program_files,
+        oom_score: state.oom_score.as_deref(),
+        cgroups: &leaf,
+    };
+    let pid = start(request, &theirs, settings)?;
     state.processes.lead(request.execution, pid);
     Ok(ours)
 }
@@ -122,4 +132,12 @@ async fn finish(
     .await;
     let rest = (!output.is_terminated()).then_some(output);
     (status, rest)
+}
+
+/// The files of the request's cgroup leaf.
+fn leaf(request: &Execute, state: &State) -> Result<Vec<OwnedFd>, StartFailure> {
+    let Some(number) = request.leaf else { return Ok(Vec::new()) };
+    let missing = || Err(Errno::BADF.into());
+    let files = state.leaves.as_ref().map_or_else(missing, |leaves| leaves.take(number));
+    files.map_err(|error| StartFailure::new(&error, &request.program))
 }

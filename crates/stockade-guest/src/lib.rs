@@ -12,6 +12,7 @@ mod code;
 mod control;
 mod execution;
 mod heartbeat;
+mod leaves;
 mod listeners;
 mod names;
 mod opener;

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -37,12 +38,22 @@ impl StartFailure {
     }
 }
 
-/// Starts the program with these standard streams and the given descriptor limit.
+/// What the guest adds to a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Settings<'s> {
+    /// The descriptor limit of the program, if it is lower than the guest's.
+    pub(crate) open_files: Option<u64>,
+    /// The guest's own `oom_score_adj`.
+    pub(crate) oom_score: Option<&'s File>,
+    /// The files of the cgroups that the program enters.
+    pub(crate) cgroups: &'s [OwnedFd],
+}
+
+/// Starts the program with these standard streams.
 pub(crate) fn start(
     request: &Execute,
     streams: &Theirs,
-    open_files: Option<u64>,
-    oom_score: Option<&File>,
+    settings: Settings<'_>,
 ) -> Result<Pid, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
@@ -53,10 +64,11 @@ pub(crate) fn start(
         environment: &environment(request).map_err(failed)?,
         streams: streams.streams(),
         controls: streams.controls(),
-        open_files,
+        open_files: settings.open_files,
+        cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    as_victim(oom_score, || spawn_found(request, program)).map_err(failed)
+    as_victim(settings.oom_score, || spawn_found(request, program)).map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

@@ -22,6 +22,7 @@ fn request(program: &str, path: &str) -> Execute {
         code: None,
         terminal: None,
         filters: Vec::new(),
+        leaf: None,
     }
 }
 
@@ -46,7 +47,7 @@ fn outcome(request: &Execute) -> Result<String, (i32, String)> {
     let started = {
         let _guard = WORKING_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
         let theirs = Theirs::Pipes([stdin.into(), their_stdout.into(), stderr.into()]);
-        start(request, &theirs, None, None)
+        start(request, &theirs, Settings::default())
     };
     let pid = started.map_err(|failure| (failure.errno, failure.about.into()))?;
     let mut printed = String::new();

@@ -256,6 +256,7 @@ fn no_program_starts_without_a_call_listed_as_needed() {
             streams: [nothing.as_fd(); 3],
             controls: Controls::Nothing,
             open_files: None,
+            cgroups: &[],
             filters: &[filter],
         });
         started.is_ok_and(|child| {

@@ -28,6 +28,9 @@ pub struct Spawn<'a> {
     pub controls: Controls,
     /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
+    /// Files of cgroups that the child enters first, by writing `0` to each: the kernel checks the
+    /// rights of the process that opened them.
+    pub cgroups: &'a [BorrowedFd<'a>],
     /// Filters of system calls that it alone runs under, installed last before execve(2). With any,
     /// execve(2) grants it no rights either.
     pub filters: &'a [Vec<Instruction>],
@@ -59,6 +62,7 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         }
         *number = slot.as_ref().map_or(stream, AsFd::as_fd).as_raw_fd();
     }
+    let cgroups: Vec<_> = program.cgroups.iter().map(AsRawFd::as_raw_fd).collect();
     let filters = program.filters.iter().map(|filter| to_kernel(filter));
     let filters = filters.collect::<io::Result<Vec<_>>>()?;
     let arguments = pointers(program.arguments);
@@ -70,6 +74,8 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         streams,
         controls: program.controls,
         open_files: program.open_files,
+        cgroups: cgroups.as_ptr(),
+        cgroup_count: cgroups.len(),
         filters: filters.as_ptr(),
         filter_count: filters.len(),
         failed: 0,
@@ -114,6 +120,8 @@ struct Start {
     streams: [libc::c_int; 3],
     controls: Controls,
     open_files: Option<u64>,
+    cgroups: *const libc::c_int,
+    cgroup_count: usize,
     filters: *const libc::sock_fprog,
     filter_count: usize,
     failed: libc::c_int,
@@ -127,7 +135,7 @@ extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
     // it. The calls take numbers and pointers that are valid as long as it is, and keep none of
     // them.
     unsafe {
-        if !prepare(&*start) || !install_filters(&*start) {
+        if !enter_cgroups(&*start) || !prepare(&*start) || !install_filters(&*start) {
             (*start).failed = errno();
             return 127;
         }
@@ -179,6 +187,21 @@ fn prepare(start: &Start) -> bool {
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) == 0
     }
+}
+
+/// Enters the cgroups, first, so that they count everything that the child does.
+fn enter_cgroups(start: &Start) -> bool {
+    for index in 0..start.cgroup_count {
+        // SAFETY: `cgroups` points to `cgroup_count` descriptors of the waiting caller, which keeps
+        // them open; the kernel reads one byte of a constant.
+        let written = unsafe {
+            libc::write(*start.cgroups.add(index), c"0".as_ptr().cast::<libc::c_void>(), 1)
+        };
+        if written != 1 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Installs the filters. Nothing but execve(2) and the end follow, which is all a filter must allow.
@@ -260,6 +283,7 @@ mod tests {
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
             controls: Controls::Nothing,
             open_files,
+            cgroups: &[],
             filters: &[],
         });
         drop(writer);
@@ -303,6 +327,7 @@ mod tests {
                 streams,
                 controls: Controls::Nothing,
                 open_files: None,
+                cgroups: &[],
                 filters: &[],
             };
             spawn(program).unwrap_err().kind()
@@ -332,9 +357,9 @@ mod tests {
         let path = c"/bin/true";
         let streams = [nothing.as_fd(); 3];
         let open_files = Some(u64::MAX - 1);
-        let controls = Controls::Nothing;
+        let (controls, cgroups, filters) = (Controls::Nothing, &[], &[]);
         let program =
-            Spawn { path, arguments, environment, streams, controls, open_files, filters: &[] };
+            Spawn { path, arguments, environment, streams, controls, open_files, cgroups, filters };
         assert!(spawn(program).is_err());
     }
 
@@ -353,10 +378,18 @@ mod tests {
         let arguments = ["sh", "-c", "umask 7"].map(|word| CString::new(word).unwrap());
         let start = |filters: &[Vec<Instruction>]| {
             let streams = [nothing.as_fd(); 3];
-            let (path, arguments, environment) = (c"/bin/sh", &arguments, &[]);
-            let (controls, open_files) = (Controls::Nothing, None);
-            let program =
-                Spawn { path, arguments, environment, streams, controls, open_files, filters };
+            let (path, environment, open_files) = (c"/bin/sh", &[], None);
+            let (controls, arguments, cgroups) = (Controls::Nothing, &arguments[..], &[]);
+            let program = Spawn {
+                path,
+                arguments,
+                environment,
+                streams,
+                controls,
+                open_files,
+                cgroups,
+                filters,
+            };
             let child = spawn(program)?;
             let status = waitpid(Some(child), WaitOptions::empty())?;
             io::Result::Ok(status.and_then(|(_, status)| status.exit_status()))

@@ -28,6 +28,9 @@ pub struct Execute {
     /// guest installs them last before it executes the program.
     #[serde(deserialize_with = "bounded_list")]
     pub filters: Vec<Filter>,
+    /// The number of the cgroup leaf that the program enters before it is executed. The host has
+    /// sent the leaf's files before, on a socket of their own.
+    pub leaf: Option<u64>,
 }
 
 /// The size of a terminal.

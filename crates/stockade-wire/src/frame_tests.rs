@@ -170,10 +170,11 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         prop::option::of(code),
         prop::option::of(any_size()),
         prop::collection::vec(filter, 0..3),
+        prop::option::of(any::<u64>()),
     );
     let execute = execute.prop_map(|fields| {
         let (execution, program, arguments, environment, working_directory, ..) = fields;
-        let (.., code, terminal, filters) = fields;
+        let (.., code, terminal, filters, leaf) = fields;
         HostMessage::Execute(Execute {
             execution,
             program,
@@ -183,6 +184,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             code,
             terminal,
             filters,
+            leaf,
         })
     });
     let resize = (any::<u64>(), any_size())

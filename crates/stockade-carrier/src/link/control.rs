@@ -59,6 +59,11 @@ impl ExecutionControl {
         self.execution
     }
 
+    /// Whether the guest has reported that the program started, or that it ended.
+    pub fn has_started(&self) -> bool {
+        self.conversation.has_started(self.execution)
+    }
+
     /// Sends a signal to the program itself.
     pub fn signal(&self, signal: i32) -> Result<(), LinkError> {
         const LAST_STANDARD_SIGNAL: i32 = 31;

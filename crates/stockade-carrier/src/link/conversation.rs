@@ -66,6 +66,11 @@ impl Conversation {
         Ok(ended)
     }
 
+    /// Whether the guest has reported that an execution started, or its end.
+    pub(super) fn has_started(&self, execution: u64) -> bool {
+        self.lock().executions.get(&execution).is_none_or(|found| found.started)
+    }
+
     /// Removes an execution that was never requested from the guest.
     pub(super) fn forget(&self, execution: u64) {
         self.lock().executions.remove(&execution);
