@@ -20,7 +20,7 @@ use stockade_interpreters::ProgramSetup;
 use stockade_launcher::Ending;
 use stockade_policy::Limit;
 use stockade_provider::{
-    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, ProcessEnd,
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, ProcessEnd,
     Running, Sandbox, SandboxUsage, Stdio, TerminalSize,
 };
 use stockade_watchdog::Aside;
@@ -283,6 +283,10 @@ impl Sandbox for NativeSandbox {
                 None => running,
             })
         })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
