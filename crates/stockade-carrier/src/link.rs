@@ -13,6 +13,7 @@
 
 mod control;
 mod conversation;
+mod files;
 mod gate;
 mod heartbeat;
 mod ledger;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
 use stockade_provider::{
-    Command, Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running, TerminalSize,
+    Command, Error, ErrorKind, ExecutionId, Files, Gateway, ProcessEnd, Running, TerminalSize,
 };
 use stockade_sys::random_bytes;
 use stockade_wire::{
@@ -37,12 +38,13 @@ use stockade_wire::{
     Text, TextError, WindowSize, greet,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, FuturesAsyncWriteCompatExt};
 use yamux::ConnectionError;
 
 use control::Outbox;
 use conversation::Conversation;
+use files::LinkFiles;
 use ledger::Counted;
 use sieve::ByteStream;
 use socket::{SocketTransport, SplicePipes};
@@ -163,6 +165,7 @@ pub struct Link {
     hello: watch::Receiver<Option<HelloReply>>,
     executions: AtomicU64,
     filters: Vec<Filter>,
+    file_operations: Arc<Semaphore>,
 }
 
 impl Link {
@@ -225,6 +228,7 @@ impl Link {
             hello,
             executions: AtomicU64::new(0),
             filters: Vec::new(),
+            file_operations: Arc::new(Semaphore::new(streams::MAX_FILE_OPERATIONS)),
         })
     }
 
@@ -305,6 +309,13 @@ impl Link {
             tokio::spawn(streams::upload(stream, bytes));
         }
         Ok((stdin, stdout, stderr))
+    }
+
+    /// The files inside; relative paths start in `workspace`, an absolute path.
+    pub fn files(&self, workspace: &str) -> Arc<dyn Files> {
+        let streams = self.streams.shared();
+        let operations = Arc::clone(&self.file_operations);
+        Arc::new(LinkFiles { streams, operations, workspace: workspace.as_bytes().to_vec() })
     }
 
     /// Stops all processes inside until [`Link::resume`].

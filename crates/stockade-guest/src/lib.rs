@@ -11,6 +11,7 @@ mod buffer;
 mod code;
 mod control;
 mod execution;
+mod files;
 mod heartbeat;
 mod leaves;
 mod listeners;

@@ -19,8 +19,8 @@ use stockade_carrier::{ExecutionControl as Guest, Link};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Limit;
 use stockade_provider::{
-    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ProcessEnd, Running,
-    Sandbox, SandboxUsage, Stdio,
+    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, Files, ProcessEnd,
+    Running, Sandbox, SandboxUsage, Stdio,
 };
 use stockade_watchdog::Aside;
 use tokio::time::{sleep, timeout};
@@ -254,6 +254,10 @@ impl Sandbox for NativeSandbox {
             let (started, leaf) = self.start_in_leaf(command).await?;
             self.controlled(started, leaf, held, limit).await
         })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {

@@ -4,6 +4,7 @@
 //! why at its top.
 
 mod child;
+mod child_work;
 mod clone;
 mod descriptors;
 mod hard_limit;
@@ -33,6 +34,7 @@ mod unshare;
 mod usage;
 
 pub use child::ends_within;
+pub use child_work::run_in_child;
 pub use clone::{Cloned, Namespaces, clone_process, unshare_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec, close_on_exec_from};
 pub use hard_limit::HardLimit;

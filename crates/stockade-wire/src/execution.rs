@@ -170,7 +170,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamHeader {
-    /// The execution that the stream belongs to.
+    /// The execution that the stream belongs to; zero for an operation on files.
     pub execution: u64,
     /// What it carries.
     pub role: Role,
@@ -188,4 +188,6 @@ pub enum Role {
     Error,
     /// The bytes of the code file, from the host.
     Code,
+    /// One operation on files, in both directions.
+    Files,
 }
