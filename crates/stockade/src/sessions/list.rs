@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::client::{self, listed};
+use super::summary::plain;
 use super::table::{since, size, table};
 use crate::args::{LsSessionsArgs, PsArgs, SessionNames, StatsArgs};
 use crate::render::{self, Output};
@@ -105,11 +106,17 @@ pub(crate) fn ps(args: &PsArgs, output: Output) -> anyhow::Result<u8> {
             view.state.clone(),
             view.code.map(|code| code.to_string()).unwrap_or_default(),
             since(view.started),
-            view.command.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "),
+            command(&view.command),
         ]
     }));
     render::text(&table(&rows))?;
     Ok(0)
+}
+
+/// A command as a user would type it, on one line.
+fn command(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    plain(&words.join(" "))
 }
 
 pub(crate) fn inspect(args: &SessionNames) -> anyhow::Result<u8> {

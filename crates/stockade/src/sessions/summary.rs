@@ -73,7 +73,8 @@ fn word(value: &Value) -> String {
     plain(value.as_str().unwrap_or_default())
 }
 
-fn plain(text: &str) -> String {
+/// A text without line ends and other characters that move text.
+pub(super) fn plain(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
         match is_harmless(character) {

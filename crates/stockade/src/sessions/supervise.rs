@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -174,6 +175,8 @@ async fn serve(
     // Fails if `create` was killed just now; the session then exists without an answer, and
     // `stockade ls` shows it.
     let _ = socket.write_all(&view);
+    // The stream has a second descriptor here, which watched `create` until now.
+    let _ = socket.shutdown(Shutdown::Both);
     drop((socket, view));
     supervisor.serve(interrupted).await.map_err(|error| trouble::problem(&error))?;
     Ok(())
