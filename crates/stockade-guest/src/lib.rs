@@ -12,6 +12,7 @@ mod code;
 mod control;
 mod execution;
 mod heartbeat;
+mod leaves;
 mod listeners;
 mod names;
 mod opener;
@@ -23,6 +24,8 @@ mod relay;
 mod serve;
 mod socket;
 mod splice;
+mod stdio;
+mod terminal;
 mod tool;
 mod waiting;
 

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -11,16 +11,11 @@ use rustix::process::{Pid, chdir};
 use stockade_sys::{Instruction, Spawn, spawn};
 use stockade_wire::{Execute, Filter, Text};
 
+use crate::stdio::Theirs;
+use crate::terminal::MULTIPLEXER;
+
 /// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// A started program, and the guest's ends of its pipes.
-pub(crate) struct Program {
-    pub(crate) pid: Pid,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    pub(crate) stderr: PipeReader,
-}
 
 /// Why a program did not start: the errno, and the path that caused it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,32 +31,44 @@ impl StartFailure {
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         StartFailure { errno, about: about.clone() }
     }
+
+    pub(crate) fn of_terminal(error: &io::Error) -> StartFailure {
+        let about = Text::try_from(MULTIPLEXER).expect("a path without a null byte is a text");
+        StartFailure::new(error, &about)
+    }
 }
 
-/// Starts the program with pipes as its standard streams and the given descriptor limit.
-///
-/// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
+/// What the guest adds to a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Settings<'s> {
+    /// The descriptor limit of the program, if it is lower than the guest's.
+    pub(crate) open_files: Option<u64>,
+    /// The guest's own `oom_score_adj`.
+    pub(crate) oom_score: Option<&'s File>,
+    /// The files of the cgroups that the program enters.
+    pub(crate) cgroups: &'s [OwnedFd],
+}
+
+/// Starts the program with these standard streams.
 pub(crate) fn start(
     request: &Execute,
-    open_files: Option<u64>,
-    oom_score: Option<&File>,
-) -> Result<Program, StartFailure> {
+    streams: &Theirs,
+    settings: Settings<'_>,
+) -> Result<Pid, StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
-    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
-    let (stdout, their_stdout) = io::pipe().map_err(failed)?;
-    let (stderr, their_stderr) = io::pipe().map_err(failed)?;
     let program = Spawn {
         path: c"",
         arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
         environment: &environment(request).map_err(failed)?,
-        streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
-        open_files,
+        streams: streams.streams(),
+        controls: streams.controls(),
+        open_files: settings.open_files,
+        cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
-    Ok(Program { pid, stdin, stdout, stderr })
+    as_victim(settings.oom_score, || spawn_found(request, program)).map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

@@ -53,7 +53,7 @@ pub use redirect::{Redirect, Transport, redirect_to};
 pub use refused_clone::{clone_refused_by_filter, clone3_refused};
 pub use seccomp::{Instruction, install_filter, install_notifying_filter, set_no_new_privs};
 pub use signals::{child_signals, default_signal, ignore_signal, signal_all_processes};
-pub use spawn::{Spawn, spawn};
+pub use spawn::{Controls, Spawn, spawn};
 #[cfg(feature = "probe")]
 pub use unshare::unshare_namespaces;
 pub use usage::{ChildrenUsage, children_usage};

@@ -27,7 +27,7 @@ mod text;
 
 pub use execution::{
     CodeFile, Ended, Execute, Filter, Kill, NoTerminal, NotStarted, Observe, Observed, Resize,
-    Role, Signal, Started, Status, StreamHeader,
+    Resized, Role, Signal, Started, Status, StreamHeader, WindowSize,
 };
 pub use exit::GuestExit;
 pub use frame::{

@@ -3,5 +3,7 @@
 #![cfg(test)]
 
 mod embedded;
+mod leaves;
 mod started;
 mod support;
+mod terminals;
