@@ -19,7 +19,7 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets that build walls: those of the command line, and three of the native wall.
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 12] = [
     "run",
     "commands",
     "doctor",
@@ -28,6 +28,7 @@ const TARGETS: [&str; 11] = [
     "leaks",
     "network",
     "record",
+    "sessions",
     "tool_socket",
     "tools",
     "egress",
