@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_backends::{HostProcess, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
 use stockade_engine::{Engine, Outcome, Passage, RunRequest, SessionRequest, Streams};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest};
@@ -81,7 +81,11 @@ fn request(argv: &[&str]) -> RunRequest {
 }
 
 fn providers() -> Vec<Arc<dyn Provider>> {
-    stockade_backends::providers(HostProcess::Continues, &Surroundings::default())
+    stockade_backends::providers(
+        HostProcess::Continues,
+        &Surroundings::default(),
+        &ContainerChoice::default(),
+    )
 }
 
 fn provider() -> Arc<dyn Provider> {
