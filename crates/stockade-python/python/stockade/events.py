@@ -1,0 +1,58 @@
+"""The record of a sandbox."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from . import _stockade, errors
+from ._stockade import Failure, Session
+
+# How often a reader that follows looks for new events.
+_POLL = 0.05
+
+
+class Events:
+    """The events of a sandbox, as its record keeps them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, *, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """Iterates over the events, oldest first; with `follow`, until the sandbox has ended.
+
+        Each is a dictionary with ``kind``, ``time``, ``sequence``, ``session`` and ``body``.
+        """
+        reader = self._try(lambda: _stockade.Events(self._file()))
+        while True:
+            lines: list[str] = self._try(reader.read)
+            for line in lines:
+                event: dict[str, Any] = json.loads(line)
+                yield event
+            if not lines:
+                if not follow or reader.is_complete:
+                    return
+                time.sleep(_POLL)
+
+    __iter__ = __call__
+
+    def summary(self) -> dict[str, Any]:
+        """Counts of requests and tool calls: by host, method, status and verdict, and by tool."""
+        counts: dict[str, Any] = json.loads(self._try(lambda: _stockade.summary(self._file())))
+        return counts
+
+    def _file(self) -> Any:
+        file = self._session.identity()[1]
+        if file is None:
+            message = "no record of this sandbox is kept"
+            raise errors.RecordError(message, "open it without record=False")
+        return file
+
+    @staticmethod
+    def _try(act: Any) -> Any:
+        try:
+            return act()
+        except Failure as failure:
+            raise errors.of_failure(failure) from None
