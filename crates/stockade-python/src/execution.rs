@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use stockade_engine::{Session, Started, Streams};
+use stockade_engine::{ExecutionRequest, RunError, RunReport, Session, Started, Streams};
 use tokio::sync::{oneshot, watch};
 
 use crate::failure::Problem;
-use crate::operation::{Answer, Operation, nothing};
+use crate::operation::{Answer, Cancelled, Operation, nothing};
 use crate::runtime::Inner;
 use crate::streams::{Input, Output};
 use crate::{report, session};
@@ -48,7 +48,7 @@ impl Execution {
         runtime: &Arc<Inner>,
         session: Arc<Session>,
         running: session::Running,
-        request: stockade_engine::ExecutionRequest,
+        request: ExecutionRequest,
         connections: Connections,
     ) -> PyResult<Execution> {
         let mut streams = Streams { stdin: None, live: None, capture: true };
@@ -68,19 +68,22 @@ impl Execution {
             (output, relay) = (Some(Arc::new(receiver)), Some(task));
         }
         let (progress, receiver) = watch::channel(Progress::default());
-        let operation = Operation::start(runtime, |cancelled| async move {
+        let operation = Operation::start(runtime, |mut cancelled| async move {
             if let Some(relay) = relay {
                 tokio::spawn(relay);
             }
-            let (sender, started) = oneshot::channel();
-            let follow = async {
-                // Fails if the program never started.
-                if let Ok(started) = started.await {
-                    progress.send_modify(|progress| progress.started = Some(Arc::new(started)));
-                }
+            let turn = tokio::select! {
+                turn = running.turn() => turn,
+                () = cancelled.wait() => Err(Problem::cancelled()),
             };
-            let executed = session.execute_with(request, streams, cancelled.wait(), Some(sender));
-            let (result, ()) = tokio::join!(executed, follow);
+            let result = match turn {
+                Ok(turn) => {
+                    let executed = execute(&session, request, streams, cancelled, &progress).await;
+                    drop(turn);
+                    executed.map_err(Problem::from)
+                }
+                Err(problem) => Err(problem),
+            };
             // The session can end only when no execution holds it.
             drop(session);
             drop(running);
@@ -170,4 +173,23 @@ impl Execution {
             Problem::invalid(message, "start it with stdin=True")
         })
     }
+}
+
+/// Executes a program, and reports its start.
+async fn execute(
+    session: &Session,
+    request: ExecutionRequest,
+    streams: Streams,
+    mut cancelled: Cancelled,
+    progress: &watch::Sender<Progress>,
+) -> Result<RunReport, RunError> {
+    let (sender, started) = oneshot::channel();
+    let follow = async {
+        // Fails if the program never started.
+        if let Ok(started) = started.await {
+            progress.send_modify(|progress| progress.started = Some(Arc::new(started)));
+        }
+    };
+    let executed = session.execute_with(request, streams, cancelled.wait(), Some(sender));
+    tokio::join!(executed, follow).0
 }

@@ -36,7 +36,7 @@ pub(crate) struct Cancelled(watch::Receiver<bool>);
 
 impl Cancelled {
     /// Waits for the cancellation; never resolves if the operation can no longer be cancelled.
-    pub(crate) async fn wait(mut self) {
+    pub(crate) async fn wait(&mut self) {
         if self.0.wait_for(|is_cancelled| *is_cancelled).await.is_err() {
             std::future::pending().await
         }
@@ -126,7 +126,7 @@ impl Operation {
     where
         F: Future<Output = Finished> + Send + 'static,
     {
-        Operation::start(runtime, |cancelled| async move {
+        Operation::start(runtime, |mut cancelled| async move {
             tokio::select! {
                 result = work => result,
                 () = cancelled.wait() => Err(Problem::cancelled()),

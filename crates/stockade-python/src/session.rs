@@ -15,7 +15,7 @@ use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
 use stockade_policy::{Context, Moment};
 use stockade_provider::{Entry, Language, Program, Root};
 use stockade_record::Recorder;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::execution::{Connections, Execution};
 use crate::failure::Problem;
@@ -28,12 +28,25 @@ use crate::tools::{self, Offered};
 /// How long executions may take to end after everything inside was killed.
 const LAST_EXECUTIONS: Duration = Duration::from_secs(5);
 
+/// How many programs of a sandbox run at once; further ones wait for their turn.
+const AT_ONCE: usize = 64;
+
 /// Counts one execution until it is dropped.
-pub(crate) struct Running(Arc<watch::Sender<usize>>);
+pub(crate) struct Running {
+    count: Arc<watch::Sender<usize>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Running {
+    /// Waits until fewer programs run than may run at once. Dropping the result ends the turn.
+    pub(crate) async fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Problem::closed())
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.send_modify(|running| *running = running.saturating_sub(1));
+        self.count.send_modify(|running| *running = running.saturating_sub(1));
     }
 }
 
@@ -41,12 +54,15 @@ impl Drop for Running {
 struct Held {
     session: Arc<stockade_engine::Session>,
     running: Arc<watch::Sender<usize>>,
+    turns: Arc<Semaphore>,
     _count: SessionCount,
 }
 
 impl Held {
     /// Kills everything inside and waits until nothing is left.
     async fn end(self, reason: &'static str) -> Finished {
+        // A program that waits for its turn does not start any more.
+        self.turns.close();
         self.session.kill().await;
         let mut running = self.running.subscribe();
         let _ = tokio::time::timeout(LAST_EXECUTIONS, running.wait_for(|now| *now == 0)).await;
@@ -84,10 +100,9 @@ impl Session {
 
     fn count(&self) -> Result<Running, Problem> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = held.as_ref().map(|held| Arc::clone(&held.running));
-        let running = running.ok_or_else(Problem::closed)?;
-        running.send_modify(|running| *running += 1);
-        Ok(Running(running))
+        let held = held.as_ref().ok_or_else(Problem::closed)?;
+        held.running.send_modify(|running| *running += 1);
+        Ok(Running { count: Arc::clone(&held.running), turns: Arc::clone(&held.turns) })
     }
 }
 
@@ -154,7 +169,7 @@ impl Session {
             &surroundings(python)?,
         ));
         let shared = Arc::clone(&runtime.inner);
-        Ok(Operation::start(&runtime.inner, |cancelled| async move {
+        Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
             let entry = Entry::Interpreter(Language::Python);
             let Some(session) = engine.open(request, entry, cancelled.wait()).await? else {
                 return Err(Problem::cancelled());
@@ -162,6 +177,7 @@ impl Session {
             let held = Held {
                 session: Arc::new(session),
                 running: Arc::new(watch::Sender::new(0)),
+                turns: Arc::new(Semaphore::new(AT_ONCE)),
                 _count: shared.count_session(),
             };
             let session = Session {

@@ -8,9 +8,11 @@
 
 from . import errors
 from ._stockade import version as _version
+from .async_command import AsyncCommandHandle, AsyncOutputStream
+from .async_sandbox import AsyncSandbox
 from .command import CommandHandle, OutputStream
 from .errors import *  # noqa: F403
-from .events import Events
+from .events import AsyncEvents, Events
 from .execution import Denial, Execution, Usage
 from .policy import Policy, Verdict
 from .sandbox import Sandbox
@@ -19,6 +21,10 @@ from .walls import Wall, WallReport, doctor, doctor_async
 __version__ = _version()
 
 __all__ = [
+    "AsyncCommandHandle",
+    "AsyncEvents",
+    "AsyncOutputStream",
+    "AsyncSandbox",
     "CommandHandle",
     "Denial",
     "Events",

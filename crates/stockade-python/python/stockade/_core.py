@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional, Union
@@ -163,3 +164,9 @@ class Decoders:
 
 def _pairs(envs: Optional[Mapping[str, str]]) -> list[tuple[str, str]]:
     return [(str(name), str(value)) for name, value in (envs or {}).items()]
+
+
+async def settle(result: Any) -> None:
+    """Waits for what a coroutine function returned; other results are complete."""
+    if inspect.isawaitable(result):
+        await result
