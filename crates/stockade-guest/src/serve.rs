@@ -180,6 +180,7 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
         program_files: place.program_files,
         oom_score: place.oom_score.take().map(Rc::new),
         leaves: place.leaves.take().map(|socket| Rc::new(Leaves::new(socket))),
+        prepared: Rc::default(),
     })
 }
 

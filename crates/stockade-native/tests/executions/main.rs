@@ -4,6 +4,7 @@
 
 mod embedded;
 mod leaves;
+mod prepared;
 mod started;
 mod support;
 mod terminals;
