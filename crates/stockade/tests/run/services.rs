@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::support::{outside, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 /// Requests an address with Python's own client, which uses the proxy of the environment.
 const ASK: &str = "import sys, urllib.request; \
@@ -59,4 +60,32 @@ fn localhost_as_an_allowed_host_is_refused_with_the_literal_as_remedy() {
         assert!(run.stderr.contains("is the sandbox itself"), "{run:?}");
         assert!(run.stderr.contains("127.0.0.1:8000"), "{run:?}");
     }
+}
+
+#[test]
+fn learning_reaches_an_allowed_literal_and_the_learned_policy_allows_the_same_run() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let port = server();
+    let url = format!("http://127.0.0.1:{port}/");
+    let scratch = Scratch::new();
+    let file = scratch.path().join("learned.yaml").to_str().unwrap().to_owned();
+    let ask = ["--", "python3", "-c", ASK, &url];
+    // Without the literal the run reaches nothing, and the remedy can be combined with --learn.
+    let run = stockade(&[&["--learn", file.as_str()][..], &ask].concat());
+    assert_ne!(run.code, 0, "{run:?}");
+    let run =
+        stockade(&[&["--learn", file.as_str(), "--allow-host", "127.0.0.1:1"][..], &ask].concat());
+    assert!(run.code == 125 && run.stderr.contains("the file exists"), "{run:?}");
+    std::fs::remove_file(&file).unwrap();
+    let run =
+        stockade(&[&["--learn", file.as_str(), "--allow-host", "127.0.0.1:1"][..], &ask].concat());
+    assert!(run.stderr.contains("allow its literal address with the port"), "{run:?}");
+    std::fs::remove_file(&file).unwrap();
+    let allowed = format!("127.0.0.1:{port}");
+    let run = stockade(&[&["--learn", file.as_str(), "--allow-host", &allowed][..], &ask].concat());
+    assert_eq!(run.text(), "service\n");
+    let run = stockade(&[&["--policy", file.as_str()][..], &ask].concat());
+    assert_eq!(run.text(), "service\n");
 }
