@@ -1,7 +1,6 @@
 //! Copies bytes between a program's pipes or terminal and its streams.
 
 use futures_util::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use yamux::Stream;
 
 use crate::buffer::Buffer;
 use crate::reactor::Descriptor;
