@@ -23,8 +23,9 @@ use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Sta
 use yamux::Stream;
 
 use crate::control::Replies;
+use crate::keeper::Keeper;
 use crate::leaves::Leaves;
-use crate::processes::Processes;
+use crate::processes::{HeldBy, Processes};
 use crate::program::{Settings, StartFailure, start};
 use crate::pump;
 use crate::reactor::{Descriptor, Reactor};
@@ -106,10 +107,22 @@ impl Running {
             open_files: state.program_files,
             oom_score: state.oom_score.as_deref(),
             cgroups: &leaf,
+            needs_keeper: leaf.is_empty() && state.processes.needs_keeper(),
         };
         let program = start(request, settings)?;
+        let held = match (&program.keeper, leaf.is_empty()) {
+            (Some(keeper), _) => HeldBy::Keeper(keeper.pid),
+            (None, false) => HeldBy::Leaf,
+            (None, true) => HeldBy::Nothing,
+        };
         drop(leaf);
-        state.processes.lead(request.execution, program.pid);
+        state.processes.lead(request.execution, program.pid, held);
+        if let Some(Keeper { report, .. }) = program.keeper {
+            let processes = Rc::clone(&state.processes);
+            let report = Descriptor::new(report, &state.reactor);
+            let execution = request.execution;
+            state.reactor.spawn(async move { processes.hear_keeper(execution, report).await });
+        }
         let wrap = |pipe| Descriptor::new(pipe, &state.reactor);
         let wrapped = || -> io::Result<Running> {
             let stdin = wrap(program.stdin.into())?;

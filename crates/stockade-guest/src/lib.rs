@@ -12,6 +12,7 @@ mod code;
 mod control;
 mod execution;
 mod heartbeat;
+mod keeper;
 mod leaves;
 mod listeners;
 mod names;
@@ -24,6 +25,7 @@ mod relay;
 mod serve;
 mod socket;
 mod splice;
+mod subtree;
 mod tool;
 mod waiting;
 

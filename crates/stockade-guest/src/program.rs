@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use crate::keeper::{self, Keeper};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, chdir};
@@ -20,6 +21,8 @@ pub(crate) struct Program {
     pub(crate) stdin: PipeWriter,
     pub(crate) stdout: PipeReader,
     pub(crate) stderr: PipeReader,
+    /// The process above it, if it has a keeper.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 /// Why a program did not start: the errno, and the path that caused it.
@@ -47,6 +50,8 @@ pub(crate) struct Settings<'s> {
     pub(crate) oom_score: Option<&'s File>,
     /// The files of the cgroups that the program enters.
     pub(crate) cgroups: &'s [OwnedFd],
+    /// Whether it gets a keeper.
+    pub(crate) needs_keeper: bool,
 }
 
 /// Starts the program with pipes as its standard streams.
@@ -68,8 +73,13 @@ pub(crate) fn start(request: &Execute, settings: Settings<'_>) -> Result<Program
         cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    let pid = as_victim(settings.oom_score, || spawn_found(request, program)).map_err(failed)?;
-    Ok(Program { pid, stdin, stdout, stderr })
+    let spawn = || spawn_found(request, program);
+    let (pid, keeper) = as_victim(settings.oom_score, || match settings.needs_keeper {
+        true => keeper::start(spawn).map(|(pid, keeper)| (pid, Some(keeper))),
+        false => Ok((spawn()?, None)),
+    })
+    .map_err(failed)?;
+    Ok(Program { pid, stdin, stdout, stderr, keeper })
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

@@ -3,6 +3,5 @@
 #![cfg(test)]
 
 mod embedded;
-mod leaves;
 mod started;
 mod support;
