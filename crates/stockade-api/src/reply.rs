@@ -89,6 +89,8 @@ pub struct ExecutionView {
     pub command: Vec<String>,
     /// Whether it continues without a client.
     pub detached: bool,
+    /// Whether it has a terminal.
+    pub terminal: bool,
 }
 
 /// What a sandbox used so far; `None` if this host's kernel does not report a value.

@@ -172,7 +172,7 @@ fn best(attempts: &[Attempt]) -> Option<&Attempt> {
     attempts.iter().reduce(most)
 }
 
-/// Why groups below a parent lack a controller.
+/// Why the child cgroups of a parent lack a controller; `None` if they have it.
 fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
     match &attempt.outcome {
         Err(refusal) => Some(refusal.clone()),

@@ -11,6 +11,7 @@ mod buffer;
 mod code;
 mod control;
 mod execution;
+mod files;
 mod heartbeat;
 mod keeper;
 mod leaves;
@@ -25,7 +26,9 @@ mod relay;
 mod serve;
 mod socket;
 mod splice;
+mod stdio;
 mod subtree;
+mod terminal;
 mod tool;
 mod waiting;
 

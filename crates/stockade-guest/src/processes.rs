@@ -1,7 +1,7 @@
 //! The processes inside: sends signals, and reaps every process that ends.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, Waker};
@@ -78,9 +78,21 @@ pub(crate) struct Processes {
 #[derive(Default)]
 struct Table {
     programs: BTreeMap<u64, Program>,
-    /// Everything inside was killed, but not all of it is reaped. Nothing starts meanwhile.
-    is_sweeping: bool,
+    /// The guest's own children, which each serve one operation on files.
+    helpers: HashSet<Pid>,
+    sweep: Sweep,
     wakers: Vec<Waker>,
+}
+
+/// Everything inside was killed, but not all of it is reaped. Nothing starts meanwhile.
+#[derive(Default)]
+enum Sweep {
+    #[default]
+    Done,
+    /// Until the guest has no child.
+    All,
+    /// Until these are gone; the guest's helpers were spared.
+    These(Vec<Pid>),
 }
 
 struct Program {
@@ -105,7 +117,7 @@ impl Processes {
 
     /// Returns when a program may start.
     pub(crate) async fn settled(&self) {
-        self.wait_until(|table| (!table.is_sweeping).then_some(())).await;
+        self.wait_until(|table| matches!(table.sweep, Sweep::Done).then_some(())).await;
     }
 
     /// Records `leader` as the program of an execution.
@@ -155,6 +167,11 @@ impl Processes {
         }
     }
 
+    /// Records a child of the guest's own, which is neither a program nor killed with one.
+    pub(crate) fn help(&self, helper: Pid) {
+        self.table.borrow_mut().helpers.insert(helper);
+    }
+
     /// The process of an execution, while it runs.
     pub(crate) fn leader(&self, execution: u64) -> Option<Pid> {
         let table = self.table.borrow();
@@ -185,6 +202,9 @@ impl Processes {
         // Both fail only when no process is left.
         if self.reach.adopts_orphans() {
             let _ = signal_all_processes(signal);
+            if signal == Signal::STOP {
+                self.table.borrow().continue_helpers();
+            }
             return;
         }
         for program in self.table.borrow().programs.values() {
@@ -198,6 +218,9 @@ impl Processes {
     pub(crate) fn kill_all(&self) {
         if !self.table.borrow().programs.is_empty() {
             self.signal_all(Signal::KILL);
+        }
+        for helper in &self.table.borrow().helpers {
+            let _ = kill_process(*helper, Signal::KILL);
         }
     }
 
@@ -238,9 +261,7 @@ impl Processes {
                 Err(_) => break false,
             }
         };
-        if !are_left {
-            table.is_sweeping = false;
-        }
+        table.sweep.note(are_left);
         table.note_gone(self.reach);
         table.wakers.drain(..).for_each(Waker::wake);
     }
@@ -283,12 +304,11 @@ impl Table {
         if !matches!(program.held, HeldBy::Keeper(_)) {
             let _ = kill_process_group(program.leader, Signal::KILL);
         }
+        let held = program.held;
         let runs = |program: &Program| program.status.is_none() && !program.is_killed;
-        if !self.programs.values().any(runs) {
-            if reach.adopts_orphans() {
-                self.sweep();
-            }
-        } else {
+        if reach.adopts_orphans() && !self.programs.values().any(runs) {
+            self.sweep();
+        } else if held == HeldBy::Nothing {
             self.kill_held(execution, reach, can_walk);
         }
     }
@@ -305,7 +325,10 @@ impl Table {
             HeldBy::Leaf => return,
             HeldBy::Keeper(keeper) if program.status.is_none() => Part::Below(keeper),
             HeldBy::Keeper(_) => return,
-            HeldBy::Nothing => Part::OutsideOf(self.programs.values().filter_map(keeper).collect()),
+            HeldBy::Nothing => {
+                let keepers = self.programs.values().filter_map(keeper);
+                Part::OutsideOf(keepers.chain(self.helpers.iter().copied()).collect())
+            }
         };
         match subtree::kill(&part) {
             Ok(killed) => {
@@ -321,14 +344,42 @@ impl Table {
 
     /// Kills every process. Nothing starts until all are reaped.
     fn sweep(&mut self) {
-        self.is_sweeping = true;
         for program in self.programs.values_mut() {
             program.is_kept_to_the_end = true;
         }
+        self.sweep = self.kill_everything();
+    }
+
+    /// Kills every other process inside except the helpers.
+    fn kill_everything(&self) -> Sweep {
+        if !self.helpers.is_empty() {
+            // What is stopped does not fork, so the list is complete.
+            let _ = signal_all_processes(Signal::STOP);
+            let listed = processes_inside();
+            if let Ok(mut listed) = listed {
+                listed.retain(|process| !self.helpers.contains(process));
+                for process in &listed {
+                    let _ = kill_process(*process, Signal::KILL);
+                }
+                self.continue_helpers();
+                return Sweep::These(listed);
+            }
+        }
+        // Without /proc the helpers die too, and their operations fail.
         let _ = signal_all_processes(Signal::KILL);
+        Sweep::All
+    }
+
+    fn continue_helpers(&self) {
+        for helper in &self.helpers {
+            let _ = kill_process(*helper, Signal::CONT);
+        }
     }
 
     fn reaped(&mut self, pid: Pid, status: Status, reach: Reach, can_walk: bool) {
+        if self.helpers.remove(&pid) {
+            return;
+        }
         let is_it = |program: &Program| program.child() == pid && program.status.is_none();
         let found = self.programs.iter().find(|(_, program)| is_it(program));
         let Some(execution) = found.map(|(execution, _)| *execution) else { return };
@@ -346,11 +397,11 @@ impl Table {
     fn note_gone(&mut self, reach: Reach) {
         for program in self.programs.values_mut() {
             program.is_gone = program.status.is_some()
-                && match (reach.adopts_orphans(), self.is_sweeping) {
+                && match (reach.adopts_orphans(), &self.sweep) {
                     // Orphans are not children of the guest.
                     (false, _) => true,
-                    (true, true) => false,
-                    (true, false) => program.is_all_gone(),
+                    (true, Sweep::Done) => program.is_all_gone(),
+                    (true, _) => false,
                 };
         }
     }
@@ -376,6 +427,32 @@ impl Program {
             }
         }
     }
+}
+
+impl Sweep {
+    /// Records what was reaped; `are_left` is whether the guest has any child.
+    fn note(&mut self, are_left: bool) {
+        if let Sweep::These(killed) = self {
+            killed.retain(|process| test_kill_process(*process) == Ok(()));
+            if !killed.is_empty() && are_left {
+                return;
+            }
+            *self = Sweep::Done;
+        }
+        if !are_left {
+            *self = Sweep::Done;
+        }
+    }
+}
+
+/// Every other process that this one could signal, according to /proc.
+fn processes_inside() -> io::Result<Vec<Pid>> {
+    let own = getpid();
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        let id = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        Pid::from_raw(id).filter(|id| *id != own && test_kill_process(*id) == Ok(()))
+    };
+    Ok(std::fs::read_dir("/proc")?.filter_map(number).collect())
 }
 
 /// Whether a child has ended; does not reap it.

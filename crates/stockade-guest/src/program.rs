@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::keeper::{self, Keeper};
@@ -12,18 +12,11 @@ use rustix::process::{Pid, chdir};
 use stockade_sys::{Instruction, Spawn, spawn};
 use stockade_wire::{Execute, Filter, Text};
 
+use crate::stdio::Theirs;
+use crate::terminal::MULTIPLEXER;
+
 /// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// A started program, and the guest's ends of its pipes.
-pub(crate) struct Program {
-    pub(crate) pid: Pid,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    pub(crate) stderr: PipeReader,
-    /// The process above it, if it has a keeper.
-    pub(crate) keeper: Option<Keeper>,
-}
 
 /// Why a program did not start: the errno, and the path that caused it.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +31,11 @@ impl StartFailure {
         // EIO.
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         StartFailure { errno, about: about.clone() }
+    }
+
+    pub(crate) fn of_terminal(error: &io::Error) -> StartFailure {
+        let about = Text::try_from(MULTIPLEXER).expect("a path without a null byte is a text");
+        StartFailure::new(error, &about)
     }
 }
 
@@ -54,32 +52,31 @@ pub(crate) struct Settings<'s> {
     pub(crate) needs_keeper: bool,
 }
 
-/// Starts the program with pipes as its standard streams.
-///
-/// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
-pub(crate) fn start(request: &Execute, settings: Settings<'_>) -> Result<Program, StartFailure> {
+/// Starts the program with these standard streams, and its keeper, if it needs one.
+pub(crate) fn start(
+    request: &Execute,
+    streams: &Theirs,
+    settings: Settings<'_>,
+) -> Result<(Pid, Option<Keeper>), StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
-    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
-    let (stdout, their_stdout) = io::pipe().map_err(failed)?;
-    let (stderr, their_stderr) = io::pipe().map_err(failed)?;
     let program = Spawn {
         path: c"",
         arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
         environment: &environment(request).map_err(failed)?,
-        streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
+        streams: streams.streams(),
+        controls: streams.controls(),
         open_files: settings.open_files,
         cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
     let spawn = || spawn_found(request, program);
-    let (pid, keeper) = as_victim(settings.oom_score, || match settings.needs_keeper {
+    as_victim(settings.oom_score, || match settings.needs_keeper {
         true => keeper::start(spawn).map(|(pid, keeper)| (pid, Some(keeper))),
         false => Ok((spawn()?, None)),
     })
-    .map_err(failed)?;
-    Ok(Program { pid, stdin, stdout, stderr, keeper })
+    .map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

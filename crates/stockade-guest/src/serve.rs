@@ -20,12 +20,13 @@ use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
 use stockade_launcher::Provisions;
 use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
-use stockade_wire::{GuestExit, StreamHeader, read_message};
+use stockade_wire::{GuestExit, Role, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode};
 
 use crate::acceptors::Acceptors;
 use crate::control::converse;
 use crate::execution::State;
+use crate::files;
 use crate::leaves::Leaves;
 use crate::listeners::Own;
 use crate::opener::Opener;
@@ -223,8 +224,7 @@ impl Service {
             let greeted = Rc::clone(&self.greeted);
             self.control = Some(Box::pin(converse(stream, self.state.clone(), greeted)));
         } else {
-            let waiting = self.state.waiting.clone();
-            self.state.reactor.spawn(introduce(stream, waiting));
+            self.state.reactor.spawn(introduce(stream, self.state.clone()));
         }
     }
 
@@ -250,11 +250,14 @@ impl Service {
     }
 }
 
-/// Reads the header of a stream and keeps the stream for its execution; drops it without a header.
-async fn introduce(mut stream: yamux::Stream, waiting: Waiting) {
+/// Reads the header of a stream and keeps the stream for its execution, or carries out its operation
+/// on files; drops it without a header.
+async fn introduce(mut stream: yamux::Stream, state: State) {
     // An empty write acknowledges the stream: the host opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
-    if let Ok(header) = read_message::<StreamHeader, _>(&mut stream).await {
-        waiting.arrived(header, stream);
+    match read_message::<StreamHeader, _>(&mut stream).await {
+        Ok(StreamHeader { role: Role::Files, .. }) => files::operate(stream, &state).await,
+        Ok(header) => state.waiting.arrived(header, stream),
+        Err(_) => {}
     }
 }

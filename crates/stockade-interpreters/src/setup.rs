@@ -5,12 +5,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stockade_policy::{SEARCH_PATH, WORKSPACE};
-use stockade_provider::{Command, Error, ErrorKind, Execution, Language, Program, ToolAccess};
+use stockade_provider::{
+    Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess,
+};
 
 use crate::Interpreter;
 
 /// Where code of the caller is written, in a root that the wall built.
 pub const CODE_DIRECTORY: &str = "/run/code";
+
+/// The type of a terminal if the caller names none: what nearly every terminal emulator understands.
+const TERMINAL_TYPE: &str = "xterm";
 
 /// Directories that every sandbox has, as paths inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +57,14 @@ pub struct ProgramSetup {
 impl ProgramSetup {
     /// The command for an execution.
     pub fn command(&self, execution: Execution) -> Result<Command, Error> {
-        let environment = self.environment(&execution.environment);
+        let mut environment = self.environment(&execution.environment);
+        let terminal = match execution.stdio {
+            Stdio::Pipes => None,
+            Stdio::Terminal(size) => Some(size),
+        };
+        if terminal.is_some() && !environment.iter().any(|(name, _)| name == "TERM") {
+            environment.push(("TERM".to_owned(), TERMINAL_TYPE.to_owned()));
+        }
         let (program, arguments, code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
                 let name = plain(&name)?;
@@ -78,7 +90,7 @@ impl ProgramSetup {
             Some(place) => place,
             None => self.directories.working_directory.clone(),
         };
-        Ok(Command { program, arguments, environment, working_directory, code })
+        Ok(Command { program, arguments, environment, working_directory, code, terminal })
     }
 
     /// The program of an interpreter: the one found on the host, or the language's usual name in a

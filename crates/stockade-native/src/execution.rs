@@ -123,7 +123,7 @@ impl ExecutionControl for NativeExecution {
     fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             match &self.guest {
-                Some(guest) => Ok(guest.resize(size.columns, size.rows).await?),
+                Some(guest) => Ok(guest.resize(size).await?),
                 None => Ok(()),
             }
         })

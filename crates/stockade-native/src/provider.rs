@@ -111,6 +111,7 @@ impl NativeProvider {
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
+            has_terminals: true,
             user: self.user,
         })
     }

@@ -19,8 +19,8 @@ use stockade_carrier::{ExecutionControl as Guest, Link};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Limit;
 use stockade_provider::{
-    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ProcessEnd, Running,
-    Sandbox, SandboxUsage, Stdio,
+    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, Files, ProcessEnd,
+    Running, Sandbox, SandboxUsage, Stdio,
 };
 use stockade_watchdog::Aside;
 use tokio::time::{sleep, timeout};
@@ -36,11 +36,11 @@ use crate::start::{Control, Deadline, Held, HostProcess, Launcher, Prepared, Wal
 /// How often to check whether a program has started.
 const STARTING: Duration = Duration::from_millis(1);
 
-/// The error for a terminal.
+/// The error for a terminal behind a wall that has none.
 const NO_TERMINALS: StartError = StartError::Unsupported {
     what: "a terminal",
-    reason: "programs behind this wall have pipes",
-    remedy: "start the program with pipes",
+    reason: "this wall mounts no terminals of its own, and those of the host stay hidden",
+    remedy: "start the program with pipes, or use a host with namespaces",
 };
 
 /// One running sandbox.
@@ -60,6 +60,7 @@ pub(crate) struct NativeSandbox {
     /// Whether programs are paused and none may start.
     paused: AtomicBool,
     user: HostProcess,
+    has_terminals: bool,
 }
 
 impl NativeSandbox {
@@ -109,6 +110,7 @@ impl NativeSandbox {
             starts: Arc::default(),
             paused: AtomicBool::new(false),
             user: prepared.user,
+            has_terminals: prepared.has_terminals,
         })
     }
 
@@ -236,7 +238,7 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
 impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
-            if let Stdio::Terminal(_) = execution.stdio {
+            if let (Stdio::Terminal(_), false) = (execution.stdio, self.has_terminals) {
                 return Err(NO_TERMINALS.into());
             }
             self.check_paused()?;
@@ -252,6 +254,10 @@ impl Sandbox for NativeSandbox {
             let (started, leaf) = self.start_in_leaf(command).await?;
             self.controlled(started, leaf, held, limit).await
         })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {

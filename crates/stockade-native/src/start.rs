@@ -66,6 +66,8 @@ pub(crate) struct Prepared {
     pub(crate) cpu_held: bool,
     /// Whether the kernel enforces the process limit.
     pub(crate) pids_held: bool,
+    /// Whether the sandbox has its own `/dev/pts`.
+    pub(crate) has_terminals: bool,
     pub(crate) user: HostProcess,
 }
 

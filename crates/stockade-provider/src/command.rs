@@ -1,5 +1,7 @@
 //! A program as a guest starts it.
 
+use crate::TerminalSize;
+
 /// A program as the guest of a Linux wall starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -13,4 +15,6 @@ pub struct Command {
     pub working_directory: String,
     /// A file to write first: its path inside and its bytes.
     pub code: Option<(String, Vec<u8>)>,
+    /// A terminal of this size as its standard streams; without one they are pipes.
+    pub terminal: Option<TerminalSize>,
 }

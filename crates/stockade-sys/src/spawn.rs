@@ -24,6 +24,8 @@ pub struct Spawn<'a> {
     pub environment: &'a [CString],
     /// Its standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
+    /// Whether standard input becomes the controlling terminal.
+    pub controls: Controls,
     /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
     /// Files of cgroups that the child enters first, by writing `0` to each: the kernel checks the
@@ -32,6 +34,15 @@ pub struct Spawn<'a> {
     /// Filters of system calls that it alone runs under, installed last before execve(2). With any,
     /// execve(2) grants it no rights either.
     pub filters: &'a [Vec<Instruction>],
+}
+
+/// What the standard input of a program is to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controls {
+    /// An ordinary file or pipe.
+    Nothing,
+    /// A terminal, which becomes the controlling terminal of the program's new session.
+    Terminal,
 }
 
 /// The size of the child's stack until it executes.
@@ -61,6 +72,7 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         streams,
+        controls: program.controls,
         open_files: program.open_files,
         cgroups: cgroups.as_ptr(),
         cgroup_count: cgroups.len(),
@@ -106,6 +118,7 @@ struct Start {
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
     streams: [libc::c_int; 3],
+    controls: Controls,
     open_files: Option<u64>,
     cgroups: *const libc::c_int,
     cgroup_count: usize,
@@ -162,6 +175,10 @@ fn prepare(start: &Start) -> bool {
             if libc::dup2(stream, target) < 0 {
                 return false;
             }
+        }
+        // After setsid(2): only the leader of a session without a terminal can take one.
+        if start.controls == Controls::Terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
+            return false;
         }
         if !start.open_files.is_none_or(limit_open_files) {
             return false;
@@ -264,6 +281,7 @@ mod tests {
             arguments: &arguments,
             environment: &[c"ONLY=this".to_owned()],
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
+            controls: Controls::Nothing,
             open_files,
             cgroups: &[],
             filters: &[],
@@ -307,6 +325,7 @@ mod tests {
                 arguments: &[],
                 environment: &[],
                 streams,
+                controls: Controls::Nothing,
                 open_files: None,
                 cgroups: &[],
                 filters: &[],
@@ -338,8 +357,9 @@ mod tests {
         let path = c"/bin/true";
         let streams = [nothing.as_fd(); 3];
         let open_files = Some(u64::MAX - 1);
-        let (cgroups, filters) = (&[], &[]);
-        let program = Spawn { path, arguments, environment, streams, open_files, cgroups, filters };
+        let (controls, cgroups, filters) = (Controls::Nothing, &[], &[]);
+        let program =
+            Spawn { path, arguments, environment, streams, controls, open_files, cgroups, filters };
         assert!(spawn(program).is_err());
     }
 
@@ -359,9 +379,17 @@ mod tests {
         let start = |filters: &[Vec<Instruction>]| {
             let streams = [nothing.as_fd(); 3];
             let (path, environment, open_files) = (c"/bin/sh", &[], None);
-            let (arguments, cgroups) = (&arguments[..], &[]);
-            let program =
-                Spawn { path, arguments, environment, streams, open_files, cgroups, filters };
+            let (controls, arguments, cgroups) = (Controls::Nothing, &arguments[..], &[]);
+            let program = Spawn {
+                path,
+                arguments,
+                environment,
+                streams,
+                controls,
+                open_files,
+                cgroups,
+                filters,
+            };
             let child = spawn(program)?;
             let status = waitpid(Some(child), WaitOptions::empty())?;
             io::Result::Ok(status.and_then(|(_, status)| status.exit_status()))

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{
-    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Signal, Started,
+    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Resized, Signal,
+    Started,
 };
 
 /// The protocol version.
@@ -55,6 +56,8 @@ pub enum GuestMessage {
     Ended(Ended),
     /// Answers [`HostMessage::Observe`].
     Observed(Observed),
+    /// Answers [`HostMessage::Resize`].
+    Resized(Resized),
     /// Answers [`HostMessage::Resize`] for a program without a terminal.
     NoTerminal(NoTerminal),
     /// The guest is alive.

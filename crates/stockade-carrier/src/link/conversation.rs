@@ -39,6 +39,7 @@ struct Execution {
 #[derive(Debug)]
 pub(super) enum Answer {
     Observed(Observed),
+    Resized,
     NoTerminal,
 }
 
@@ -150,6 +151,7 @@ impl Conversation {
             GuestMessage::Observed(observed) => {
                 state.answer(observed.execution, Answer::Observed(observed))
             }
+            GuestMessage::Resized(about) => state.answer(about.execution, Answer::Resized),
             GuestMessage::NoTerminal(about) => state.answer(about.execution, Answer::NoTerminal),
             // Every byte of the guest counts as a beat; this message is for an idle link.
             GuestMessage::Beat => Ok(()),

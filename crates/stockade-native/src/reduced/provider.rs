@@ -113,6 +113,7 @@ impl ReducedProvider {
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
+            has_terminals: false,
             user: self.user,
         })
     }

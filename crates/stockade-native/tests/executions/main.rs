@@ -5,3 +5,4 @@
 mod embedded;
 mod started;
 mod support;
+mod terminals;

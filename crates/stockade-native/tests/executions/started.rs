@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stockade_policy::Limit;
-use stockade_provider::{
-    ErrorKind, Execution, ProcessEnd, Provider, Root, SandboxRequest, Stdio, TerminalSize, chain,
-};
+use stockade_provider::{ErrorKind, Execution, ProcessEnd, Provider, Root, SandboxRequest, chain};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -36,17 +34,11 @@ fn execution_starts_in_its_working_directory_and_a_relative_one_is_refused() {
 }
 
 #[test]
-fn terminal_and_image_are_refused_by_name_with_a_remedy() {
+fn image_is_refused_by_name_with_a_remedy() {
     if !walls_can_be_built() {
         return;
     }
     runtime().block_on(async {
-        let size = TerminalSize { columns: 80, rows: 24 };
-        let terminal = Execution { stdio: Stdio::Terminal(size), ..shell("true") };
-        let error = sandbox().await.start(terminal).await.err().expect("it is refused");
-        assert_eq!(error.kind(), ErrorKind::Unenforceable);
-        assert!(chain(&error).contains("a terminal"), "{}", chain(&error));
-        assert!(error.remedy().is_some());
         let root = Root::Image("docker.io/library/alpine:3".to_owned());
         let image = SandboxRequest { root, ..request() };
         let error = native().create(&image).await.err().expect("it is refused");

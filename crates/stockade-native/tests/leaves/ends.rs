@@ -28,6 +28,13 @@ os.execv(\\\"/bin/bash\\\", [\\\"bash\\\", \\\"-c\\\", \\\"exec -a hidden sleep 
     ),
 ];
 
+/// Which of two programs starts first: without cgroups the guest treats them differently.
+#[derive(Clone, Copy)]
+enum Order {
+    First,
+    Second,
+}
+
 /// Forks without pause; every process starts a session of its own.
 const FORKING: &str = "
 import os, sys
@@ -46,10 +53,17 @@ fn killed_execution_takes_every_hidden_process_with_it_and_no_other_execution() 
         return;
     }
     runtime().block_on(async {
-        for (how, script) in HIDING {
+        let each = |hiding| HIDING.map(|(how, script)| (how, script, hiding));
+        for (how, script, order) in [each(Order::First), each(Order::Second)].concat() {
             let sandbox = sandbox_with("{}").await;
-            let mut other = up(&*sandbox, shell("echo up; exec cat")).await;
-            let hiding = up(&*sandbox, bash(script)).await;
+            let other = || up(&*sandbox, shell("echo up; exec cat"));
+            let (mut other, hiding) = match order {
+                Order::First => {
+                    let hiding = up(&*sandbox, bash(script)).await;
+                    (other().await, hiding)
+                }
+                Order::Second => (other().await, up(&*sandbox, bash(script)).await),
+            };
             while !has_hidden(&*sandbox).await {}
             hiding.control.kill().await.unwrap();
             assert_eq!(end_of(hiding).await, ProcessEnd::Signaled { signal: 9 }, "{how}");
@@ -121,5 +135,25 @@ fn timeout_ends_one_execution_and_keeps_files_and_other_executions() {
         assert_eq!(kept.0, "kept\n");
         other.control.signal(15).await.unwrap();
         assert_eq!(end_of(other).await, ProcessEnd::Signaled { signal: 15 });
+    });
+}
+
+#[test]
+fn program_that_kills_every_process_it_sees_does_not_outlive_its_execution() {
+    if !walls_can_be_built() {
+        return;
+    }
+    runtime().block_on(async {
+        let sandbox = sandbox().await;
+        let first = up(&*sandbox, shell("echo up; exec cat")).await;
+        // Without cgroups this kills the process that holds its execution together.
+        let killing = "(setsid bash -c 'exec -a hidden sleep 1000' &) ; echo up; \
+                       for p in /proc/[0-9]*; do p=${p#/proc/}; \
+                       [ $p -gt 1 ] && [ $p -lt $$ ] && kill -9 $p; done; exec sleep 1000";
+        let killing = up(&*sandbox, bash(killing)).await;
+        assert_eq!(end_of(first).await, ProcessEnd::Signaled { signal: 9 });
+        killing.control.kill().await.unwrap();
+        assert_eq!(end_of(killing).await, ProcessEnd::Signaled { signal: 9 });
+        assert!(!has_hidden(&*sandbox).await);
     });
 }

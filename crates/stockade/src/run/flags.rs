@@ -104,6 +104,8 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         (Limit::Disk, "--disk", &flags.disk),
         (Limit::Output, "--max-output", &flags.max_output),
         (Limit::ToolCalls, "--max-tool-calls", &flags.max_tool_calls),
+        (Limit::Lifetime, "--ttl", &flags.ttl),
+        (Limit::Idle, "--idle", &flags.idle),
     ];
     let mut limits = SaidLimits::new();
     for (limit, flag, amount) in said {
