@@ -23,11 +23,12 @@ use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Sta
 
 use crate::code::{self, Received};
 use crate::control::Replies;
+use crate::keeper::Keeper;
 use crate::leaves::Leaves;
 use crate::prepared::Preparation;
-use crate::processes::Processes;
+use crate::processes::{HeldBy, Processes};
 use crate::program::{Settings, StartFailure, start};
-use crate::reactor::Reactor;
+use crate::reactor::{Descriptor, Reactor};
 use crate::stdio::{self, Ours, Remote, Theirs};
 use crate::terminal::Terminal;
 use crate::waiting::Waiting;
@@ -139,9 +140,21 @@ fn started_program(
         open_files: state.program_files,
         oom_score: state.oom_score.as_deref(),
         cgroups: &leaf,
+        needs_keeper: leaf.is_empty() && state.processes.needs_keeper(),
     };
-    let pid = start(request, &theirs, settings)?;
-    state.processes.lead(request.execution, pid);
+    let (pid, keeper) = start(request, &theirs, settings)?;
+    let held = match (&keeper, leaf.is_empty()) {
+        (Some(keeper), _) => HeldBy::Keeper(keeper.pid),
+        (None, false) => HeldBy::Leaf,
+        (None, true) => HeldBy::Nothing,
+    };
+    state.processes.lead(request.execution, pid, held);
+    if let Some(Keeper { report, .. }) = keeper {
+        let processes = Rc::clone(&state.processes);
+        let report = Descriptor::new(report, &state.reactor);
+        let execution = request.execution;
+        state.reactor.spawn(async move { processes.hear_keeper(execution, report).await });
+    }
     Ok(ours)
 }
 

@@ -25,6 +25,7 @@ use stockade_wire::{CodeFile, Execute};
 
 use crate::code::make_folder;
 use crate::execution::State;
+use crate::processes::HeldBy;
 use crate::program::{Settings, is_changeable, start};
 use crate::reactor::Descriptor;
 use crate::stdio::{self, Ours};
@@ -105,8 +106,9 @@ impl Prepared {
                 open_files: state.program_files,
                 oom_score: state.oom_score.as_deref(),
                 cgroups: &[],
+                needs_keeper: false,
             };
-            let process = start(&request, &theirs, settings)
+            let (process, _) = start(&request, &theirs, settings)
                 .map_err(|failed| io::Error::from_raw_os_error(failed.errno))?;
             state.processes.wait_with(process);
             Ok((process, streams, keeper, writer))
@@ -143,7 +145,9 @@ impl Prepared {
             self.discard(state);
             return None;
         }
-        if !state.processes.lead_waiting(execution, self.process) {
+        // No other program runs, so it needs no keeper.
+        let held = if leaf.is_empty() { HeldBy::Nothing } else { HeldBy::Leaf };
+        if !state.processes.lead_waiting(execution, self.process, held) {
             return None;
         }
         // If the interpreter has not opened the FIFO yet, it opens the file in its place. Then

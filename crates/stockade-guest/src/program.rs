@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use crate::keeper::{self, Keeper};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, chdir};
@@ -47,14 +48,16 @@ pub(crate) struct Settings<'s> {
     pub(crate) oom_score: Option<&'s File>,
     /// The files of the cgroups that the program enters.
     pub(crate) cgroups: &'s [OwnedFd],
+    /// Whether it gets a keeper.
+    pub(crate) needs_keeper: bool,
 }
 
-/// Starts the program with these standard streams.
+/// Starts the program with these standard streams, and its keeper, if it needs one.
 pub(crate) fn start(
     request: &Execute,
     streams: &Theirs,
     settings: Settings<'_>,
-) -> Result<Pid, StartFailure> {
+) -> Result<(Pid, Option<Keeper>), StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
@@ -68,7 +71,12 @@ pub(crate) fn start(
         cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    as_victim(settings.oom_score, || spawn_found(request, program)).map_err(failed)
+    let spawn = || spawn_found(request, program);
+    as_victim(settings.oom_score, || match settings.needs_keeper {
+        true => keeper::start(spawn).map(|(pid, keeper)| (pid, Some(keeper))),
+        false => Ok((spawn()?, None)),
+    })
+    .map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).

@@ -53,7 +53,7 @@ fn outcome(request: &Execute) -> Result<String, (i32, String)> {
     let pid = started.map_err(|failure| (failure.errno, failure.about.into()))?;
     let mut printed = String::new();
     stdout.read_to_string(&mut printed).unwrap();
-    waitpid(Some(pid), WaitOptions::empty()).unwrap();
+    waitpid(Some(pid.0), WaitOptions::empty()).unwrap();
     Ok(printed)
 }
 

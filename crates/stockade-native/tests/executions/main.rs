@@ -3,7 +3,6 @@
 #![cfg(test)]
 
 mod embedded;
-mod leaves;
 mod prepared;
 mod started;
 mod support;

@@ -19,7 +19,7 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets that build walls: those of the command line, and four of the native wall.
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 14] = [
     "run",
     "commands",
     "doctor",
@@ -27,6 +27,7 @@ const TARGETS: [&str; 13] = [
     "faults",
     "files",
     "leaks",
+    "leaves",
     "network",
     "record",
     "sessions",
