@@ -86,10 +86,10 @@ impl Codes {
         let mut before = None;
         loop {
             let found = self.waiting().filter(|found| found.is_asleep);
-            if found.is_some() && found == before {
-                return found.expect("it was found");
+            match found {
+                Some(found) if before.as_ref() == Some(&found) => return found,
+                found => before = found,
             }
-            before = found;
             assert!(begun.elapsed() < LIMIT, "no interpreter waits for {}", self.name);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
