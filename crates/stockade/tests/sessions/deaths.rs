@@ -14,8 +14,9 @@ fn script(mark: &str) -> String {
 
 /// The processes below a process, deepest last.
 fn below(pid: u32) -> Vec<u32> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children: String =
+        tasks.flat_map(|task| fs::read_to_string(task.path().join("children"))).collect();
     let children: Vec<u32> = children.split_whitespace().flat_map(str::parse).collect();
     children.iter().copied().chain(children.iter().flat_map(|child| below(*child))).collect()
 }
@@ -78,9 +79,8 @@ fn killed_processes_of_the_sandbox_end_the_session_with_a_typed_answer() {
         let script = script("killed-guest");
         let program = sessions.start(&["--json", "exec", "one", "--", "sh", "-c", &script]);
         sessions.wait_for_programs("one", 1);
-        let victim = wait_for("the sandbox has processes", || {
-            below(supervisor).get(depth).copied()
-        });
+        let victim =
+            wait_for("the sandbox has processes", || below(supervisor).get(depth).copied());
         kill(victim);
         let run = ended(program);
         let outcome = run.json()["outcome"].clone();

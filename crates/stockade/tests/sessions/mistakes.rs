@@ -5,9 +5,10 @@ use crate::support::Sessions;
 #[test]
 fn unknown_sessions_are_refused_by_every_command() {
     let Some(sessions) = Sessions::new() else { return };
+    let file = sessions.place.file("code.sh", "true");
     for words in [
         &["exec", "none", "--", "true"][..],
-        &["code", "none", "--language", "bash", "/dev/null"],
+        &["code", "none", &file],
         &["ps", "none"],
         &["attach", "none", "1"],
         &["kill", "none"],
@@ -46,7 +47,11 @@ fn mistakes_in_the_sandbox_are_reported_in_full_and_leave_no_session() {
     let error = sessions.json(&["create", "--policy", &policy]);
     assert_eq!(error["error"]["diagnostics"][0]["line"], 1, "{error}");
     sessions.refused(&["create", "--mount", "nowhere"], "--mount nowhere", "--mount ./data:/data");
-    sessions.refused(&["create", "--provider", "qemu"], "not built into this version", "--provider");
+    sessions.refused(
+        &["create", "--provider", "qemu"],
+        "not built into this version",
+        "--provider",
+    );
     sessions.refused(&["create", "--ttl", "soon"], "--ttl soon", "--ttl 30s");
     assert_eq!(sessions.text(&["ls", "-q"]), "");
 }
@@ -64,7 +69,7 @@ fn session_with_programs_is_removed_only_by_force() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.create("one");
     sessions.text(&["exec", "-d", "one", "--", "sleep", "60"]);
-    sessions.refused(&["rm", "one"], "1 programs run in it", "--force");
+    sessions.refused(&["rm", "one"], "1 program runs in it", "--force");
     assert_eq!(sessions.text(&["rm", "--force", "one"]), "one\n");
 }
 
