@@ -67,7 +67,10 @@ pub(crate) async fn serve(
         Request::Resume => done(shared.pause(false).await),
         Request::Remove { force } => match shared.executions.count_running() {
             running if running > 0 && !force => Reply::Failed(Failure {
-                message: format!("cannot remove the session: {running} programs run in it"),
+                message: match running {
+                    1 => "cannot remove the session: 1 program runs in it".to_owned(),
+                    many => format!("cannot remove the session: {many} programs run in it"),
+                },
                 remedy: "end them with `stockade kill`, or add --force".to_owned(),
             }),
             _ => {

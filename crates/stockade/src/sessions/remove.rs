@@ -47,10 +47,11 @@ pub(crate) fn prune(args: &PruneSessionsArgs, output: Output) -> anyhow::Result<
 /// Asks on the terminal.
 fn confirm(names: &[String]) -> anyhow::Result<()> {
     if !stdin().is_terminal() || !stderr().is_terminal() {
-        let message = format!("prune would end {} sessions with all their files", names.len());
+        let sessions = if names.len() == 1 { "session" } else { "sessions" };
+        let message = format!("prune would end {} {sessions} with all files", names.len());
         return Err(Problem::new(message, "confirm it with --force").into());
     }
-    render::talk(&format!("End these sessions with all their files? {}  [y/N]", names.join(", ")));
+    render::talk(&format!("End these sessions with all files? {}  [y/N]", names.join(", ")));
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     match answer.trim() {

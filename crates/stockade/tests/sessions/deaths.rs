@@ -14,8 +14,9 @@ fn script(mark: &str) -> String {
 
 /// The processes below a process, deepest last.
 fn below(pid: u32) -> Vec<u32> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children: String =
+        tasks.flat_map(|task| fs::read_to_string(task.path().join("children"))).collect();
     let children: Vec<u32> = children.split_whitespace().flat_map(str::parse).collect();
     children.iter().copied().chain(children.iter().flat_map(|child| below(*child))).collect()
 }

@@ -5,9 +5,10 @@ use crate::support::Sessions;
 #[test]
 fn unknown_sessions_are_refused_by_every_command() {
     let Some(sessions) = Sessions::new() else { return };
+    let file = sessions.place.file("code.sh", "true");
     for words in [
         &["exec", "none", "--", "true"][..],
-        &["code", "none", "--language", "bash", "/dev/null"],
+        &["code", "none", &file],
         &["ps", "none"],
         &["attach", "none", "1"],
         &["kill", "none"],
@@ -68,7 +69,7 @@ fn session_with_programs_is_removed_only_by_force() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.create("one");
     sessions.text(&["exec", "-d", "one", "--", "sleep", "60"]);
-    sessions.refused(&["rm", "one"], "1 programs run in it", "--force");
+    sessions.refused(&["rm", "one"], "1 program runs in it", "--force");
     assert_eq!(sessions.text(&["rm", "--force", "one"]), "one\n");
 }
 

@@ -25,9 +25,9 @@ impl Terminal<'_> {
     fn tmux(&self, words: &[&str]) -> Run {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.sessions.place.path().join("tmux")).args(["-f", "/dev/null"]);
-        command.env("STOCKADE_STATE", self.sessions.state()).env("PS1", "host$ ");
+        command.env("STOCKADE_STATE", self.sessions.state());
         command.env("BINARY", binary()).env_remove("TMUX");
-        finish(command.args(words))
+        finish(command.args(words).current_dir(self.sessions.place.path()))
     }
 
     /// Types a line.
@@ -75,16 +75,13 @@ fn finish_or_missing(program: &str, words: &[&str]) -> Option<Run> {
 fn open(sessions: &Sessions) -> Option<Terminal<'_>> {
     sessions.create("one");
     let terminal = Terminal::new(sessions)?;
-    terminal
-        .line("stty -a > before; \"$BINARY\" shell -e PS1='inside> ' -e ENV= one; echo left $?");
-    terminal.wait_for("a prompt inside", |line| {
-        line.contains("inside>")
-            || line.ends_with("$ ")
-            || line.ends_with('#')
-            || line.ends_with('$')
-    });
+    terminal.wait_for("a prompt", |line| line.ends_with(['#', '$']));
+    terminal.line("stty -a > before; \"$BINARY\" shell one; echo left $?");
+    sessions.wait_for_programs("one", 1);
+    // The shell inside may take a moment to read its first line.
     terminal.line("PS1='inside> '; stty size");
     terminal.wait_for("the size", |line| line == "24 80");
+    terminal.wait_for("the prompt inside", |line| line == "inside>");
     Some(terminal)
 }
 

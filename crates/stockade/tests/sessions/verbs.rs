@@ -117,7 +117,7 @@ fn prune_ends_only_sessions_without_programs_and_asks_first() {
     sessions.create("busy");
     sessions.create("idle");
     sessions.text(&["exec", "-d", "busy", "--", "sleep", "60"]);
-    sessions.refused(&["prune"], "prune would end 1 sessions", "--force");
+    sessions.refused(&["prune"], "prune would end 1 session with all files", "--force");
     assert_eq!(sessions.json(&["prune", "-f"]), json!({ "removed": ["idle"] }));
     assert_eq!(sessions.text(&["ls", "-q"]), "busy\n");
 }
