@@ -78,9 +78,8 @@ fn killed_processes_of_the_sandbox_end_the_session_with_a_typed_answer() {
         let script = script("killed-guest");
         let program = sessions.start(&["--json", "exec", "one", "--", "sh", "-c", &script]);
         sessions.wait_for_programs("one", 1);
-        let victim = wait_for("the sandbox has processes", || {
-            below(supervisor).get(depth).copied()
-        });
+        let victim =
+            wait_for("the sandbox has processes", || below(supervisor).get(depth).copied());
         kill(victim);
         let run = ended(program);
         let outcome = run.json()["outcome"].clone();

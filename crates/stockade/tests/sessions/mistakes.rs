@@ -46,7 +46,11 @@ fn mistakes_in_the_sandbox_are_reported_in_full_and_leave_no_session() {
     let error = sessions.json(&["create", "--policy", &policy]);
     assert_eq!(error["error"]["diagnostics"][0]["line"], 1, "{error}");
     sessions.refused(&["create", "--mount", "nowhere"], "--mount nowhere", "--mount ./data:/data");
-    sessions.refused(&["create", "--provider", "qemu"], "not built into this version", "--provider");
+    sessions.refused(
+        &["create", "--provider", "qemu"],
+        "not built into this version",
+        "--provider",
+    );
     sessions.refused(&["create", "--ttl", "soon"], "--ttl soon", "--ttl 30s");
     assert_eq!(sessions.text(&["ls", "-q"]), "");
 }

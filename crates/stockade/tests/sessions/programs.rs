@@ -9,8 +9,7 @@ fn variables_directory_and_input_reach_a_program() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.text(&["create", "--name", "one", "--env", "SHARED=session"]);
     let script = "echo $SHARED $OWN $(pwd)";
-    let words =
-        ["exec", "-e", "OWN=mine", "-w", "/tmp", "one", "--", "sh", "-c", script];
+    let words = ["exec", "-e", "OWN=mine", "-w", "/tmp", "one", "--", "sh", "-c", script];
     assert_eq!(sessions.text(&words), "session mine /tmp\n");
     let words = ["exec", "-e", "SHARED=replaced", "one", "--", "sh", "-c", script];
     assert_eq!(sessions.text(&words), "replaced /workspace\n");
@@ -98,8 +97,11 @@ fn record_names_the_execution_of_every_event() {
         run.stdout.contains("session_ended").then_some(run.stdout)
     });
     for execution in [0, 1] {
-        assert!(shown.contains(&format!("\"execution\": {execution}"))
-            || shown.contains(&format!("\"execution\":{execution}")), "{shown}");
+        assert!(
+            shown.contains(&format!("\"execution\": {execution}"))
+                || shown.contains(&format!("\"execution\":{execution}")),
+            "{shown}"
+        );
     }
     assert!(shown.contains("removed"), "{shown}");
     assert_eq!(sessions.run(&["audit", "verify", record.as_str().unwrap()]).code, 0);

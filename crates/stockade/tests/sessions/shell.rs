@@ -75,8 +75,14 @@ fn finish_or_missing(program: &str, words: &[&str]) -> Option<Run> {
 fn open(sessions: &Sessions) -> Option<Terminal<'_>> {
     sessions.create("one");
     let terminal = Terminal::new(sessions)?;
-    terminal.line("stty -a > before; \"$BINARY\" shell -e PS1='inside> ' -e ENV= one; echo left $?");
-    terminal.wait_for("a prompt inside", |line| line.contains("inside>") || line.ends_with("$ ") || line.ends_with('#') || line.ends_with('$'));
+    terminal
+        .line("stty -a > before; \"$BINARY\" shell -e PS1='inside> ' -e ENV= one; echo left $?");
+    terminal.wait_for("a prompt inside", |line| {
+        line.contains("inside>")
+            || line.ends_with("$ ")
+            || line.ends_with('#')
+            || line.ends_with('$')
+    });
     terminal.line("PS1='inside> '; stty size");
     terminal.wait_for("the size", |line| line == "24 80");
     Some(terminal)

@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 
 use serde_json::Value;
 pub(crate) use stockade_testing::{
-    Run, Scratch, ended, examples, finish, finish_with, is_root, not_run, processes, skipped, start,
-    wait_for,
+    Run, Scratch, ended, examples, finish, finish_with, is_root, not_run, processes, skipped,
+    start, wait_for,
 };
 
 /// The binary under test.
