@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::executions::{Handle, Input};
+use crate::files;
 use crate::hub::Stream;
 use crate::supervisor::Shared;
 
@@ -52,6 +53,11 @@ pub(crate) async fn serve(
         },
         Request::Logs { execution, follow } => {
             return logs(stream, execution, follow, &shared).await;
+        }
+        Request::File(params) => {
+            files::serve(stream, params, &shared).await;
+            shared.touch();
+            return;
         }
         Request::Signal { execution, signal } => match shared.executions.running(execution) {
             Some(handle) => match send_signal(&handle, signal).await {
@@ -446,7 +452,7 @@ fn not_running(execution: u64) -> Reply {
     })
 }
 
-fn of_run(error: &RunError) -> Failure {
+pub(crate) fn of_run(error: &RunError) -> Failure {
     match error {
         RunError::Wall(error) => of_wall(error),
         error => Failure {

@@ -23,8 +23,8 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use run::{RunArgs, Target};
 pub(crate) use sandbox::{PolicyFlags, SandboxArgs};
 pub(crate) use sessions::{
-    AttachArgs, CodeArgs, CreateArgs, ExecArgs, KillArgs, LogsArgs, LsSessionsArgs, ProgramArgs,
-    PruneSessionsArgs, PsArgs, RmArgs, SessionNames, ShellArgs, StatsArgs,
+    AttachArgs, CodeArgs, CpArgs, CreateArgs, ExecArgs, KillArgs, LogsArgs, LsSessionsArgs,
+    ProgramArgs, PruneSessionsArgs, PsArgs, RmArgs, SessionNames, ShellArgs, StatsArgs,
 };
 pub(crate) use why::WhyArgs;
 
@@ -130,6 +130,9 @@ pub(crate) enum Command {
     /// Open a shell in a session, on this terminal.
     #[command(after_help = sessions::SHELL)]
     Shell(ShellArgs),
+    /// Copy files and directories between this host and a session.
+    #[command(after_help = sessions::CP)]
+    Cp(CpArgs),
     /// List the programs of a session.
     Ps(PsArgs),
     /// Follow a running program: its output, and this input.

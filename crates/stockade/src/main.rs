@@ -51,6 +51,7 @@ fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
         Command::Exec(args) => sessions::exec(&args, output),
         Command::Code(args) => sessions::code(&args, output),
         Command::Shell(args) => sessions::shell(&args, output),
+        Command::Cp(args) => sessions::cp(&args, output),
         Command::Ps(args) => sessions::ps(&args, output),
         Command::Attach(args) => sessions::attach(&args, output),
         Command::Kill(args) => sessions::kill(&args, output),

@@ -3,6 +3,7 @@
 
 mod client;
 mod conversation;
+mod cp;
 mod create;
 mod exec;
 mod kill;
@@ -15,6 +16,7 @@ mod supervise;
 mod table;
 mod terminal;
 
+pub(crate) use cp::cp;
 pub(crate) use create::create;
 pub(crate) use exec::{attach, code, exec, shell};
 pub(crate) use kill::kill;

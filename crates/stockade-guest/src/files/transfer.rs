@@ -35,7 +35,7 @@ pub(super) fn download(
 ) -> Result<FileDone, Failed> {
     let place = root.place(path, last, Missing::Fail)?;
     let parts = path.as_bytes().split(|byte| *byte == b'/');
-    let name = parts.rev().find(|part| !part.is_empty()).unwrap_or(b".");
+    let name = parts.rev().find(|part| !matches!(*part, b"" | b".")).unwrap_or(b".");
     let packed = pack(place.directory.as_fd(), place.name().as_bytes(), name, output);
     let packed = packed.map_err(failed)?;
     Ok(FileDone { bytes: packed.bytes, left_out: packed.left_out, ..FileDone::default() })

@@ -67,7 +67,8 @@ async fn list(inside: &Inside, met: &mut Met) {
         return;
     };
     for entry in entries {
-        assert!(!entry.path.to_string().contains("secret"), "the link was followed: {entry:?}");
+        // Only the canary has this directory.
+        assert!(!entry.path.to_string().contains("inner"), "the link was followed: {entry:?}");
         match (entry.path.to_string().as_str(), entry.stat.kind) {
             ("d", FileKind::Link) => met.link += 1,
             ("d", FileKind::Directory) => met.directory += 1,

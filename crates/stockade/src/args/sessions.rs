@@ -1,5 +1,7 @@
 //! Arguments of the commands for sessions.
 
+use std::ffi::OsString;
+
 use clap::Args;
 
 use crate::run::amount::{self, Amount};
@@ -48,6 +50,16 @@ Examples:
 
 pub(super) const LOGS: &str = "\
 A session keeps the last MiB of output of its programs.";
+
+pub(super) const CP: &str = "\
+Examples:
+  stockade cp src work:            # as /workspace/src
+  stockade cp src/. work:data      # what src contains, into an existing directory
+  stockade cp work:out/report.pdf .
+  tar -c src | stockade cp - work:/tmp
+
+Places are chosen as by `docker cp`; a relative path inside starts in /workspace. Links that
+lead out of the target, devices, FIFOs and sockets are left out, and named.";
 
 pub(super) const RM: &str = "\
 Examples:
@@ -144,6 +156,19 @@ pub(crate) struct ShellArgs {
     /// The session.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
+}
+
+#[derive(Args)]
+pub(crate) struct CpArgs {
+    /// Copy what a link at the end of SOURCE leads to.
+    #[arg(long, short = 'L')]
+    pub(crate) follow_link: bool,
+    /// SESSION:PATH, a path of this host, or `-` for a tar archive on standard input.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: OsString,
+    /// SESSION:PATH, a path of this host, or `-` for a tar archive on standard output.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: OsString,
 }
 
 #[derive(Args)]
