@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+#[cfg(feature = "docker")]
+use serde_json::json;
 use stockade_provider::Provider;
 
 /// The values of `--runtime`.
@@ -35,4 +38,36 @@ impl ContainerChoice {
     pub(crate) fn provider(&self) -> Option<Arc<dyn Provider>> {
         None
     }
+}
+
+/// A container engine, for display.
+#[derive(Clone, Debug)]
+pub struct ContainerLook {
+    /// Names and values; a line without a name continues the one before.
+    pub lines: Vec<(String, String)>,
+    /// The same as data.
+    pub data: Value,
+}
+
+/// The container engine with each of its runtimes and the result of a trial start. `None` if the
+/// container wall is not built in.
+#[cfg(feature = "docker")]
+pub async fn container_look() -> Option<ContainerLook> {
+    let options = ContainerChoice::default().options();
+    Some(match stockade_docker::EngineLook::look(&options).await {
+        Ok(look) => ContainerLook { lines: look.lines(), data: json!(look) },
+        Err(obstacle) => ContainerLook {
+            lines: vec![
+                ("Docker engine".to_owned(), obstacle.reason.clone()),
+                (String::new(), format!("= {}", obstacle.remedy)),
+            ],
+            data: json!({ "obstacle": obstacle }),
+        },
+    })
+}
+
+/// The container wall is not built in.
+#[cfg(not(feature = "docker"))]
+pub async fn container_look() -> Option<ContainerLook> {
+    None
 }

@@ -1,11 +1,13 @@
 //! All walls by name; no other crate names every wall.
 
 mod containers;
+#[cfg(all(test, feature = "docker"))]
+mod control_table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use containers::{ContainerChoice, RUNTIMES};
+pub use containers::{ContainerChoice, ContainerLook, RUNTIMES, container_look};
 pub use stockade_native::{
     CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,
 };

@@ -87,6 +87,19 @@ impl Layout {
         layout(Vec::new(), |_, _| Vec::new())
     }
 
+    /// The layout of a host whose cgroup v2 has every controller, for documentation. No group can be
+    /// created in it.
+    pub fn complete() -> Layout {
+        let nowhere = || PathBuf::from("/nonexistent");
+        let hierarchy = Hierarchy {
+            version: Version::V2,
+            mount: nowhere(),
+            parent: nowhere(),
+            controllers: Controller::ALL.into(),
+        };
+        Layout { hierarchies: vec![hierarchy], obstacles: BTreeMap::new() }
+    }
+
     /// The hierarchies in use, v1 first.
     pub fn hierarchies(&self) -> &[Hierarchy] {
         &self.hierarchies

@@ -6,12 +6,32 @@ use stockade_policy::{Control, Limit};
 use stockade_provider::{Ability, Obstacle, Precision};
 
 use crate::trial::Chosen;
-use crate::{EngineFacts, Runtime};
+use crate::{EngineFacts, EngineLimits, Runtime};
 
 /// Every control that this wall knows, with the mechanism that enforces it.
 pub(crate) fn abilities(facts: &EngineFacts, chosen: &Chosen) -> BTreeMap<Control, Ability> {
     let ability = |control| (control, ability(control, facts, chosen));
     Control::all().into_iter().map(ability).collect()
+}
+
+/// What the wall enforces with a runtime on a current engine, for documentation.
+pub fn reference_abilities(runtime: Runtime) -> BTreeMap<Control, Ability> {
+    let facts = EngineFacts {
+        id: String::new(),
+        version: "28".to_owned(),
+        api: "1.48".to_owned(),
+        kernel: "6.15".to_owned(),
+        architecture: "x86_64".to_owned(),
+        cgroups: 2,
+        is_rootless: false,
+        remaps_ids: false,
+        has_apparmor: true,
+        has_seccomp: true,
+        limits: EngineLimits { memory: true, swap: true, cpu: true, pids: true },
+        is_local: true,
+        runtimes: BTreeMap::new(),
+    };
+    abilities(&facts, &Chosen { runtime, kernel: None })
 }
 
 fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
@@ -48,6 +68,10 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
             "remove command_allowlist, or use the native wall",
         ),
         Control::Environment => exact("an environment made from nothing, without the image's"),
+        Control::SystemCalls if !facts.has_seccomp => missing(
+            "this engine cannot install seccomp filters",
+            "use an engine whose kernel has seccomp, or the native wall",
+        ),
         Control::SystemCalls => exact(system_calls(chosen.runtime)),
         Control::SeccompProfile => {
             exact("a further seccomp filter in each program; the kernel keeps the stricter")
@@ -170,4 +194,48 @@ fn not_built_in(reason: &str, remedy: &str) -> Ability {
 
 fn missing(reason: &str, remedy: &str) -> Ability {
     Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(facts: &EngineFacts, runtime: Runtime) -> BTreeMap<Control, Ability> {
+        abilities(facts, &Chosen { runtime, kernel: None })
+    }
+
+    #[test]
+    fn at_most_five_features_are_refused_and_each_has_a_reason_and_a_remedy() {
+        for runtime in [Runtime::Runc, Runtime::Runsc] {
+            let refused: Vec<&str> = reference_abilities(runtime)
+                .into_iter()
+                .filter_map(|(control, ability)| match ability {
+                    Ability::Missing(Obstacle { reason, remedy }) => {
+                        assert!(!reason.is_empty() && !remedy.is_empty(), "{control:?}");
+                        Some(control.as_str())
+                    }
+                    Ability::Enforced { .. } | Ability::NotBuiltIn(_) => None,
+                })
+                .collect();
+            assert_eq!(refused, ["max_io_bytes_per_second", "workspace_layer", "commands"]);
+        }
+    }
+
+    #[test]
+    fn limit_that_the_engine_cannot_hold_is_refused() {
+        let facts = crate::host::example();
+        let limits = EngineLimits { memory: true, swap: false, cpu: false, pids: false };
+        let weak = EngineFacts { limits, has_seccomp: false, ..facts };
+        for control in [
+            Control::Limit(Limit::Memory),
+            Control::Limit(Limit::Cpu),
+            Control::Limit(Limit::Pids),
+            Control::SystemCalls,
+        ] {
+            let ability = &of(&weak, Runtime::Runc)[&control];
+            assert!(matches!(ability, Ability::Missing(_)), "{control:?}: {ability:?}");
+        }
+        let inside = &of(&weak, Runtime::Runsc)[&Control::Limit(Limit::Pids)];
+        assert!(matches!(inside, Ability::Enforced { .. }), "{inside:?}");
+    }
 }

@@ -7,6 +7,9 @@
 //! The host talks to the guest over the container's standard input and output, so the container
 //! needs no network, published port or mounted socket, and the engine may be remote.
 
+// One test compares a whole configuration, written with one macro.
+#![cfg_attr(test, recursion_limit = "256")]
+
 mod abilities;
 mod archive;
 mod endpoint;
@@ -18,6 +21,7 @@ mod filters;
 mod host;
 mod image;
 mod kept;
+mod look;
 mod options;
 mod owner;
 mod plan;
@@ -29,9 +33,11 @@ mod stream;
 mod trial;
 mod trial_image;
 
+pub use abilities::reference_abilities;
 pub use error::DockerError;
 pub use host::{EngineFacts, EngineLimits};
+pub use look::EngineLook;
 pub use options::DockerOptions;
-pub use provider::{DockerProvider, EngineLook};
+pub use provider::DockerProvider;
 pub use runtime::{Runtime, RuntimeChoice, UnknownRuntime};
 pub use trial::RuntimeLook;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use serde::Serialize;
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Error, FACTS_AGE, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Sandbox,
-    SandboxRequest, WallFacts,
+    Error, FACTS_AGE, Probe, ProgramKinds, Provider, ProviderName, Sandbox, SandboxRequest,
+    WallFacts,
 };
 use stockade_wire::PROXY;
 use tokio::sync::Mutex;
@@ -24,8 +23,8 @@ use crate::owner::{Labels, sweep};
 use crate::plan::{Inputs, plan};
 use crate::sandbox::DockerSandbox;
 use crate::start::{MOST_START, Prepared, start};
-use crate::trial::{Chosen, choose, look};
-use crate::{DockerError, DockerOptions, EngineFacts, RuntimeLook};
+use crate::trial::{Chosen, choose};
+use crate::{DockerError, DockerOptions, EngineFacts};
 
 /// Containers of a Docker engine.
 #[derive(Clone)]
@@ -33,31 +32,6 @@ pub struct DockerProvider {
     options: Arc<DockerOptions>,
     /// The engine, and when it was last asked to describe itself.
     found: Arc<Mutex<Option<(Instant, Found)>>>,
-}
-
-/// An engine and its runtimes, for display by `stockade doctor`.
-#[derive(Clone, Debug, Serialize)]
-pub struct EngineLook {
-    /// Its address.
-    pub address: String,
-    /// What it offers.
-    #[serde(flatten)]
-    pub facts: EngineFacts,
-    /// The runtimes that Stockade knows, strongest first, each with the result of a trial start.
-    pub trials: Vec<RuntimeLook>,
-}
-
-impl EngineLook {
-    /// Connects to the engine and starts each of its runtimes.
-    pub async fn look(options: &DockerOptions) -> Result<EngineLook, Obstacle> {
-        let looked = async {
-            let engine = Engine::connect(options).await?;
-            let facts = engine.facts().await?;
-            let trials = look(&engine, &facts).await;
-            Ok(EngineLook { address: engine.endpoint.to_string(), facts, trials })
-        };
-        looked.await.map_err(DockerError::into_obstacle)
-    }
 }
 
 /// An engine that answers, with the runtime to use.

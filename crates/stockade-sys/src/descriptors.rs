@@ -6,11 +6,15 @@
 use std::io;
 use std::ops::RangeInclusive;
 
+/// The highest number that a descriptor can have. gVisor reads a larger one as negative and refuses
+/// the range.
+const LAST: u32 = i32::MAX.cast_unsigned();
+
 /// Sets FD_CLOEXEC on every descriptor from `first` on.
 ///
 /// The descriptors stay open and usable until the next execve(2).
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    close_on_exec(first..=u32::MAX)
+    close_on_exec(first..=LAST)
 }
 
 /// Sets FD_CLOEXEC on every descriptor with one of these numbers.
@@ -35,7 +39,7 @@ pub fn close_inherited_from(first: u32) -> io::Result<()> {
     // SAFETY: close_range(2) takes three integers and touches none of our memory. The caller has
     // opened nothing yet or uses nothing of it again, as the documentation requires, so no `OwnedFd`
     // that refers to a closed number is used.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+    match unsafe { libc::syscall(libc::SYS_close_range, first, LAST, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

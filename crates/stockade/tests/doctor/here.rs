@@ -15,7 +15,7 @@ fn short_answer_is_first_and_output_has_no_colour() {
     let first = run.stdout.lines().next().unwrap_or_default();
     assert!(first.starts_with("You can run: "), "{}", run.stdout);
     assert_eq!((run.stderr.as_str(), run.stdout.contains('\u{1b}')), ("", false));
-    let walls = ["native", "wasm", "docker", "kubernetes", "gvisor", "hyperlight", "qemu", "aca"];
+    let walls = ["native", "wasm", "docker", "kubernetes", "hyperlight", "qemu", "aca"];
     let machine = [
         "kernel ",
         "Landlock ",
