@@ -25,7 +25,7 @@ impl Terminal<'_> {
     fn tmux(&self, words: &[&str]) -> Run {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.sessions.place.path().join("tmux")).args(["-f", "/dev/null"]);
-        command.env("STOCKADE_STATE", self.sessions.state());
+        command.env("STOCKADE_STATE", self.sessions.state()).env("SHELL", "/bin/sh");
         command.env("BINARY", binary()).env_remove("TMUX");
         finish(command.args(words).current_dir(self.sessions.place.path()))
     }
