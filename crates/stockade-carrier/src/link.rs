@@ -403,6 +403,7 @@ fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Exec
         environment: command.environment.iter().map(variable).collect::<Result<_, _>>()?,
         working_directory: text("working directory", &command.working_directory)?,
         code: command.code.as_ref().map(code).transpose()?,
+        next_code: command.next_code.as_deref().map(|path| text("path", path)).transpose()?,
         terminal: command.terminal.map(window_size),
         filters: filters.to_vec(),
         leaf: None,

@@ -40,6 +40,7 @@ pub use group::{Group, LeafParent};
 pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;
+pub use owner::{Life, Owner, Realm};
 pub use remove::Removal;
 pub use sweep::{SweepReport, sweep, sweep_parents};
 

@@ -8,11 +8,11 @@
 //! The guest reports the end before it drains the streams: the reader decides how long that takes.
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -21,9 +21,11 @@ use futures_util::future::FusedFuture;
 use rustix::io::Errno;
 use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Status};
 
+use crate::code::{self, Received};
 use crate::control::Replies;
 use crate::keeper::Keeper;
 use crate::leaves::Leaves;
+use crate::prepared::Preparation;
 use crate::processes::{HeldBy, Processes};
 use crate::program::{Settings, StartFailure, start};
 use crate::reactor::{Descriptor, Reactor};
@@ -45,6 +47,7 @@ pub(crate) struct State {
     pub(crate) oom_score: Option<Rc<File>>,
     /// The cgroup leaves, if executions have any.
     pub(crate) leaves: Option<Rc<Leaves>>,
+    pub(crate) prepared: Rc<Preparation>,
 }
 
 /// Runs one execution and reports its end. Calls `started` once the program runs, and returns a
@@ -63,13 +66,16 @@ pub(crate) async fn run(
         stderr: state.waiting.take(execution, Role::Error).await,
     };
     let written = write_code(&request, state).await;
+    let is_plain = matches!(&written, Ok(Some(code)) if code.received.is_plain);
+    state.prepared.make_way(&request, is_plain, state);
     state.processes.settled().await;
-    match written.and_then(|()| started_program(&request, terminal, state)) {
+    match written.and_then(|code| started_program(&request, terminal, code, state)) {
         Ok(streams) => {
             started();
             replies.send(GuestMessage::Started(Started { execution }));
             let (status, rest) = finish(streams, remote, execution, &state.processes).await;
             replies.send(GuestMessage::Ended(Ended { execution, status }));
+            state.prepared.start(state);
             rest
         }
         Err(StartFailure { errno, about: program }) => {
@@ -79,27 +85,57 @@ pub(crate) async fn run(
     }
 }
 
-async fn write_code(request: &Execute, state: &State) -> Result<(), StartFailure> {
-    let Some(code) = &request.code else { return Ok(()) };
+/// The code of an execution, in a file.
+struct Code {
+    received: Received,
+    /// Where it is, if a prepared interpreter still waits at the path of the request.
+    apart: Option<PathBuf>,
+}
+
+async fn write_code(request: &Execute, state: &State) -> Result<Option<Code>, StartFailure> {
+    let Some(code) = &request.code else { return Ok(None) };
     let mut stream = state.waiting.take(request.execution, Role::Code).await;
-    crate::code::receive(Path::new(code.path.as_str()), code.bytes, &mut stream)
-        .await
-        .map_err(|error| StartFailure::new(&error, &code.path))
+    let path = Path::new(code.path.as_str());
+    let apart = state.prepared.is_for(request).then(|| path.with_added_extension("part"));
+    let received = code::receive(apart.as_deref().unwrap_or(path), code.bytes, &mut stream).await;
+    let received = received.map_err(|error| StartFailure::new(&error, &code.path))?;
+    Ok(Some(Code { received, apart }))
+}
+
+/// Moves code that was written apart to the path of the request.
+fn place_code(request: &Execute, code: Option<&Code>) -> Result<(), StartFailure> {
+    let apart = code.and_then(|code| code.apart.as_deref());
+    let (Some(apart), Some(file)) = (apart, &request.code) else { return Ok(()) };
+    let moved = fs::rename(apart, file.path.as_str());
+    moved.map_err(|error| StartFailure::new(&error, &file.path))
 }
 
 /// Starts the program and returns the guest's ends of its standard streams.
 fn started_program(
     request: &Execute,
     terminal: Option<io::Result<(Rc<Terminal>, OwnedFd)>>,
+    code: Option<Code>,
     state: &State,
 ) -> Result<Ours, StartFailure> {
+    let prepared = state.prepared.take(request, state);
+    let placed = place_code(request, code.as_ref()).and_then(|()| leaf(request, state));
+    match (prepared, code, &placed) {
+        (Some(prepared), Some(code), Ok(leaf)) if code.received.is_plain => {
+            let file = code.received.file;
+            if let Some(streams) = prepared.run(request.execution, file, leaf, state) {
+                return Ok(streams);
+            }
+        }
+        (Some(prepared), ..) => prepared.discard(state),
+        (None, ..) => {}
+    }
+    let leaf = placed?;
     let (theirs, ours) = match terminal {
         None => stdio::pipes(&state.reactor)
             .map_err(|error| StartFailure::new(&error, &request.program))?,
         Some(Ok((terminal, theirs))) => (Theirs::Terminal(theirs), Ours::Terminal(terminal)),
         Some(Err(error)) => return Err(StartFailure::of_terminal(&error)),
     };
-    let leaf = leaf(request, state)?;
     let settings = Settings {
         open_files: state.program_files,
         oom_score: state.oom_score.as_deref(),

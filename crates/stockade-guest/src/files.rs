@@ -13,12 +13,15 @@ mod read;
 mod root;
 mod serve;
 mod stat;
+mod transfer;
+mod watch;
 mod write;
 
 use std::io;
 use std::pin::pin;
 
 use futures_util::future::select;
+use futures_util::io::{AsyncReadExt, AsyncWriteExt};
 use stockade_sys::run_in_child;
 use stockade_wire::{FileFailure, FileFault, FileReply, PathBytes, encode};
 use yamux::Stream;
@@ -27,15 +30,13 @@ use crate::execution::State;
 use crate::pump;
 use crate::reactor::Descriptor;
 
-use futures_util::io::AsyncWriteExt;
-
 /// Serves one operation until it or its stream ends.
 pub(crate) async fn operate(mut stream: Stream, state: &State) {
     // A child that starts while everything is killed would be killed too.
     state.processes.settled().await;
     match start(state) {
         Ok((input, output)) => {
-            let (reader, writer) = futures_util::io::AsyncReadExt::split(stream);
+            let (reader, writer) = stream.split();
             // The child ends when either of its pipes does.
             select(pin!(pump::input(reader, input)), pin!(pump::output(output, writer))).await;
         }

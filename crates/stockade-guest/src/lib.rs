@@ -18,6 +18,7 @@ mod leaves;
 mod listeners;
 mod names;
 mod opener;
+mod prepared;
 mod processes;
 mod program;
 mod pump;

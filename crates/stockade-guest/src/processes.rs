@@ -81,6 +81,10 @@ struct Table {
     /// The guest's own children, which each serve one operation on files.
     helpers: HashSet<Pid>,
     sweep: Sweep,
+    /// A process that waits to become a program, until it is reaped.
+    waiting: Option<Pid>,
+    /// The same, killed and not reaped. Nothing starts meanwhile: it still counts as a process.
+    leaving: Option<Pid>,
     wakers: Vec<Waker>,
 }
 
@@ -118,6 +122,8 @@ impl Processes {
     /// Returns when a program may start.
     pub(crate) async fn settled(&self) {
         self.wait_until(|table| matches!(table.sweep, Sweep::Done).then_some(())).await;
+        let is_settled = |table: &mut Table| table.sweep.is_done() && table.leaving.is_none();
+        self.wait_until(|table| is_settled(table).then_some(())).await;
     }
 
     /// Records `leader` as the program of an execution.
@@ -172,6 +178,43 @@ impl Processes {
         self.table.borrow_mut().helpers.insert(helper);
     }
 
+    /// Whether a process may be started that waits to become a program: no program runs and none
+    /// has left a process, and the end of the guest ends the waiting process too.
+    pub(crate) fn may_wait(&self) -> bool {
+        let table = self.table.borrow();
+        let is_quiet = table.programs.is_empty() && table.sweep.is_done();
+        let is_alone = table.waiting.is_none() && table.leaving.is_none();
+        is_quiet && is_alone && self.reach.adopts_orphans()
+    }
+
+    /// Records a process that waits to become a program.
+    pub(crate) fn wait_with(&self, process: Pid) {
+        self.table.borrow_mut().waiting = Some(process);
+    }
+
+    /// Records the waiting process as the program of an execution. False if it has ended.
+    pub(crate) fn lead_waiting(&self, execution: u64, process: Pid, held: HeldBy) -> bool {
+        let is_waiting = {
+            let mut table = self.table.borrow_mut();
+            table.waiting.take_if(|waiting| *waiting == process).is_some()
+        };
+        let is_alive = is_waiting && !has_ended(process);
+        if is_alive {
+            self.lead(execution, process, held);
+        }
+        is_alive
+    }
+
+    /// Kills the waiting process.
+    pub(crate) fn kill_waiting(&self) {
+        let mut table = self.table.borrow_mut();
+        if let Some(process) = table.waiting.take() {
+            table.leaving = Some(process);
+            // Fails only when it has ended. It is not reaped yet, so its id is its own.
+            let _ = kill_process_group(process, Signal::KILL);
+        }
+    }
+
     /// The process of an execution, while it runs.
     pub(crate) fn leader(&self, execution: u64) -> Option<Pid> {
         let table = self.table.borrow();
@@ -216,7 +259,11 @@ impl Processes {
 
     /// Kills every process in reach, if any was started.
     pub(crate) fn kill_all(&self) {
-        if !self.table.borrow().programs.is_empty() {
+        let is_any = {
+            let table = self.table.borrow();
+            !table.programs.is_empty() || table.waiting.is_some()
+        };
+        if is_any {
             self.signal_all(Signal::KILL);
         }
         for helper in &self.table.borrow().helpers {
@@ -380,6 +427,8 @@ impl Table {
         if self.helpers.remove(&pid) {
             return;
         }
+        self.waiting.take_if(|waiting| *waiting == pid);
+        self.leaving.take_if(|leaving| *leaving == pid);
         let is_it = |program: &Program| program.child() == pid && program.status.is_none();
         let found = self.programs.iter().find(|(_, program)| is_it(program));
         let Some(execution) = found.map(|(execution, _)| *execution) else { return };
@@ -430,6 +479,10 @@ impl Program {
 }
 
 impl Sweep {
+    fn is_done(&self) -> bool {
+        matches!(self, Sweep::Done)
+    }
+
     /// Records what was reaped; `are_left` is whether the guest has any child.
     fn note(&mut self, are_left: bool) {
         if let Sweep::These(killed) = self {

@@ -108,6 +108,18 @@ fn spawn_found(request: &Execute, program: Spawn<'_>) -> io::Result<Pid> {
     Err(refused.into())
 }
 
+/// Whether programs of the sandbox could have changed the file that a start would execute.
+pub(crate) fn is_changeable(request: &Execute) -> bool {
+    let is_writable = |path: &str| rustix::fs::access(path, Access::WRITE_OK).is_ok();
+    let name = request.program.as_str();
+    if name.contains('/') {
+        return is_writable(name);
+    }
+    let places = search_path(request).split(':').map(|folder| format!("{folder}/{name}"));
+    let mut places = places.skip_while(|path| rustix::fs::access(path, Access::EXISTS).is_err());
+    places.next().is_none_or(|path| is_writable(&path))
+}
+
 fn search_path(request: &Execute) -> &str {
     let path = request.environment.iter().rev().find(|(name, _)| name.as_str() == "PATH");
     path.map_or(DEFAULT_PATH, |(_, value)| value.as_str())

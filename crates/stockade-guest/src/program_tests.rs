@@ -20,6 +20,7 @@ fn request(program: &str, path: &str) -> Execute {
         environment: vec![(text("PATH"), text(path))],
         working_directory: text("/"),
         code: None,
+        next_code: None,
         terminal: None,
         filters: Vec::new(),
         leaf: None,

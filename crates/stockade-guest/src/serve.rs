@@ -64,10 +64,11 @@ pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
 ///
 /// The error names the listener that could not be opened.
 pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<GuestExit> {
+    let program_files = own.program_files;
     let acceptors = Acceptors::open(own)?;
     let reach = Reach::of_this_process();
     let oom_score = own_oom_score();
-    let (lifeline, program_files, leaves) = (None, None, None);
+    let (lifeline, leaves) = (None, None);
     let place = Place { reach, lifeline, acceptors, program_files, oom_score, leaves };
     serve_at(Stream::Pair { reader, writer }, place)
 }
@@ -179,6 +180,7 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
         program_files: place.program_files,
         oom_score: place.oom_score.take().map(Rc::new),
         leaves: place.leaves.take().map(|socket| Rc::new(Leaves::new(socket))),
+        prepared: Rc::default(),
     })
 }
 

@@ -93,6 +93,7 @@ impl NativeProvider {
         let setup = ProgramSetup {
             interpreter,
             proxy: (egress == Egress::Gateway).then_some(PROXY),
+            host_loopback: stockade_interpreters::host_loopback(policy),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };

@@ -15,6 +15,9 @@ pub struct Command {
     pub working_directory: String,
     /// A file to write first: its path inside and its bytes.
     pub code: Option<(String, Vec<u8>)>,
+    /// The path of the code of the next command, if an interpreter may be started for it ahead of
+    /// time.
+    pub next_code: Option<String>,
     /// A terminal of this size as its standard streams; without one they are pipes.
     pub terminal: Option<TerminalSize>,
 }

@@ -22,6 +22,9 @@ pub struct Execute {
     pub working_directory: Text,
     /// A file that the guest writes first; its bytes come on the stream [`Role::Code`].
     pub code: Option<CodeFile>,
+    /// Where the code file of the next execution will be, if that will probably differ from this
+    /// one in nothing else. Once no program runs, the guest may start the interpreter for it.
+    pub next_code: Option<Text>,
     /// A terminal of this size as its three standard streams; without one they are pipes.
     pub terminal: Option<WindowSize>,
     /// Seccomp filters for the program and its descendants, in addition to those of the guest. The

@@ -140,7 +140,7 @@ fn stream_that_refuses_bytes_is_a_write_error() {
 
 #[test]
 fn unknown_fields_of_an_execution_are_refused_and_its_code_may_be_null() {
-    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null,"terminal":null,"filters":[]}}"#;
+    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null,"next_code":null,"terminal":null,"filters":[]}}"#;
     assert!(read(&frame(body.as_bytes())).is_ok());
     let body = body.replace("\"code\":null", "\"code\":{\"path\":\"/x\",\"bytes\":1,\"mode\":511}");
     assert!(malformed_reason(&body).contains("unknown field `mode`"));
@@ -168,13 +168,14 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         prop::collection::vec((any_text(), any_text()), 0..4),
         any_text(),
         prop::option::of(code),
+        prop::option::of(any_text()),
         prop::option::of(any_size()),
         prop::collection::vec(filter, 0..3),
         prop::option::of(any::<u64>()),
     );
     let execute = execute.prop_map(|fields| {
         let (execution, program, arguments, environment, working_directory, ..) = fields;
-        let (.., code, terminal, filters, leaf) = fields;
+        let (.., code, next_code, terminal, filters, leaf) = fields;
         HostMessage::Execute(Execute {
             execution,
             program,
@@ -182,6 +183,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             environment,
             working_directory,
             code,
+            next_code,
             terminal,
             filters,
             leaf,

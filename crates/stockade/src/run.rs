@@ -61,7 +61,9 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     }
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(&args.sandbox)?;
-    let engine = Engine::new(stockade_backends::providers(HostProcess::Exits, &surroundings));
+    let containers = request::containers(&args.sandbox)?;
+    let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
+    let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();

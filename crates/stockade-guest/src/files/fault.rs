@@ -12,9 +12,23 @@ pub(super) struct Fault {
     pub(super) errno: Option<i32>,
 }
 
-impl Fault {
+/// A fault, and the entry of a tree or an archive that caused it, if it is one.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) fault: Fault,
+    pub(super) at: Option<PathBytes>,
+}
+
+impl Failed {
     pub(super) fn about(self, path: &PathBytes) -> FileFailure {
-        FileFailure { fault: self.kind, errno: self.errno, path: path.clone() }
+        let Fault { kind, errno } = self.fault;
+        FileFailure { fault: kind, errno, path: self.at.unwrap_or_else(|| path.clone()) }
+    }
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Failed {
+        Failed { fault, at: None }
     }
 }
 

@@ -78,7 +78,7 @@ fn is_passing(fault: Fault) -> bool {
     matches!(fault.kind, NotFound | NotADirectory | Traversal | Permission)
 }
 
-fn below(above: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn below(above: &[u8], name: &[u8]) -> Vec<u8> {
     match above {
         [] => name.to_vec(),
         above => [above, b"/", name].concat(),

@@ -1,7 +1,7 @@
 //! The child process: reads one request, carries it out, and answers.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 
 use futures_util::FutureExt;
 use futures_util::io::AllowStdIo;
@@ -11,9 +11,9 @@ use stockade_wire::{
 };
 
 use super::chunks::{ChunkReader, ChunkWriter};
-use super::fault::Fault;
+use super::fault::Failed;
 use super::root::{Last, Root};
-use super::{change, list, read, stat, write};
+use super::{change, list, read, stat, transfer, watch, write};
 
 /// Serves one operation on two pipes.
 pub(super) fn serve(input: File, output: File) {
@@ -23,10 +23,11 @@ pub(super) fn serve(input: File, output: File) {
     let Some(Ok(request)) = request.now_or_never() else { return };
     let mut output = ChunkWriter::new(output);
     let root = Root::of_this_process();
-    let done = root.and_then(|root| carry_out(&request, &root, input.into_inner(), &mut output));
+    let done = root.map_err(Failed::from);
+    let done = done.and_then(|root| carry_out(&request, &root, input.into_inner(), &mut output));
     let reply = match done {
         Ok(done) => FileReply::Done(done),
-        Err(fault) => FileReply::Failed(fault.about(path_of(&request))),
+        Err(failed) => FileReply::Failed(failed.about(path_of(&request))),
     };
     if let Ok(frame) = encode(&reply) {
         // Fails if the host is gone.
@@ -35,13 +36,13 @@ pub(super) fn serve(input: File, output: File) {
 }
 
 /// Carries out a request below a root.
-pub(super) fn carry_out(
+fn carry_out(
     request: &FileRequest,
     root: &Root,
-    input: impl Read,
+    input: File,
     output: &mut impl Write,
-) -> Result<FileDone, Fault> {
-    match request {
+) -> Result<FileDone, Failed> {
+    let done = match request {
         FileRequest::Read { path, offset, length } => {
             read::read(root, path, *offset, *length, output)
         }
@@ -53,10 +54,17 @@ pub(super) fn carry_out(
         FileRequest::MakeDirectory { path, parents } => change::make(root, path, *parents),
         FileRequest::Move { from, to, replace } => change::rename(root, from, to, *replace),
         FileRequest::Remove { path, recursive } => change::remove(root, path, *recursive),
-        FileRequest::Watch { .. } | FileRequest::Upload { .. } | FileRequest::Download { .. } => {
-            Err(stockade_wire::FileFault::Other.into())
+        FileRequest::Watch { path, recursive } => {
+            watch::watch(root, path, *recursive, &input, output)
         }
-    }
+        FileRequest::Upload { path } => {
+            return transfer::upload(root, path, &mut ChunkReader::new(input));
+        }
+        FileRequest::Download { path, follow } => {
+            return transfer::download(root, path, last(*follow), output);
+        }
+    };
+    Ok(done?)
 }
 
 fn last(follow: bool) -> Last {

@@ -3,4 +3,6 @@
 #![cfg(test)]
 
 mod basics;
+mod races;
 mod support;
+mod transfer;

@@ -28,7 +28,8 @@ pub(crate) fn bytes(content: &[u8]) -> FileBytes {
 }
 
 pub(crate) fn native() -> NativeProvider {
-    NativeProvider::new(HostProcess::Continues, Surroundings::default())
+    let path = Some("/usr/local/bin:/usr/bin:/bin".into());
+    NativeProvider::new(HostProcess::Continues, Surroundings { path, ..Surroundings::default() })
 }
 
 pub(crate) fn request(policy: &str) -> SandboxRequest {
@@ -42,7 +43,11 @@ impl Inside {
     }
 
     pub(crate) async fn under(policy: &str) -> Inside {
-        let created = native().create(&request(policy)).await;
+        Inside::of(&request(policy)).await
+    }
+
+    pub(crate) async fn of(request: &SandboxRequest) -> Inside {
+        let created = native().create(request).await;
         let sandbox = created.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let files = sandbox.files().expect("the native wall has files");
         Inside { sandbox, files }
@@ -51,7 +56,11 @@ impl Inside {
     /// Starts a shell command.
     pub(crate) async fn start(&self, script: &str) -> stockade_provider::Running {
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let program = Execution::new(Program::Command { argv });
+        self.run(Program::Command { argv }).await
+    }
+
+    pub(crate) async fn run(&self, program: Program) -> stockade_provider::Running {
+        let program = Execution::new(program);
         self.sandbox.start(program).await.expect("the program starts")
     }
 

@@ -17,8 +17,8 @@ fn paused_program_does_not_run_and_nothing_starts_until_it_is_resumed() {
         // A timer wakes a program that only SIGSTOP stopped.
         let counting = "
 import signal, time
-signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 print('up', flush=True)
 while True:
     open('/workspace/count', 'a').write('.')

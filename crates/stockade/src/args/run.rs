@@ -72,9 +72,9 @@ pub(crate) struct RunArgs {
     pub(crate) as_user: Option<String>,
     /// Allow public hosts, and write those used.
     ///
-    /// The file is the smallest policy that this run would have needed. Private, own and metadata
-    /// addresses are still never reached. Stockade writes the file after the run and replaces an
-    /// existing one.
+    /// The file is the smallest policy that this run would have needed. Private and own addresses
+    /// need a literal --allow-host, and metadata addresses are never reached. Stockade writes the
+    /// file after the run; it must not exist.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
     pub(crate) learn: Option<PathBuf>,
     /// A script and its arguments.

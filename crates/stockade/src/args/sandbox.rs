@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use stockade_backends::provider_names;
+use stockade_backends::{RUNTIMES, provider_names};
 use stockade_policy::Isolation;
 
 use crate::run::amount::{self, Amount};
@@ -31,6 +31,12 @@ pub(crate) struct SandboxArgs {
     /// An unpacked image works. Its own programs run instead of the host's.
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) root: Option<PathBuf>,
+    /// Use an image of the Docker engine.
+    ///
+    /// It must be on the engine already: Stockade downloads nothing. Implies --provider docker,
+    /// whose default is python:3.11-slim, or node:22-slim for JavaScript.
+    #[arg(long, value_name = "IMAGE", help_heading = FILES, conflicts_with = "root")]
+    pub(crate) image: Option<String>,
     /// The Python: an executable or an environment.
     ///
     /// An activated environment is used automatically.
@@ -61,7 +67,7 @@ pub(crate) struct SandboxArgs {
     /// The wall [default: the fastest that works].
     ///
     /// By default the fastest wall that enforces the policy runs the program. This version has
-    /// native.
+    /// native, reduced and docker.
     #[arg(
         long,
         value_name = "PROVIDER",
@@ -70,6 +76,25 @@ pub(crate) struct SandboxArgs {
         value_parser = PossibleValuesParser::new(provider_names())
     )]
     pub(crate) provider: Option<String>,
+    /// The runtime of the container [default: auto].
+    ///
+    /// One of auto, runc, crun, runsc and kata-runtime. auto is the strongest that starts. Implies
+    /// --provider docker.
+    #[arg(
+        long,
+        value_name = "RUNTIME",
+        help_heading = WALL,
+        hide_short_help = true,
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(RUNTIMES)
+    )]
+    pub(crate) runtime: Option<String>,
+    /// The address of the Docker engine.
+    ///
+    /// Such as unix:///run/user/1000/docker.sock. By default DOCKER_HOST, DOCKER_CONTEXT and the
+    /// current context decide, as for the docker command. Implies --provider docker.
+    #[arg(long, value_name = "URL", help_heading = WALL, hide_short_help = true)]
+    pub(crate) docker_url: Option<String>,
 }
 
 impl SandboxArgs {

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use stockade_engine::{Learned, Passage};
-use stockade_policy::{Limit, Policy, Protocol, TightenError, Unit, is_harmless};
+use stockade_policy::{
+    Host, Limit, Policy, Protocol, TightenError, Unit, is_harmless, parse_host_port,
+};
 
 use crate::Problem;
 use crate::args::PolicyFlags;
@@ -46,7 +48,7 @@ pub(crate) fn learned(
     text.line(None, "name: learned");
     text.limits(flags, &limits(flags)?, Passage::Allowed);
     text.files(flags, Some(here))?;
-    text.learned(learned);
+    text.learned(learned, &literals(flags, learned));
     text.blocked(flags);
     text.tools(tools.iter().map(String::as_str));
     Ok(text.text)
@@ -248,9 +250,13 @@ impl Text {
         }
     }
 
-    fn learned(&mut self, learned: &[Learned]) {
-        if !learned.is_empty() {
+    /// Adds what was learned, and the literals without which a name would not be reached.
+    fn learned(&mut self, learned: &[Learned], literals: &[String]) {
+        if !learned.is_empty() || !literals.is_empty() {
             self.line(None, "network_allowlist:");
+        }
+        for literal in literals {
+            self.line(None, &format!("  - {}", quoted(literal)));
         }
         for Learned { host, port, protocol } in learned {
             let host = quoted(&host.to_string());
@@ -263,13 +269,17 @@ impl Text {
     }
 
     fn parse(&self, here: &Path) -> Result<Policy, Problem> {
-        Policy::parse_str("command line", &self.text, here).map_err(|errors| {
+        Policy::parse_flags(&self.text, &self.flags, here).map_err(|errors| {
             let Some(first) = errors.diagnostics().first() else {
                 return Problem::new("the flags make no policy", "leave some out");
             };
             let flag = self.flags.get(first.line.saturating_sub(1)).cloned().flatten();
             let flag = flag.map_or_else(String::new, |flag| format!("{flag}: "));
-            Problem::new(format!("{flag}{}", first.message), first.remedy.clone())
+            let remedy = match first.remedy.contains("`filesystem.workspace`") {
+                true => "pass --workspace DIR, or --workspace DIR:write to change its files",
+                false => &first.remedy,
+            };
+            Problem::new(format!("{flag}{}", first.message), remedy)
         })
     }
 }
@@ -306,6 +316,17 @@ fn workspace(said: &str) -> Result<(&str, &str), Problem> {
         return Err(Problem::new(message, remedy));
     }
     Ok((host, mode))
+}
+
+/// The literal addresses of `--allow-host`, except those that the run used by their literal.
+fn literals(flags: &PolicyFlags, learned: &[Learned]) -> Vec<String> {
+    let is_needed = |said: &&String| match parse_host_port(said) {
+        Ok((host @ Host::Address(_), port)) => {
+            !learned.iter().any(|used| used.host == host && port == Some(used.port))
+        }
+        _ => false,
+    };
+    flags.allow_host.iter().filter(is_needed).cloned().collect()
 }
 
 /// A host path as written, or joined to `here`.

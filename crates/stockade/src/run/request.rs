@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_backends::Surroundings;
+use stockade_backends::{ContainerChoice, Surroundings};
 use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root};
@@ -62,8 +62,11 @@ pub(crate) fn session(
         false => flags::tightened(load::combined(&args.policy)?, &args.flags, &here)?,
     };
     let environment = environment(&args.env, |name| std::env::var_os(name))?;
-    let root = args.root.as_deref().map(|directory| root(directory, &here)).transpose()?;
-    let root = root.unwrap_or(Root::Standard);
+    let root = match (&args.root, &args.image) {
+        (Some(directory), _) => root(directory, &here)?,
+        (None, Some(image)) => Root::Image(image.clone()),
+        (None, None) => Root::Standard,
+    };
     let writable = Writable::of(&policy, &root)?;
     let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
     let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
@@ -74,7 +77,7 @@ pub(crate) fn session(
     context.now = Some(clock::now()?);
     let session = SessionRequest {
         policy: Arc::new(policy),
-        provider: args.provider.clone(),
+        provider: provider(args),
         root,
         user: rustix::process::getuid().as_raw(),
         protected: decisive,
@@ -114,6 +117,29 @@ pub(crate) fn surroundings(args: &SandboxArgs) -> anyhow::Result<Surroundings> {
     let explicit_python = args.python.as_deref().map(|path| here.join(path));
     let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
     Ok(Surroundings { explicit_python, ..found })
+}
+
+/// The wall that the caller names; options of the container wall name it too.
+fn provider(args: &SandboxArgs) -> Option<String> {
+    let is_container = args.image.is_some() || args.runtime.is_some() || args.docker_url.is_some();
+    args.provider.clone().or_else(|| is_container.then(|| CONTAINERS.to_owned()))
+}
+
+/// The wall of `--image`, `--runtime` and `--docker-url`.
+const CONTAINERS: &str = "docker";
+
+/// The container engine and runtime. Refuses options of two different walls.
+pub(crate) fn containers(args: &SandboxArgs) -> Result<ContainerChoice, Problem> {
+    let is_container = provider(args).is_some_and(|name| name == CONTAINERS);
+    if is_container && args.python.is_some() {
+        let message = "--python names a Python of this host, and a container has its image's";
+        return Err(Problem::new(message, "name an image with that Python, with --image"));
+    }
+    if !is_container && (args.runtime.is_some() || args.docker_url.is_some()) {
+        let message = "--runtime and --docker-url belong to --provider docker";
+        return Err(Problem::new(message, "leave them out, or use that wall"));
+    }
+    Ok(ContainerChoice { url: args.docker_url.clone(), runtime: args.runtime.clone() })
 }
 
 /// The absolute paths of the files that control what runs may do: policies, seccomp profiles and

@@ -103,7 +103,10 @@ fn hold(mut args: CreateArgs, socket: UnixStream) -> anyhow::Result<()> {
     args.sandbox.flags.ttl = args.ttl.take();
     args.sandbox.flags.idle = args.idle.take();
     let surroundings = request::surroundings(&args.sandbox)?;
-    let engine = Engine::new(stockade_backends::providers(HostProcess::Continues, &surroundings));
+    let containers = request::containers(&args.sandbox)?;
+    let providers =
+        stockade_backends::providers(HostProcess::Continues, &surroundings, &containers);
+    let engine = Engine::new(providers);
     let (mut session, offered) = request::session(&args.sandbox, Passage::Allowed)?;
     let entry = entry(&args);
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -19,16 +19,18 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets that build walls: those of the command line, and four of the native wall.
-const TARGETS: [&str; 12] = [
+const TARGETS: [&str; 14] = [
     "run",
     "commands",
     "doctor",
     "executions",
     "faults",
+    "files",
     "leaks",
     "leaves",
     "network",
     "record",
+    "sessions",
     "tool_socket",
     "tools",
     "egress",
