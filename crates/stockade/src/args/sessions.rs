@@ -11,7 +11,7 @@ use super::sandbox::{LIMITS, PROGRAM, SandboxArgs};
 pub(super) const CREATE: &str = "\
 Examples:
   stockade create --name work --workspace .
-  session=$(stockade create --memory 1g --allow-host pypi.org)
+  session=$(stockade create --memory 1g --allow-host example.org)
   stockade create --policy policy.yaml --ttl 8h --idle 30m
 
 The name of the session is printed once it can be used. It ends with `stockade rm`,
