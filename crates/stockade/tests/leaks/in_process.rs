@@ -196,7 +196,7 @@ async fn execute(session: &Session, argv: &[&str]) -> Outcome {
     let program = ExecutionRequest::new(Program::Command { argv });
     let request = ExecutionRequest { timeout: Some(Duration::from_millis(250)), ..program };
     let report = session.execute(request, Streams::default(), std::future::pending()).await;
-    report.unwrap().outcome
+    report.expect("the engine reports an outcome").outcome
 }
 
 #[test]

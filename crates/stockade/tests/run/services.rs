@@ -12,8 +12,8 @@ const ASK: &str = "import sys, urllib.request; \
 
 /// Starts a server on the host's loopback that answers every request; returns its port.
 fn server() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let Ok(mut connection) = connection else { continue };
