@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stockade_provider::{ErrorKind, Execution, ProcessEnd, Program, chain};
+use stockade_provider::{ErrorKind, ProcessEnd, chain};
 
 use crate::programs::{end_of, python, sandbox_with, up};
 use crate::support::{finished, runtime, sandbox, shell, walls_can_be_built};
@@ -108,28 +108,5 @@ fn execution_beyond_the_maximum_is_refused_by_name() {
         first.control.kill().await.unwrap();
         end_of(first).await;
         assert_eq!(finished(sandbox.start(shell("echo on")).await.unwrap()).await.0, "on\n");
-    });
-}
-
-/// Prints how long a program takes in an open sandbox, for comparison with other versions.
-#[test]
-#[ignore = "prints a time"]
-fn time_of_one_program() {
-    runtime().block_on(async {
-        let sandbox = sandbox().await;
-        for pause in [0, 300] {
-            let mut times = Vec::new();
-            for _ in 0..40 {
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-                let argv = vec!["/bin/true".to_owned()];
-                let program = Program::Command { argv };
-                let began = Instant::now();
-                let running = sandbox.start(Execution::new(program)).await.unwrap();
-                finished(running).await.1.unwrap();
-                times.push(began.elapsed());
-            }
-            times.sort();
-            eprintln!("{pause} ms apart: median {:?}, slowest {:?}", times[20], times[39]);
-        }
     });
 }
