@@ -60,6 +60,24 @@ pub(crate) struct RunArgs {
     /// an interpreter runs. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = FILES)]
     pub(crate) env: Vec<String>,
+    /// Set the variables of a file inside.
+    ///
+    /// Each line is NAME=VALUE; `#` starts a comment line and nothing is expanded. Names that look
+    /// like credentials need --env-secret too. May be repeated.
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub(crate) env_file: Vec<PathBuf>,
+    /// Pass a credential in, by its name.
+    ///
+    /// Its value comes from --env-file or from your own environment. The program can read it, and
+    /// send it to every host that it may reach. The record names it without its value. May be
+    /// repeated.
+    #[arg(long, value_name = "NAME", help_heading = FILES, hide_short_help = true)]
+    pub(crate) env_secret: Vec<String>,
+    /// Start in a directory [default: /workspace].
+    ///
+    /// A directory inside, where the program starts; a relative path starts at /workspace.
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
+    pub(crate) workdir: Option<String>,
     /// Use a directory as `/`, read-only.
     ///
     /// An unpacked image works. Its own programs run instead of the host's.
@@ -120,6 +138,11 @@ pub(crate) struct RunArgs {
     /// tool_allowlist. May be repeated.
     #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
     pub(crate) tools: Vec<PathBuf>,
+    /// Print a JSON object per line, as things happen.
+    ///
+    /// The events are start, output, denial and end, or error. See docs/run.md.
+    #[arg(long, help_heading = PROGRAM, hide_short_help = true)]
+    pub(crate) json_lines: bool,
     /// Keep the record of this run in a directory.
     ///
     /// Stockade creates it if it is missing; it must be yours and closed to others. The default is
@@ -136,6 +159,9 @@ pub(crate) struct RunArgs {
     /// file after the run; it must not exist.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
     pub(crate) learn: Option<PathBuf>,
+    /// Whether the report in JSON omits the plan.
+    #[arg(skip)]
+    pub(crate) short: bool,
     /// A script and its arguments.
     ///
     /// `-` is a script from standard input. After `--`: a command that is looked up inside.
@@ -174,9 +200,9 @@ pub(crate) struct PolicyFlags {
     /// Read-only unless `:rw` is added. May be repeated.
     #[arg(long, value_name = "HOST:GUEST[:rw]", help_heading = FILES)]
     pub(crate) mount: Vec<String>,
-    /// Show a directory at /workspace, where programs start.
+    /// Show a directory at /workspace.
     ///
-    /// Modes are overlay, the default, which keeps changes in the sandbox; read, which allows no
+    /// Programs start there. Modes are overlay, the default, which keeps changes in the sandbox; read, which allows no
     /// changes; and write, which makes them on the host.
     #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
@@ -243,7 +269,7 @@ mod tests {
     fn parsed(words: &[&str]) -> (RunArgs, Vec<OsString>, bool) {
         let argv: Vec<OsString> = ["stockade", "run"].iter().chain(words).map(Into::into).collect();
         let cli = Cli::try_parse_from(&argv).unwrap();
-        let as_json = cli.json;
+        let as_json = cli.json.is_some();
         let Command::Run(args) = cli.command else { panic!("run was said") };
         (*args, argv, as_json)
     }
