@@ -45,7 +45,11 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
         }))?,
         Output::Text => {
             let machine = machine::lines(&host, &kvm, &account);
-            render::text(&text::text(&answer, &walls, &machine))?;
+            let text = match args.verbose {
+                true => text::text(&answer, &walls, &machine),
+                false => text::verdicts(&answer, &walls),
+            };
+            render::text(&text)?;
         }
     }
     Ok(if answer.is_empty() { ERROR } else { 0 })
