@@ -1,8 +1,13 @@
 //! All walls by name; no other crate names every wall.
 
+mod containers;
+#[cfg(all(test, feature = "docker"))]
+mod control_table;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use containers::{ContainerChoice, ContainerLook, RUNTIMES, container_look};
 pub use stockade_native::{
     CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,
 };
@@ -13,15 +18,13 @@ use stockade_provider::{
 };
 
 /// Every wall, fastest first, with its isolation level.
-const WALLS: [(&str, Isolation); 10] = [
+const WALLS: [(&str, Isolation); 8] = [
     ("native", Isolation::Process),
     ("reduced", Isolation::Reduced),
     ("wasm", Isolation::Process),
     ("docker", Isolation::Container),
     ("kubernetes", Isolation::Container),
-    ("gvisor", Isolation::UserKernel),
     ("hyperlight", Isolation::Vm),
-    ("kata", Isolation::Vm),
     ("qemu", Isolation::Vm),
     ("aca", Isolation::Vm),
 ];
@@ -32,12 +35,18 @@ pub fn provider_names() -> Vec<&'static str> {
 }
 
 /// The walls that are built in, fastest first. `surroundings` determines the host interpreter that
-/// programs use behind a wall that mounts the host's.
-pub fn providers(user: HostProcess, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
-    vec![
+/// programs use behind a wall that mounts the host's, and `containers` the container engine.
+pub fn providers(
+    user: HostProcess,
+    surroundings: &Surroundings,
+    containers: &ContainerChoice,
+) -> Vec<Arc<dyn Provider>> {
+    let mut providers: Vec<Arc<dyn Provider>> = vec![
         Arc::new(NativeProvider::new(user, surroundings.clone())),
         Arc::new(ReducedProvider::new(user, surroundings.clone())),
-    ]
+    ];
+    providers.extend(containers.provider());
+    providers
 }
 
 /// What each wall can enforce on this host, from probing it. A wall that is not built in reports
@@ -61,7 +70,7 @@ pub fn is_built_in(name: &str) -> bool {
 }
 
 fn built_in() -> Vec<Arc<dyn Provider>> {
-    providers(HostProcess::Continues, &Surroundings::default())
+    providers(HostProcess::Continues, &Surroundings::default(), &ContainerChoice::default())
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
@@ -86,7 +95,11 @@ mod tests {
         let facts = host_facts().await;
         assert_eq!(facts.walls.len(), provider_names().len());
         let built_in: Vec<&str> = built_in().iter().map(|it| it.name().as_str()).collect();
-        assert_eq!(built_in, ["native", "reduced"]);
+        let expected: &[&str] = match cfg!(feature = "docker") {
+            true => &["native", "reduced", "docker"],
+            false => &["native", "reduced"],
+        };
+        assert_eq!(built_in, expected);
         for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
             let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();
             assert!(unusable.reason.contains("not built into this version"), "{name}");

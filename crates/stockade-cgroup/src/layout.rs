@@ -87,6 +87,19 @@ impl Layout {
         layout(Vec::new(), |_, _| Vec::new())
     }
 
+    /// The layout of a host whose cgroup v2 has every controller, for documentation. No group can be
+    /// created in it.
+    pub fn complete() -> Layout {
+        let nowhere = || PathBuf::from("/nonexistent");
+        let hierarchy = Hierarchy {
+            version: Version::V2,
+            mount: nowhere(),
+            parent: nowhere(),
+            controllers: Controller::ALL.into(),
+        };
+        Layout { hierarchies: vec![hierarchy], obstacles: BTreeMap::new() }
+    }
+
     /// The hierarchies in use, v1 first.
     pub fn hierarchies(&self) -> &[Hierarchy] {
         &self.hierarchies
@@ -141,7 +154,6 @@ fn layout(
             });
         }
     }
-    layout.leave_out_second_killers();
     for controller in Controller::ALL {
         if !layout.has(controller) {
             let (refusal, parent) =
@@ -152,18 +164,9 @@ fn layout(
     layout
 }
 
-impl Layout {
-    /// Drops a v1 freezer if `cgroup.kill` is available.
-    fn leave_out_second_killers(&mut self) {
-        let only_kills = |it: &Hierarchy| it.controllers == [Controller::Kill];
-        let kills = |it: &Hierarchy| it.controllers.contains(&Controller::Kill);
-        let is_better = self.hierarchies.iter().any(|it| it.version == Version::V2 && kills(it));
-        self.hierarchies.retain(|it| !(is_better && it.version == Version::V1 && only_kills(it)));
-    }
-}
-
 /// What to request from v2: everything that no mounted v1 hierarchy has. Killing is always
-/// requested, because `cgroup.kill` has no race with forks.
+/// requested, because `cgroup.kill` has no race with forks; a v1 freezer stays in use for the leaves
+/// of executions.
 fn wanted_of_v2(
     layout: &Layout,
     refusals: &BTreeMap<Controller, (Refusal, Option<PathBuf>)>,
@@ -182,7 +185,7 @@ fn best(attempts: &[Attempt]) -> Option<&Attempt> {
     attempts.iter().reduce(most)
 }
 
-/// Why groups below a parent lack a controller.
+/// Why the child cgroups of a parent lack a controller; `None` if they have it.
 fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
     match &attempt.outcome {
         Err(refusal) => Some(refusal.clone()),

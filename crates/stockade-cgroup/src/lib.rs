@@ -36,10 +36,11 @@ pub use controller::{Controller, Version};
 pub use entry::{Entry, Tasks, UnifiedEntry};
 pub use error::CgroupError;
 pub use facts::MemoryEvents;
-pub use group::Group;
+pub use group::{Group, LeafParent};
 pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;
+pub use owner::{Life, Owner, Realm};
 pub use remove::Removal;
 pub use sweep::{SweepReport, sweep, sweep_parents};
 

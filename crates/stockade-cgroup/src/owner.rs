@@ -1,5 +1,6 @@
-//! The process that owns a group, and whether it is still alive.
+//! The process that owns a group or another leftover of a sandbox, and whether it is still alive.
 
+use std::fmt;
 use std::fs;
 use std::io;
 
@@ -10,22 +11,26 @@ use stockade_sys::kernel_text;
 
 /// A process, distinguished from every other process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Owner {
-    pub(super) pid: u32,
+pub struct Owner {
+    /// Its process id.
+    pub pid: u32,
     /// The start time in clock ticks since boot.
-    pub(super) start: u64,
-    pub(super) realm: Realm,
+    pub start: u64,
+    /// Where the process id has this meaning.
+    pub realm: Realm,
 }
 
 /// Identifies where pids and start times have the same meaning: a hash of the boot, the pid
 /// namespace and the time namespace. Several of these can see one cgroup tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Realm(pub(super) u64);
+pub struct Realm(pub u64);
 
 /// What is known about the process of an [`Owner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub enum Life {
+    /// It runs.
     Alive,
+    /// It has ended.
     Dead,
     /// It lives, or lived, in a namespace that this process cannot see.
     Elsewhere,
@@ -33,14 +38,14 @@ pub(super) enum Life {
 
 impl Owner {
     /// This process.
-    pub(super) fn current() -> io::Result<Owner> {
+    pub fn current() -> io::Result<Owner> {
         let stat = kernel_text("/proc/self/stat")?;
         let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Owner { pid: std::process::id(), start: stat.start, realm: Realm::current()? })
     }
 
     /// Whether the process is alive. Returns dead only if that is certain.
-    pub(super) fn life(&self, here: Realm) -> Life {
+    pub fn life(&self, here: Realm) -> Life {
         if self.realm != here {
             return Life::Elsewhere;
         }
@@ -57,9 +62,26 @@ impl Owner {
     }
 }
 
+/// `PID.START.REALM`, as a name or a label carries it.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{:016x}", self.pid, self.start, self.realm.0)
+    }
+}
+
+impl Owner {
+    /// Parses the form of [`Owner`]'s display.
+    pub fn parse(text: &str) -> Option<Owner> {
+        let mut fields = text.split('.');
+        let (pid, start) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let realm = Realm(u64::from_str_radix(fields.next()?, 16).ok()?);
+        fields.next().is_none().then_some(Owner { pid, start, realm })
+    }
+}
+
 impl Realm {
     /// The realm of this process.
-    pub(super) fn current() -> io::Result<Realm> {
+    pub fn current() -> io::Result<Realm> {
         let mut text = kernel_text("/proc/sys/kernel/random/boot_id")?.into_bytes();
         text.extend(fs::read_link("/proc/self/ns/pid")?.into_os_string().into_encoded_bytes());
         // Missing before Linux 5.6 and on kernels built without time namespaces.
@@ -123,6 +145,16 @@ mod tests {
         assert_eq!(me.life(me.realm), Life::Alive);
         assert_eq!(Owner { start: me.start + 1, ..me }.life(me.realm), Life::Dead);
         assert_eq!(Owner { realm: Realm(0), ..me }.life(me.realm), Life::Elsewhere);
+    }
+
+    #[test]
+    fn owner_is_parsed_from_its_display_and_from_nothing_else() {
+        let owner = Owner { pid: 7, start: 99, realm: Realm(0xab) };
+        assert_eq!(owner.to_string(), "7.99.00000000000000ab");
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner));
+        for wrong in ["", "7.99", "7.99.ab.1", "x.99.ab", "7.-1.ab"] {
+            assert_eq!(Owner::parse(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

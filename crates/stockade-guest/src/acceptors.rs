@@ -37,7 +37,7 @@ impl Acceptors {
     /// Opens the listeners that the command line names.
     pub(crate) fn open(own: Own) -> io::Result<Option<Acceptors>> {
         let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
-        let tools = own.tools.then(open_tool_socket).transpose()?;
+        let tools = own.tools.as_deref().map(open_tool_socket).transpose()?;
         Ok(Acceptors { network, tools }.if_any())
     }
 

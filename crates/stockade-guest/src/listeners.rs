@@ -1,4 +1,4 @@
-//! Listeners that the guest opens itself, in a wall without our launcher.
+//! What the guest arranges itself in a wall without our launcher: mainly its listeners.
 //!
 //! Nothing redirects connections there, so the guest binds listeners at each synthetic address
 //! before the DNS answer with that address reaches the program.
@@ -10,7 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stockade_wire::{NAME_SERVER, Opening, PROXY, TOOL_SOCKET};
@@ -19,23 +19,37 @@ use crate::acceptor::{Acceptor, Origin, Slots};
 use crate::opener::Opener;
 use crate::reactor::Reactor;
 
-/// Which listeners the guest opens itself.
+/// What the guest arranges itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// The ports on which programs reach hosts without the proxy. `None` means no network.
     pub ports: Option<Vec<u16>>,
-    /// Whether to open the tool socket.
-    pub tools: bool,
+    /// Where to open the tool socket. `None` means no tools.
+    pub tools: Option<PathBuf>,
+    /// The descriptor limit of programs, if it differs from the guest's.
+    pub program_files: Option<u64>,
+    /// Whether to write the kernel's release and version to standard error first.
+    pub names_kernel: bool,
 }
 
 impl Own {
-    /// Parses the command line: `network=80,443` and `tools`, each at most once.
+    /// Parses the command line: `network=80,443`, `tools` or `tools=PATH`, `files=1024` and
+    /// `kernel`, each at most once.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Own> {
         let mut own = Own::default();
         for word in words {
-            match word.strip_prefix("network=") {
-                Some(list) if own.ports.is_none() => own.ports = Some(ports(list)?),
-                None if word == "tools" && !own.tools => own.tools = true,
+            match word.split_once('=') {
+                Some(("network", list)) if own.ports.is_none() => own.ports = Some(ports(list)?),
+                Some(("tools", path)) if own.tools.is_none() && path.starts_with('/') => {
+                    own.tools = Some(PathBuf::from(path));
+                }
+                Some(("files", number)) if own.program_files.is_none() => {
+                    own.program_files = Some(number.parse().ok()?);
+                }
+                None if word == "tools" && own.tools.is_none() => {
+                    own.tools = Some(PathBuf::from(TOOL_SOCKET));
+                }
+                None if word == "kernel" && !own.names_kernel => own.names_kernel = true,
                 _ => return None,
             }
         }
@@ -72,8 +86,7 @@ impl NetworkListeners {
 }
 
 /// Opens the tool socket. Any program inside may connect.
-pub(crate) fn open_tool_socket() -> io::Result<UnixListener> {
-    let path = Path::new(TOOL_SOCKET);
+pub(crate) fn open_tool_socket(path: &Path) -> io::Result<UnixListener> {
     let open = || {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -82,7 +95,7 @@ pub(crate) fn open_tool_socket() -> io::Result<UnixListener> {
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         Ok(listener)
     };
-    open().map_err(about(TOOL_SOCKET))
+    open().map_err(about(path.display()))
 }
 
 fn about(place: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
@@ -220,13 +233,33 @@ mod tests {
     #[test]
     fn listener_arguments_are_parsed_and_any_other_is_refused() {
         assert_eq!(own(&[]), Some(Own::default()));
-        let both = Own { ports: Some(vec![80, 443]), tools: true };
+        let socket = |path: &str| Some(PathBuf::from(path));
+        let both = Own { ports: Some(vec![80, 443]), tools: socket(TOOL_SOCKET), ..Own::default() };
         assert_eq!(own(&["network=80,443", "tools"]), Some(both));
-        assert_eq!(own(&["network="]), Some(Own { ports: Some(vec![]), tools: false }));
-        for wrong in ["network", "network=x", "network=0", "network=65536", "tool", ""] {
+        assert_eq!(own(&["network="]), Some(Own { ports: Some(vec![]), ..Own::default() }));
+        let rest = Own {
+            ports: None,
+            tools: socket("/run/x/tools.sock"),
+            program_files: Some(1024),
+            names_kernel: true,
+        };
+        assert_eq!(own(&["tools=/run/x/tools.sock", "files=1024", "kernel"]), Some(rest));
+        for wrong in [
+            "network",
+            "network=x",
+            "network=0",
+            "network=65536",
+            "tool",
+            "tools=here",
+            "files=",
+            "files=-1",
+            "kernel=6",
+            "",
+        ] {
             assert_eq!(own(&[wrong]), None, "{wrong}");
         }
         assert_eq!(own(&["tools", "tools"]), None);
+        assert_eq!(own(&["kernel", "kernel"]), None);
         assert_eq!(own(&["network=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"]), None);
     }
 

@@ -50,18 +50,25 @@ fn launch_and_serve() -> ExitCode {
     match launch(control) {
         Launched::Done(code) => code.into(),
         Launched::Inside(provisions) => serve_on(take_stream(), provisions),
-        Launched::Confined { lifeline } => match take_stream() {
-            Ok(stream) => serve_confined(stream, lifeline).into(),
+        Launched::Confined { lifeline, leaves } => match take_stream() {
+            Ok(stream) => serve_confined(stream, lifeline, leaves).into(),
             Err(_) => GuestExit::Stream.into(),
         },
     }
 }
 
-/// Serves standard input and output, and opens the listeners that the arguments name.
+/// Serves standard input and output, and arranges what the arguments name.
 fn serve_on_stdio(words: impl Iterator<Item = OsString>) -> ExitCode {
     let own = words.map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let Some(own) = own.ok().and_then(Own::parse) else { return GuestExit::Unprepared.into() };
     let served = || {
+        if own.names_kernel {
+            let kernel = rustix::system::uname();
+            let [release, version] = [kernel.release(), kernel.version()];
+            let [release, version] = [release, version].map(std::ffi::CStr::to_string_lossy);
+            // Before any program runs: the builder of the wall reads which kernel this is.
+            writeln!(io::stderr(), "stockade-guest: kernel {release} {version}")?;
+        }
         let reader = io::stdin().as_fd().try_clone_to_owned()?;
         let writer = io::stdout().as_fd().try_clone_to_owned()?;
         serve_on_pair(reader, writer, own)

@@ -13,3 +13,4 @@ pub use error::HostFileError;
 pub use mounts::Mounts;
 pub use shown::{Mode, Shown, look, refuse_changeable, shown};
 pub use sockets::{SocketSearch, refuse_system_sockets, refuse_uncoverable};
+pub use stockade_launcher::TreeKind;

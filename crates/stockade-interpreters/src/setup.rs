@@ -5,12 +5,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stockade_policy::{Host, HostPattern, Policy, SEARCH_PATH, WORKSPACE};
-use stockade_provider::{Command, Error, ErrorKind, Execution, Language, Program, ToolAccess};
+use stockade_provider::{
+    Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess,
+};
 
 use crate::Interpreter;
 
 /// Where code of the caller is written, in a root that the wall built.
 pub const CODE_DIRECTORY: &str = "/run/code";
+
+/// The type of a terminal if the caller names none: what nearly every terminal emulator understands.
+const TERMINAL_TYPE: &str = "xterm";
 
 /// Directories that every sandbox has, as paths inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,21 +61,33 @@ pub struct ProgramSetup {
 impl ProgramSetup {
     /// The command for an execution.
     pub fn command(&self, execution: Execution) -> Result<Command, Error> {
-        let environment = self.environment(&execution.environment);
-        let (program, arguments, code) = match execution.program {
+        let mut environment = self.environment(&execution.environment);
+        let terminal = match execution.stdio {
+            Stdio::Pipes => None,
+            Stdio::Terminal(size) => Some(size),
+        };
+        if terminal.is_some() && !environment.iter().any(|(name, _)| name == "TERM") {
+            environment.push(("TERM".to_owned(), TERMINAL_TYPE.to_owned()));
+        }
+        let (program, arguments, code, next_code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
                 let name = plain(&name)?;
-                let path = match self.codes.fetch_add(1, Ordering::Relaxed) {
+                let number = self.codes.fetch_add(1, Ordering::Relaxed);
+                let path = match number {
                     0 => format!("{}/{name}", self.directories.code),
                     number => format!("{}/{number}/{name}", self.directories.code),
                 };
+                // Not after the first code: most sandboxes run no other.
+                let has_next = language == Language::Python && number > 0;
+                let next = || format!("{}/{}/{name}", self.directories.code, number + 1);
+                let next = has_next.then(next);
                 let program = self.interpreter_of(language);
                 let words = [program.clone(), path.clone()];
-                (program, words.into_iter().chain(arguments).collect(), Some((path, code)))
+                (program, words.into_iter().chain(arguments).collect(), Some((path, code)), next)
             }
             Program::Command { argv } => {
                 let program = argv.first().cloned().unwrap_or_default();
-                (program, argv, None)
+                (program, argv, None, None)
             }
         };
         let working_directory = match execution.working_directory {
@@ -82,7 +99,15 @@ impl ProgramSetup {
             Some(place) => place,
             None => self.directories.working_directory.clone(),
         };
-        Ok(Command { program, arguments, environment, working_directory, code })
+        Ok(Command {
+            program,
+            arguments,
+            environment,
+            working_directory,
+            code,
+            next_code,
+            terminal,
+        })
     }
 
     /// The program of an interpreter: the one found on the host, or the language's usual name in a

@@ -14,5 +14,6 @@ mod provider;
 mod scratch;
 mod usage;
 
+pub(crate) use abilities::abilities as abilities_of;
 pub use provider::ReducedProvider;
 pub(crate) use scratch::ScratchDirectory;

@@ -27,13 +27,15 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     let user = rustix::process::getuid().as_raw();
     let surroundings = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
     // Each part has its own deadline; they run concurrently.
-    let (facts, host, kvm) = std::thread::scope(|scope| {
+    let (facts, containers, host, kvm) = std::thread::scope(|scope| {
         let kvm = scope.spawn(kvm::find_out);
         let facts = scope.spawn(load::host_facts);
+        let containers = scope.spawn(load::container_look);
         let host = HostLook::look(&surroundings);
-        (facts.join(), host, kvm.join().unwrap_or(kvm::Kvm::Silent))
+        (facts.join(), containers.join(), host, kvm.join().unwrap_or(kvm::Kvm::Silent))
     });
     let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let containers = containers.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
     let account = Account::look(ORDINARY);
@@ -41,10 +43,16 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
         Output::Json => render::json(&json!({
             "can_run": answer,
             "walls": walls,
-            "machine": { "host": host, "kvm": kvm, "account": machine::account_view(&account) },
+            "machine": {
+                "host": host,
+                "kvm": kvm,
+                "account": machine::account_view(&account),
+                "containers": containers.map(|look| look.data),
+            },
         }))?,
         Output::Text => {
-            let machine = machine::lines(&host, &kvm, &account);
+            let mut machine = machine::lines(&host, &kvm, &account);
+            machine.extend(containers.into_iter().flat_map(|look| look.lines));
             let text = match args.verbose {
                 true => text::text(&answer, &walls, &machine),
                 false => text::verdicts(&answer, &walls),

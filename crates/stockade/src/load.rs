@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use stockade_backends::ContainerLook;
 use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
 use stockade_provider::HostFacts;
 
@@ -168,15 +169,24 @@ fn open(file: &Path) -> std::io::Result<Result<File, Problem>> {
 
 /// What each wall can do on this host.
 pub(crate) fn host_facts() -> anyhow::Result<HostFacts> {
+    waited(stockade_backends::host_facts())
+}
+
+/// The container engine of this host, if that wall is built in.
+pub(crate) fn container_look() -> anyhow::Result<Option<ContainerLook>> {
+    waited(stockade_backends::container_look())
+}
+
+fn waited<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         let message = format!("cannot wait for what the walls find out: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
     })?;
-    let facts = runtime.block_on(stockade_backends::host_facts());
+    let found = runtime.block_on(work);
     // Does not wait for the cleanup of a trial sandbox that timed out.
     runtime.shutdown_background();
-    Ok(facts)
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::suite::Outcome;
 
 /// Host features that single tests require. The tests read the variable themselves and fail instead
 /// of skipping; here the names only need to be known.
-const HOST_PARTS: [&str; 7] =
-    ["cgroup", "clients", "internet", "landlock", "namespaces", "node", "terminals"];
+const HOST_PARTS: [&str; 8] =
+    ["cgroup", "clients", "gvisor", "internet", "landlock", "namespaces", "node", "terminals"];
 
 /// Which suites are required.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::guards;
 use crate::suites::{
-    aarch64, cargo, deny, docs, fuzz, install, lab, leaks, mutations, native, probes,
+    aarch64, cargo, deny, docker, docs, fuzz, install, lab, leaks, mutations, native, probes,
 };
 
 /// The result of a suite.
@@ -55,7 +55,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 23] = [
+pub(crate) const SUITES: [Suite; 24] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -71,6 +71,7 @@ pub(crate) const SUITES: [Suite; 23] = [
     always("docs", docs::run),
     always("deny", deny::run),
     always("aarch64", aarch64::run),
+    slow("docker", docker::run),
     slow("fuzz", fuzz::run),
     slow("install", install::run),
     slow("lab", lab::stable_kernel),

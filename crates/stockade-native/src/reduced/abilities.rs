@@ -38,7 +38,7 @@ pub(super) fn unusable(machine: &Machine, ids: Ids) -> Option<Obstacle> {
 }
 
 /// Every control with the mechanism that enforces it here.
-pub(super) fn abilities(
+pub(crate) fn abilities(
     machine: &Machine,
     layout: &Layout,
     ids: Ids,

@@ -4,11 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
-use stockade_backends::provider_names;
-use stockade_policy::Isolation;
 
-use crate::run::amount::{self, Amount};
+use super::sandbox::{FILES, NETWORK, PROGRAM, SandboxArgs, WALL};
 
 pub(super) const USAGE: &str = "\
 stockade run [OPTIONS] <SCRIPT> [ARGUMENTS]...
@@ -44,50 +41,10 @@ Exit codes:
   130   it was cancelled
   137   it ran out of memory";
 
-const LIMITS: &str = "Limits";
-const FILES: &str = "Files and variables";
-const NETWORK: &str = "Network";
-const PROGRAM: &str = "Program and output";
-const WALL: &str = "Policy and wall";
-
 #[derive(Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) flags: PolicyFlags,
-    /// Set a variable inside, or pass one through.
-    ///
-    /// Names that look like credentials are refused, and so are those that change what a loader or
-    /// an interpreter runs. May be repeated.
-    #[arg(long, value_name = "NAME[=VALUE]", help_heading = FILES)]
-    pub(crate) env: Vec<String>,
-    /// Set the variables of a file inside.
-    ///
-    /// Each line is NAME=VALUE; `#` starts a comment line and nothing is expanded. Names that look
-    /// like credentials need --env-secret too. May be repeated.
-    #[arg(long, value_name = "FILE", help_heading = FILES)]
-    pub(crate) env_file: Vec<PathBuf>,
-    /// Pass a credential in, by its name.
-    ///
-    /// Its value comes from --env-file or from your own environment. The program can read it, and
-    /// send it to every host that it may reach. The record names it without its value. May be
-    /// repeated.
-    #[arg(long, value_name = "NAME", help_heading = FILES, hide_short_help = true)]
-    pub(crate) env_secret: Vec<String>,
-    /// Start in a directory [default: /workspace].
-    ///
-    /// A directory inside, where the program starts; a relative path starts at /workspace.
-    #[arg(long, value_name = "DIR", help_heading = FILES)]
-    pub(crate) workdir: Option<String>,
-    /// Use a directory as `/`, read-only.
-    ///
-    /// An unpacked image works. Its own programs run instead of the host's.
-    #[arg(long, value_name = "DIR", help_heading = FILES)]
-    pub(crate) root: Option<PathBuf>,
-    /// The Python: an executable or an environment.
-    ///
-    /// An activated environment is used automatically.
-    #[arg(long, value_name = "PATH", help_heading = PROGRAM)]
-    pub(crate) python: Option<PathBuf>,
+    pub(crate) sandbox: SandboxArgs,
     /// The language of the script.
     ///
     /// One of python, bash and javascript. By default the file extension decides, or else the `#!`
@@ -106,24 +63,6 @@ pub(crate) struct RunArgs {
     /// Let escape sequences through to a terminal.
     #[arg(long, help_heading = PROGRAM)]
     pub(crate) raw: bool,
-    /// What is allowed [default: preset `default`].
-    ///
-    /// `-` is standard input. May be repeated: several policies are combined, which only narrows.
-    /// With a policy, other options only tighten it, except --allow-host.
-    #[arg(long, value_name = "FILE", help_heading = WALL)]
-    pub(crate) policy: Vec<PathBuf>,
-    /// The wall [default: the fastest that works].
-    ///
-    /// By default the fastest wall that enforces the policy runs the program. This version has
-    /// native.
-    #[arg(
-        long,
-        value_name = "PROVIDER",
-        help_heading = WALL,
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(provider_names())
-    )]
-    pub(crate) provider: Option<String>,
     /// As root: run everything as an account.
     ///
     /// Stockade itself, the wall and the program run with the ids of a system account without a
@@ -131,27 +70,16 @@ pub(crate) struct RunArgs {
     /// account's rights; its records are in /var/lib/stockade/NAME.
     #[arg(long, value_name = "NAME", help_heading = WALL)]
     pub(crate) as_user: Option<String>,
-    /// Offer the tools of a file to the program.
+    /// Start in a directory [default: /workspace].
     ///
-    /// Commands, HTTP endpoints and MCP servers of this host, which code inside calls by name; see
-    /// docs/tools.md. Without a policy, the program may call all of them; with one, only those in
-    /// tool_allowlist. May be repeated.
-    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
-    pub(crate) tools: Vec<PathBuf>,
+    /// A directory inside, where the program starts; a relative path starts at /workspace.
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
+    pub(crate) workdir: Option<String>,
     /// Print a JSON object per line, as things happen.
     ///
     /// The events are start, output, denial and end, or error. See docs/run.md.
     #[arg(long, help_heading = PROGRAM, hide_short_help = true)]
     pub(crate) json_lines: bool,
-    /// Keep the record of this run in a directory.
-    ///
-    /// Stockade creates it if it is missing; it must be yours and closed to others. The default is
-    /// stockade/sessions in $XDG_STATE_HOME, else in ~/.local/state. `stockade audit` reads it.
-    #[arg(long, value_name = "DIR", help_heading = PROGRAM, conflicts_with = "no_record")]
-    pub(crate) record: Option<PathBuf>,
-    /// Keep no record.
-    #[arg(long, help_heading = PROGRAM, hide_short_help = true)]
-    pub(crate) no_record: bool,
     /// Allow public hosts, and write those used.
     ///
     /// The file is the smallest policy that this run would have needed. Private and own addresses
@@ -167,68 +95,6 @@ pub(crate) struct RunArgs {
     /// `-` is a script from standard input. After `--`: a command that is looked up inside.
     #[arg(trailing_var_arg = true, value_name = "SCRIPT")]
     words: Vec<String>,
-}
-
-/// Flags that add to the preset, or tighten the policies.
-#[derive(Args, Default)]
-pub(crate) struct PolicyFlags {
-    /// Memory, files included [default: 512m].
-    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
-    pub(crate) memory: Option<Amount>,
-    /// Writable files [default: half of the memory].
-    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
-    pub(crate) disk: Option<Amount>,
-    /// Processors [default: 1].
-    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::cpus)]
-    pub(crate) cpus: Option<Amount>,
-    /// Wall-clock time, with ms, s, m or h [default: 60s].
-    #[arg(long, value_name = "TIME", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::time)]
-    pub(crate) timeout: Option<Amount>,
-    /// Processes and threads at once [default: 256].
-    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::count)]
-    pub(crate) pids: Option<Amount>,
-    /// Output that is kept [default: 1m].
-    ///
-    /// The rest is counted and dropped.
-    #[arg(long, value_name = "SIZE", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::size)]
-    pub(crate) max_output: Option<Amount>,
-    /// Tool calls in total [default: 10].
-    #[arg(long, value_name = "NUMBER", help_heading = LIMITS, hide_short_help = true, allow_hyphen_values = true, value_parser = amount::count)]
-    pub(crate) max_tool_calls: Option<Amount>,
-    /// Show a file or directory inside.
-    ///
-    /// Read-only unless `:rw` is added. May be repeated.
-    #[arg(long, value_name = "HOST:GUEST[:rw]", help_heading = FILES)]
-    pub(crate) mount: Vec<String>,
-    /// Show a directory at /workspace.
-    ///
-    /// Programs start there. Modes are overlay, the default, which keeps changes in the sandbox; read, which allows no
-    /// changes; and write, which makes them on the host.
-    #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
-    pub(crate) workspace: Option<String>,
-    /// Allow a host, on ports 80 and 443.
-    ///
-    /// `example.org:8080` allows only that port, and `*.example.org` every host below it. By
-    /// default nothing is reachable. With a policy, the host is added to what the policy allows;
-    /// blocked hosts stay blocked. May be repeated.
-    #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
-    pub(crate) allow_host: Vec<String>,
-    /// Never reach a host, address or range.
-    ///
-    /// It overrides everything that is allowed. May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = NETWORK)]
-    pub(crate) block_host: Vec<String>,
-    /// The weakest allowed wall [default: process].
-    ///
-    /// One of process, container, user-kernel and vm.
-    #[arg(
-        long,
-        value_name = "FLOOR",
-        help_heading = WALL,
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(Isolation::ALL.map(Isolation::as_str))
-    )]
-    pub(crate) isolation: Option<String>,
 }
 
 /// What to run.
@@ -265,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::run::amount::{self, Amount};
 
     fn parsed(words: &[&str]) -> (RunArgs, Vec<OsString>, bool) {
         let argv: Vec<OsString> = ["stockade", "run"].iter().chain(words).map(Into::into).collect();
@@ -284,7 +151,7 @@ mod tests {
             parsed(&["--memory", "64m", "a.py", "--memory", "x", "--", "--json", "-h"]);
         let rest = owned(&["--memory", "x", "--", "--json", "-h"]);
         assert_eq!(args.target(&argv), Some(Target::Script("a.py", &rest)));
-        assert_eq!((args.flags.memory.unwrap().written.as_str(), as_json), ("64m", false));
+        assert_eq!((args.sandbox.flags.memory.unwrap().written.as_str(), as_json), ("64m", false));
     }
 
     #[test]

@@ -24,8 +24,9 @@ pub(crate) fn preset(
     offered: &Offered,
     here: &Path,
 ) -> Result<Policy, Problem> {
-    let limits = limits(flags)?;
+    let mut limits = limits(flags)?;
     refuse_disk_over_memory(flags, default_memory())?;
+    limits.extend(timeout_of_ttl(flags, Limit::Timeout.spec().default.unwrap_or(0)));
     let mut text = Text::default();
     text.line(None, "name: default");
     text.limits(flags, &limits, passage);
@@ -79,6 +80,7 @@ pub(crate) fn tightened(
         // The parser compares the disk limit with this memory limit.
         said.push((Limit::Memory, memory, String::new()));
     }
+    said.extend(timeout_of_ttl(flags, policy.limits.value(Limit::Timeout).unwrap_or(u64::MAX)));
     text.limits(flags, &said, Passage::Allowed);
     let said = text.parse(here)?;
     policy.tightened(&said).map_err(|error| wider(&error, &limits, flags))
@@ -106,6 +108,8 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         (Limit::Disk, "--disk", &flags.disk),
         (Limit::Output, "--max-output", &flags.max_output),
         (Limit::ToolCalls, "--max-tool-calls", &flags.max_tool_calls),
+        (Limit::Lifetime, "--ttl", &flags.ttl),
+        (Limit::Idle, "--idle", &flags.idle),
     ];
     let mut limits = SaidLimits::new();
     for (limit, flag, amount) in said {
@@ -121,6 +125,13 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         limits.push((limit, held, flag));
     }
     Ok(limits)
+}
+
+/// A program cannot run longer than its session: `--ttl` shortens the time limit of programs, if no
+/// flag sets that limit.
+fn timeout_of_ttl(flags: &PolicyFlags, timeout: u64) -> Option<(Limit, u64, String)> {
+    let ttl = flags.ttl.as_ref().filter(|_| flags.timeout.is_none())?;
+    Some((Limit::Timeout, ttl.value.min(timeout), format!("--ttl {}", ttl.written)))
 }
 
 fn default_memory() -> u64 {

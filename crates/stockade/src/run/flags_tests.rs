@@ -9,7 +9,7 @@ fn flags(words: &[&str]) -> PolicyFlags {
     let Command::Run(args) = Cli::try_parse_from(argv).unwrap().command else {
         panic!("run was said")
     };
-    args.flags
+    args.sandbox.flags
 }
 
 fn without_policy(words: &[&str]) -> Result<Policy, Problem> {

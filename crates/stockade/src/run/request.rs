@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stockade_backends::Surroundings;
+use stockade_backends::{ContainerChoice, Surroundings};
 use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
 use stockade_policy::{Context, Policy, WORKSPACE};
 use stockade_provider::{Program, Root};
 
-use crate::args::{RunArgs, Target};
+use crate::args::{RunArgs, SandboxArgs, Target};
 use crate::render::Output;
 use crate::render::lines::Denials;
 use crate::{Problem, clock, load};
@@ -29,38 +29,64 @@ pub(crate) fn request(
     output: Output,
     denials: Option<&Denials>,
 ) -> anyhow::Result<(RunRequest, Offered, Asked)> {
-    let here = load::here()?;
-    let offered = Offered::read(&args.tools, &here)?;
+    let program = program(args, target, options)?;
     let passage = match args.learn {
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
-    let (mut policy, advice) = if args.policy.is_empty() {
-        (flags::preset(&args.flags, passage, &offered, &here)?, Advice::Flags)
-    } else {
-        let policy = load::combined(&args.policy)?;
-        (flags::tightened(policy, &args.flags, &here)?, Advice::Clauses)
+    let (session, offered) = session(&args.sandbox, passage, denials)?;
+    let working_directory = args.workdir.as_deref().map(inside);
+    let request = RunRequest { session, program, working_directory };
+    let advice = match args.sandbox.policy.is_empty() {
+        true => Advice::Flags,
+        false => Advice::Clauses,
+    };
+    let script = match target {
+        Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
+            Some(PathBuf::from(script))
+        }
+        Target::Script(..) | Target::Command(_) => None,
+    };
+    // The program's output decides which paths are checked, and JSON may reach its author.
+    let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
+    let asked = Asked::of(&request, advice, load::here()?, script, host_file);
+    Ok((request, offered, asked))
+}
+
+/// A directory inside; a relative path starts at the workspace.
+fn inside(directory: &str) -> String {
+    match directory.starts_with('/') {
+        true => directory.to_owned(),
+        false => format!("{WORKSPACE}/{directory}"),
+    }
+}
+
+/// The sandbox that the arguments describe, and the tools that it offers, which are not started
+/// yet. `denials` prints denials while programs run.
+pub(crate) fn session(
+    args: &SandboxArgs,
+    passage: Passage,
+    denials: Option<&Denials>,
+) -> anyhow::Result<(SessionRequest, Offered)> {
+    let here = load::here()?;
+    let offered = Offered::read(&args.tools, &here)?;
+    let mut policy = match args.policy.is_empty() {
+        true => flags::preset(&args.flags, passage, &offered, &here)?,
+        false => flags::tightened(load::combined(&args.policy)?, &args.flags, &here)?,
     };
     let said = Said { variables: &args.env, files: &args.env_file, secrets: &args.env_secret };
     let Variables { mut environment, credentials } =
         variables::variables(&said, |name| std::env::var_os(name))?;
-    let root = args.root.as_deref().map(|directory| root(directory, &here)).transpose()?;
-    let program = match target {
-        Target::Script(script, arguments) => {
-            script::program(script, args.language.as_deref(), arguments, options)?
-        }
-        Target::Command(_) if args.language.is_some() => {
-            let remedy = "leave it out, or name a script";
-            return Err(Problem::new("--language belongs to a script", remedy).into());
-        }
-        Target::Command(argv) => Program::Command { argv: argv.to_vec() },
-    };
     let user = rustix::process::getuid().as_raw();
-    let root = root.unwrap_or(Root::Standard);
     // A policy file decides alone what is visible.
-    if advice == Advice::Flags && policy.may_reach_anything() {
+    if args.policy.is_empty() && policy.may_reach_anything() {
         certificates::show(&mut policy, &mut environment, |name| std::env::var_os(name), user);
     }
+    let root = match (&args.root, &args.image) {
+        (Some(directory), _) => root(directory, &here)?,
+        (None, Some(image)) => Root::Image(image.clone()),
+        (None, None) => Root::Standard,
+    };
     let writable = Writable::of(&policy, &root)?;
     let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
     let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
@@ -73,50 +99,65 @@ pub(crate) fn request(
     };
     let mut context = Context::default();
     context.now = Some(clock::now()?);
-    let request = RunRequest {
-        session: SessionRequest {
-            policy: Arc::new(policy),
-            provider: args.provider.clone(),
-            root,
-            user,
-            protected: decisive,
-            environment,
-            credentials,
-            context,
-            recorder: recorder.map(Arc::new),
-            passage,
-            // Started later, when everything else is known to be valid.
-            tools: Tools::new(),
-        },
-        program,
-        working_directory: args.workdir.as_deref().map(inside),
+    let session = SessionRequest {
+        policy: Arc::new(policy),
+        provider: provider(args),
+        root,
+        user,
+        protected: decisive,
+        environment,
+        credentials,
+        context,
+        recorder: recorder.map(Arc::new),
+        passage,
+        // Started later, when everything else is known to be valid.
+        tools: Tools::new(),
     };
-    let script = match target {
-        Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
-            Some(PathBuf::from(script))
-        }
-        Target::Script(..) | Target::Command(_) => None,
-    };
-    // The program's output decides which paths are checked, and JSON may reach its author.
-    let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
-    let asked = Asked::of(&request, advice, here, script, host_file);
-    Ok((request, offered, asked))
+    Ok((session, offered))
 }
 
-/// A directory inside; a relative path starts at the workspace.
-fn inside(directory: &str) -> String {
-    match directory.starts_with('/') {
-        true => directory.to_owned(),
-        false => format!("{WORKSPACE}/{directory}"),
+fn program(args: &RunArgs, target: Target<'_>, options: &[OsString]) -> anyhow::Result<Program> {
+    match target {
+        Target::Script(script, arguments) => {
+            script::program(script, args.language.as_deref(), arguments, options)
+        }
+        Target::Command(_) if args.language.is_some() => {
+            let remedy = "leave it out, or name a script";
+            Err(Problem::new("--language belongs to a script", remedy).into())
+        }
+        Target::Command(argv) => Ok(Program::Command { argv: argv.to_vec() }),
     }
 }
 
 /// What determines the interpreter behind `python3` and other names.
-pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
+pub(crate) fn surroundings(args: &SandboxArgs) -> anyhow::Result<Surroundings> {
     let (here, user) = (load::here()?, rustix::process::getuid().as_raw());
     let explicit_python = args.python.as_deref().map(|path| here.join(path));
     let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
     Ok(Surroundings { explicit_python, ..found })
+}
+
+/// The wall that the caller names; options of the container wall name it too.
+fn provider(args: &SandboxArgs) -> Option<String> {
+    let is_container = args.image.is_some() || args.runtime.is_some() || args.docker_url.is_some();
+    args.provider.clone().or_else(|| is_container.then(|| CONTAINERS.to_owned()))
+}
+
+/// The wall of `--image`, `--runtime` and `--docker-url`.
+const CONTAINERS: &str = "docker";
+
+/// The container engine and runtime. Refuses options of two different walls.
+pub(crate) fn containers(args: &SandboxArgs) -> Result<ContainerChoice, Problem> {
+    let is_container = provider(args).is_some_and(|name| name == CONTAINERS);
+    if is_container && args.python.is_some() {
+        let message = "--python names a Python of this host, and a container has its image's";
+        return Err(Problem::new(message, "name an image with that Python, with --image"));
+    }
+    if !is_container && (args.runtime.is_some() || args.docker_url.is_some()) {
+        let message = "--runtime and --docker-url belong to --provider docker";
+        return Err(Problem::new(message, "leave them out, or use that wall"));
+    }
+    Ok(ContainerChoice { url: args.docker_url.clone(), runtime: args.runtime.clone() })
 }
 
 /// The absolute paths of the files that control what runs may do: policies, seccomp profiles and

@@ -10,25 +10,25 @@ use crate::{Problem, load};
 use super::trouble;
 
 /// The arguments about variables.
-pub(super) struct Said<'a> {
+pub(crate) struct Said<'a> {
     /// Each `--env NAME=VALUE` or `--env NAME`.
-    pub(super) variables: &'a [String],
+    pub(crate) variables: &'a [String],
     /// Each `--env-file`.
-    pub(super) files: &'a [PathBuf],
+    pub(crate) files: &'a [PathBuf],
     /// Each `--env-secret`.
-    pub(super) secrets: &'a [String],
+    pub(crate) secrets: &'a [String],
 }
 
 /// The variables of a run, and which of them may look like credentials because the caller named
 /// them with `--env-secret`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Variables {
-    pub(super) environment: Vec<(String, String)>,
-    pub(super) credentials: Vec<String>,
+pub(crate) struct Variables {
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) credentials: Vec<String>,
 }
 
 /// Reads the files and checks every name. `variable` looks up a variable of the caller.
-pub(super) fn variables(
+pub(crate) fn variables(
     said: &Said<'_>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> anyhow::Result<Variables> {

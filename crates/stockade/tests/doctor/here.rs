@@ -18,7 +18,7 @@ fn short_answer_is_first_and_output_has_no_colour() {
     assert!(run.stdout.lines().count() <= 24, "more than one screen: {}", run.stdout);
     let run = finish(stockade(&["doctor", "--verbose"]));
     assert_eq!(run.stdout.lines().next().unwrap_or_default(), first);
-    let walls = ["native", "wasm", "docker", "kubernetes", "gvisor", "hyperlight", "qemu", "aca"];
+    let walls = ["native", "wasm", "docker", "kubernetes", "hyperlight", "qemu", "aca"];
     let machine = [
         "kernel ",
         "Landlock ",

@@ -1,0 +1,73 @@
+//! The container wall, if it is built in.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+#[cfg(feature = "docker")]
+use serde_json::json;
+use stockade_provider::Provider;
+
+/// The values of `--runtime`.
+pub const RUNTIMES: [&str; 5] = ["auto", "runc", "crun", "runsc", "kata-runtime"];
+
+/// Which container engine and runtime to use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerChoice {
+    /// The engine's address; otherwise the variables and contexts of the `docker` command decide.
+    pub url: Option<String>,
+    /// One of [`RUNTIMES`].
+    pub runtime: Option<String>,
+}
+
+#[cfg(feature = "docker")]
+impl ContainerChoice {
+    pub(crate) fn provider(&self) -> Option<Arc<dyn Provider>> {
+        Some(Arc::new(stockade_docker::DockerProvider::new(self.options())))
+    }
+
+    fn options(&self) -> stockade_docker::DockerOptions {
+        let found = stockade_docker::DockerOptions::from_variables(|name| std::env::var_os(name));
+        let runtime = self.runtime.as_deref().and_then(|name| name.parse().ok());
+        let runtime = runtime.unwrap_or(found.runtime);
+        stockade_docker::DockerOptions { url: self.url.clone(), runtime, ..found }
+    }
+}
+
+#[cfg(not(feature = "docker"))]
+impl ContainerChoice {
+    pub(crate) fn provider(&self) -> Option<Arc<dyn Provider>> {
+        None
+    }
+}
+
+/// A container engine, for display.
+#[derive(Clone, Debug)]
+pub struct ContainerLook {
+    /// Names and values; a line without a name continues the one before.
+    pub lines: Vec<(String, String)>,
+    /// The same as data.
+    pub data: Value,
+}
+
+/// The container engine with each of its runtimes and the result of a trial start. `None` if the
+/// container wall is not built in.
+#[cfg(feature = "docker")]
+pub async fn container_look() -> Option<ContainerLook> {
+    let options = ContainerChoice::default().options();
+    Some(match stockade_docker::EngineLook::look(&options).await {
+        Ok(look) => ContainerLook { lines: look.lines(), data: json!(look) },
+        Err(obstacle) => ContainerLook {
+            lines: vec![
+                ("Docker engine".to_owned(), obstacle.reason.clone()),
+                (String::new(), format!("= {}", obstacle.remedy)),
+            ],
+            data: json!({ "obstacle": obstacle }),
+        },
+    })
+}
+
+/// The container wall is not built in.
+#[cfg(not(feature = "docker"))]
+pub async fn container_look() -> Option<ContainerLook> {
+    None
+}

@@ -1,0 +1,57 @@
+//! The table of docs/providers.md: every control on every wall.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use stockade_docker::Runtime;
+use stockade_policy::Control;
+use stockade_provider::{Ability, Precision};
+
+const BEGIN: &str = "<!-- table: begin -->\n";
+const END: &str = "<!-- table: end -->\n";
+
+/// The table, one row for each control.
+fn table() -> String {
+    let mut walls: Vec<(String, BTreeMap<Control, Ability>)> =
+        stockade_native::reference_abilities()
+            .into_iter()
+            .map(|(name, abilities)| (name.to_string(), abilities))
+            .collect();
+    for (name, runtime) in [("docker, runc", Runtime::Runc), ("docker, runsc", Runtime::Runsc)] {
+        walls.push((name.to_owned(), stockade_docker::reference_abilities(runtime)));
+    }
+    let names: Vec<&str> = walls.iter().map(|(name, _)| name.as_str()).collect();
+    let mut text = format!("| control | {} |\n", names.join(" | "));
+    text.push_str(&format!("|---{}|\n", "|---".repeat(names.len())));
+    for control in Control::all() {
+        let cells: Vec<String> =
+            walls.iter().map(|(_, abilities)| cell(&abilities[&control])).collect();
+        text.push_str(&format!("| `{}` | {} |\n", control.as_str(), cells.join(" | ")));
+    }
+    text
+}
+
+fn cell(ability: &Ability) -> String {
+    match ability {
+        Ability::Enforced { mechanism, precision: Precision::Exact } => mechanism.clone(),
+        Ability::Enforced { mechanism, precision: Precision::Approximate } => {
+            format!("*approximate:* {mechanism}")
+        }
+        Ability::Missing(obstacle) => format!("**refused:** {}", obstacle.reason),
+        Ability::NotBuiltIn(obstacle) => format!("*not built in:* {}", obstacle.reason),
+    }
+}
+
+#[test]
+fn page_has_the_table_that_the_code_makes() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    let made = table();
+    if std::env::var_os("STOCKADE_BLESS").is_some() {
+        std::fs::write(&page, format!("{before}{BEGIN}{made}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(found, made, "STOCKADE_BLESS=1 writes the table anew");
+}

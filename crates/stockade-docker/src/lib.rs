@@ -1,0 +1,43 @@
+//! The container wall: a container of a Docker engine, with the guest as its first process.
+//!
+//! ```text
+//! DockerOptions ── endpoint ──▶ Engine ── facts ──▶ EngineFacts
+//! policy, EngineFacts, image ── plan ──▶ container configuration ── start ──▶ DockerSandbox
+//! ```
+//! The host talks to the guest over the container's standard input and output, so the container
+//! needs no network, published port or mounted socket, and the engine may be remote.
+
+// One test compares a whole configuration, written with one macro.
+#![cfg_attr(test, recursion_limit = "256")]
+
+mod abilities;
+mod archive;
+mod endpoint;
+mod engine;
+mod error;
+mod events;
+mod files;
+mod filters;
+mod host;
+mod image;
+mod kept;
+mod look;
+mod options;
+mod owner;
+mod plan;
+mod provider;
+mod runtime;
+mod sandbox;
+mod start;
+mod stream;
+mod trial;
+mod trial_image;
+
+pub use abilities::reference_abilities;
+pub use error::DockerError;
+pub use host::{EngineFacts, EngineLimits};
+pub use look::EngineLook;
+pub use options::DockerOptions;
+pub use provider::DockerProvider;
+pub use runtime::{Runtime, RuntimeChoice, UnknownRuntime};
+pub use trial::RuntimeLook;

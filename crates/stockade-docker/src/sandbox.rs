@@ -1,0 +1,314 @@
+//! One running sandbox: a container whose first process is the guest.
+//!
+//! ```text
+//! ready ──── start ──▶ running ── its end ──▶ ready
+//!     ├────── kill, drop or end ──────▶ ending ── the engine has removed the container ──▶ gone
+//!     └── the engine or the guest is gone ──▶ lost
+//! ```
+//! Closing the stream is enough to end everything: the guest exits at the end of its input, and the
+//! engine then removes the container with its volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bollard::query_parameters::{KillContainerOptionsBuilder, StatsOptionsBuilder};
+use futures_core::future::BoxFuture;
+use futures_util::StreamExt;
+use stockade_carrier::Link;
+use stockade_interpreters::ProgramSetup;
+use stockade_policy::{Limit, Policy};
+use stockade_provider::{
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, ProcessEnd,
+    Running, Sandbox, SandboxUsage, TerminalSize,
+};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::engine::Engine;
+use crate::events::Events;
+use crate::start::{Container, Started};
+
+/// How long a killed execution may take to end before its sandbox is ended.
+const CONFIRMED: Duration = Duration::from_millis(500);
+/// How long the engine's report about a kill may take.
+const REPORTED: Duration = Duration::from_millis(400);
+/// How long the engine may take to remove a container.
+const REMOVED: Duration = Duration::from_secs(10);
+/// How often processor time is compared with its limit.
+const LOOK: Duration = Duration::from_millis(200);
+const SIGKILL: i32 = 9;
+
+/// One running sandbox.
+pub(crate) struct DockerSandbox {
+    shared: Arc<Shared>,
+    link: Link,
+    setup: Arc<ProgramSetup>,
+    policy: Arc<Policy>,
+    refused_call: Option<String>,
+    starts: Arc<AtomicU64>,
+}
+
+/// The container, for the tasks of executions too.
+struct Shared {
+    events: Events,
+    container: Container,
+}
+
+impl DockerSandbox {
+    pub(crate) fn new(
+        started: Started,
+        setup: ProgramSetup,
+        policy: Arc<Policy>,
+        refused_call: Option<String>,
+    ) -> DockerSandbox {
+        let Started { container, link, events, .. } = started;
+        DockerSandbox {
+            shared: Arc::new(Shared { events, container }),
+            link,
+            setup: Arc::new(setup),
+            policy,
+            refused_call,
+            starts: Arc::default(),
+        }
+    }
+
+    /// The control of a new execution.
+    fn control(&self, guest: Option<Arc<dyn ExecutionControl>>) -> Arc<dyn ExecutionControl> {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let (shared, starts) = (Arc::clone(&self.shared), Arc::clone(&self.starts));
+        Arc::new(DockerExecution { guest, shared, starts })
+    }
+}
+
+impl Shared {
+    fn engine(&self) -> &Engine {
+        &self.container.engine
+    }
+
+    async fn kill(&self) {
+        let options = KillContainerOptionsBuilder::new().signal("SIGKILL").build();
+        let docker = &self.engine().docker;
+        let kill = docker.kill_container(&self.container.id, Some(options));
+        // Fails if the container has ended, or the engine with it.
+        let _ = self.engine().ask("kill a container", kill).await;
+    }
+
+    async fn usage(&self) -> SandboxUsage {
+        let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
+        let docker = &self.engine().docker;
+        let stats = async { docker.stats(&self.container.id, Some(options)).next().await };
+        let stats = timeout(REMOVED, stats).await.ok().flatten().and_then(Result::ok);
+        let cpu = stats.as_ref().and_then(|it| it.cpu_stats.as_ref()?.cpu_usage.as_ref());
+        let memory = stats.as_ref().and_then(|it| it.memory_stats.as_ref());
+        SandboxUsage {
+            cpu_time: cpu
+                .and_then(|cpu| cpu.total_usage)
+                .filter(|total| *total > 0)
+                .map(Duration::from_nanos),
+            // Only cgroup v1 counts the maximum.
+            memory_peak_bytes: memory.and_then(|memory| memory.max_usage).filter(|max| *max > 0),
+            oom_kills: self.events.seen().memory_kills,
+            ..SandboxUsage::default()
+        }
+    }
+}
+
+/// The control of one execution: the guest acts on it, and the engine measures it.
+struct DockerExecution {
+    /// `None` if the program could not start.
+    guest: Option<Arc<dyn ExecutionControl>>,
+    shared: Arc<Shared>,
+    starts: Arc<AtomicU64>,
+}
+
+impl ExecutionControl for DockerExecution {
+    fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.signal(signal),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.kill(),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
+        match &self.guest {
+            Some(guest) => guest.resize(size),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
+        Box::pin(async {
+            // The container's counters belong to one execution only if it is the only one so far.
+            if self.starts.load(Ordering::Relaxed) != 1 {
+                return ExecutionUsage::default();
+            }
+            let used = self.shared.usage().await;
+            ExecutionUsage {
+                cpu_time: used.cpu_time,
+                memory_peak_bytes: used.memory_peak_bytes,
+                tasks_peak: None,
+                oom_kills: used.oom_kills,
+                limits_hit: used.limits_hit,
+                denials: used.denials,
+            }
+        })
+    }
+}
+
+/// Waits for the engine's report if the end may have a cause that only the engine knows.
+async fn explain(
+    end: Result<ProcessEnd, Error>,
+    shared: &Shared,
+    kills_before: u64,
+) -> Result<ProcessEnd, Error> {
+    let is_lost = match &end {
+        Ok(ProcessEnd::Signaled { signal: SIGKILL }) => {
+            let killed = |seen: &crate::events::Seen| seen.memory_kills > kills_before;
+            shared.events.wait_for(REPORTED, killed).await;
+            return end;
+        }
+        Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),
+        Err(error) => error.kind() == ErrorKind::Lost,
+    };
+    if !is_lost {
+        return end;
+    }
+    let seen = shared.events.wait_for(REPORTED, |seen| seen.exit_code.is_some()).await;
+    match seen.exit_code {
+        Some(code) if code > 128 => Ok(ProcessEnd::SandboxEnded { signal: Some(code - 128) }),
+        _ => end,
+    }
+}
+
+/// The same program, killed at its timeout even if its end is not awaited.
+fn limited(running: Running, limit: Duration, shared: Arc<Shared>) -> Running {
+    let execution = Arc::clone(&running.control);
+    let (sender, ended) = oneshot::channel();
+    let mut end = running.end;
+    tokio::spawn(async move {
+        let result = match timeout(limit, &mut end).await {
+            Ok(result) => result,
+            Err(_) => {
+                // Fails if the sandbox has already ended.
+                let _ = execution.kill().await;
+                if timeout(CONFIRMED, &mut end).await.is_err() {
+                    shared.kill().await;
+                }
+                Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout })
+            }
+        };
+        let _ = sender.send(result);
+    });
+    let lost = |_| Err(Error::new(ErrorKind::Lost, "the runtime of the sandbox has ended"));
+    let end = Box::pin(async move { ended.await.unwrap_or_else(lost) });
+    Running { end, ..running }
+}
+
+/// A program that does not run.
+fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
+    Running {
+        id: ExecutionId(0),
+        control,
+        stdin: Box::new(tokio::io::empty()),
+        stdout: Box::new(tokio::io::empty()),
+        stderr: Box::new(tokio::io::empty()),
+        end: Box::pin(std::future::ready(Ok(end))),
+    }
+}
+
+impl Sandbox for DockerSandbox {
+    fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
+        Box::pin(async {
+            let limit = execution.timeout;
+            let command = self.setup.command(execution)?;
+            if let Some(call) = &self.refused_call {
+                let (program, refused_call) = (command.program, Some(call.clone()));
+                let errno = rustix::io::Errno::PERM.raw_os_error();
+                let end = ProcessEnd::NotStarted { errno, program, refused_call };
+                return Ok(gone(end, self.control(None)));
+            }
+            let kills = self.shared.events.seen().memory_kills;
+            let shared = Arc::clone(&self.shared);
+            let running = match self.link.execute(command) {
+                Ok((_, running)) => running,
+                Err(error) if error.kind() == ErrorKind::Lost => {
+                    let end = explain(Err(error), &shared, kills).await?;
+                    return Ok(gone(end, self.control(None)));
+                }
+                Err(error) => return Err(error),
+            };
+            let end = running.end;
+            let control = self.control(Some(running.control));
+            let end = Box::pin(async move { explain(end.await, &shared, kills).await });
+            let running = Running { control, end, ..running };
+            Ok(match limit {
+                Some(limit) => limited(running, limit, Arc::clone(&self.shared)),
+                None => running,
+            })
+        })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
+    }
+
+    fn exceeded(&self) -> BoxFuture<'_, Limit> {
+        Box::pin(async {
+            let Some(most) = self.policy.limits.value(Limit::CpuTime) else {
+                return std::future::pending().await;
+            };
+            let most = Duration::from_millis(most);
+            loop {
+                sleep(LOOK).await;
+                if self.shared.usage().await.cpu_time.is_some_and(|used| used > most) {
+                    return Limit::CpuTime;
+                }
+            }
+        })
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.link.ended())
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.link.pause()?) })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.link.resume()?) })
+    }
+
+    fn observe(&self) -> BoxFuture<'_, SandboxUsage> {
+        Box::pin(self.shared.usage())
+    }
+
+    fn kill(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.shared.kill())
+    }
+
+    fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async {
+            let DockerSandbox { shared, link, .. } = *self;
+            shared.kill().await;
+            drop(link);
+            let seen = shared.events.wait_for(REMOVED, |seen| seen.is_removed).await;
+            if seen.is_removed {
+                return Ok(());
+            }
+            match Arc::try_unwrap(shared) {
+                Ok(Shared { container, .. }) => Ok(container.remove().await?),
+                // A running task holds it, and its drop removes the container.
+                Err(_) => Ok(()),
+            }
+        })
+    }
+}

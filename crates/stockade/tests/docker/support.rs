@@ -1,0 +1,102 @@
+//! Programs in containers, and what the engine has.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+use stockade_internet::{EnterError, Internet};
+pub(crate) use stockade_testing::{Run, finish, finish_with, skipped, within};
+use stockade_testing::{under_test, wait_for};
+
+use crate::engine;
+
+static INTERNET: OnceLock<Option<Internet>> = OnceLock::new();
+
+/// Stores what `main` prepared.
+pub(crate) fn begin(entered: Option<Result<Internet, EnterError>>) {
+    INTERNET.get_or_init(|| entered.and_then(Result::ok));
+}
+
+/// The fake internet, if it could be entered.
+pub(crate) fn internet() -> Option<&'static Internet> {
+    let internet = INTERNET.get().and_then(Option::as_ref);
+    if internet.is_none() {
+        skipped("internet", "the fake internet could not be entered");
+    }
+    internet
+}
+
+/// The runtimes to test.
+pub(crate) fn runtimes() -> Vec<&'static str> {
+    if !engine::has("runsc") {
+        skipped("gvisor", "runsc is not installed");
+        return vec!["runc"];
+    }
+    vec!["runc", "runsc"]
+}
+
+/// A list of tests of a runtime.
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        /// The tests of this module with a runtime.
+        pub(crate) fn tests(runtime: &'static str) -> Vec<libtest_mimic::Trial> {
+            vec![$(crate::support::trial(runtime, stringify!($name), $name)),*]
+        }
+    };
+}
+pub(crate) use tests;
+
+pub(crate) fn trial(runtime: &'static str, name: &str, test: fn(&'static str)) -> Trial {
+    Trial::test(format!("{runtime}::{name}"), move || {
+        test(runtime);
+        Ok(())
+    })
+}
+
+/// A `stockade` command with the engine's address.
+pub(crate) fn stockade() -> Command {
+    let directory = engine::directory();
+    let mut command = Command::new(under_test(env!("CARGO_BIN_EXE_stockade")));
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &directory);
+    command.env("DOCKER_HOST", engine::address(&directory));
+    command
+}
+
+/// A `stockade run` command with a runtime, flags and a program.
+pub(crate) fn command(runtime: &str, flags: &[&str], words: &[&str]) -> Command {
+    let mut command = stockade();
+    command.args(["run", "--provider", "docker", "--runtime", runtime]);
+    command.args(flags).arg("--").args(words);
+    command
+}
+
+/// Runs a program in a container.
+pub(crate) fn run(runtime: &str, flags: &[&str], words: &[&str]) -> Run {
+    finish(command(runtime, flags, words))
+}
+
+/// Runs a program in a container and returns the report of `--json`.
+pub(crate) fn report(runtime: &str, flags: &[&str], words: &[&str]) -> Value {
+    let run = run(runtime, &[&["--json"], flags].concat(), words);
+    assert_ne!(run.code, 125, "{}{}", run.stdout, run.stderr);
+    run.json()
+}
+
+/// The lines that a `docker` command prints.
+#[track_caller]
+pub(crate) fn docker(words: &[&str]) -> Vec<String> {
+    let run = finish(engine::docker(&engine::directory()).args(words));
+    run.text().lines().map(str::to_owned).collect()
+}
+
+/// The containers with a label, in any state.
+pub(crate) fn containers(label: &str) -> Vec<String> {
+    docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &format!("label={label}")])
+}
+
+/// Waits until the engine has no container with a label.
+#[track_caller]
+pub(crate) fn wait_until_removed(label: &str) {
+    wait_for("the containers are removed", || containers(label).is_empty().then_some(()));
+}
