@@ -57,7 +57,7 @@ impl Engine {
         streams: Streams,
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<RunReport, RunError> {
-        let RunRequest { session, program } = request;
+        let RunRequest { session, program, working_directory } = request;
         let asked = Instant::now();
         let record = Record::of(session.recorder.clone());
         let mut cancel = pin!(stop(cancel, session.recorder.clone()));
@@ -76,7 +76,7 @@ impl Engine {
                 None => return Ok(RunReport::unstarted(Outcome::Cancelled, None)),
             };
             started.store(true, Ordering::Relaxed);
-            let request = ExecutionRequest::new(program);
+            let request = ExecutionRequest { working_directory, ..ExecutionRequest::new(program) };
             session.execute_once(request, &verdict, streams, cancel.as_mut(), asked).await
         };
         let result = result.await;
@@ -137,9 +137,9 @@ impl Engine {
         program: Option<&Program>,
         mut cancel: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<Session>, RunError> {
-        let SessionRequest { policy, context, environment, .. } = request;
+        let SessionRequest { policy, context, environment, credentials, .. } = request;
         // Finds bad variables before a wall is built.
-        environment::merged(&policy, environment.clone())?;
+        environment::merged(&policy, environment.clone(), &credentials)?;
         let running = Arc::new(RunningNow::default());
         let recorder = request.recorder.clone();
         let sink = OfExecution { recorder, running: Arc::clone(&running) };
@@ -171,6 +171,7 @@ impl Engine {
             policy,
             context,
             environment,
+            credentials,
             plan,
             record,
             running,

@@ -19,12 +19,14 @@ fn request(policy: &str) -> RunRequest {
         user: 0,
         protected: Vec::new(),
         environment: Vec::new(),
+        credentials: Vec::new(),
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
         recorder: None,
     };
-    RunRequest { session, program: Program::Command { argv: vec!["prog".to_owned()] } }
+    let program = Program::Command { argv: vec!["prog".to_owned()] };
+    RunRequest { session, program, working_directory: None }
 }
 
 fn captured() -> Streams {

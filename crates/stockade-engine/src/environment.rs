@@ -1,6 +1,6 @@
 //! The variables of a program in addition to those that every sandbox sets.
 
-use stockade_policy::{Policy, check_variable};
+use stockade_policy::{Policy, check_secret_name, check_variable};
 
 use crate::RunError;
 
@@ -8,10 +8,12 @@ use crate::RunError;
 const MAX_VALUE_BYTES: usize = 32 * 1024;
 
 /// The policy's variables, then the caller's. The caller cannot replace a variable of the policy;
-/// the last of its own variables with the same name wins.
+/// the last of its own variables with the same name wins. Only the names in `credentials` may look
+/// like credentials.
 pub(crate) fn merged(
     policy: &Policy,
     callers: Vec<(String, String)>,
+    credentials: &[String],
 ) -> Result<Vec<(String, String)>, RunError> {
     let said = policy.environment.iter();
     let mut merged: Vec<(String, String)> =
@@ -22,7 +24,10 @@ pub(crate) fn merged(
         if is_secret || merged[..own].iter().any(|(taken, _)| *taken == name) {
             return Err(RunError::VariableTaken { name });
         }
-        check_variable(&name)?;
+        match credentials.contains(&name) {
+            true => check_secret_name(&name)?,
+            false => check_variable(&name)?,
+        }
         if value.contains('\0') || value.len() > MAX_VALUE_BYTES {
             return Err(RunError::VariableValue { name, limit: MAX_VALUE_BYTES });
         }
@@ -43,7 +48,7 @@ mod tests {
     fn merge(policy: &str, callers: &[(&str, &str)]) -> Result<Vec<(String, String)>, RunError> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        merged(&policy, callers.iter().map(own).collect())
+        merged(&policy, callers.iter().map(own).collect(), &["OPENAI_API_KEY".to_owned()])
     }
 
     #[test]
@@ -65,6 +70,8 @@ mod tests {
 
     #[test]
     fn credentials_loader_variables_and_invalid_values_are_refused() {
+        let named = merge("{}", &[("OPENAI_API_KEY", "x")]).unwrap();
+        assert_eq!(named.len(), 1, "a credential passes if the caller names it");
         for name in ["GITHUB_TOKEN", "LD_PRELOAD", "HTTP_PROXY", "A B"] {
             let error = merge("{}", &[(name, "x")]).unwrap_err();
             assert!(matches!(error, RunError::Variable(_)), "{name}: {error}");

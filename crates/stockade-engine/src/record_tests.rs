@@ -23,13 +23,14 @@ fn request(policy: &str, recorder: &Arc<Recorder>) -> crate::RunRequest {
         user: 7,
         protected: Vec::new(),
         environment: vec![("NAME".to_owned(), "hidden-value".to_owned())],
+        credentials: Vec::new(),
         passage: Passage::Allowed,
         tools: stockade_tools::Tools::new(),
         context: Context::default(),
         recorder: Some(Arc::clone(recorder)),
     };
     let program = Program::Command { argv: vec!["prog".to_owned(), "word".to_owned()] };
-    crate::RunRequest { session, program }
+    crate::RunRequest { session, program, working_directory: None }
 }
 
 async fn run(wall: Scripted, request: crate::RunRequest) -> Result<RunReport, RunError> {
@@ -165,7 +166,8 @@ async fn session_records_every_program_with_its_verdict_and_its_end() {
     let recorder = recorder(scratch.path());
     let wall = Scripted::running(|_: Inside| async { Ok(ProcessEnd::Exited { code: 0 }) });
     let engine = Engine::new(vec![Arc::new(wall)]);
-    let crate::RunRequest { session, program } = request("command_allowlist: [prog]", &recorder);
+    let crate::RunRequest { session, program, .. } =
+        request("command_allowlist: [prog]", &recorder);
     let entry = stockade_provider::Entry::Program("prog".to_owned());
     let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
     for program in [program, Program::Command { argv: vec!["other".to_owned()] }] {

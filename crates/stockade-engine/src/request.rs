@@ -18,6 +18,8 @@ pub struct RunRequest {
     pub session: SessionRequest,
     /// What to start.
     pub program: Program,
+    /// Where it starts, an absolute path inside; `None` is the workspace.
+    pub working_directory: Option<String>,
 }
 
 /// A sandbox, as a front end requests it.
@@ -35,6 +37,9 @@ pub struct SessionRequest {
     pub protected: Vec<PathBuf>,
     /// The caller's variables, in addition to those of the policy.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the caller passes them in
+    /// knowingly.
+    pub credentials: Vec<String>,
     /// What the gate allows.
     pub passage: Passage,
     /// The tools that programs inside may call, subject to the policy. The caller ends the servers

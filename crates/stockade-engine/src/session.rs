@@ -67,6 +67,8 @@ pub struct Session {
     pub(crate) context: Context,
     /// The variables of the session.
     pub(crate) environment: Vec<(String, String)>,
+    /// Which of them may look like credentials.
+    pub(crate) credentials: Vec<String>,
     pub(crate) plan: Plan,
     pub(crate) record: Record,
     pub(crate) running: Arc<RunningNow>,
@@ -194,7 +196,7 @@ impl Session {
         let added = own.chain(&request.environment).cloned().collect();
         let execution = Execution {
             program: request.program.clone(),
-            environment: environment::merged(&self.policy, added)?,
+            environment: environment::merged(&self.policy, added, &self.credentials)?,
             working_directory: request.working_directory.clone(),
             // The engine's own deadline ends the program.
             timeout: None,

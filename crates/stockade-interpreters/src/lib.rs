@@ -22,6 +22,7 @@ mod resolve;
 mod search;
 mod settle;
 mod setup;
+mod surrounding;
 mod surroundings;
 mod version;
 mod volta;
@@ -31,6 +32,7 @@ use std::path::PathBuf;
 pub use problem::{InterpreterError, Problem, Skipped};
 pub use setup::{CODE_DIRECTORY, Directories, ProgramSetup, host_loopback, proxy_variables};
 use stockade_provider::Language;
+pub use surrounding::surrounding_python;
 pub use surroundings::Surroundings;
 pub use version::{Chosen, Manager};
 

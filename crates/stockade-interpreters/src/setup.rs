@@ -50,6 +50,8 @@ pub struct ProgramSetup {
     pub proxy: Option<SocketAddrV4>,
     /// Loopback addresses that mean the host's: clients reach them through the proxy.
     pub host_loopback: Vec<IpAddr>,
+    /// How many threads programs should start to use their processors; `None` leaves it to them.
+    pub threads: Option<u64>,
     /// Environment variables for tools, if programs can call any.
     pub tools: Option<Vec<(String, String)>>,
     /// A counter for code file names: concurrent executions must not replace each other's code.
@@ -142,6 +144,10 @@ impl ProgramSetup {
             [("HOME", home), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TMPDIR", home)]
         {
             variables.push((name.to_owned(), value.to_owned()));
+        }
+        if let Some(threads) = self.threads {
+            // Read by OpenMP, BLAS libraries and nproc(1), which otherwise count the host's CPUs.
+            variables.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
         }
         if let Some(proxy) = self.proxy {
             variables.extend(proxy_variables(proxy, &self.host_loopback));

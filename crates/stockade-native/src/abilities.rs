@@ -83,7 +83,7 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
         ),
         Control::Secrets => not_built_in(
             "this version's gate does not put secrets into requests",
-            "remove secrets: nothing inside has them then",
+            "remove secrets; if the program may read the value, pass it in with --env-secret NAME",
         ),
         Control::Tools => exact(
             "a socket inside that nothing there can replace leads to the tool broker on the host, which \

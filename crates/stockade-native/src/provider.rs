@@ -30,7 +30,9 @@ use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
-use stockade_interpreters::{Interpreter, ProgramSetup, Surroundings, find};
+use stockade_interpreters::{
+    Interpreter, ProgramSetup, Surroundings, find, host_loopback, surrounding_python,
+};
 use stockade_wire::PROXY;
 
 /// Namespaces, cgroups, Landlock and seccomp on the host's own kernel.
@@ -93,7 +95,8 @@ impl NativeProvider {
         let setup = ProgramSetup {
             interpreter,
             proxy: (egress == Egress::Gateway).then_some(PROXY),
-            host_loopback: stockade_interpreters::host_loopback(policy),
+            host_loopback: host_loopback(policy),
+            threads: Some(threads(policy)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };
@@ -189,8 +192,24 @@ fn egress(request: &SandboxRequest) -> Egress {
     }
 }
 
+/// The interpreter of [`entry_interpreter`], or the caller's own Python for every other program.
+fn interpreter(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+) -> Result<Option<Interpreter>, StartError> {
+    // A list of commands is exact: it shows no other environment.
+    let is_open = request.policy.commands.is_none() && matches!(request.root, Root::Standard);
+    if is_open && matches!(language(&request.entry), None | Some(Language::Bash)) {
+        let python = surrounding_python(surroundings)?;
+        if python.is_some() {
+            return Ok(python);
+        }
+    }
+    entry_interpreter(request, surroundings)
+}
+
 /// The host's interpreter for the program to start, unless the root is a directory.
-pub(crate) fn interpreter(
+pub(crate) fn entry_interpreter(
     request: &SandboxRequest,
     surroundings: &Surroundings,
 ) -> Result<Option<Interpreter>, StartError> {
@@ -199,13 +218,24 @@ pub(crate) fn interpreter(
         Root::Directory(_) => return Ok(None),
         Root::Image(_) => return Err(NO_IMAGES),
     }
-    let language = match &request.entry {
-        Entry::Interpreter(language) => Some(*language),
-        Entry::Program(name) => language_of(name),
-    };
-    match language {
+    match language(&request.entry) {
         Some(language) => Ok(Some(find(language, surroundings)?)),
         None => Ok(None),
+    }
+}
+
+/// The number of processors that the cpu limit can keep busy, at most those of the host.
+fn threads(policy: &Policy) -> u64 {
+    let present = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let limit = policy.limits.value(Limit::Cpu).unwrap_or(1000).div_ceil(1000);
+    limit.clamp(1, present)
+}
+
+/// The language of what is started first.
+fn language(entry: &Entry) -> Option<Language> {
+    match entry {
+        Entry::Interpreter(language) => Some(*language),
+        Entry::Program(name) => language_of(name),
     }
 }
 
@@ -221,7 +251,7 @@ const NO_IMAGES: StartError = StartError::Unsupported {
 fn language_of(program: &str) -> Option<Language> {
     match program {
         "python3" | "python" => Some(Language::Python),
-        "node" | "nodejs" => Some(Language::JavaScript),
+        "node" | "nodejs" | "npm" | "npx" => Some(Language::JavaScript),
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ pub const DEVICES: [&str; 11] = [
 pub const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Files below `/etc` that programs need; generated for the sandbox, or public on every host.
-pub const SETTINGS: [&str; 11] = [
+pub const SETTINGS: [&str; 12] = [
     "/etc/passwd",
     "/etc/group",
     "/etc/hosts",
@@ -33,5 +33,6 @@ pub const SETTINGS: [&str; 11] = [
     "/etc/ld.so.cache",
     "/etc/alternatives",
     "/etc/ssl/certs",
+    "/etc/fonts",
     "/etc/protocols",
 ];

@@ -163,7 +163,8 @@ impl VariableError {
             VariableError::BadName { .. } => "use letters, digits and `_`, not a digit first",
             VariableError::Loader { .. } => "remove it; put modules into the workspace instead",
             VariableError::Credential { .. } => {
-                "use `secrets`: the gate adds the value on the way out and it never enters the sandbox"
+                "pass it in by name with `stockade run --env-secret NAME`, so that the program can read \
+                 it; this version has no `secrets`, which keep a value outside of the sandbox"
             }
             VariableError::Gate { .. } => "remove it; list hosts in network_allowlist",
         }

@@ -159,6 +159,7 @@ impl Session {
             root,
             user: rustix::process::getuid().as_raw(),
             environment: envs,
+            credentials: Vec::new(),
             passage: Passage::Allowed,
             tools: tools::tools(tools)?,
             context,

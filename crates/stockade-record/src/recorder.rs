@@ -32,7 +32,12 @@ pub struct Recorder {
     state: Mutex<State>,
     /// Whether writing an event failed.
     failed: watch::Sender<bool>,
+    /// Receives each event after it is written.
+    observer: Option<Box<Observer>>,
 }
+
+/// A function that receives the events of a record.
+type Observer = dyn Fn(&Body) + Send + Sync;
 
 struct State {
     stage: Stage,
@@ -53,13 +58,21 @@ impl Recorder {
         let state = State { stage: Stage::Planned, failure: None };
         let failed = watch::Sender::new(false);
         let limit = MAX_RECORD_BYTES;
-        Ok(Recorder { session, places, limit, state: Mutex::new(state), failed })
+        let state = Mutex::new(state);
+        Ok(Recorder { session, places, limit, state, failed, observer: None })
     }
 
     /// Sets a smaller size limit, in bytes.
     #[must_use]
     pub fn with_limit(self, bytes: u64) -> Recorder {
         Recorder { limit: bytes.min(MAX_RECORD_BYTES), ..self }
+    }
+
+    /// Sets a function that receives each event after it is written, except the first and the last.
+    /// It runs on the thread that records the event and must not block.
+    #[must_use]
+    pub fn with_observer(self, observer: impl Fn(&Body) + Send + Sync + 'static) -> Recorder {
+        Recorder { observer: Some(Box::new(observer)), ..self }
     }
 
     /// The session's id.
@@ -92,10 +105,14 @@ impl Recorder {
         if state.failure.is_some() && !body.is_end() {
             return Err(Unrecorded);
         }
+        let observed = self.observer.as_ref().map(|observer| (observer, body.clone()));
         let appended = match &mut state.stage {
             Stage::Open(writer) => writer.append(body),
             Stage::Planned | Stage::Ended(_) | Stage::Failed => Err(WriteError::Closed),
         };
+        if let (Ok(()), Some((observer, body))) = (&appended, observed) {
+            observer(&body);
+        }
         appended.map_err(|error| self.fail(&mut state, error))
     }
 

@@ -42,18 +42,37 @@ Exit codes:
 #[command(name = "stockade", version, after_help = EXIT_CODES, propagate_version = false, max_term_width = 80)]
 pub(crate) struct Cli {
     /// Print one JSON object or array on standard output.
-    #[arg(long, global = true)]
-    json: bool,
+    ///
+    /// `--json=short` omits the plan of a run: which mechanism enforced each clause.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "full",
+        hide_possible_values = true
+    )]
+    json: Option<JsonForm>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// How much a JSON report has.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum JsonForm {
+    /// Everything.
+    Full,
+    /// No plan.
+    Short,
 }
 
 /// A parser with only one command: building the other subcommands would delay every run.
 #[derive(Parser)]
 #[command(name = "stockade", max_term_width = 80)]
 struct RunOnly {
-    #[arg(long, global = true)]
-    json: bool,
+    #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
+    json: Option<JsonForm>,
     #[command(subcommand)]
     command: RunCommand,
 }
@@ -67,8 +86,8 @@ enum RunCommand {
 #[derive(Parser)]
 #[command(name = "stockade", max_term_width = 80)]
 struct ExecOnly {
-    #[arg(long, global = true)]
-    json: bool,
+    #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
+    json: Option<JsonForm>,
     #[command(subcommand)]
     command: ExecCommand,
 }
@@ -98,7 +117,11 @@ impl Cli {
             _ => return Cli::try_parse(),
         };
         // The full parser prints errors and help.
-        quick.or_else(|_| Cli::try_parse())
+        let mut cli = quick.or_else(|_| Cli::try_parse())?;
+        if let Command::Run(args) = &mut cli.command {
+            args.short = cli.json == Some(JsonForm::Short);
+        }
+        Ok(cli)
     }
 
     /// How results are printed.
@@ -109,7 +132,7 @@ impl Cli {
             }
             _ => false,
         };
-        if self.json || asked_last { Output::Json } else { Output::Text }
+        if self.json.is_some() || asked_last { Output::Json } else { Output::Text }
     }
 }
 

@@ -53,7 +53,11 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
         Output::Text => {
             let mut machine = machine::lines(&host, &kvm, &account);
             machine.extend(containers.into_iter().flat_map(|look| look.lines));
-            render::text(&text::text(&answer, &walls, &machine))?;
+            let text = match args.verbose {
+                true => text::text(&answer, &walls, &machine),
+                false => text::verdicts(&answer, &walls),
+            };
+            render::text(&text)?;
         }
     }
     Ok(if answer.is_empty() { ERROR } else { 0 })

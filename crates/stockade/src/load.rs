@@ -87,6 +87,22 @@ pub(crate) fn tools(file: &Path) -> anyhow::Result<Vec<u8>> {
     bytes(file, "the tools", MAX_TOOLS_BYTES)
 }
 
+/// Reads a file of variables, as text.
+pub(crate) fn variables(file: &Path) -> anyhow::Result<String> {
+    const MAX_VARIABLES_BYTES: u64 = 1 << 20;
+    let read = bytes(file, "the variables", MAX_VARIABLES_BYTES + 1)?;
+    let shown = file.display();
+    if u64::try_from(read.len())? > MAX_VARIABLES_BYTES {
+        let message =
+            format!("the variables in {shown} are larger than {MAX_VARIABLES_BYTES} bytes");
+        return Err(Problem::new(message, "check that this is the right file").into());
+    }
+    String::from_utf8(read).map_err(|_| {
+        let message = format!("the variables in {shown} are not UTF-8 text");
+        Problem::new(message, "save them as UTF-8").into()
+    })
+}
+
 /// Reads the output of `run --json`, up to a limit.
 pub(crate) fn result(file: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     bytes(file, "the result", limit)

@@ -1,6 +1,7 @@
 //! All printing: results on standard output, messages on standard error.
 
 mod harmless;
+pub(crate) mod lines;
 pub(crate) mod live;
 mod usage;
 
@@ -161,7 +162,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let as_json = argv.iter().any(|argument| argument == "--json");
+    let is_json = |word: &std::ffi::OsString| {
+        word == "--json" || word.to_string_lossy().starts_with("--json=")
+    };
+    let as_json = argv.iter().any(is_json);
     let output = if as_json { Output::Json } else { Output::Text };
     if let Some(problem) = usage::problem(error, &argv) {
         failure(output, &problem.into());

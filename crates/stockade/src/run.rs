@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod amount;
+mod certificates;
 mod changeable;
 mod flags;
 mod hints;
@@ -14,21 +15,26 @@ pub(crate) mod script;
 mod summary;
 pub(crate) mod tools;
 pub(crate) mod trouble;
+pub(crate) mod variables;
 mod words;
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::json;
 use stockade_backends::HostProcess;
 use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
+use stockade_policy::Policy;
 use tokio::runtime::Builder;
 
 use crate::args::{RunArgs, Target};
+use crate::render::lines::Denials;
 use crate::render::live::{self, Escapes};
 use crate::render::{self, Output};
-use crate::{Problem, load};
+use crate::{ERROR, Problem, load};
 
 use input::Input;
 use interrupt::Interrupts;
@@ -44,6 +50,63 @@ struct RunView<'r> {
 }
 
 pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
+    if args.json_lines {
+        return in_lines(args, output);
+    }
+    let Ended { report, hints, policy } = perform(args, output, None)?;
+    if output == Output::Json {
+        let mut view = serde_json::to_value(RunView { report: &report, hints: &hints })?;
+        if args.short {
+            view.as_object_mut().and_then(|view| view.shift_remove("isolation"));
+        }
+        render::json(&view)?;
+    } else if !args.quiet {
+        render::talk_of_run(&summary::lines(&report, &policy, &hints));
+    }
+    Ok(report.outcome.cli_code())
+}
+
+/// Runs with one JSON object per event. An error is an event too.
+fn in_lines(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
+    if output == Output::Json {
+        let message = "--json and --json-lines exclude each other";
+        return Err(Problem::new(message, "keep one of the two").into());
+    }
+    let denials = Denials::start();
+    let ended = perform(args, Output::Json, Some(&denials));
+    denials.end();
+    let (event, mut fields, code) = match ended {
+        Ok(Ended { report, hints, .. }) => {
+            let view = serde_json::to_value(RunView { report: &report, hints: &hints })?;
+            ("end", view, report.outcome.cli_code())
+        }
+        Err(error) => {
+            let problem = error.downcast_ref::<Problem>();
+            let remedy = problem.map(|problem| problem.remedy.as_str());
+            let fields = json!({ "message": format!("{error:#}"), "remedy": remedy });
+            ("error", fields, ERROR)
+        }
+    };
+    let mut line = json!({ "event": event });
+    for (name, value) in fields.as_object_mut().into_iter().flatten() {
+        // The output was printed while the program ran.
+        if name != "stdout" && name != "stderr" {
+            line[name.as_str()] = value.take();
+        }
+    }
+    render::json_line(&line)?;
+    Ok(code)
+}
+
+/// What a run leaves to be printed.
+struct Ended {
+    report: RunReport,
+    hints: Vec<String>,
+    policy: Arc<Policy>,
+}
+
+/// Runs what the arguments name. `denials` prints denials while it runs.
+fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow::Result<Ended> {
     let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
@@ -56,7 +119,8 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let texts = || args.sandbox.texts().chain(script);
     // Nothing is open yet: everything from here on is opened with the account's rights.
     if let Some(name) = &args.as_user {
-        let named = account::Named { variables: &args.sandbox.env, files: texts().collect() };
+        let variables = [&args.sandbox.env[..], &args.sandbox.env_secret].concat();
+        let named = account::Named { variables: &variables, files: texts().collect() };
         account::become_account(name, &named)?;
     }
     load::refuse_shared_input(texts())?;
@@ -65,7 +129,8 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
-    let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
+    let (request, offered, asked) =
+        request::request(args, target, args.options(&argv), output, denials)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
     let policy = request.session.policy.clone();
     // A policy, tools file or script on standard input leaves no input for the program.
@@ -76,24 +141,26 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let streams = Streams {
         stdin: stdin.map(|input| Box::new(input) as Box<_>),
         live: match output {
+            Output::Json if args.json_lines => {
+                Some((Box::new(live::lines("stdout")), Box::new(live::lines("stderr"))))
+            }
             Output::Json => None,
             Output::Text => {
                 Some((Box::new(live::stdout(escapes)), Box::new(live::stderr(escapes))))
             }
         },
-        capture: output == Output::Json,
+        capture: output == Output::Json && !args.json_lines,
     };
+    if args.json_lines {
+        let session = request.session.recorder.as_ref().map(|recorder| recorder.session());
+        render::json_line(&json!({ "event": "start", "session": session }))?;
+    }
     let report = execute(&engine, request, offered, streams)?;
     if let Some(place) = learned {
         place.write(&args.sandbox.flags, &offered_names, &report)?;
     }
     let hints = hints::of_report(&report, &asked);
-    if output == Output::Json {
-        render::json(&RunView { report: &report, hints: &hints })?;
-    } else if !args.quiet {
-        render::talk_of_run(&summary::lines(&report, &policy, &hints));
-    }
-    Ok(report.outcome.cli_code())
+    Ok(Ended { report, hints, policy })
 }
 
 /// Runs a request on this thread.

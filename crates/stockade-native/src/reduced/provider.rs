@@ -17,7 +17,7 @@ use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
 use crate::plan::USER;
-use crate::provider::{check_open_files, interpreter};
+use crate::provider::{check_open_files, entry_interpreter};
 use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
@@ -67,7 +67,7 @@ impl ReducedProvider {
                 remedy: "remove what the policy says of the network, or use a host with namespaces",
             });
         }
-        let interpreter = interpreter(request, &self.surroundings)?;
+        let interpreter = entry_interpreter(request, &self.surroundings)?;
         let range = match ids {
             Ids::Own => Some(IdRange::claim()?),
             Ids::Callers => None,

@@ -11,11 +11,15 @@ Exit codes:
 
 Examples:
   stockade doctor
+  stockade doctor --verbose
   stockade doctor --json
   stockade doctor --apparmor-profile | sudo tee /etc/apparmor.d/stockade";
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
+    /// List every control of each wall, and the machine.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Print the AppArmor profile that lets this program make user namespaces.
     #[arg(long)]
     pub(crate) apparmor_profile: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::sandbox::{NETWORK, PROGRAM, SandboxArgs, WALL};
+use super::sandbox::{FILES, NETWORK, PROGRAM, SandboxArgs, WALL};
 
 pub(super) const USAGE: &str = "\
 stockade run [OPTIONS] <SCRIPT> [ARGUMENTS]...
@@ -70,6 +70,16 @@ pub(crate) struct RunArgs {
     /// account's rights; its records are in /var/lib/stockade/NAME.
     #[arg(long, value_name = "NAME", help_heading = WALL)]
     pub(crate) as_user: Option<String>,
+    /// Start in a directory [default: /workspace].
+    ///
+    /// A directory inside, where the program starts; a relative path starts at /workspace.
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
+    pub(crate) workdir: Option<String>,
+    /// Print a JSON object per line, as things happen.
+    ///
+    /// The events are start, output, denial and end, or error. See docs/run.md.
+    #[arg(long, help_heading = PROGRAM, hide_short_help = true)]
+    pub(crate) json_lines: bool,
     /// Allow public hosts, and write those used.
     ///
     /// The file is the smallest policy that this run would have needed. Private and own addresses
@@ -77,6 +87,9 @@ pub(crate) struct RunArgs {
     /// file after the run; it must not exist.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
     pub(crate) learn: Option<PathBuf>,
+    /// Whether the report in JSON omits the plan.
+    #[arg(skip)]
+    pub(crate) short: bool,
     /// A script and its arguments.
     ///
     /// `-` is a script from standard input. After `--`: a command that is looked up inside.
@@ -123,7 +136,7 @@ mod tests {
     fn parsed(words: &[&str]) -> (RunArgs, Vec<OsString>, bool) {
         let argv: Vec<OsString> = ["stockade", "run"].iter().chain(words).map(Into::into).collect();
         let cli = Cli::try_parse_from(&argv).unwrap();
-        let as_json = cli.json;
+        let as_json = cli.json.is_some();
         let Command::Run(args) = cli.command else { panic!("run was said") };
         (*args, argv, as_json)
     }

@@ -26,6 +26,19 @@ pub(crate) struct SandboxArgs {
     /// an interpreter runs. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = FILES)]
     pub(crate) env: Vec<String>,
+    /// Set the variables of a file inside.
+    ///
+    /// Each line is NAME=VALUE; `#` starts a comment line and nothing is expanded. Names that look
+    /// like credentials need --env-secret too. May be repeated.
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub(crate) env_file: Vec<PathBuf>,
+    /// Pass a credential in, by its name.
+    ///
+    /// Its value comes from --env-file or from your own environment. The program can read it, and
+    /// send it to every host that it may reach. The record names it without its value. May be
+    /// repeated.
+    #[arg(long, value_name = "NAME", help_heading = FILES, hide_short_help = true)]
+    pub(crate) env_secret: Vec<String>,
     /// Use a directory as `/`, read-only.
     ///
     /// An unpacked image works. Its own programs run instead of the host's.
@@ -98,9 +111,9 @@ pub(crate) struct SandboxArgs {
 }
 
 impl SandboxArgs {
-    /// The files that decide what programs may do.
+    /// The files with policies, tools and variables.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Path> {
-        self.policy.iter().chain(&self.tools).map(PathBuf::as_path)
+        self.policy.iter().chain(&self.tools).chain(&self.env_file).map(PathBuf::as_path)
     }
 }
 
@@ -135,10 +148,10 @@ pub(crate) struct PolicyFlags {
     /// Read-only unless `:rw` is added. May be repeated.
     #[arg(long, value_name = "HOST:GUEST[:rw]", help_heading = FILES)]
     pub(crate) mount: Vec<String>,
-    /// Show a directory at /workspace, where programs start.
+    /// Show a directory at /workspace.
     ///
-    /// Modes are overlay, the default, which keeps changes in the sandbox; read, which allows no
-    /// changes; and write, which makes them on the host.
+    /// Programs start there. Modes are overlay, the default, which keeps changes in the sandbox;
+    /// read, which allows no changes; and write, which makes them on the host.
     #[arg(long, value_name = "DIR[:MODE]", help_heading = FILES)]
     pub(crate) workspace: Option<String>,
     /// Allow a host, on ports 80 and 443.

@@ -14,6 +14,9 @@ use super::{records, text};
 /// Length of a session name's unique prefix: its start time and eight random digits.
 const SHORT: usize = 31;
 
+/// The longest command, in characters.
+const MAX_COMMAND: usize = 60;
+
 pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow::Result<u8> {
     let records = records(named)?;
     let latest = records.iter().rev().take(args.limit);
@@ -22,9 +25,10 @@ pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow
         Output::Text => {
             let mut table = String::new();
             for record in latest {
-                let (state, command) = told(record);
+                let Told { began, state, code, command } = told(record);
                 let name = record.session.as_str().get(..SHORT).unwrap_or_default();
-                writeln!(table, "{name}  {state:<15} {command}")?;
+                let code = code.map(|code| code.to_string()).unwrap_or_default();
+                writeln!(table, "{name}  {began:<19}  {state:<15} {code:>3}  {command}")?;
             }
             render::text(&table)?;
             if let Some(more) = records.len().checked_sub(args.limit).filter(|more| *more > 0) {
@@ -35,11 +39,25 @@ pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow
     Ok(0)
 }
 
-/// How a session ended, and what it ran.
-fn told(record: &Listed) -> (String, String) {
-    let Ok(Glance { first, last }) = glance(&record.path) else {
-        return ("broken".to_owned(), String::new());
+/// One line about a session.
+#[derive(Default)]
+struct Told {
+    /// When it started, in UTC and to the second.
+    began: String,
+    /// How it ended.
+    state: String,
+    /// The exit code of its last program.
+    code: Option<i32>,
+    /// What it ran, shortened.
+    command: String,
+}
+
+fn told(record: &Listed) -> Told {
+    let Ok(Glance { first, last, ended }) = glance(&record.path) else {
+        return Told { state: "broken".to_owned(), ..Told::default() };
     };
+    let began = first.as_ref().map(|event| event.time.to_string()).unwrap_or_default();
+    let began = began.get(..19).unwrap_or_default().replace('T', " ");
     let state = match last.as_ref().map(|event| &event.body) {
         Some(Body::SessionEnded(ended)) => ended.outcome.clone(),
         _ if record.is_live() => "running".to_owned(),
@@ -49,11 +67,20 @@ fn told(record: &Listed) -> (String, String) {
         Some(Body::SessionStarted(started)) => text::command(&started.command),
         _ => String::new(),
     };
-    (state, command)
+    let code = ended.and_then(|ended| ended.exit_code);
+    Told { began, state, code, command: shortened(&command) }
+}
+
+/// A command in one line: a program text after `-c` can have kilobytes.
+fn shortened(command: &str) -> String {
+    match command.char_indices().nth(MAX_COMMAND) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command.to_owned(),
+    }
 }
 
 fn view(record: &Listed) -> Value {
-    let (state, _) = told(record);
+    let Told { state, code, .. } = told(record);
     let first = glance(&record.path).ok().and_then(|glance| glance.first);
     let started = first.as_ref().and_then(|event| match &event.body {
         Body::SessionStarted(started) => Some(started),
@@ -63,9 +90,22 @@ fn view(record: &Listed) -> Value {
         "session": record.session,
         "record": record.path,
         "state": state,
+        "exit_code": code,
         "began": first.as_ref().map(|event| event.time),
         "policy": started.map(|started| &started.policy),
         "command": started.map(|started| &started.command),
         "user": started.map(|started| started.user),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_is_cut_between_characters() {
+        assert_eq!(shortened("ls -l"), "ls -l");
+        let long = format!("python3 -c {}", "ü".repeat(5000));
+        assert_eq!(shortened(&long).chars().count(), MAX_COMMAND + 1);
+    }
 }

@@ -31,6 +31,9 @@ pub(super) fn run(args: &PruneArgs, named: Option<&Path>, output: Output) -> any
             render::text(&format!("{verb} {}\n", record.session))?;
         }
     }
+    if output == Output::Text && old.is_empty() {
+        render::talk(&format!("nothing to remove: {} records are kept", records.len()));
+    }
     if output == Output::Json {
         let names: Vec<_> = old.iter().map(|record| &record.session).collect();
         let kept = records.len() - old.len();

@@ -76,12 +76,14 @@ impl Interface {
                 user: self.user,
                 protected: Vec::new(),
                 environment: Vec::new(),
+                credentials: Vec::new(),
                 context: Context::default(),
                 passage: Passage::Allowed,
                 tools: self.tools.clone(),
                 recorder: None,
             },
             program: Program::Command { argv: argv.to_vec() },
+            working_directory: None,
         };
         let streams = Streams { capture: true, ..Streams::default() };
         let never = std::future::pending();

@@ -1,10 +1,50 @@
-//! The text output: the short answer, the walls, the machine. Pure.
+//! The text output: the short answer, then one line per wall, or every control and the machine.
+//! Pure.
 
+use stockade_policy::Isolation;
 use stockade_provider::{Ability, Obstacle, Precision};
 
 use super::answer::Runnable;
 use super::walls::{ControlOf, Wall};
 use crate::policy::because;
+
+/// The verdict on each wall, with the reasons for what is missing.
+pub(super) fn verdicts(answer: &[Runnable], walls: &[Wall]) -> String {
+    let mut text = short(answer, walls);
+    text.push('\n');
+    for wall in walls.iter().filter(|wall| wall.built_in && wall.obstacle.is_none()) {
+        let (name, isolation) = (wall.provider.as_str(), wall.isolation.as_str());
+        text.push_str(&format!("{name} wall, {isolation} isolation: {}\n", counts(&wall.controls)));
+        // What the reduced wall lacks is the same on every host.
+        if wall.isolation != Isolation::Reduced {
+            reasons(&wall.controls, |ability| matches!(ability, Ability::Missing(_)), &mut text);
+        }
+    }
+    let others: Vec<&str> =
+        walls.iter().filter(|wall| !wall.built_in).map(|wall| wall.provider.as_str()).collect();
+    if !others.is_empty() {
+        text.push_str(&format!("not built in yet: {}\n", others.join(", ")));
+    }
+    text.push_str("\n`stockade doctor --verbose` lists every control, and the machine\n");
+    text
+}
+
+/// How many controls a wall enforces, and how.
+fn counts(controls: &[ControlOf]) -> String {
+    let mut counts = [0_usize; 4];
+    for ControlOf { ability, .. } in controls {
+        let at = match ability {
+            Ability::Enforced { precision: Precision::Exact, .. } => 0,
+            Ability::Enforced { precision: Precision::Approximate, .. } => 1,
+            Ability::Missing(_) => 2,
+            Ability::NotBuiltIn(_) => 3,
+        };
+        counts[at] += 1;
+    }
+    let names = ["exact", "approximate", "missing", "not built in"];
+    let parts = counts.iter().zip(names).filter(|(count, _)| **count > 0);
+    parts.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
 
 /// The whole text. `machine` has names and values.
 pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, String)]) -> String {
@@ -76,10 +116,16 @@ fn controls(controls: &[ControlOf], text: &mut String) {
         };
         text.push_str(&format!("  {state:<12} {control:<28} {mechanism}\n"));
     }
+    reasons(controls, |_| true, text);
+}
+
+/// Each reason for a control that is not enforced, once, with the controls that it concerns.
+fn reasons(controls: &[ControlOf], is_shown: impl Fn(&Ability) -> bool, text: &mut String) {
     let mut told: Vec<&Obstacle> = Vec::new();
     for ControlOf { ability, .. } in controls {
         if let Ability::Missing(obstacle) | Ability::NotBuiltIn(obstacle) = ability
             && !told.contains(&obstacle)
+            && is_shown(ability)
         {
             told.push(obstacle);
             let concerned = controls.iter().filter(|other| other.ability == *ability);
@@ -94,7 +140,7 @@ fn controls(controls: &[ControlOf], text: &mut String) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stockade_policy::{Control, Isolation};
+    use stockade_policy::Control;
     use stockade_provider::{HostFacts, ProgramKinds, ProviderName, WallFacts};
 
     use super::super::answer::answer;
@@ -130,6 +176,29 @@ mod tests {
                         qemu wall, process isolation: not built in yet\n\n\
                         machine\n  kernel                                        6.1\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn first_screen_has_one_line_per_wall_and_names_verbose() {
+        let facts = HostFacts {
+            walls: vec![
+                wall("native", None),
+                wall("reduced", Some(obstacle())),
+                wall("qemu", None),
+            ],
+        };
+        let text = verdicts(&answer(&facts), &walls(&facts, |name| name != "qemu"));
+        assert!(text.starts_with("You can run: native"), "{text}");
+        assert!(
+            text.contains("\nYou cannot run: reduced\n  because a knob forbids it\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nnative wall, process isolation: 1 exact, "), "{text}");
+        assert!(text.contains("\nnot built in yet: qemu\n"), "{text}");
+        assert!(
+            text.ends_with("`stockade doctor --verbose` lists every control, and the machine\n")
+        );
+        assert!(!text.contains("a test"), "{text}");
     }
 
     #[test]

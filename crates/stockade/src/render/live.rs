@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
 
 use super::harmless::Harmless;
+use super::lines::Lines;
 
 /// The maximum number of bytes queued for the thread.
 const QUEUE_BYTES: usize = 64 * 1024;
@@ -49,6 +50,11 @@ pub(crate) fn stdout(escapes: Escapes) -> Live {
 pub(crate) fn stderr(escapes: Escapes) -> Live {
     let harmless = escapes == Escapes::Shown && io::stderr().is_terminal();
     Live::new(Box::new(io::stderr()), harmless.then(Harmless::default))
+}
+
+/// Our standard output, as JSON Lines, for one stream of the program.
+pub(crate) fn lines(stream: &'static str) -> Live {
+    Live::new(Box::new(Lines::new(stream)), None)
 }
 
 /// A stream that a thread writes to; the first byte starts the thread.
@@ -205,6 +211,8 @@ impl Writer {
         let rest = self.harmless.as_mut().map(Harmless::finish).unwrap_or_default();
         let result = self.to.write_all(&rest).and_then(|()| self.to.flush());
         note_end(&rest);
+        // Writes what it still holds, before the stream counts as done.
+        drop(self.to);
         shared.report(result, true);
     }
 

@@ -5,9 +5,11 @@
 //! the host has by printing paths.
 
 mod network;
+mod programs;
 mod siblings;
 mod tools;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +51,10 @@ pub(crate) struct Asked {
     language: Option<Language>,
     /// The arguments of a command; empty for code.
     argv: Vec<String>,
+    /// The caller's search path, if hints may reveal what the host has.
+    search_path: Option<OsString>,
+    /// The directory of `--workdir`.
+    working_directory: Option<String>,
     /// The arguments of a command or of code.
     named: Vec<String>,
 }
@@ -76,6 +82,8 @@ impl Asked {
             script,
             language,
             argv,
+            search_path: host_file.and_then(|_| std::env::var_os("PATH")),
+            working_directory: request.working_directory.clone(),
             named: named.clone(),
         }
     }
@@ -153,14 +161,20 @@ fn not_started(errno: i32, asked: &Asked) -> Option<String> {
             "the code does not fit into the {disk} MiB that files may take; {way}"
         ));
     }
+    if let Some(directory) = asked.working_directory.as_deref().filter(|_| errno == ENOENT) {
+        return Some(format!("see that the directory of --workdir {directory} exists inside"));
+    }
     let (name, exists) = (asked.argv.first()?, asked.host_file?);
     if errno != ENOENT {
         return None;
     }
+    let is_script = Language::of_script(Path::new(name)).is_some();
+    if !is_script && let Some(hint) = programs::missing(name, asked) {
+        return Some(hint);
+    }
     if name.starts_with('/') {
         return hidden_path(name, false, asked, exists);
     }
-    let is_script = Language::of_script(Path::new(name)).is_some();
     if is_script && !name.contains('/') && exists(&asked.here.join(name)) {
         let words: Vec<String> = asked.argv.iter().map(|word| shell_word(word)).collect();
         return Some(format!(

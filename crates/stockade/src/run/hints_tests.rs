@@ -10,6 +10,8 @@ pub(super) fn asked(policy: &str) -> Asked {
         script: None,
         language: None,
         argv: Vec::new(),
+        search_path: None,
+        working_directory: None,
         named: Vec::new(),
     }
 }

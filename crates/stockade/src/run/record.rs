@@ -1,7 +1,6 @@
 //! Where the record of a run is kept: outside of everything that the run can see.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::process::Signal;
 use stockade_policy::{
@@ -25,7 +24,7 @@ pub(crate) fn recorder(
     here: &Path,
     policy: &mut Policy,
     root: &Root,
-) -> anyhow::Result<Option<Arc<Recorder>>> {
+) -> anyhow::Result<Option<Recorder>> {
     if args.no_record {
         return Ok(None);
     }
@@ -52,7 +51,7 @@ pub(crate) fn recorder(
     // A record over the `ulimit -f` limit then fails with EFBIG instead of killing this process.
     stockade_sys::ignore_signal(Signal::XFSZ)?;
     let recorder = Recorder::new(places).map_err(|error| cannot(&error))?;
-    Ok(Some(Arc::new(recorder)))
+    Ok(Some(recorder))
 }
 
 fn cannot(error: &WriteError) -> Problem {

@@ -6,33 +6,37 @@ use std::sync::Arc;
 
 use stockade_backends::{ContainerChoice, Surroundings};
 use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
-use stockade_policy::{Context, Policy, check_variable};
+use stockade_policy::{Context, Policy, WORKSPACE};
 use stockade_provider::{Program, Root};
 
 use crate::args::{RunArgs, SandboxArgs, Target};
 use crate::render::Output;
+use crate::render::lines::Denials;
 use crate::{Problem, clock, load};
 
 use super::changeable::Writable;
 use super::hints::{Advice, Asked};
 use super::tools::Offered;
-use super::{flags, record, script, trouble};
+use super::variables::{Said, Variables};
+use super::{certificates, flags, record, script, variables};
 
 /// The request to the engine, the offered tools, and the facts for hints; `options` are the
-/// arguments before the target. Every error in the arguments is found here.
+/// arguments before the target, and `denials` prints denials while the program runs. Every error in the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
     target: Target<'_>,
     options: &[OsString],
     output: Output,
+    denials: Option<&Denials>,
 ) -> anyhow::Result<(RunRequest, Offered, Asked)> {
     let program = program(args, target, options)?;
     let passage = match args.learn {
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
-    let (session, offered) = session(&args.sandbox, passage)?;
-    let request = RunRequest { session, program };
+    let (session, offered) = session(&args.sandbox, passage, denials)?;
+    let working_directory = args.workdir.as_deref().map(inside);
+    let request = RunRequest { session, program, working_directory };
     let advice = match args.sandbox.policy.is_empty() {
         true => Advice::Flags,
         false => Advice::Clauses,
@@ -49,11 +53,20 @@ pub(crate) fn request(
     Ok((request, offered, asked))
 }
 
+/// A directory inside; a relative path starts at the workspace.
+fn inside(directory: &str) -> String {
+    match directory.starts_with('/') {
+        true => directory.to_owned(),
+        false => format!("{WORKSPACE}/{directory}"),
+    }
+}
+
 /// The sandbox that the arguments describe, and the tools that it offers, which are not started
-/// yet.
+/// yet. `denials` prints denials while programs run.
 pub(crate) fn session(
     args: &SandboxArgs,
     passage: Passage,
+    denials: Option<&Denials>,
 ) -> anyhow::Result<(SessionRequest, Offered)> {
     let here = load::here()?;
     let offered = Offered::read(&args.tools, &here)?;
@@ -61,7 +74,14 @@ pub(crate) fn session(
         true => flags::preset(&args.flags, passage, &offered, &here)?,
         false => flags::tightened(load::combined(&args.policy)?, &args.flags, &here)?,
     };
-    let environment = environment(&args.env, |name| std::env::var_os(name))?;
+    let said = Said { variables: &args.env, files: &args.env_file, secrets: &args.env_secret };
+    let Variables { mut environment, credentials } =
+        variables::variables(&said, |name| std::env::var_os(name))?;
+    let user = rustix::process::getuid().as_raw();
+    // A policy file decides alone what is visible.
+    if args.policy.is_empty() && policy.may_reach_anything() {
+        certificates::show(&mut policy, &mut environment, |name| std::env::var_os(name), user);
+    }
     let root = match (&args.root, &args.image) {
         (Some(directory), _) => root(directory, &here)?,
         (None, Some(image)) => Root::Image(image.clone()),
@@ -73,17 +93,22 @@ pub(crate) fn session(
     writable.refuse(&decisive_paths, "what the next run may do")?;
     offered.check(&writable)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
+    let recorder = match denials {
+        Some(denials) => recorder.map(|recorder| recorder.with_observer(denials.observer())),
+        None => recorder,
+    };
     let mut context = Context::default();
     context.now = Some(clock::now()?);
     let session = SessionRequest {
         policy: Arc::new(policy),
         provider: provider(args),
         root,
-        user: rustix::process::getuid().as_raw(),
+        user,
         protected: decisive,
         environment,
+        credentials,
         context,
-        recorder,
+        recorder: recorder.map(Arc::new),
         passage,
         // Started later, when everything else is known to be valid.
         tools: Tools::new(),
@@ -100,14 +125,7 @@ fn program(args: &RunArgs, target: Target<'_>, options: &[OsString]) -> anyhow::
             let remedy = "leave it out, or name a script";
             Err(Problem::new("--language belongs to a script", remedy).into())
         }
-        Target::Command(argv) => {
-            let is_python = argv.first().is_some_and(|name| name == "python3" || name == "python");
-            if args.sandbox.python.is_some() && !is_python {
-                let remedy = "leave it out, or run python3";
-                return Err(Problem::new("--python belongs to Python", remedy).into());
-            }
-            Ok(Program::Command { argv: argv.to_vec() })
-        }
+        Target::Command(argv) => Ok(Program::Command { argv: argv.to_vec() }),
     }
 }
 
@@ -162,36 +180,6 @@ fn decisive<'f>(
     files.filter_map(path).chain(profiles).collect()
 }
 
-/// The variables of `--env`; a bare name passes the caller's value through.
-pub(crate) fn environment(
-    said: &[String],
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<Vec<(String, String)>, Problem> {
-    let mut environment = Vec::new();
-    for said in said {
-        let (name, value) = match said.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (said.as_str(), None),
-        };
-        check_variable(name).map_err(|error| trouble::variable(&error))?;
-        let value = match value {
-            Some(value) => value,
-            None => {
-                let found = variable(name).ok_or_else(|| {
-                    let message = format!("--env {name}: the variable is not set here");
-                    Problem::new(message, format!("set it, or write --env {name}=VALUE"))
-                })?;
-                found.into_string().map_err(|_| {
-                    let message = format!("--env {name}: its value is not UTF-8 text");
-                    Problem::new(message, "pass it as a file")
-                })?
-            }
-        };
-        environment.push((name.to_owned(), value));
-    }
-    Ok(environment)
-}
-
 /// A directory to use as `/`. A directory that may not be mounted may not be the root either.
 fn root(directory: &Path, here: &Path) -> Result<Root, Problem> {
     let path: PathBuf = here.join(directory);
@@ -219,31 +207,6 @@ fn root(directory: &Path, here: &Path) -> Result<Root, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ask(said: &[&str]) -> Result<Vec<(String, String)>, Problem> {
-        let said: Vec<String> = said.iter().map(|word| (*word).to_owned()).collect();
-        environment(&said, |name| (name == "HERE").then(|| "value".into()))
-    }
-
-    #[test]
-    fn variable_is_set_or_passed_through() {
-        let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let found = ask(&["A=b=c", "HERE", "EMPTY="]).unwrap();
-        assert_eq!(found, [own("A", "b=c"), own("HERE", "value"), own("EMPTY", "")]);
-    }
-
-    #[test]
-    fn forbidden_or_unset_variable_is_refused_with_a_remedy() {
-        for (said, remedy) in [
-            ("GITHUB_TOKEN", "secrets"),
-            ("LD_PRELOAD=x", "workspace"),
-            ("=x", "letters"),
-            ("GONE", "--env GONE=VALUE"),
-        ] {
-            let problem = ask(&[said]).unwrap_err();
-            assert!(problem.remedy.contains(remedy), "{said}: {}", problem.remedy);
-        }
-    }
 
     #[test]
     fn root_must_be_a_mountable_directory() {

@@ -88,7 +88,7 @@ fn on_one_line(text: &str) -> String {
 fn limit_hit(limit: Limit, report: &RunReport, policy: &Policy) -> String {
     let limited = limit_of(limit, policy);
     if limit != Limit::Output {
-        return format!("something was refused ({limited})");
+        return format!("{} ({limited})", refused_by(limit));
     }
     let (stdout, stderr) = (&report.stdout, &report.stderr);
     format!(
@@ -96,6 +96,33 @@ fn limit_hit(limit: Limit, report: &RunReport, policy: &Policy) -> String {
         stdout.kept_bytes + stderr.kept_bytes,
         stdout.dropped_bytes + stderr.dropped_bytes
     )
+}
+
+/// What happens at a limit that does not end the program.
+fn refused_by(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Pids => "a new process or thread was refused",
+        Limit::Disk => "a write was refused: the files inside are full",
+        Limit::Inodes => "a new file was refused: there are too many inside",
+        Limit::Memory => "a process inside was killed for memory, not the main one",
+        Limit::Connections => "a connection was refused: too many were open",
+        Limit::EgressRate => "the network was slowed down",
+        Limit::ToolCalls => "a tool call was refused: no more are allowed",
+        Limit::ToolTime => "a tool call was ended: it took too long",
+        Limit::ToolBytes => "a tool call was refused: it was too large",
+        Limit::ToolDepth => "a tool call was refused: its value was nested too deeply",
+        Limit::ToolRate => "a tool call had to wait, or was refused: too many in a short time",
+        Limit::ToolsAtOnce => "a tool call was refused: too many were running",
+        Limit::OpenFiles => "a file was refused: too many were open",
+        Limit::Cpu
+        | Limit::Timeout
+        | Limit::Output
+        | Limit::CpuTime
+        | Limit::IoRate
+        | Limit::EgressBytes
+        | Limit::Lifetime
+        | Limit::Idle => "something was refused",
+    }
 }
 
 /// A limit with its value, as a policy writes it.

@@ -109,7 +109,7 @@ fn dropped_output_other_limits_records_and_hints_follow() {
     let (target, why) = ("python code of 3 bytes".to_owned(), "rule `r` matches".to_owned());
     report.audits.push(Audit { control, rule, target, why });
     let expected = [
-        "something was refused (limit limits.max_disk_mb: 32 MiB)",
+        "a write was refused: the files inside are full (limit limits.max_disk_mb: 32 MiB)",
         "output kept 11 bytes and dropped 7 (limit limits.max_output_bytes: 1048576 bytes)",
         "recorded python code of 3 bytes: rule `r` matches",
         "hint: look here",

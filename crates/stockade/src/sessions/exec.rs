@@ -19,7 +19,8 @@ use crate::render::live::Escapes;
 use crate::render::{self, Output};
 use crate::run::input::Input;
 use crate::run::interrupt::Interrupts;
-use crate::run::{request, script};
+use crate::run::script;
+use crate::run::variables::{self, Said};
 use crate::{Problem, load};
 
 /// The size of a frame of code.
@@ -154,7 +155,8 @@ fn params(
     program: ProgramParams,
     has_terminal: bool,
 ) -> anyhow::Result<ExecuteParams> {
-    let mut environment = request::environment(&args.env, |name| std::env::var_os(name))?;
+    let said = Said { variables: &args.env, files: &[], secrets: &[] };
+    let mut environment = variables::variables(&said, |name| std::env::var_os(name))?.environment;
     if has_terminal && !environment.iter().any(|(name, _)| name == "TERM") {
         let term = std::env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
         environment.push(("TERM".to_owned(), term));

@@ -107,7 +107,7 @@ fn hold(mut args: CreateArgs, socket: UnixStream) -> anyhow::Result<()> {
     let providers =
         stockade_backends::providers(HostProcess::Continues, &surroundings, &containers);
     let engine = Engine::new(providers);
-    let (mut session, offered) = request::session(&args.sandbox, Passage::Allowed)?;
+    let (mut session, offered) = request::session(&args.sandbox, Passage::Allowed, None)?;
     let entry = entry(&args);
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let created = created.map_or(0, |since| since.as_secs());

@@ -12,9 +12,12 @@ use crate::support::{
 fn short_answer_is_first_and_output_has_no_colour() {
     let _alone = Host::alone();
     let run = finish(stockade(&["doctor"]));
-    let first = run.stdout.lines().next().unwrap_or_default();
+    let first = run.stdout.lines().next().unwrap_or_default().to_owned();
     assert!(first.starts_with("You can run: "), "{}", run.stdout);
     assert_eq!((run.stderr.as_str(), run.stdout.contains('\u{1b}')), ("", false));
+    assert!(run.stdout.lines().count() <= 24, "more than one screen: {}", run.stdout);
+    let run = finish(stockade(&["doctor", "--verbose"]));
+    assert_eq!(run.stdout.lines().next().unwrap_or_default(), first);
     let walls = ["native", "wasm", "docker", "kubernetes", "hyperlight", "qemu", "aca"];
     let machine = [
         "kernel ",

@@ -73,13 +73,14 @@ fn request(argv: &[&str]) -> RunRequest {
         user: 0,
         protected: Vec::new(),
         environment: Vec::new(),
+        credentials: Vec::new(),
         passage: Passage::Allowed,
         tools: stockade_engine::Tools::new(),
         context: Context::default(),
         recorder: None,
     };
     let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-    RunRequest { session, program: Program::Command { argv } }
+    RunRequest { session, program: Program::Command { argv }, working_directory: None }
 }
 
 fn providers() -> Vec<Arc<dyn Provider>> {

@@ -191,7 +191,9 @@ fn prune_removes_old_records_and_dry_run_only_lists_them() {
     for _ in 0..3 {
         recorded(&records, vec![]);
     }
-    assert_eq!(records.audit(&["prune", "--older-than", "1h"]).stdout, "");
+    let nothing = records.audit(&["prune", "--older-than", "1h"]);
+    let expected = ("", "nothing to remove: 3 records are kept\n");
+    assert_eq!((nothing.stdout.as_str(), nothing.stderr.as_str()), expected);
     let dry = records.audit(&["prune", "--older-than", "0s", "--keep", "1", "--dry-run"]);
     assert_eq!((dry.stdout.lines().count(), records.files().len()), (2, 3), "{dry:?}");
     let pruned = records.audit(&["prune", "--older-than", "0s", "--keep", "1", "--json"]).json();
@@ -243,4 +245,20 @@ fn denial_is_identical_in_event_result_and_suggestion() {
     assert!(by_record.stdout.contains("- \"cat\""), "{by_record:?}");
     let told = suggest(&["--json"]).json();
     assert_eq!(&told["command_allowlist"][0]["denial"], denial);
+}
+
+#[test]
+fn list_has_the_time_the_exit_code_and_a_short_command() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let records = Records::new();
+    let long = format!("exit 7 # {}", "x".repeat(3000));
+    let run = records.stockade(&["run", "--", "sh", "-c", &long]);
+    assert_eq!(run.code, 7, "{run:?}");
+    let listed = records.audit(&["ls"]).stdout;
+    assert!(listed.len() < 200, "{listed}");
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!((words[1].len(), words[2].len(), words[3], words[4]), (10, 8, "exited", "7"));
+    assert_eq!(records.audit(&["ls", "--json"]).json()[0]["exit_code"], 7);
 }

@@ -212,3 +212,31 @@ fn newline_in_a_program_name_adds_no_line_to_the_message() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn missing_program_gets_a_hint_whether_the_host_has_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.directory("bin");
+    let tool = scratch.file("bin/planted-tool", "#!/bin/sh\necho ran\n");
+    set_mode(Path::new(&tool), 0o755);
+    let path = format!("{}/bin:/usr/bin:/bin", scratch.text());
+    let run = |words: &[&str]| {
+        let mut command = command(words);
+        command.env("PATH", &path);
+        finish(command)
+    };
+    let missing = run(&["--", "planted-tool"]);
+    assert_eq!(missing.code, 127, "{missing:?}");
+    assert!(
+        missing.stderr.contains(&format!("`planted-tool` is {tool} on this host")),
+        "{missing:?}"
+    );
+    let mount = format!("{tool}:{tool}");
+    assert!(missing.stderr.contains(&format!("--mount {mount}")), "{missing:?}");
+    assert_eq!(run(&["--mount", &mount, "--", &tool]).text(), "ran\n");
+    let missing = run(&["--", "no-such-program-anywhere"]);
+    assert!(missing.stderr.contains("in the PATH of this host either"), "{missing:?}");
+}

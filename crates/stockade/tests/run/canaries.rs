@@ -148,7 +148,10 @@ fn private_files_and_system_secrets_are_missing_inside() {
     let script = format!(
         "cat {secret} /etc/shadow /proc/1/root{secret} /proc/self/root{secret}; ls /home /root"
     );
-    let run = stockade(&["--quiet", "--", "sh", "-c", &script]);
+    // A Python of the caller in a home would be visible there.
+    let mut inside = command(&["--quiet", "--", "sh", "-c", &script]);
+    inside.env("PATH", "/usr/bin:/bin").env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX");
+    let run = finish(inside);
     assert_eq!(run.stdout, "", "{}", run.stderr);
     assert_ne!(run.code, 0);
 }

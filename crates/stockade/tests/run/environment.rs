@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::support::{binary, command, finish, outside, stockade, walls_can_be_built};
+use stockade_testing::Scratch;
 
 #[test]
 fn only_listed_variables_are_set_inside() {
@@ -19,7 +20,7 @@ fn only_listed_variables_are_set_inside() {
     let mut seen: Vec<&str> =
         run.text().lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     seen.sort_unstable();
-    let known = ["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "USER"];
+    let known = ["HOME", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PATH", "TMPDIR", "USER"];
     assert!(seen.iter().all(|name| known.contains(name)), "{seen:?}");
     assert!(run.text().contains("HOME=/tmp\n"));
 }
@@ -102,4 +103,78 @@ fn program_has_the_cpu_affinity_of_the_caller() {
             assert_eq!(ran.stdout, expected, "{words:?} {processors:?} {}", ran.stderr);
         }
     }
+}
+
+#[test]
+fn credential_passes_by_its_name_and_the_record_has_the_name_only() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("keys.env", "PLAIN=1\nOPENAI_API_KEY=\"from-file\"\n");
+    let records = scratch.path().join("records").to_str().unwrap().to_owned();
+    let print = "import os; print(os.environ['OPENAI_API_KEY'], os.environ['PLAIN'])";
+    let program = ["--", "python3", "-c", print];
+    let with_file = ["--env-file", file.as_str()];
+    let run = stockade(&[&with_file[..], &program].concat());
+    assert!(run.code == 125 && run.stderr.contains("--env-secret OPENAI_API_KEY"), "{run:?}");
+    let named = ["--env-secret", "OPENAI_API_KEY", "--record", records.as_str()];
+    let run = stockade(&[&with_file[..], &named, &program].concat());
+    assert_eq!(run.text(), "from-file 1\n");
+    let record = std::fs::read_dir(&records).unwrap().next().unwrap().unwrap();
+    let record = std::fs::read_to_string(record.path()).unwrap();
+    assert!(record.contains("OPENAI_API_KEY") && !record.contains("from-file"), "{record}");
+}
+
+#[test]
+fn program_starts_in_the_named_directory() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path().join("sub")).unwrap();
+    let workspace = scratch.path().to_str().unwrap();
+    let starts = |directory: &str| {
+        stockade(&["--workspace", workspace, "--workdir", directory, "--", "pwd"])
+    };
+    assert_eq!(starts("/tmp").text(), "/tmp\n");
+    assert_eq!(starts("sub").text(), "/workspace/sub\n");
+    let run = starts("/nowhere");
+    assert_eq!(run.code, 127, "{run:?}");
+    assert!(run.stderr.contains("--workdir /nowhere"), "{run:?}");
+}
+
+#[test]
+fn nproc_shows_the_cpu_limit() {
+    if !walls_can_be_built() {
+        return;
+    }
+    assert_eq!(stockade(&["--cpus", "0.5", "--", "nproc"]).text(), "1\n");
+    assert_eq!(
+        stockade(&["--cpus", "0.5", "--env", "OMP_NUM_THREADS=3", "--", "nproc"]).text(),
+        "3\n"
+    );
+}
+
+#[test]
+fn certificates_that_a_variable_names_are_visible_to_a_run_with_a_network() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+    let file = scratch.file("company.pem", pem);
+    let key = scratch.file("key.pem", "-----BEGIN PRIVATE KEY-----\nAA==\n");
+    let run = |variable: &str, file: &str, flags: &[&str]| {
+        let print = format!("cat ${{{variable}:-/dev/null}}");
+        let mut inside = command(&[flags, &["--", "sh", "-c", print.as_str()]].concat());
+        inside.env(variable, file);
+        finish(inside)
+    };
+    let network = ["--allow-host", "example.org"];
+    for variable in ["SSL_CERT_FILE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"] {
+        assert_eq!(run(variable, &file, &network).text(), pem, "{variable}");
+    }
+    assert_eq!(run("SSL_CERT_FILE", &file, &[]).text(), "", "a run without a network needs none");
+    assert_eq!(run("SSL_CERT_FILE", &key, &network).text(), "", "a key is not shown");
 }

@@ -98,3 +98,35 @@ except OSError as error: print(error.errno)";
     let host = outside(&[format!("{venv}/bin/python3").as_str(), "-c", break_it]);
     assert_eq!(host.text(), "changed\n");
 }
+
+#[test]
+fn shell_script_and_program_find_the_python_of_the_active_environment() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, venv) = home();
+    let tool = home.file("project/venv/bin/planted-tool", "#!/bin/sh\necho tool\n");
+    set_mode(Path::new(&tool), 0o755);
+    let script = home.file("script.sh", &format!("python3 -c '{IMPORT}'\n"));
+    let shell = format!("python3 -c '{IMPORT}'");
+    for (words, printed) in [
+        (vec![script.as_str()], "imported\n"),
+        (vec!["--", "sh", "-c", &shell], "imported\n"),
+        (vec!["--", "planted-tool"], "tool\n"),
+    ] {
+        let mut inside = command(&words);
+        inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
+        assert_eq!(finish(inside).text(), printed, "{words:?}");
+        let mut named = command(&[&["--python", venv.as_str()][..], &words].concat());
+        named.env("HOME", home.text());
+        assert_eq!(finish(named).text(), printed, "--python {words:?}");
+    }
+    // Nothing else of the home becomes visible, and the environment is read-only.
+    let looks =
+        format!("cat {0}/project/secret.txt {0}/canary.txt; echo x > {venv}/new", home.text());
+    let mut inside = command(&["--", "sh", "-c", &looks]);
+    inside.env("VIRTUAL_ENV", &venv).env("HOME", home.text());
+    let run = finish(inside);
+    assert!(run.code != 0 && !run.stdout.contains("canary"), "{run:?}");
+    assert!(!Path::new(&format!("{venv}/new")).exists());
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{alone, binary, hits, outside, report, walls_can_be_built};
+use crate::support::{alone, binary, command, finish, hits, outside, report, walls_can_be_built};
 
 #[test]
 fn endless_output_is_counted_and_uses_bounded_memory() {
@@ -60,4 +60,51 @@ sys.stderr.buffer.write(b'e' * 2_000_000)";
     assert_eq!(count("stdout", "kept_bytes") + count("stderr", "kept_bytes"), 2 << 20);
     let kept = usize::try_from(count("stdout", "kept_bytes")).unwrap();
     assert_eq!(report["stdout"].as_str().unwrap(), "o".repeat(kept));
+}
+
+#[test]
+fn short_report_has_everything_except_the_plan() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let asked = |flag: &str| finish(command(&[flag, "--", "echo", "1"])).json();
+    let (full, short) = (asked("--json"), asked("--json=short"));
+    assert!(full["isolation"]["controls"].is_array(), "{full}");
+    let mut names: Vec<&String> = full.as_object().unwrap().keys().collect();
+    names.retain(|name| *name != "isolation");
+    let short_names: Vec<&String> = short.as_object().unwrap().keys().collect();
+    assert_eq!(short_names, names);
+    assert_eq!((&short["stdout"], &short["outcome"]), (&"1\n".into(), &"exited".into()));
+}
+
+#[test]
+fn json_lines_have_start_output_denial_and_end_in_order() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = "import sys, time, urllib.request\nprint('one', flush=True)\n\
+                  print('two', file=sys.stderr, flush=True)\ntry:\n    \
+                  urllib.request.urlopen('http://other.example.org/', timeout=5)\n\
+                  except OSError: pass\nprint('ü', flush=True)\nsys.exit(3)\n";
+    let flags = ["--json-lines", "--allow-host", "example.org", "--", "python3", "-c", script];
+    let run = finish(command(&flags));
+    assert_eq!(run.code, 3, "{run:?}");
+    let events: Vec<serde_json::Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!((names[0], names[names.len() - 1]), ("start", "end"), "{names:?}");
+    assert!(events[0]["session"].is_string(), "{}", events[0]);
+    let text = |stream: &str| -> String {
+        let own = events.iter().filter(|event| event["stream"] == stream);
+        own.map(|event| event["text"].as_str().unwrap()).collect()
+    };
+    assert_eq!((text("stdout").as_str(), text("stderr").as_str()), ("one\nü\n", "two\n"));
+    let denied = events.iter().find(|event| event["event"] == "denial").unwrap();
+    assert_eq!(denied["denial"]["target"], "other.example.org:80");
+    let end = &events[events.len() - 1];
+    assert_eq!((&end["exit_code"], &end["stdout"]), (&3.into(), &serde_json::Value::Null));
+    // An error of Stockade itself is one line too.
+    let run = finish(command(&["--json-lines", "--memory", "1m", "--", "true"]));
+    assert_eq!((run.code, run.stdout.lines().count()), (125, 1), "{run:?}");
+    assert_eq!(run.json()["event"], "error");
 }

@@ -50,12 +50,14 @@ pub(crate) async fn python(engine: &Engine, policy: &str, tools: Tools, code: &s
             user: rustix::process::geteuid().as_raw(),
             protected: Vec::new(),
             environment: Vec::new(),
+            credentials: Vec::new(),
             passage: Passage::Allowed,
             tools,
             context: Context::default(),
             recorder: None,
         },
         program: Program::Command { argv },
+        working_directory: None,
     };
     let streams = Streams { capture: true, ..Streams::default() };
     engine.run(request, streams, std::future::pending()).await.expect("the wall holds the policy")
