@@ -62,7 +62,8 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(args)?;
     let containers = request::containers(args)?;
-    let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
+    let providers =
+        stockade_backends::providers_with(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;

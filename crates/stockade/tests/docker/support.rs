@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use stockade_internet::{EnterError, Internet};
-pub(crate) use stockade_testing::{Run, finish, finish_with, skipped, within};
+pub(crate) use stockade_testing::{Run, finish, finish_with, skipped};
 use stockade_testing::{under_test, wait_for};
 
 use crate::engine;
