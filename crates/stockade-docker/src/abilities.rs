@@ -39,7 +39,11 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
         Control::Limit(limit) => of_limit(limit, facts, chosen.runtime),
         Control::Isolation => exact(isolation(facts, chosen)),
         Control::HiddenHost => exact("the image's files in a mount namespace of the container"),
-        Control::ReadPaths => exact("read-only bind mounts without what is mounted below them"),
+        Control::ReadPaths => exact(
+            "read-only bind mounts without what is mounted below them; a directory with a Unix \
+             socket is refused, but one that a host process makes there during the run can be \
+             connected to",
+        ),
         Control::WritePaths => exact("bind mounts, with the caller's user id inside"),
         Control::MovedPaths => exact("bind mounts at the paths that the policy names"),
         Control::HidePaths => exact("an empty read-only tmpfs over each"),

@@ -60,7 +60,7 @@ pub(crate) fn files(
             remedy: "show it at another path inside, or use the native wall",
         });
     }
-    refuse_uncoverable(policy, &shown, SocketSearch::Needed, &mounts, &is_separable)?;
+    refuse_uncoverable(policy, &shown, SocketSearch::Reported, &mounts, &is_separable)?;
     let user = user(&shown, facts, caller);
     Ok(Files { shown, user })
 }
@@ -114,7 +114,6 @@ fn user(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> (u32, u32) 
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::Arc;
 
     use stockade_policy::Policy;
@@ -141,7 +140,7 @@ mod tests {
     fn container_runs_as_nobody_unless_it_shows_files_of_an_ordinary_caller() {
         let facts = crate::host::example();
         let directory = tempfile::tempdir().unwrap();
-        let host = PathBuf::from(directory.path().canonicalize().unwrap());
+        let host = directory.path().canonicalize().unwrap();
         let read =
             format!("filesystem: {{ read: [{{ host: {}, guest: /data }}] }}", host.display());
         let write = read.replace("read:", "write:");

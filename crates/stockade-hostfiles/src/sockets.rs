@@ -32,6 +32,9 @@ pub enum SocketSearch {
     NotNeeded,
     /// The wall cannot refuse such connections.
     Needed,
+    /// The same, and the wall shows every directory directly: its report names that for read-only
+    /// directories too.
+    Reported,
 }
 
 /// Searches each directory that is shown directly.
@@ -42,14 +45,16 @@ pub fn refuse_uncoverable(
     mounts: &Mounts,
     is_separable: &dyn Fn(&Path) -> bool,
 ) -> Result<(), HostFileError> {
-    let sockets = search == SocketSearch::Needed;
+    let sockets = search != SocketSearch::NotNeeded;
     let direct = |it: &&Shown| it.kind == TreeKind::Directory && is_direct(it, is_separable);
     for tree in shown.iter().filter(direct) {
         if sockets && tree.mode == Mode::Read {
             if policy.files_exact.value {
                 return Err(inexact(&tree.host));
             }
-            refuse_unlisted(tree, shown, mounts)?;
+            if search == SocketSearch::Needed {
+                refuse_unlisted(tree, shown, mounts)?;
+            }
         }
         let covered = covered(tree, policy, shown)?;
         let covered: Vec<&Path> = covered.iter().map(PathBuf::as_path).collect();
@@ -71,10 +76,11 @@ pub fn refuse_system_sockets(
     policy: &Policy,
     search: SocketSearch,
 ) -> Result<(), HostFileError> {
-    if search == SocketSearch::Needed && policy.files_exact.value {
+    let sockets = search != SocketSearch::NotNeeded;
+    if sockets && policy.files_exact.value {
         return Err(inexact(directory));
     }
-    let mut search = Search::new(directory, search == SocketSearch::Needed, BOUNDS);
+    let mut search = Search::new(directory, sockets, BOUNDS);
     search.fifos = true;
     search.refuse(&[])
 }

@@ -170,7 +170,7 @@ fn plan_lists_for_each_wall_the_mechanism_or_the_reason_per_control() {
         (&false.into(), &serde_json::Value::Null)
     );
     let walls = plan["walls"].as_array().unwrap();
-    assert_eq!(walls.len(), 10);
+    assert_eq!(walls.len(), 8);
     for wall in walls {
         let controls = wall["controls"].as_array().unwrap();
         assert!(controls.len() >= 35);

@@ -13,7 +13,7 @@ tests![
 ];
 
 /// A container of one test, by its program's argument.
-fn running(mark: &str) -> Option<String> {
+pub(crate) fn running(mark: &str) -> Option<String> {
     let all = containers("stockade.sandbox");
     all.into_iter().find(|id| {
         let inspected =
@@ -28,15 +28,15 @@ fn ended_killed_and_cancelled_runs_leave_nothing(runtime: &'static str) {
     {
         let mut command = command(runtime, &[], &["sleep", number]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let mut child = command.spawn().unwrap();
+        let mut child = command.spawn().expect("stockade starts");
         // On gVisor the host sees no process of the program: wait for the container itself.
         let id = wait_for("the container runs", || match runtime {
             "runsc" => containers("stockade.sandbox").pop(),
             _ => running(number),
         });
         let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, signal).unwrap();
-        child.wait().unwrap();
+        rustix::process::kill_process(pid, signal).expect("it runs");
+        child.wait().expect("it is a child");
         wait_for("the container is removed", || {
             (!containers("stockade.sandbox").contains(&id)).then_some(())
         });
@@ -48,14 +48,14 @@ fn leftovers_of_a_dead_owner_are_swept_and_others_stay(runtime: &'static str) {
     // The realm of this process, from a container of a living owner.
     let mut command = command(runtime, &[], &["sleep", "30"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let mut child = command.spawn().expect("stockade starts");
     let owner = wait_for("a container has an owner", || {
         let format = "{{.Label \"stockade.owner\"}}";
         let all = docker(&["ps", "--format", format, "--filter", "label=stockade.sandbox"]);
         all.into_iter().find(|owner| owner.starts_with(&format!("{}.", child.id())))
     });
-    let (rest, realm) = owner.rsplit_once('.').unwrap();
-    let pid = rest.split('.').next().unwrap();
+    let (rest, realm) = owner.rsplit_once('.').expect("an owner has three parts");
+    let pid = rest.split('.').next().expect("an owner has three parts");
     let create = |mark: &str, labels: &[&str]| {
         let label = format!("mark={mark}-{runtime}");
         let mut words = vec!["create", "--label", label.as_str()];
@@ -77,6 +77,6 @@ fn leftovers_of_a_dead_owner_are_swept_and_others_stay(runtime: &'static str) {
         assert_eq!(containers(kept).len(), 1, "{kept}");
         docker(&["rm", &containers(kept)[0]]);
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill().expect("it runs");
+    child.wait().expect("it is a child");
 }

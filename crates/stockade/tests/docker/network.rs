@@ -59,6 +59,6 @@ fn large_download_arrives_complete(runtime: &'static str) {
     if internet().is_none() {
         return;
     }
-    let script = "curl -sS -m 60 --noproxy '*' http://files.test/bytes?count=3000000 | wc -c";
+    let script = "curl -sS -m 60 --noproxy '*' 'http://files.test/large?bytes=3000000' | wc -c";
     assert_eq!(run(runtime, &FILES, &["sh", "-c", script]).text().trim(), "3000000");
 }

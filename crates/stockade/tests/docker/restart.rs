@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 use stockade_testing::{ended, wait_for};
 
 use crate::engine;
+use crate::life::running;
 use crate::support::{command, containers, docker, run, wait_until_removed};
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -17,18 +18,16 @@ pub(crate) fn tests() -> Vec<Trial> {
 }
 
 fn restarted_engine_ends_the_session_and_leaves_nothing() {
-    let mut command = command("runc", &["--json"], &["sleep", "600"]);
+    wait_until_removed("stockade.sandbox");
+    let mut command = command("runc", &["--json"], &["sleep", "86403"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
-    wait_for("the container runs", || {
-        let running = ["ps", "--quiet", "--filter", "label=stockade.sandbox"];
-        (!docker(&running).is_empty()).then_some(())
-    });
+    let child = command.spawn().expect("stockade starts");
+    wait_for("the program runs", || running("86403"));
     engine::stop(&engine::directory());
     let ended = ended(child);
     assert_eq!(ended.json()["outcome"], "engine_lost", "{ended:?}");
     assert_eq!(run("runc", &[], &["true"]).code, 125);
-    engine::start(&engine::directory()).unwrap();
+    engine::start(&engine::directory()).expect("the engine starts again");
     assert_eq!(run("runc", &[], &["true"]).code, 0);
     wait_until_removed("stockade.sandbox");
     assert_eq!(containers("stockade.user"), [] as [String; 0]);

@@ -51,7 +51,7 @@ fn exit_code_and_signal_are_the_programs(runtime: &'static str) {
     assert_eq!(run(runtime, &[], &["sh", "-c", "exit 42"]).code, 42);
     assert_eq!(run(runtime, &[], &["/nonexistent"]).code, 127);
     let report = report(runtime, &[], &["sh", "-c", "kill -TERM $$"]);
-    assert_eq!((&report["outcome"], &report["signal"]), (&"signaled".into(), &15.into()));
+    assert_eq!((&report["outcome"], &report["signal"]["number"]), (&"signaled".into(), &15.into()));
 }
 
 fn output_input_and_errors_are_separate_and_complete(runtime: &'static str) {
@@ -63,9 +63,10 @@ fn output_input_and_errors_are_separate_and_complete(runtime: &'static str) {
 }
 
 fn code_of_ten_megabytes_runs(runtime: &'static str) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("there is room for a file");
     let file = folder.path().join("large.py");
-    fs::write(&file, format!("text = '{}'\nprint(len(text))\n", "x".repeat(10 << 20))).unwrap();
+    fs::write(&file, format!("text = '{}'\nprint(len(text))\n", "x".repeat(10 << 20)))
+        .expect("the file can be written");
     let mut command = stockade();
     command.args(["run", "--runtime", runtime, "--memory", "1g"]).arg(&file);
     assert_eq!(finish(command).text(), format!("{}\n", 10 << 20));
@@ -89,7 +90,7 @@ fn fork_bomb_does_not_cost_the_session(runtime: &'static str) {
 import os, time
 count = 0
 try:
-    while count < 500:
+    while count < 60:
         if os.fork() == 0:
             time.sleep(60)
             os._exit(0)
@@ -99,7 +100,7 @@ except OSError as error:
 ";
     let ended = run(runtime, &["--pids", "30"], &["python3", "-c", script]);
     assert_eq!(ended.text(), "limit 29 11\n");
-    let free = run(runtime, &["--pids", "600"], &["python3", "-c", script]);
+    let free = run(runtime, &["--pids", "100"], &["python3", "-c", script]);
     assert_eq!(free.text(), "");
 }
 
@@ -150,12 +151,12 @@ print(sorted(os.listdir('/sys/class/net')) if os.path.isdir('/sys/class/net') el
 }
 
 fn tool_is_called_by_command_and_by_function(runtime: &'static str) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("there is room for a file");
     let file = folder.path().join("tools.yaml");
     let text = "tools:\n  - name: greet\n    command: [echo, '\"hello\"']\n    \
                 input_schema: {type: object}\n";
-    fs::write(&file, text).unwrap();
-    let flags = ["--tools", file.to_str().unwrap()];
+    fs::write(&file, text).expect("the file can be written");
+    let flags = ["--tools", file.to_str().expect("the path is text")];
     let script = "stockade-tool greet; python3 -c 'print(greet())'; \
                   echo x > /run/stockade/tools.json || echo kept";
     let run = run(runtime, &flags, &["sh", "-c", script]);
@@ -181,7 +182,7 @@ fn auto_takes_the_strongest_that_starts() {
     };
     for _ in 0..2 {
         let report = report("auto", &[], &["true"]);
-        assert_eq!(report["isolation"]["isolation"], expected, "{report}");
+        assert_eq!(report["isolation"]["level"], expected, "{report}");
     }
 }
 
@@ -220,9 +221,9 @@ fn engine_that_is_down_is_a_short_error() {
 }
 
 fn plan_and_doctor_know_the_wall() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("there is room for a file");
     let file = folder.path().join("policy.yaml");
-    fs::write(&file, "isolation: container\n").unwrap();
+    fs::write(&file, "isolation: container\n").expect("the file can be written");
     let mut command = stockade();
     command.args(["policy", "plan", "--provider", "docker", "--json"]).arg(&file);
     let plan = finish(command).json();
