@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use stockade_engine::{ExecutionRequest, RunError, RunReport, Session, Started, Streams};
+use stockade_engine::{ExecutionRequest, Session, Started, Streams};
 use tokio::sync::{oneshot, watch};
 
 use crate::failure::Problem;
-use crate::operation::{Answer, Cancelled, Operation, nothing};
+use crate::operation::{Answer, Cancelled, Finished, Operation, nothing};
 use crate::runtime::Inner;
 use crate::streams::{Input, Output};
 use crate::{report, session};
 
 /// What is known about a program while it runs.
 #[derive(Clone, Default)]
-struct Progress {
-    started: Option<Arc<Started>>,
+pub(crate) struct Progress {
+    pub(crate) started: Option<Arc<Started>>,
     has_ended: bool,
 }
 
@@ -42,15 +42,16 @@ pub(crate) struct Execution {
 }
 
 impl Execution {
-    /// Starts a program.
-    pub(crate) fn start(
+    /// Starts a program with `execute`.
+    pub(crate) fn start<F>(
         py: Python<'_>,
         runtime: &Arc<Inner>,
-        session: Arc<Session>,
-        running: session::Running,
-        request: ExecutionRequest,
         connections: Connections,
-    ) -> PyResult<Execution> {
+        execute: impl FnOnce(Streams, Cancelled, watch::Sender<Progress>) -> F + Send + 'static,
+    ) -> PyResult<Execution>
+    where
+        F: Future<Output = Finished> + Send,
+    {
         let mut streams = Streams { stdin: None, live: None, capture: true };
         if let Some(bytes) = connections.stdin {
             streams.stdin = Some(Box::new(std::io::Cursor::new(bytes)));
@@ -68,27 +69,13 @@ impl Execution {
             (output, relay) = (Some(Arc::new(receiver)), Some(task));
         }
         let (progress, receiver) = watch::channel(Progress::default());
-        let operation = Operation::start(runtime, |mut cancelled| async move {
+        let operation = Operation::start(runtime, |cancelled| async move {
             if let Some(relay) = relay {
                 tokio::spawn(relay);
             }
-            let turn = tokio::select! {
-                turn = running.turn() => turn,
-                () = cancelled.wait() => Err(Problem::cancelled()),
-            };
-            let result = match turn {
-                Ok(turn) => {
-                    let executed = execute(&session, request, streams, cancelled, &progress).await;
-                    drop(turn);
-                    executed.map_err(Problem::from)
-                }
-                Err(problem) => Err(problem),
-            };
-            // The session can end only when no execution holds it.
-            drop(session);
-            drop(running);
+            let result = execute(streams, cancelled, progress.clone()).await;
             progress.send_modify(|progress| progress.has_ended = true);
-            report::answer(result?)
+            result
         })?;
         let operation = Py::new(py, operation)?;
         let runtime = Arc::clone(runtime);
@@ -175,14 +162,19 @@ impl Execution {
     }
 }
 
-/// Executes a program, and reports its start.
-async fn execute(
-    session: &Session,
+/// Executes a program of a session of this process when it is its turn.
+pub(crate) async fn execute(
+    session: Arc<Session>,
+    running: session::Running,
     request: ExecutionRequest,
     streams: Streams,
     mut cancelled: Cancelled,
-    progress: &watch::Sender<Progress>,
-) -> Result<RunReport, RunError> {
+    progress: watch::Sender<Progress>,
+) -> Finished {
+    let turn = tokio::select! {
+        turn = running.turn() => turn?,
+        () = cancelled.wait() => return Err(Problem::cancelled()),
+    };
     let (sender, started) = oneshot::channel();
     let follow = async {
         // Fails if the program never started.
@@ -191,5 +183,10 @@ async fn execute(
         }
     };
     let executed = session.execute_with(request, streams, cancelled.wait(), Some(sender));
-    tokio::join!(executed, follow).0
+    let (result, ()) = tokio::join!(executed, follow);
+    drop(turn);
+    // The session can end only when no execution holds it.
+    drop(session);
+    drop(running);
+    report::answer(result?)
 }

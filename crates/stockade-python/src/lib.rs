@@ -8,13 +8,17 @@
 //! ```
 //! No thread of the runtime takes the GIL. Tools run on blocking threads, which do.
 
+mod command_line;
+mod conversation;
 mod doctor;
 mod events;
 mod execution;
 mod failure;
+mod files;
 mod operation;
 mod policy;
 mod record;
+mod remote;
 mod report;
 mod runtime;
 mod session;
@@ -26,6 +30,8 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _stockade {
     #[pymodule_export]
+    use crate::command_line::command_line;
+    #[pymodule_export]
     use crate::doctor::doctor;
     #[pymodule_export]
     use crate::events::{Events, summary};
@@ -34,9 +40,13 @@ mod _stockade {
     #[pymodule_export]
     use crate::failure::Failure;
     #[pymodule_export]
+    use crate::files::{FileStream, FileWatch, Files};
+    #[pymodule_export]
     use crate::operation::Operation;
     #[pymodule_export]
     use crate::policy::{Policy, policy_schema, presets};
+    #[pymodule_export]
+    use crate::remote::{Remote, sessions};
     #[pymodule_export]
     use crate::runtime::{Runtime, version};
     #[pymodule_export]

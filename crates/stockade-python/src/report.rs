@@ -4,6 +4,7 @@ use std::mem;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use serde_json::{Value, json};
 use stockade_engine::RunReport;
 
 use crate::failure::Problem;
@@ -18,11 +19,15 @@ pub(crate) fn answer(mut report: RunReport) -> Finished {
         let message = format!("cannot describe the end of the program: {error}");
         Problem::new("internal", message, "report it: this is a defect of Stockade")
     })?;
-    view["provider"] = serde_json::json!(provider);
+    view["provider"] = json!(provider);
+    Ok(of_parts(view, stdout, stderr))
+}
+
+/// The same from a report that is JSON already.
+pub(crate) fn of_parts(view: Value, stdout: Vec<u8>, stderr: Vec<u8>) -> Answer {
     let text = view.to_string();
-    let answer: Answer = Box::new(move |py| {
+    Box::new(move |py| {
         let (stdout, stderr) = (PyBytes::new(py, &stdout), PyBytes::new(py, &stderr));
         Ok((text, stdout, stderr).into_pyobject(py)?.into_any().unbind())
-    });
-    Ok(answer)
+    })
 }

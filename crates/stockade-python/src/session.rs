@@ -17,8 +17,9 @@ use stockade_provider::{Entry, Language, Program, Root};
 use stockade_record::Recorder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::execution::{Connections, Execution};
+use crate::execution::{self, Connections, Execution};
 use crate::failure::Problem;
+use crate::files::Files;
 use crate::operation::{Answer, Finished, Operation, nothing};
 use crate::policy::Policy;
 use crate::record;
@@ -90,12 +91,17 @@ impl Session {
     }
 
     /// The session, if it is open and belongs to this process.
-    fn session(&self) -> Result<Arc<stockade_engine::Session>, Problem> {
+    pub(crate) fn session(&self) -> Result<Arc<stockade_engine::Session>, Problem> {
         if !is_this_process(self.process) {
             return Err(Problem::forked());
         }
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().map(|held| Arc::clone(&held.session)).ok_or_else(Problem::closed)
+    }
+
+    /// The runtime of the process.
+    pub(crate) fn runtime(&self) -> Arc<Inner> {
+        Arc::clone(&self.runtime)
     }
 
     fn count(&self) -> Result<Running, Problem> {
@@ -165,10 +171,9 @@ impl Session {
             context,
             recorder: recorder.clone(),
         };
-        let engine = Engine::new(stockade_backends::providers(
-            HostProcess::Continues,
-            &surroundings(python)?,
-        ));
+        let surroundings = surroundings(python)?;
+        let user = HostProcess::Continues;
+        let engine = Engine::new(stockade_backends::providers(user, &surroundings));
         let shared = Arc::clone(&runtime.inner);
         Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
             let entry = Entry::Interpreter(Language::Python);
@@ -228,7 +233,14 @@ impl Session {
         request.timeout = timeout.map(seconds).transpose()?;
         let connections = Connections { stdin: stdin.map(<[u8]>::to_vec), interactive, live };
         let (session, running) = (self.session()?, self.count()?);
-        Execution::start(py, &self.runtime, session, running, request, connections)
+        Execution::start(py, &self.runtime, connections, |streams, cancelled, progress| {
+            execution::execute(session, running, request, streams, cancelled, progress)
+        })
+    }
+
+    /// The files inside.
+    fn files(slf: Py<Session>) -> Files {
+        Files::new(slf)
     }
 
     /// The wall with every control that it enforces, as JSON.
@@ -305,6 +317,11 @@ pub(crate) fn now() -> Result<Moment, Problem> {
     let unix_seconds =
         seconds.ok_or_else(|| Problem::invalid("the clock is before 1970", "set the clock"))?;
     Ok(Moment { unix_seconds })
+}
+
+/// A timeout of Python in milliseconds.
+pub(crate) fn milliseconds(timeout: f64) -> Result<u64, Problem> {
+    Ok(u64::try_from(seconds(timeout)?.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn seconds(timeout: f64) -> Result<Duration, Problem> {

@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stockade_backends::provider_names;
 use stockade_policy::Preset;
 
+use crate::invocation;
 use crate::render::Output;
 
 pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
@@ -101,23 +102,26 @@ enum ExecCommand {
 impl Cli {
     /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Cli, clap::Error> {
-        let first = std::env::args_os().nth(1).unwrap_or_default();
+        let arguments = invocation::arguments();
+        let first = arguments.get(1).cloned().unwrap_or_default();
         let quick = match first.to_str() {
-            Some("run") => RunOnly::try_parse().map(|RunOnly { json, command }| {
+            Some("run") => RunOnly::try_parse_from(&arguments).map(|RunOnly { json, command }| {
                 let RunCommand::Run(args) = command;
                 Cli { json, command: Command::Run(args) }
             }),
-            Some("exec" | "code") => ExecOnly::try_parse().map(|ExecOnly { json, command }| {
-                let command = match command {
-                    ExecCommand::Exec(args) => Command::Exec(args),
-                    ExecCommand::Code(args) => Command::Code(args),
-                };
-                Cli { json, command }
-            }),
-            _ => return Cli::try_parse(),
+            Some("exec" | "code") => {
+                ExecOnly::try_parse_from(&arguments).map(|ExecOnly { json, command }| {
+                    let command = match command {
+                        ExecCommand::Exec(args) => Command::Exec(args),
+                        ExecCommand::Code(args) => Command::Code(args),
+                    };
+                    Cli { json, command }
+                })
+            }
+            _ => return Cli::try_parse_from(&arguments),
         };
         // The full parser prints errors and help.
-        let mut cli = quick.or_else(|_| Cli::try_parse())?;
+        let mut cli = quick.or_else(|_| Cli::try_parse_from(&arguments))?;
         if let Command::Run(args) = &mut cli.command {
             args.short = cli.json == Some(JsonForm::Short);
         }

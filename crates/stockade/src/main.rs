@@ -1,75 +1,14 @@
-//! The command line of Stockade.
-
-mod args;
-mod audit;
-mod bench;
-mod clock;
-mod doctor;
-mod load;
-mod pages;
-mod policy;
-mod problem;
-mod render;
-mod run;
-mod sessions;
-mod shell;
-mod version;
+//! The executable `stockade`.
 
 use std::process::ExitCode;
 
-use args::{Cli, Command};
-use problem::Problem;
-use render::Output;
-
-/// The exit code of every error of Stockade itself.
-const ERROR: u8 = 125;
+use stockade::Invocation;
 
 /// How much freed memory the allocator keeps for the gate's buffers: getting each page from the
-/// kernel again slows a download. Set in `main` because it applies to the whole process.
+/// kernel again slows a download. Set here because it applies to the whole process.
 const KEPT_BYTES: usize = 2 << 20;
 
 fn main() -> ExitCode {
     stockade_sys::keep_freed_memory(KEPT_BYTES);
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(error) => return render::usage(&error),
-    };
-    let output = cli.output();
-    match dispatch(cli.command, output) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            render::failure(output, &error);
-            ExitCode::from(ERROR)
-        }
-    }
-}
-
-fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
-    match command {
-        Command::Run(args) => run::run(&args, output),
-        Command::Create(args) => sessions::create(output, &args),
-        Command::Exec(args) => sessions::exec(&args, output),
-        Command::Code(args) => sessions::code(&args, output),
-        Command::Shell(args) => sessions::shell(&args, output),
-        Command::Cp(args) => sessions::cp(&args, output),
-        Command::Ps(args) => sessions::ps(&args, output),
-        Command::Attach(args) => sessions::attach(&args, output),
-        Command::Kill(args) => sessions::kill(&args, output),
-        Command::Ls(args) => sessions::ls(&args, output),
-        Command::Inspect(args) => sessions::inspect(&args),
-        Command::Logs(args) => sessions::logs(&args, output),
-        Command::Stats(args) => sessions::stats(&args, output),
-        Command::Pause(args) => sessions::pause(&args, output),
-        Command::Resume(args) => sessions::resume(&args, output),
-        Command::Rm(args) => sessions::rm(&args, output),
-        Command::Prune(args) => sessions::prune(&args, output),
-        Command::Supervise => Ok(sessions::supervise()),
-        Command::Audit(args) => audit::run(args, output),
-        Command::Bench(args) => bench::run(&args, output),
-        Command::Doctor(args) => doctor::run(&args, output),
-        Command::Policy(args) => policy::run(args.command, output),
-        Command::Completions(args) => pages::completions(args.shell, output),
-        Command::Man(args) => pages::man(args.dir.as_deref(), output),
-        Command::Version => version::run(output),
-    }
+    ExitCode::from(Invocation::of_this_process().run())
 }

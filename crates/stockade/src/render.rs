@@ -8,14 +8,13 @@ mod usage;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::json;
 use stockade_policy::is_harmless;
 
-use crate::{ERROR, Problem};
+use crate::{ERROR, Problem, invocation};
 
 use harmless::PREFIX;
 
@@ -154,14 +153,14 @@ pub(crate) fn failure(output: Output, error: &anyhow::Error) {
 }
 
 /// Prints what is wrong with the arguments; help and version are not failures.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error) -> u8 {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
         // Ignores the error of a closed stream.
         let _ = error.print();
-        return ExitCode::SUCCESS;
+        return 0;
     }
-    let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let argv = invocation::arguments();
     let is_json = |word: &std::ffi::OsString| {
         word == "--json" || word.to_string_lossy().starts_with("--json=")
     };
@@ -178,7 +177,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     } else {
         let _ = error.print();
     }
-    ExitCode::from(ERROR)
+    ERROR
 }
 
 /// The text with every character escaped that moves, hides or reorders text on a terminal.

@@ -34,7 +34,7 @@ use crate::args::{RunArgs, Target};
 use crate::render::lines::Denials;
 use crate::render::live::{self, Escapes};
 use crate::render::{self, Output};
-use crate::{ERROR, Problem, load};
+use crate::{ERROR, Problem, invocation, load};
 
 use input::Input;
 use interrupt::Interrupts;
@@ -107,7 +107,7 @@ struct Ended {
 
 /// Runs what the arguments name. `denials` prints denials while it runs.
 fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow::Result<Ended> {
-    let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let argv: Vec<std::ffi::OsString> = invocation::arguments();
     let Some(target) = args.target(&argv) else {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
         return Err(Problem::new("nothing to run was named", remedy).into());

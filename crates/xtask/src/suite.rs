@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::guards;
 use crate::suites::{
     aarch64, cargo, deny, docker, docs, fuzz, install, lab, leaks, mutations, native, probes,
+    python,
 };
 
 /// The result of a suite.
@@ -55,7 +56,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 24] = [
+pub(crate) const SUITES: [Suite; 26] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -68,12 +69,14 @@ pub(crate) const SUITES: [Suite; 24] = [
     always("tests", cargo::tests),
     always("native", native::run),
     always("probes", probes::run),
+    always("python", python::run),
     always("docs", docs::run),
     always("deny", deny::run),
     always("aarch64", aarch64::run),
     slow("docker", docker::run),
     slow("fuzz", fuzz::run),
     slow("install", install::run),
+    slow("python-recipes", python::recipes),
     slow("lab", lab::stable_kernel),
     slow("mutations", mutations::run),
     nightly("fuzz-long", fuzz::run_long),

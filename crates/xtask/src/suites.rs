@@ -12,3 +12,4 @@ pub(crate) mod leaks;
 pub(crate) mod mutations;
 pub(crate) mod native;
 pub(crate) mod probes;
+pub(crate) mod python;

@@ -10,10 +10,12 @@ from . import errors
 from ._stockade import version as _version
 from .async_command import AsyncCommandHandle, AsyncOutputStream
 from .async_sandbox import AsyncSandbox
+from .attached import SandboxInfo
 from .command import CommandHandle, OutputStream
 from .errors import *  # noqa: F403
 from .events import AsyncEvents, Events
 from .execution import Denial, Execution, Usage
+from .files import AsyncFiles, EntryInfo, Files, FilesystemEvent
 from .policy import Policy, Verdict
 from .sandbox import Sandbox
 from .walls import Wall, WallReport, doctor, doctor_async
@@ -23,15 +25,20 @@ __version__ = _version()
 __all__ = [
     "AsyncCommandHandle",
     "AsyncEvents",
+    "AsyncFiles",
     "AsyncOutputStream",
     "AsyncSandbox",
     "CommandHandle",
     "Denial",
+    "EntryInfo",
     "Events",
     "Execution",
+    "Files",
+    "FilesystemEvent",
     "OutputStream",
     "Policy",
     "Sandbox",
+    "SandboxInfo",
     "Usage",
     "Verdict",
     "Wall",

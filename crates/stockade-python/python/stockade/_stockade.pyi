@@ -18,6 +18,12 @@ def presets() -> list[tuple[str, str]]:
 def doctor(runtime: Runtime) -> Operation:
     """Probes every wall. The result is JSON."""
 
+def command_line(executable: str, leading: list[str], arguments: list[str]) -> int:
+    """Runs the command line and returns its exit code. A process calls it once."""
+
+def sessions() -> str:
+    """The sessions of this user, as JSON."""
+
 def summary(path: os.PathLike[str]) -> str:
     """Counts of the requests and tool calls of a record, as JSON."""
 
@@ -141,6 +147,9 @@ class Session:
     ) -> Execution:
         """Starts a program: code in a language, or a command."""
 
+    def files(self) -> Files:
+        """The files inside."""
+
     def plan(self) -> str:
         """The wall with every control that it enforces, as JSON."""
 
@@ -158,6 +167,42 @@ class Session:
 
     def end(self) -> Operation:
         """Ends everything inside. Does nothing if the sandbox has ended."""
+
+@final
+class Remote:
+    """A session that another process holds."""
+
+    def __new__(cls, runtime: Runtime, name: str) -> Remote: ...
+    def execute(
+        self,
+        argv: list[str],
+        *,
+        language: Optional[str],
+        code: Optional[bytes],
+        name: str,
+        envs: list[tuple[str, str]],
+        cwd: Optional[str],
+        timeout: Optional[float],
+        stdin: Optional[bytes],
+        interactive: bool,
+        live: bool,
+    ) -> Execution:
+        """Starts a program: code in a language, or a command."""
+
+    def inspect(self) -> Operation:
+        """The session, as JSON."""
+
+    def usage(self) -> Operation:
+        """What the sandbox used so far, as for a Session."""
+
+    def pause(self) -> Operation:
+        """Stops all programs until resume."""
+
+    def resume(self) -> Operation:
+        """Continues all programs."""
+
+    def remove(self) -> Operation:
+        """Ends the session."""
 
 @final
 class Execution:
@@ -188,6 +233,54 @@ class Execution:
 
     def kill(self) -> Operation:
         """Kills the program and its descendants."""
+
+@final
+class Files:
+    """The files inside a sandbox. Paths are bytes."""
+
+    def read(self, path: bytes, most: int) -> Operation:
+        """Reads a file of at most `most` bytes."""
+
+    def write(self, path: bytes, content: bytes, mode: str, executable: bool) -> Operation:
+        """Writes a file. The mode is `replace`, `create` or `append`."""
+
+    def list(self, path: bytes, depth: int) -> Operation:
+        """Lists a directory: pairs of a path below it and what it is."""
+
+    def stat(self, path: bytes, follow: bool) -> Operation:
+        """Describes a file; a link itself unless `follow`."""
+
+    def make_directory(self, path: bytes) -> Operation:
+        """Makes a directory, with those above it."""
+
+    def rename(self, from_: bytes, to: bytes, replace: bool) -> Operation:
+        """Renames a file or a directory."""
+
+    def remove(self, path: bytes, recursive: bool) -> Operation:
+        """Removes a file or a directory. The result is false if nothing was there."""
+
+    def watch(self, path: bytes, recursive: bool) -> Operation:
+        """Watches a directory. The result is a FileWatch."""
+
+    def upload(self, path: bytes, archive: str) -> Operation:
+        """Unpacks a tar archive, a file of the host, into a directory."""
+
+    def download(self, path: bytes) -> Operation:
+        """A file or a tree as a tar archive. The result is a FileStream."""
+
+@final
+class FileWatch:
+    """Reports the changes in a directory."""
+
+    def next(self) -> Operation:
+        """The next change: its kind and its path below the directory. None at the end."""
+
+@final
+class FileStream:
+    """Bytes from inside."""
+
+    def next(self) -> Operation:
+        """The next bytes; empty at the end."""
 
 @final
 class Events:

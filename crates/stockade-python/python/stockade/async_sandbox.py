@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -13,8 +14,10 @@ from ._core import Command, OnDenial, OnOutput, Path
 from ._stockade import Session
 from ._stockade import Execution as Running
 from .async_command import AsyncCommandHandle
+from .attached import SandboxInfo, _Attached, listed
 from .events import AsyncEvents
 from .execution import Execution, Usage
+from .files import AsyncFiles
 from .policy import PolicyLike
 from .tools import Tools
 from .walls import Wall
@@ -69,6 +72,7 @@ class AsyncSandbox:
             "record": record,
         }
         self._opened: Optional[Session] = None
+        self._is_attached = False
         self._is_closed = True
 
     @property
@@ -86,6 +90,30 @@ class AsyncSandbox:
         self._is_closed = False
         _bridge.register(self)
         return self
+
+    @classmethod
+    async def attach(
+        cls,
+        name: str,
+        *,
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        on_denial: Optional[OnDenial] = None,
+    ) -> AsyncSandbox:
+        """Uses a sandbox that another process holds, such as one of ``stockade create``. Closing
+        only leaves it; `kill` ends it."""
+        attached: Any = _Attached(name)
+        await _bridge.wait_async(_core.started(attached.inspect))
+        sandbox = cls.__new__(cls)
+        sandbox._on_stdout, sandbox._on_stderr = on_stdout, on_stderr
+        sandbox._on_denial, sandbox._opened = on_denial, attached
+        sandbox._is_attached = sandbox._is_closed = True
+        return sandbox
+
+    @staticmethod
+    async def list() -> builtins.list[SandboxInfo]:
+        """The sandboxes of this user that live in processes of their own."""
+        return listed()
 
     @classmethod
     async def create(cls, policy: PolicyLike = None, **options: Any) -> AsyncSandbox:
@@ -213,6 +241,11 @@ class AsyncSandbox:
         return await self._handle(running)
 
     @property
+    def files(self) -> AsyncFiles:
+        """The files inside."""
+        return AsyncFiles(self._session)
+
+    @property
     def events(self) -> AsyncEvents:
         """The record: ``async for event in sandbox.events()``, ``await sandbox.events.summary()``."""
         return AsyncEvents(self._session)
@@ -238,11 +271,15 @@ class AsyncSandbox:
     async def close(self) -> None:
         """Ends everything inside and waits until nothing is left. May be called again."""
         self._is_closed = True
-        if self._opened is not None:
+        if self._opened is not None and not self._is_attached:
             # Continues although this task is cancelled: nothing may be left.
             await asyncio.shield(_bridge.wait_async(_core.started(self._opened.end)))
 
-    kill = close
+    async def kill(self) -> None:
+        """Ends everything inside, also of an attached sandbox."""
+        self._is_closed = True
+        if self._opened is not None:
+            await asyncio.shield(_bridge.wait_async(_core.started(self._opened.end)))
 
     def _abandon(self) -> None:
         self._is_closed = True

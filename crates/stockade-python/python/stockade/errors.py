@@ -14,27 +14,42 @@ if TYPE_CHECKING:
     from .execution import Denial, Execution
 
 __all__ = [
+    "ArchiveError",
     "BusyError",
     "CancelledExecutionError",
     "ClosedError",
+    "CrossesMountsError",
     "DeniedError",
+    "DirectoryError",
     "ExecutionError",
+    "ExistsError",
     "ExitError",
+    "FileError",
+    "FilePermissionError",
     "ForkedError",
+    "IncompleteError",
     "InputClosedError",
     "InternalError",
     "InterruptedCallError",
     "InvalidError",
     "LimitExceededError",
     "LostError",
+    "NameTooLongError",
+    "NotDirectoryError",
+    "NotEmptyError",
+    "NotFoundError",
     "NotStartedError",
     "OutOfMemoryError",
     "PolicyError",
+    "QuotaError",
     "RecordError",
     "SandboxLostError",
+    "SpecialFileError",
     "StockadeError",
     "TimedOutError",
+    "TooLargeError",
     "TrappedError",
+    "TraversalError",
     "UnavailableError",
     "UnenforceableError",
 ]
@@ -99,6 +114,66 @@ class InterruptedCallError(StockadeError):
 
 class InternalError(StockadeError):
     """Stockade itself failed."""
+
+
+class FileError(StockadeError, OSError):
+    """An operation on a file inside failed."""
+
+
+class NotFoundError(FileError, FileNotFoundError):
+    """Nothing has this name."""
+
+
+class ExistsError(FileError, FileExistsError):
+    """Something has this name already."""
+
+
+class NotDirectoryError(FileError, NotADirectoryError):
+    """A component of the path is not a directory."""
+
+
+class DirectoryError(FileError, IsADirectoryError):
+    """The path is a directory."""
+
+
+class NotEmptyError(FileError):
+    """The directory has entries."""
+
+
+class TraversalError(FileError):
+    """The path has ``..``, too many links, or changed while it was used."""
+
+
+class FilePermissionError(FileError, PermissionError):
+    """The sandbox has no permission."""
+
+
+class QuotaError(FileError):
+    """The sandbox's space for files is full."""
+
+
+class TooLargeError(FileError):
+    """A file or a list is larger than allowed."""
+
+
+class NameTooLongError(FileError):
+    """The name or the path is too long."""
+
+
+class SpecialFileError(FileError):
+    """The file is a device, FIFO or socket."""
+
+
+class CrossesMountsError(FileError):
+    """Source and destination are in different file systems."""
+
+
+class ArchiveError(FileError):
+    """An archive is damaged or has an entry that is not allowed."""
+
+
+class IncompleteError(FileError):
+    """The content ended early."""
 
 
 class ExecutionError(StockadeError):
@@ -170,6 +245,21 @@ _KINDS: dict[str, type[StockadeError]] = {
     "input_closed": InputClosedError,
     "cancelled": InterruptedCallError,
     "internal": InternalError,
+    "other": FileError,
+    "not_found": NotFoundError,
+    "exists": ExistsError,
+    "not_a_directory": NotDirectoryError,
+    "is_a_directory": DirectoryError,
+    "not_empty": NotEmptyError,
+    "traversal": TraversalError,
+    "permission": FilePermissionError,
+    "quota": QuotaError,
+    "too_large": TooLargeError,
+    "name_too_long": NameTooLongError,
+    "special_file": SpecialFileError,
+    "crosses_mounts": CrossesMountsError,
+    "archive": ArchiveError,
+    "incomplete": IncompleteError,
 }
 
 

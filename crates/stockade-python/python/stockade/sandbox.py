@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -11,9 +12,11 @@ from . import _bridge, _core
 from ._core import Command, OnDenial, OnOutput, Path
 from ._stockade import Session
 from ._stockade import Execution as Running
+from .attached import SandboxInfo, _Attached, listed
 from .command import CommandHandle
 from .events import Events
 from .execution import Execution, Usage
+from .files import Files
 from .policy import PolicyLike
 from .tools import Tools
 from .walls import Wall
@@ -70,8 +73,33 @@ class Sandbox:
                 loop=None,
             )
         )
+        self._is_attached = False
         self._is_closed = False
         _bridge.register(self)
+
+    @classmethod
+    def attach(
+        cls,
+        name: str,
+        *,
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        on_denial: Optional[OnDenial] = None,
+    ) -> Sandbox:
+        """Uses a sandbox that another process holds, such as one of ``stockade create``. Closing
+        only leaves it; `kill` ends it."""
+        attached: Any = _Attached(name)
+        _bridge.wait(_core.started(attached.inspect))
+        sandbox = cls.__new__(cls)
+        sandbox._on_stdout, sandbox._on_stderr = on_stdout, on_stderr
+        sandbox._on_denial, sandbox._session = on_denial, attached
+        sandbox._is_attached = sandbox._is_closed = True
+        return sandbox
+
+    @staticmethod
+    def list() -> builtins.list[SandboxInfo]:
+        """The sandboxes of this user that live in processes of their own."""
+        return listed()
 
     @classmethod
     def create(cls, policy: PolicyLike = None, **options: Any) -> Sandbox:
@@ -199,6 +227,11 @@ class Sandbox:
         return self._handle(running)
 
     @property
+    def files(self) -> Files:
+        """The files inside."""
+        return Files(self._session)
+
+    @property
     def events(self) -> Events:
         """The record: ``sandbox.events()`` iterates over it, ``sandbox.events.summary()`` counts."""
         return Events(self._session)
@@ -224,9 +257,13 @@ class Sandbox:
     def close(self) -> None:
         """Ends everything inside and waits until nothing is left. May be called again."""
         self._is_closed = True
-        _bridge.wait(_core.started(self._session.end))
+        if not self._is_attached:
+            _bridge.wait(_core.started(self._session.end))
 
-    kill = close
+    def kill(self) -> None:
+        """Ends everything inside, also of an attached sandbox."""
+        self._is_closed = True
+        _bridge.wait(_core.started(self._session.end))
 
     def _abandon(self) -> None:
         self._is_closed = True

@@ -1,11 +1,13 @@
 //! Tests whether `/dev/kvm` can run a guest, in a child that is killed if it hangs.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stockade_sys::{ends_within, run_tiny_guest};
+
+use crate::invocation;
 
 const DEVICE: &str = "/dev/kvm";
 
@@ -44,7 +46,7 @@ pub(super) fn find_out() -> Kvm {
     if !Path::new(DEVICE).exists() {
         return Kvm::Missing;
     }
-    let child = Command::new("/proc/self/exe")
+    let child = invocation::again()
         .args(["doctor", "--try-kvm"])
         .env_clear()
         .stdin(Stdio::null())

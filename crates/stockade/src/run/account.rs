@@ -15,11 +15,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::{DumpableBehavior, Gid, Uid};
 
-use crate::{Problem, load};
+use crate::{Problem, invocation, load};
 
 pub(crate) use inherited::Named;
 
@@ -169,14 +168,13 @@ fn execute_as(account: &Account, named: &Named<'_>, here: &Path) -> Problem {
         ("USER", name.as_ref()),
         ("LOGNAME", name.as_ref()),
     ];
-    let mut words = std::env::args_os();
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0(words.next().unwrap_or_else(|| OsString::from("stockade")))
-        .args(words)
-        .env_clear()
-        .envs(named.environment(std::env::vars_os()))
-        .envs(own);
+    let mut words = invocation::arguments().into_iter();
+    let name_of_program = words.next().unwrap_or_else(|| OsString::from("stockade"));
+    let mut command = invocation::again();
+    if invocation::is_own_executable() {
+        command.arg0(name_of_program);
+    }
+    command.args(words).env_clear().envs(named.environment(std::env::vars_os())).envs(own);
     // The directory is entered after the ids are changed. Changing the user as root empties the
     // list of further groups too, std::os::unix::process.
     let error = command.gid(account.group).uid(account.user).current_dir(here).exec();

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use stockade_api::SessionView;
@@ -26,7 +26,7 @@ use super::client::refused;
 use crate::args::CreateArgs;
 use crate::render::{self, Output};
 use crate::run::account::Named;
-use crate::{ERROR, Problem, load};
+use crate::{ERROR, Problem, invocation, load};
 
 pub(crate) fn create(output: Output, args: &CreateArgs) -> anyhow::Result<u8> {
     // The supervisor checks this too, but nothing is started for a mistake.
@@ -58,7 +58,7 @@ fn start(args: &CreateArgs) -> io::Result<(Child, UnixStream)> {
     let files: Vec<&Path> = args.sandbox.texts().collect();
     Named { variables: &[], files }.close_other_descriptors()?;
     let (ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = invocation::again();
     command.arg("__supervise").stdin(Stdio::from(OwnedFd::from(theirs)));
     let child = command.spawn()?;
     // Only the supervisor holds the other end from here on.
@@ -72,7 +72,7 @@ fn start(args: &CreateArgs) -> io::Result<(Child, UnixStream)> {
 /// must read it, and then the arguments, each with a zero byte after it.
 fn send(socket: &UnixStream, reads_input: bool) -> io::Result<()> {
     let mut argv = Vec::new();
-    for argument in std::env::args_os() {
+    for argument in invocation::arguments() {
         argv.extend_from_slice(OsString::as_os_str(&argument).as_bytes());
         argv.push(0);
     }

@@ -1,0 +1,51 @@
+//! From the arguments to the command that they name.
+
+use crate::args::{Cli, Command};
+use crate::render::{self, Output};
+use crate::{ERROR, audit, bench, doctor, pages, policy, run, sessions, version};
+
+/// Carries out what the arguments say, and returns the exit code of the process.
+pub(crate) fn carry_out() -> u8 {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(error) => return render::usage(&error),
+    };
+    let output = cli.output();
+    match dispatch(cli.command, output) {
+        Ok(code) => code,
+        Err(error) => {
+            render::failure(output, &error);
+            ERROR
+        }
+    }
+}
+
+fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
+    match command {
+        Command::Run(args) => run::run(&args, output),
+        Command::Create(args) => sessions::create(output, &args),
+        Command::Exec(args) => sessions::exec(&args, output),
+        Command::Code(args) => sessions::code(&args, output),
+        Command::Shell(args) => sessions::shell(&args, output),
+        Command::Cp(args) => sessions::cp(&args, output),
+        Command::Ps(args) => sessions::ps(&args, output),
+        Command::Attach(args) => sessions::attach(&args, output),
+        Command::Kill(args) => sessions::kill(&args, output),
+        Command::Ls(args) => sessions::ls(&args, output),
+        Command::Inspect(args) => sessions::inspect(&args),
+        Command::Logs(args) => sessions::logs(&args, output),
+        Command::Stats(args) => sessions::stats(&args, output),
+        Command::Pause(args) => sessions::pause(&args, output),
+        Command::Resume(args) => sessions::resume(&args, output),
+        Command::Rm(args) => sessions::rm(&args, output),
+        Command::Prune(args) => sessions::prune(&args, output),
+        Command::Supervise => Ok(sessions::supervise()),
+        Command::Audit(args) => audit::run(args, output),
+        Command::Bench(args) => bench::run(&args, output),
+        Command::Doctor(args) => doctor::run(&args, output),
+        Command::Policy(args) => policy::run(args.command, output),
+        Command::Completions(args) => pages::completions(args.shell, output),
+        Command::Man(args) => pages::man(args.dir.as_deref(), output),
+        Command::Version => version::run(output),
+    }
+}

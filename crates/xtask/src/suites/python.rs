@@ -1,0 +1,189 @@
+//! The Python package: builds its wheel once, installs it into a new virtual environment outside of
+//! the source tree, and tests it there.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+use crate::program::{Finished, finish, on_path};
+use crate::scratch::Scratch;
+use crate::suite::Outcome;
+
+/// What the suite installs, once, into the cache folder of tools.
+const TOOLS: [&str; 3] = ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1"];
+
+/// The frameworks of the recipes in `examples/python`.
+const FRAMEWORKS: [&str; 5] = [
+    "langchain-core==1.7.2",
+    "smolagents==1.26.0",
+    "inspect-ai==0.3.285",
+    "nbclient==0.11.0",
+    "ipykernel==7.4.0",
+];
+
+/// The recipes that need no framework.
+const PLAIN_RECIPES: [&str; 2] =
+    ["examples/python/agent_loop.py", "examples/python/openai_tool.py"];
+
+/// The oldest glibc that the wheel may need is that of this tag.
+const COMPATIBILITY: &str = "manylinux_2_34";
+
+/// The user and group `nobody`, which own no files.
+const NOBODY: u32 = 65_534;
+
+/// The tests that also run as an unprivileged user.
+const SMOKE: &str = "test_code_returns_its_output_and_exit_code or test_plain_and_async_functions";
+
+/// Tests the installed wheel, as this user and in part as user 65534.
+pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    check(root, "python", &TOOLS, "not recipes")
+}
+
+/// Tests the recipes with the frameworks that they are for.
+pub(crate) fn recipes(root: &Path) -> Result<Outcome> {
+    let packages: Vec<&str> = TOOLS.iter().chain(&FRAMEWORKS).copied().collect();
+    check(root, "python-recipes", &packages, "recipes")
+}
+
+fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Outcome> {
+    let Some(python) = on_path(&["python3"]) else {
+        return Ok(Outcome::skipped("there is no python3"));
+    };
+    let tools = match tools(&python, name, packages)? {
+        Ok(tools) => tools,
+        Err(reason) => return Ok(Outcome::skipped(reason)),
+    };
+    let scratch = Scratch::new(name)?;
+    let place = scratch.path();
+    let built = build(root, &tools, &place.join("wheels"))?;
+    if !built.success {
+        return Ok(Outcome::failed(format!("the wheel cannot be built\n{}", built.output)));
+    }
+    let installed = install(&python, &tools, place)?;
+    let tests = place.join("tests");
+    copy_folder(&root.join("crates/stockade-python/tests"), &tests)?;
+    fs::set_permissions(place, Permissions::from_mode(0o755))?;
+    let mut pytest = Command::new(&installed);
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marked]).arg(&tests);
+    pytest.current_dir(place).env("STOCKADE_SOURCE", root);
+    let tested = finish(pytest)?;
+    if !tested.success {
+        return Ok(Outcome::failed(tested.output));
+    }
+    if marked == "recipes" {
+        return Ok(Outcome::passed(last_line(&tested.output)));
+    }
+    for checked in
+        [types(root, &installed)?, stubs(&installed, place)?, nobody(&installed, &tests)?]
+    {
+        if !checked.success {
+            return Ok(Outcome::failed(checked.output));
+        }
+    }
+    Ok(Outcome::passed(format!("{}, types and stubs", last_line(&tested.output))))
+}
+
+/// A virtual environment with the tools, from the cache. The inner error is why it cannot be made.
+fn tools(python: &Path, name: &str, packages: &[&str]) -> Result<Result<PathBuf, String>> {
+    let folder = cache::tool_folder(&format!("{name}-{}", packages.join("-").replace("==", "-")))?;
+    let interpreter = folder.join("bin/python3");
+    if folder.join("complete").is_file() {
+        return Ok(Ok(interpreter));
+    }
+    let mut make = Command::new(python);
+    make.args(["-m", "venv", "--clear"]).arg(&folder);
+    let made = finish(make)?;
+    if !made.success {
+        return Ok(Err(format!("python3 cannot make a virtual environment: {}", made.output)));
+    }
+    let mut install = Command::new(&interpreter);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    let installed = finish(install)?;
+    if !installed.success {
+        return Ok(Err(format!("pip cannot install the tools: {}", last_line(&installed.output))));
+    }
+    fs::write(folder.join("complete"), "")?;
+    Ok(Ok(interpreter))
+}
+
+/// Builds the wheel with the profile of the other tests, and refuses one for a newer glibc.
+fn build(root: &Path, tools: &Path, wheels: &Path) -> Result<Finished> {
+    let mut build = Command::new(tools);
+    build.args(["-m", "maturin", "build", "--quiet", "--profile", "dev", "--strip", "--locked"]);
+    build.args(["--compatibility", COMPATIBILITY, "--out"]).arg(wheels).current_dir(root);
+    finish(build)
+}
+
+/// A new virtual environment with the wheel; the tools are visible in it.
+fn install(python: &Path, tools: &Path, place: &Path) -> Result<PathBuf> {
+    let folder = place.join("installed");
+    let mut make = Command::new(python);
+    make.args(["-m", "venv"]).arg(&folder);
+    let made = finish(make)?;
+    ensure!(made.success, "python3 cannot make a virtual environment: {}", made.output);
+    let interpreter = folder.join("bin/python3");
+    let mut install = Command::new(&interpreter);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    install.args(["--no-index", "--find-links"]).arg(place.join("wheels")).arg("stockade");
+    let installed = finish(install)?;
+    ensure!(installed.success, "pip cannot install the wheel: {}", installed.output);
+    let below = |folder: &Path| -> Result<PathBuf> {
+        let mut found = fs::read_dir(folder.join("lib"))?.filter_map(Result::ok);
+        let version = found.find(|entry| entry.file_name().to_string_lossy().starts_with("python"));
+        Ok(version.context("a virtual environment has no library")?.path().join("site-packages"))
+    };
+    let of_tools = tools.parent().and_then(Path::parent).context("the tools have no folder")?;
+    let link = below(&folder)?.join("tools.pth");
+    fs::write(link, format!("{}\n", below(of_tools)?.display()))?;
+    Ok(interpreter)
+}
+
+/// Recipes pass `mypy --strict`.
+fn types(root: &Path, installed: &Path, recipes: &[&str]) -> Result<Finished> {
+    let mut mypy = Command::new(installed);
+    mypy.args(["-m", "mypy", "--strict", "--no-incremental", "--explicit-package-bases"]);
+    mypy.args(recipes).current_dir(root);
+    finish(mypy)
+}
+
+/// The stubs describe the extension module.
+fn stubs(installed: &Path, place: &Path) -> Result<Finished> {
+    let mut stubtest = Command::new(installed);
+    stubtest.args(["-m", "mypy.stubtest", "stockade._stockade"]).current_dir(place);
+    finish(stubtest)
+}
+
+/// A few tests as an unprivileged user; an ordinary user has run all of them already.
+fn nobody(installed: &Path, tests: &Path) -> Result<Finished> {
+    let is_root = fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() == 0;
+    if !is_root {
+        return Ok(Finished { success: true, output: String::new() });
+    }
+    let home = Scratch::new("python-nobody")?;
+    chown(home.path(), Some(NOBODY), Some(NOBODY))?;
+    let mut pytest = Command::new(installed);
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SMOKE]).arg(tests);
+    pytest.arg("--basetemp").arg(home.path().join("tests"));
+    pytest.current_dir(home.path()).env("HOME", home.path()).uid(NOBODY).gid(NOBODY);
+    finish(pytest)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn last_line(output: &str) -> &str {
+    output.trim_end().lines().last().unwrap_or_default()
+}
