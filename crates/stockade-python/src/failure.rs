@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     kind: &'static str,
     message: String,
     remedy: String,
-    details: Value,
+    details: Box<Value>,
 }
 
 impl Problem {
@@ -34,11 +34,11 @@ impl Problem {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Problem {
-        Problem { kind, message: message.into(), remedy: remedy.into(), details: Value::Null }
+        Problem { kind, message: message.into(), remedy: remedy.into(), details: Box::default() }
     }
 
     fn with_details(self, details: Value) -> Problem {
-        Problem { details, ..self }
+        Problem { details: Box::new(details), ..self }
     }
 
     /// The caller passed a value that cannot be used.

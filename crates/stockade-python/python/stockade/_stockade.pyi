@@ -3,6 +3,28 @@
 import os
 from typing import Any, Callable, Optional, final
 
+__all__ = [
+    "Events",
+    "Execution",
+    "Failure",
+    "FileStream",
+    "FileWatch",
+    "Files",
+    "Operation",
+    "Policy",
+    "Remote",
+    "Runtime",
+    "Session",
+    "ToolCall",
+    "command_line",
+    "doctor",
+    "policy_schema",
+    "presets",
+    "sessions",
+    "summary",
+    "version",
+]
+
 class Failure(Exception):
     """A failure: its kind, message and remedy, and details as JSON."""
 
