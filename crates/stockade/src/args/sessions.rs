@@ -59,7 +59,7 @@ Examples:
   tar -c src | stockade cp - work:/tmp
 
 Places are chosen as by `docker cp`; a relative path inside starts in /workspace. Links that
-lead out of the target, devices, FIFOs and sockets are left out, and named.";
+lead out of the target are left out and named; devices, FIFOs and sockets are left out.";
 
 pub(super) const RM: &str = "\
 Examples:
