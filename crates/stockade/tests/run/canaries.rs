@@ -5,9 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Conversation, binary, command, finish, outside, stockade, walls_can_be_built,
-};
+use crate::support::{Conversation, binary, command, finish, outside, walls_can_be_built};
 use stockade_testing::Scratch;
 
 /// Plants the secrets that its argument names, prints `ready`, and keeps them until its input ends.

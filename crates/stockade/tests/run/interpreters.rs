@@ -107,7 +107,7 @@ fn shell_script_and_program_find_the_python_of_the_active_environment() {
     let (home, venv) = home();
     let tool = home.file("project/venv/bin/planted-tool", "#!/bin/sh\necho tool\n");
     set_mode(Path::new(&tool), 0o755);
-    let script = home.file("script.sh", &format!("python3 -c '{IMPORT}'\n"));
+    let script = home.file("script.sh", format!("python3 -c '{IMPORT}'\n"));
     let shell = format!("python3 -c '{IMPORT}'");
     for (words, printed) in [
         (vec![script.as_str()], "imported\n"),

@@ -49,7 +49,9 @@ impl Terminal<'_> {
     #[track_caller]
     fn wait_for(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let shown = wait_for_screen(self, &holds);
-        assert!(shown.is_ok(), "waited in vain for {what}:\n{}", shown.unwrap_err());
+        if let Err(screen) = shown {
+            panic!("waited in vain for {what}:\n{screen}");
+        }
     }
 }
 
