@@ -10,8 +10,8 @@ mod elf;
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
 /// The crates whose sources make up the guest, and those that its row lets it use.
-const GUEST_CRATES: [&str; 4] =
-    ["stockade-guest", "stockade-launcher", "stockade-sys", "stockade-wire"];
+const GUEST_CRATES: [&str; 5] =
+    ["stockade-archive", "stockade-guest", "stockade-launcher", "stockade-sys", "stockade-wire"];
 
 /// Variables of the outer build that would change the inner one, by the start of their name.
 const FOREIGN_VARIABLES: [&str; 6] = [

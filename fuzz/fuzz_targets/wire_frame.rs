@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stockade_wire::{
-    Ends, FrameError, GuestMessage, Headers, HostMessage, Opening, StreamHeader, encode, read_message,
+    Ends, FileChange, FileEntry, FileReply, FileRequest, FrameError, GuestMessage, Headers,
+    HostMessage, Opening, StreamHeader, encode, read_message,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,6 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     read_all::<HostMessage>(bytes);
     read_all::<StreamHeader>(bytes);
     read_all::<Opening>(bytes);
+    read_all::<FileRequest>(bytes);
+    read_all::<FileReply>(bytes);
+    read_all::<FileEntry>(bytes);
+    read_all::<FileChange>(bytes);
     follow(bytes);
 });
 

@@ -12,10 +12,12 @@
 //! A frame is its kind (one byte), a length (`u32`, little endian, at most [`MAX_FRAME_BYTES`]) and
 //! that many bytes.
 
+mod files;
 mod frame;
 mod reply;
 mod request;
 
+pub use files::{FileMode, FileParams, FileResult, FileView, PathBytes, PathBytesError};
 pub use frame::{Frame, FrameError, MAX_FRAME_BYTES, read_frame, write_frame};
 pub use reply::{ExecutionView, Failure, Reply, SessionView, StatsView};
 pub use request::{Control, ExecuteParams, ProgramParams, Request, TerminalParams};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::FileResult;
+
 /// An answer of the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -27,6 +29,15 @@ pub enum Reply {
     Executions(Vec<ExecutionView>),
     /// Answers `Stats`.
     Stats(StatsView),
+    /// Answers `File`.
+    File(FileResult),
+    /// An operation on files failed.
+    FileFailed {
+        /// The kind of the error as one word.
+        kind: String,
+        /// The error.
+        failure: Failure,
+    },
     /// The request could not be carried out.
     Failed(Failure),
 }
@@ -89,6 +100,8 @@ pub struct ExecutionView {
     pub command: Vec<String>,
     /// Whether it continues without a client.
     pub detached: bool,
+    /// Whether it has a terminal.
+    pub terminal: bool,
 }
 
 /// What a sandbox used so far; `None` if this host's kernel does not report a value.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::FileParams;
+
 /// The first frame of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -33,6 +35,8 @@ pub enum Request {
         /// Whether to wait for more.
         follow: bool,
     },
+    /// Use the files inside.
+    File(FileParams),
     /// Stop all programs until [`Request::Resume`].
     Pause,
     /// Continue all programs.

@@ -13,6 +13,7 @@
 
 mod control;
 mod conversation;
+mod files;
 mod gate;
 mod heartbeat;
 mod ledger;
@@ -28,19 +29,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
-use stockade_provider::{Command, Error, ErrorKind, ExecutionId, Gateway, ProcessEnd, Running};
+use stockade_provider::{
+    Command, Error, ErrorKind, ExecutionId, Files, Gateway, ProcessEnd, Running, TerminalSize,
+};
 use stockade_sys::random_bytes;
 use stockade_wire::{
     CodeFile, Execute, Filter, FrameError, HandshakeError, HelloReply, HostMessage, Nonce, Role,
-    Text, TextError, greet,
+    Text, TextError, WindowSize, greet,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, FuturesAsyncWriteCompatExt};
 use yamux::ConnectionError;
 
 use control::Outbox;
 use conversation::Conversation;
+use files::LinkFiles;
 use ledger::Counted;
 use sieve::ByteStream;
 use socket::{SocketTransport, SplicePipes};
@@ -161,6 +165,7 @@ pub struct Link {
     hello: watch::Receiver<Option<HelloReply>>,
     executions: AtomicU64,
     filters: Vec<Filter>,
+    file_operations: Arc<Semaphore>,
 }
 
 impl Link {
@@ -223,6 +228,7 @@ impl Link {
             hello,
             executions: AtomicU64::new(0),
             filters: Vec::new(),
+            file_operations: Arc::new(Semaphore::new(streams::MAX_FILE_OPERATIONS)),
         })
     }
 
@@ -253,8 +259,18 @@ impl Link {
     /// Returns when the request is queued; the end reports whether the program started. Refuses
     /// more concurrent executions than the settings allow.
     pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
+        self.execute_in(command, None)
+    }
+
+    /// Like [`Link::execute`], in a cgroup leaf whose files the guest has received already.
+    pub fn execute_in(
+        &self,
+        command: Command,
+        leaf: Option<u64>,
+    ) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = HostMessage::Execute(request(execution, &command, &self.filters)?);
+        let request = Execute { leaf, ..request(execution, &command, &self.filters)? };
+        let request = HostMessage::Execute(request);
         let end = self.conversation.expect(execution)?;
         let started = self.start(execution, &request, command.code);
         let (stdin, stdout, stderr) =
@@ -293,6 +309,13 @@ impl Link {
             tokio::spawn(streams::upload(stream, bytes));
         }
         Ok((stdin, stdout, stderr))
+    }
+
+    /// The files inside; relative paths start in `workspace`, an absolute path.
+    pub fn files(&self, workspace: &str) -> Arc<dyn Files> {
+        let streams = self.streams.shared();
+        let operations = Arc::clone(&self.file_operations);
+        Arc::new(LinkFiles { streams, operations, workspace: workspace.as_bytes().to_vec() })
     }
 
     /// Stops all processes inside until [`Link::resume`].
@@ -351,6 +374,11 @@ async fn wait(
     }
 }
 
+/// The size of a terminal, as the guest receives it.
+fn window_size(size: TerminalSize) -> WindowSize {
+    WindowSize { columns: size.columns, rows: size.rows }
+}
+
 fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Execute, LinkError> {
     let text = |what, text: &str| {
         Text::try_from(text).map_err(|source| LinkError::Command { what, source })
@@ -375,6 +403,9 @@ fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Exec
         environment: command.environment.iter().map(variable).collect::<Result<_, _>>()?,
         working_directory: text("working directory", &command.working_directory)?,
         code: command.code.as_ref().map(code).transpose()?,
+        next_code: command.next_code.as_deref().map(|path| text("path", path)).transpose()?,
+        terminal: command.terminal.map(window_size),
         filters: filters.to_vec(),
+        leaf: None,
     })
 }

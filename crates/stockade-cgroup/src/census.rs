@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::files;
-use super::group::Directory;
-use super::{CgroupError, Group, Version};
+use super::group::{Directory, Seating};
+use super::{CgroupError, Controller, Group, Version};
 
 /// The maximum depth of our groups: leaves are direct children of a group, and nothing is below a
 /// leaf.
@@ -20,6 +20,12 @@ impl Group {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a process is left inside, by the hierarchy that kills: one read, and enough for a
+    /// leaf, whose processes enter all hierarchies before they execute a program.
+    pub fn has_processes(&self) -> Result<bool, CgroupError> {
+        Ok(!self.directory(Controller::Kill)?.is_empty()?)
     }
 }
 
@@ -53,6 +59,9 @@ impl Directory {
     /// The group and all groups below it, children last.
     pub(super) fn groups(&self) -> Result<Vec<PathBuf>, CgroupError> {
         let mut found = vec![self.path.clone()];
+        if self.seating == Seating::ExecLeaf {
+            return Ok(found);
+        }
         let mut level = found.clone();
         for _ in 0..MAX_DEPTH {
             level = children_of(&level)?;

@@ -77,8 +77,19 @@ impl Group {
     }
 
     /// How many forks the limit refused.
+    ///
+    /// v1 counts a refusal only in the process's own group, so read a leaf before removing it.
     pub fn pids_hit(&self) -> Result<u64, CgroupError> {
-        files::read_keyed(&self.place(Controller::Pids)?.1.join("pids.events"), "max")
+        let directory = self.directory(Controller::Pids)?;
+        let groups = match directory.version {
+            Version::V1 => directory.groups()?,
+            Version::V2 => vec![directory.path.clone()],
+        };
+        let mut hits = 0;
+        for group in groups {
+            hits += files::read_keyed(&group.join("pids.events"), "max")?;
+        }
+        Ok(hits)
     }
 
     fn place(&self, controller: Controller) -> Result<(Version, &Path), CgroupError> {

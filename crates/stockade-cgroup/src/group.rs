@@ -38,13 +38,15 @@ pub(super) enum Seating {
     /// In the leaf `guest`: a v2 group that enables controllers for its children cannot have
     /// processes.
     GuestLeaf,
+    /// In the group itself, which is the leaf of an execution: no group is below it.
+    ExecLeaf,
 }
 
 impl Directory {
     /// The group that a process enters.
     pub(super) fn seat(&self) -> PathBuf {
         match self.seating {
-            Seating::Group => self.path.clone(),
+            Seating::Group | Seating::ExecLeaf => self.path.clone(),
             Seating::GuestLeaf => self.path.join("guest"),
         }
     }
@@ -86,19 +88,44 @@ impl Group {
         Ok(group)
     }
 
-    /// Creates the leaf for one execution, with separate counts and a separate kill.
+    /// Creates the leaf of one execution, see [`LeafParent::create`].
+    pub fn exec_leaf(&self, number: u64) -> Result<Group, CgroupError> {
+        self.leaf_parent().create(number)
+    }
+
+    /// What is needed to create leaves below this group.
+    pub fn leaf_parent(&self) -> LeafParent {
+        LeafParent { directories: self.directories.clone() }
+    }
+
+    /// The directory with a controller.
+    pub(super) fn directory(&self, controller: Controller) -> Result<&Directory, CgroupError> {
+        let found = self.directories.iter().find(|it| it.has(controller));
+        found.ok_or(CgroupError::NoController { controller })
+    }
+}
+
+/// Creates the leaves of executions below a group.
+#[derive(Clone, Debug)]
+pub struct LeafParent {
+    directories: Vec<Directory>,
+}
+
+impl LeafParent {
+    /// Creates the leaf of one execution, with separate counts and a separate kill.
     ///
     /// If there is a v1 freezer, the leaf is only on v1, because entering a v2 group other than by
-    /// cloning waits for RCU.
-    pub fn exec_leaf(&self, number: u64) -> Result<Group, CgroupError> {
-        const OF_A_LEAF: [Controller; 3] =
-            [Controller::CpuTime, Controller::Kill, Controller::Memory];
+    /// cloning waits for RCU. The process that removes the parent also removes the leaf, unless
+    /// [`Group::remove`] does it before; dropping it does nothing.
+    pub fn create(&self, number: u64) -> Result<Group, CgroupError> {
+        const OF_A_LEAF: [Controller; 4] =
+            [Controller::CpuTime, Controller::Kill, Controller::Memory, Controller::Pids];
         let freezer =
             self.directories.iter().any(|it| it.version == Version::V1 && it.has(Controller::Kill));
         let mut leaf = Group { directories: Vec::new(), removed: false };
         for directory in &self.directories {
             let controllers: Vec<Controller> =
-                OF_A_LEAF.into_iter().filter(|it| directory.has(*it)).collect();
+                OF_A_LEAF.into_iter().filter(|it| is_in_leaf(directory, *it)).collect();
             let beside_freezer =
                 freezer && directory.version == Version::V2 && directory.seating == Seating::Group;
             if controllers.is_empty() || beside_freezer {
@@ -107,17 +134,12 @@ impl Group {
             let path = directory.path.join(format!("exec-{number}"));
             create_directory(&path)?;
             let version = directory.version;
-            let made = Directory { version, path, controllers, seating: Seating::Group };
+            let made = Directory { version, path, controllers, seating: Seating::ExecLeaf };
             leaf.directories.push(made.clone());
             furnish_leaf(&made)?;
         }
+        leaf.disown();
         Ok(leaf)
-    }
-
-    /// The directory with a controller.
-    pub(super) fn directory(&self, controller: Controller) -> Result<&Directory, CgroupError> {
-        let found = self.directories.iter().find(|it| it.has(controller));
-        found.ok_or(CgroupError::NoController { controller })
     }
 }
 
@@ -172,8 +194,15 @@ fn furnish(directory: &Directory) -> Result<(), CgroupError> {
     Ok(())
 }
 
+/// Whether the leaf of an execution uses a controller of its parent. On v2 pids are not enabled for
+/// the leaves, see [`furnish`].
+fn is_in_leaf(directory: &Directory, controller: Controller) -> bool {
+    let is_handed_down = controller != Controller::Pids || directory.version == Version::V1;
+    directory.has(controller) && is_handed_down
+}
+
+/// A leaf on v1 inherits from its parent that the kernel starts no program when it becomes empty.
 fn furnish_leaf(directory: &Directory) -> Result<(), CgroupError> {
-    never_notify(directory)?;
     if directory.version == Version::V2 && directory.has(Controller::Memory) {
         // The kernel kills an execution that runs out of memory as a whole. Never set where the
         // guest is.

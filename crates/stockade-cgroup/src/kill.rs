@@ -1,6 +1,7 @@
 //! Kills all processes in a group.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,14 +38,34 @@ impl Group {
         }
     }
 
+    /// Stops every process inside until [`Group::thaw`], whatever signals it blocks or sends.
+    ///
+    /// Returns when the kernel has the order; a process in a system call stops a little later.
+    pub fn freeze(&self) -> Result<(), CgroupError> {
+        let directory = self.directory(Controller::Kill)?;
+        match directory.version {
+            Version::V1 => set(&directory.path, "freezer.state", "FROZEN"),
+            Version::V2 => set(&directory.path, "cgroup.freeze", "1"),
+        }
+    }
+
+    /// Continues the processes that [`Group::freeze`] stopped.
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        let directory = self.directory(Controller::Kill)?;
+        match directory.version {
+            Version::V1 => thaw(directory),
+            Version::V2 => set(&directory.path, "cgroup.freeze", "0"),
+        }
+    }
+
     fn kill_round(&self) -> Result<(), CgroupError> {
         let unified = |it: &&Directory| it.version == Version::V2 && it.has(Controller::Kill);
         let freezer = |it: &&Directory| it.version == Version::V1 && it.has(Controller::Kill);
         if let Some(directory) = self.directories.iter().find(unified) {
-            set(directory, "cgroup.kill", "1")?;
+            set(&directory.path, "cgroup.kill", "1")?;
             // A process frozen by the v1 freezer does not die.
             if let Some(directory) = self.directories.iter().find(freezer) {
-                set(directory, "freezer.state", "THAWED")?;
+                thaw(directory)?;
             }
             // Kills processes that are in the v1 groups and never entered v2.
             return self.signal_listed();
@@ -52,10 +73,10 @@ impl Group {
         let Some(directory) = self.directories.iter().find(freezer) else {
             return self.signal_listed();
         };
-        set(directory, "freezer.state", "FROZEN")?;
+        set(&directory.path, "freezer.state", "FROZEN")?;
         let signalled = self.signal_listed();
         // Also after an error: a frozen process cannot die.
-        set(directory, "freezer.state", "THAWED")?;
+        thaw(directory)?;
         signalled
     }
 
@@ -119,9 +140,17 @@ fn hold(pid: i32) -> Option<OwnedFd> {
     }
 }
 
+/// Thaws a v1 group and every group below it: each of them may be frozen by itself.
+fn thaw(directory: &Directory) -> Result<(), CgroupError> {
+    for group in directory.groups()? {
+        set(&group, "freezer.state", "THAWED")?;
+    }
+    Ok(())
+}
+
 /// Writes to a file of a group that may have been removed concurrently.
-fn set(directory: &Directory, file: &str, value: &str) -> Result<(), CgroupError> {
-    match files::write(&directory.path.join(file), value) {
+fn set(group: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
+    match files::write(&group.join(file), value) {
         Err(CgroupError::Write { source, .. }) if files::is_gone(&source) => Ok(()),
         other => other,
     }

@@ -154,7 +154,6 @@ fn layout(
             });
         }
     }
-    layout.leave_out_second_killers();
     for controller in Controller::ALL {
         if !layout.has(controller) {
             let (refusal, parent) =
@@ -165,18 +164,9 @@ fn layout(
     layout
 }
 
-impl Layout {
-    /// Drops a v1 freezer if `cgroup.kill` is available.
-    fn leave_out_second_killers(&mut self) {
-        let only_kills = |it: &Hierarchy| it.controllers == [Controller::Kill];
-        let kills = |it: &Hierarchy| it.controllers.contains(&Controller::Kill);
-        let is_better = self.hierarchies.iter().any(|it| it.version == Version::V2 && kills(it));
-        self.hierarchies.retain(|it| !(is_better && it.version == Version::V1 && only_kills(it)));
-    }
-}
-
 /// What to request from v2: everything that no mounted v1 hierarchy has. Killing is always
-/// requested, because `cgroup.kill` has no race with forks.
+/// requested, because `cgroup.kill` has no race with forks; a v1 freezer stays in use for the leaves
+/// of executions.
 fn wanted_of_v2(
     layout: &Layout,
     refusals: &BTreeMap<Controller, (Refusal, Option<PathBuf>)>,
@@ -195,7 +185,7 @@ fn best(attempts: &[Attempt]) -> Option<&Attempt> {
     attempts.iter().reduce(most)
 }
 
-/// Why groups below a parent lack a controller.
+/// Why the child cgroups of a parent lack a controller; `None` if they have it.
 fn refusal(attempt: &Attempt, controller: Controller) -> Option<Refusal> {
     match &attempt.outcome {
         Err(refusal) => Some(refusal.clone()),

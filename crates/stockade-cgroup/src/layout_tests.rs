@@ -60,7 +60,8 @@ fn hybrid_asks_v2_only_for_what_v1_lacks_and_for_killing() {
         layout.hierarchies(),
         [
             hierarchy(Version::V1, "/m", &[Memory]),
-            // Without the freezer at /f: `cgroup.kill` replaces it.
+            // For the leaves of executions, which a process enters without waiting only on v1.
+            hierarchy(Version::V1, "/f", &[Kill]),
             hierarchy(Version::V2, "/u", &[CpuTime, Kill]),
         ]
     );

@@ -36,7 +36,7 @@ pub use controller::{Controller, Version};
 pub use entry::{Entry, Tasks, UnifiedEntry};
 pub use error::CgroupError;
 pub use facts::MemoryEvents;
-pub use group::Group;
+pub use group::{Group, LeafParent};
 pub use layout::{Hierarchy, Layout};
 pub use limits::{Limits, OWN_TASKS};
 pub use name::GroupName;

@@ -24,12 +24,18 @@ impl Group {
         self.remove_directories(deadline)
     }
 
-    pub(super) fn remove_directories(&mut self, deadline: Instant) -> Result<(), CgroupError> {
+    /// Like [`Group::remove`], for a group that others still read: they then find it gone.
+    pub fn remove_shared(&self, deadline: Instant) -> Result<(), CgroupError> {
         for directory in &self.directories {
             for group in directory.groups()?.iter().rev() {
                 remove_group(group, deadline)?;
             }
         }
+        Ok(())
+    }
+
+    pub(super) fn remove_directories(&mut self, deadline: Instant) -> Result<(), CgroupError> {
+        self.remove_shared(deadline)?;
         self.removed = true;
         Ok(())
     }
@@ -40,17 +46,22 @@ impl Group {
 pub struct Removal {
     /// The files to write `1` to, which kills all processes inside.
     pub kill: Vec<PathBuf>,
+    /// The group in the v1 hierarchy whose leaves may be frozen.
+    pub freezer: Option<PathBuf>,
     /// The group's directories, leaves first.
     pub directories: Vec<PathBuf>,
 }
 
 impl Group {
-    /// What another process must do to remove this group and its leaf, if it has no other leaf.
+    /// What another process must do to remove this group. Leaves of executions may still be in it.
     pub fn removal(&self) -> Removal {
         let mut removal = Removal::default();
         for directory in &self.directories {
             if directory.version == Version::V2 && directory.has(Controller::Kill) {
                 removal.kill.push(directory.path.join("cgroup.kill"));
+            }
+            if directory.version == Version::V1 && directory.has(Controller::Kill) {
+                removal.freezer = Some(directory.path.clone());
             }
             if directory.seating == Seating::GuestLeaf {
                 removal.directories.push(directory.seat());

@@ -19,13 +19,12 @@ use stockade_carrier::Link;
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{
-    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, ProcessEnd,
-    Running, Sandbox, SandboxUsage, Stdio, TerminalSize,
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, ProcessEnd,
+    Running, Sandbox, SandboxUsage, TerminalSize,
 };
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::DockerError;
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::start::{Container, Started};
@@ -157,6 +156,8 @@ impl ExecutionControl for DockerExecution {
                 memory_peak_bytes: used.memory_peak_bytes,
                 tasks_peak: None,
                 oom_kills: used.oom_kills,
+                limits_hit: used.limits_hit,
+                denials: used.denials,
             }
         })
     }
@@ -226,14 +227,6 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
 impl Sandbox for DockerSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
-            if let Stdio::Terminal(_) = execution.stdio {
-                return Err(DockerError::Unsupported {
-                    what: "a terminal",
-                    reason: "programs behind this wall have pipes".to_owned(),
-                    remedy: "start the program with pipes",
-                }
-                .into());
-            }
             let limit = execution.timeout;
             let command = self.setup.command(execution)?;
             if let Some(call) = &self.refused_call {
@@ -261,6 +254,10 @@ impl Sandbox for DockerSandbox {
                 None => running,
             })
         })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {

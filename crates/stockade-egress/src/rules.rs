@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stockade_policy::{
-    AddressKind, Basis, Control, Denial, Effect, Host, Method, Policy, Protocol, UrlPath, Verdict,
-    classify,
+    AddressKind, Basis, Control, Denial, Effect, Host, HostPattern, Method, Policy, Protocol,
+    UrlPath, Verdict, classify,
 };
 
 /// The source of the decisions.
@@ -13,7 +13,8 @@ use stockade_policy::{
 pub(crate) enum Rules {
     /// A policy.
     Policy(Arc<Policy>),
-    /// Every public host passes and is recorded. Limits and the blocklist come from the policy.
+    /// Every public host passes and is recorded. Limits, the blocklist and literal entries for
+    /// other addresses come from the policy.
     Learning(Arc<Policy>),
     /// Nothing passes any more.
     Closed(&'static str),
@@ -62,7 +63,12 @@ impl Rules {
     pub(crate) fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_host(host, port),
-            Rules::Learning(policy) => learn(policy, host, format!("{host}:{port}")),
+            Rules::Learning(policy) => match host {
+                Host::Address(address) if is_listed(policy, *address, port) => {
+                    policy.judge_host(host, port)
+                }
+                _ => learn(policy, host, format!("{host}:{port}")),
+            },
             Rules::Closed(why) => closed(format!("{host}:{port}"), why),
         }
     }
@@ -95,6 +101,10 @@ impl Rules {
             Rules::Policy(policy) => policy.judge_address(host, port, address),
             Rules::Learning(policy) => {
                 let target = format!("{host}:{port} at {address}");
+                if is_listed(policy, address, port) {
+                    let verdict = policy.judge_host(&Host::Address(address), port);
+                    return Verdict { target, ..verdict };
+                }
                 if is_own {
                     return not_public(target, "an address of this machine itself");
                 }
@@ -199,6 +209,15 @@ fn nothing_in_common(host: &Host, port: u16) -> Denial {
     }
 }
 
+/// Whether every gate has the literal address with this port as an entry.
+fn is_listed(policy: &Policy, address: IpAddr, port: u16) -> bool {
+    let literal = HostPattern::Exact(Host::Address(address));
+    policy.gates.iter().all(|gate| {
+        let mut entries = gate.network.entries.iter();
+        entries.any(|entry| entry.host == literal && entry.ports.contains(&port))
+    })
+}
+
 fn learn(policy: &Policy, host: &Host, target: String) -> Verdict {
     if let Some(refusal) = policy.judge_outright(host) {
         return Verdict { target, ..refusal };
@@ -225,7 +244,8 @@ fn not_public(target: String, kind: &str) -> Verdict {
         target,
         basis: Basis::BuiltIn { rule: "learning reaches public addresses only" },
         why: format!("it is {kind}, and only public addresses are learned"),
-        change: "write a policy that spells the literal out in network_allowlist".to_owned(),
+        change: "allow its literal address with the port, such as --allow-host 10.0.0.7:443"
+            .to_owned(),
     }
 }
 

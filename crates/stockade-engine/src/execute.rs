@@ -101,7 +101,8 @@ async fn of_execution(control: Option<Arc<dyn ExecutionControl>>) -> SandboxUsag
         memory_peak_bytes: used.memory_peak_bytes,
         tasks_peak: used.tasks_peak,
         oom_kills: used.oom_kills,
-        ..SandboxUsage::default()
+        limits_hit: used.limits_hit,
+        denials: used.denials,
     }
 }
 

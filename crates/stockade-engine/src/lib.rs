@@ -9,6 +9,7 @@ mod engine;
 mod environment;
 mod error;
 mod execute;
+mod files;
 mod gate;
 mod outcome;
 mod output;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
 use stockade_provider::{Plan, Program};
 use stockade_record::{
-    Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, LimitHit,
-    OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink, ToolCall, Unrecorded,
-    UsageCounts, VerdictGiven,
+    Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, FileOperation,
+    LimitHit, OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink, ToolCall,
+    Unrecorded, UsageCounts, VerdictGiven,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -20,6 +20,7 @@ use crate::{Outcome, RunError, RunReport, StreamOutput};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The record of one session, if one is kept.
+#[derive(Clone)]
 pub(crate) struct Record {
     recorder: Option<Arc<Recorder>>,
 }
@@ -82,6 +83,19 @@ impl Record {
             }
             recorder.record(Body::ExecutionEnded(ended(execution, result)))
         })
+    }
+
+    /// Records an operation on files.
+    pub(crate) fn file_operation(&self, event: FileOperation) -> Result<(), RunError> {
+        self.write(|recorder| recorder.record(Body::FileOperation(event.bounded())))
+    }
+
+    /// Fails if an earlier event could not be written.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        match self.recorder.as_ref().and_then(|recorder| recorder.failure()) {
+            Some(failure) => Err(RunError::Record(failure)),
+            None => Ok(()),
+        }
     }
 
     /// Writes the last event of a session.

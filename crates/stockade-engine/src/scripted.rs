@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
-    Ability, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Obstacle,
-    Precision, Probe, ProcessEnd, ProgramKinds, Provider, ProviderName, Running, Sandbox,
+    Ability, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files,
+    Obstacle, Precision, Probe, ProcessEnd, ProgramKinds, Provider, ProviderName, Running, Sandbox,
     SandboxRequest, SandboxUsage, TerminalSize, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
@@ -207,6 +207,10 @@ impl Sandbox for ScriptedSandbox {
             end: Box::pin(async { end.await.unwrap() }),
         };
         Box::pin(async { Ok(running) })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Err(Error::new(ErrorKind::Unenforceable, "the scripted wall has no operations on files"))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {

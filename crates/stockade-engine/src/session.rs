@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 
 use stockade_policy::{Context, Limit, Policy, Verdict};
 use stockade_provider::{
-    Entry, Execution, ExecutionControl, Plan, Program, Sandbox, SandboxUsage, Stdio,
+    Entry, Execution, ExecutionControl, Files, Plan, Program, Sandbox, SandboxUsage, Stdio,
 };
 use stockade_record::SessionId;
 use tokio::sync::oneshot;
 
 use crate::execute::{self, Clocks, clock};
+use crate::files::RecordedFiles;
 use crate::record::{Record, RunningNow, command};
 use crate::services::Services;
 use crate::wait::Held;
@@ -213,6 +214,13 @@ impl Session {
             timeout: timeout.map_or(most, |timeout| timeout.min(most)),
             lifetime: lifetime.saturating_sub(self.opened.elapsed()),
         }
+    }
+
+    /// The files inside. Every operation is an event of the record. A wall without operations on
+    /// files refuses by name.
+    pub fn files(&self) -> Result<Arc<dyn Files>, RunError> {
+        let files = self.sandbox.files()?;
+        Ok(Arc::new(RecordedFiles { files, record: self.record.clone() }))
     }
 
     /// What is allowed.

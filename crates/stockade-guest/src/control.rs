@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::process;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::StreamExt;
@@ -14,12 +14,14 @@ use futures_util::io::{AsyncReadExt, AsyncWrite};
 use rustix::process::Signal;
 use stockade_wire::{
     self as wire, Execute, FrameError, GuestExit, GuestMessage, GuestVersion, HostMessage, Kill,
-    NoTerminal, Observe, Observed, Resize, answer, read_message, write_message,
+    NoTerminal, Observe, Observed, Resize, Resized, WindowSize, answer, read_message,
+    write_message,
 };
 use yamux::Stream;
 
 use crate::execution::{self, State};
 use crate::heartbeat;
+use crate::terminal::Terminal;
 
 /// Queues replies to the host.
 #[derive(Clone)]
@@ -62,7 +64,7 @@ pub(crate) async fn converse(stream: Stream, state: State, greeted: Rc<Cell<bool
                 requests.signal(execution, signal);
             }
             HostMessage::Kill(Kill { execution }) => requests.kill(execution),
-            HostMessage::Resize(Resize { execution, .. }) => requests.resize(execution),
+            HostMessage::Resize(Resize { execution, size }) => requests.resize(execution, size),
             HostMessage::Observe(Observe { execution }) => requests.observe(execution),
             HostMessage::Pause => requests.state.processes.signal_all(Signal::STOP),
             HostMessage::Resume => requests.state.processes.signal_all(Signal::CONT),
@@ -79,8 +81,16 @@ pub(crate) async fn converse(stream: Stream, state: State, greeted: Rc<Cell<bool
     }
 }
 
-/// The executions that have not ended, each with the signals that arrived before its start.
-type Executions = Rc<RefCell<HashMap<u64, Vec<Signal>>>>;
+/// The executions that have not ended.
+type Executions = Rc<RefCell<HashMap<u64, Execution>>>;
+
+/// An execution that has not ended.
+struct Execution {
+    /// The signals that arrived before its start.
+    early: Vec<Signal>,
+    /// Its terminal, if it has one. Does not keep the terminal open.
+    terminal: Option<Weak<Terminal>>,
+}
 
 /// Carries out the requests of the host.
 struct Requests {
@@ -92,17 +102,25 @@ struct Requests {
 impl Requests {
     fn execute(&self, request: Execute) {
         let execution = request.execution;
-        self.executions.borrow_mut().insert(execution, Vec::new());
+        // Before the start: a resize may arrive before the program runs.
+        let terminal = request.terminal.map(|size| Terminal::open(size, &self.state.reactor));
+        let opened = terminal.as_ref().map(|opened| match opened {
+            Ok((terminal, _)) => Rc::downgrade(terminal),
+            Err(_) => Weak::new(),
+        });
+        let entry = Execution { early: Vec::new(), terminal: opened };
+        self.executions.borrow_mut().insert(execution, entry);
         let (state, replies) = (self.state.clone(), self.replies.clone());
         let executions = Rc::clone(&self.executions);
         self.state.reactor.spawn(async move {
             let started = || {
-                let early = executions.borrow_mut().get_mut(&execution).map(std::mem::take);
+                let mut running = executions.borrow_mut();
+                let early = running.get_mut(&execution).map(|one| std::mem::take(&mut one.early));
                 for signal in early.into_iter().flatten() {
                     deliver(&state, execution, signal);
                 }
             };
-            let output = execution::run(request, &state, &replies, &started).await;
+            let output = execution::run(request, terminal, &state, &replies, &started).await;
             executions.borrow_mut().remove(&execution);
             if let Some(output) = output {
                 output.await;
@@ -125,18 +143,24 @@ impl Requests {
         match self.state.processes.leader(execution) {
             Some(_) => deliver(&self.state, execution, signal),
             None => {
-                if let Some(early) = self.executions.borrow_mut().get_mut(&execution) {
-                    early.push(signal);
+                if let Some(found) = self.executions.borrow_mut().get_mut(&execution) {
+                    found.early.push(signal);
                 }
             }
         }
     }
 
-    /// Always answers that there is no terminal: every program has pipes.
-    fn resize(&self, execution: u64) {
-        if self.executions.borrow().contains_key(&execution) {
-            self.replies.send(GuestMessage::NoTerminal(NoTerminal { execution }));
-        }
+    fn resize(&self, execution: u64, size: WindowSize) {
+        let executions = self.executions.borrow();
+        let Some(found) = executions.get(&execution) else { return };
+        self.replies.send(match &found.terminal {
+            Some(terminal) => {
+                // A terminal that is closed, or that no process uses, needs no size.
+                let _ = terminal.upgrade().map(|terminal| terminal.resize(size));
+                GuestMessage::Resized(Resized { execution })
+            }
+            None => GuestMessage::NoTerminal(NoTerminal { execution }),
+        });
     }
 
     fn observe(&self, execution: u64) {

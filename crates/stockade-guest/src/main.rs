@@ -50,8 +50,8 @@ fn launch_and_serve() -> ExitCode {
     match launch(control) {
         Launched::Done(code) => code.into(),
         Launched::Inside(provisions) => serve_on(take_stream(), provisions),
-        Launched::Confined { lifeline } => match take_stream() {
-            Ok(stream) => serve_confined(stream, lifeline).into(),
+        Launched::Confined { lifeline, leaves } => match take_stream() {
+            Ok(stream) => serve_confined(stream, lifeline, leaves).into(),
             Err(_) => GuestExit::Stream.into(),
         },
     }

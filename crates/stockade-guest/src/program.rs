@@ -2,25 +2,21 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
+use crate::keeper::{self, Keeper};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, chdir};
 use stockade_sys::{Instruction, Spawn, spawn};
 use stockade_wire::{Execute, Filter, Text};
 
+use crate::stdio::Theirs;
+use crate::terminal::MULTIPLEXER;
+
 /// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// A started program, and the guest's ends of its pipes.
-pub(crate) struct Program {
-    pub(crate) pid: Pid,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    pub(crate) stderr: PipeReader,
-}
 
 /// Why a program did not start: the errno, and the path that caused it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,32 +32,51 @@ impl StartFailure {
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         StartFailure { errno, about: about.clone() }
     }
+
+    pub(crate) fn of_terminal(error: &io::Error) -> StartFailure {
+        let about = Text::try_from(MULTIPLEXER).expect("a path without a null byte is a text");
+        StartFailure::new(error, &about)
+    }
 }
 
-/// Starts the program with pipes as its standard streams and the given descriptor limit.
-///
-/// Pipes and not sockets: a program may reopen `/dev/stdout`, which fails for a socket.
+/// What the guest adds to a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Settings<'s> {
+    /// The descriptor limit of the program, if it is lower than the guest's.
+    pub(crate) open_files: Option<u64>,
+    /// The guest's own `oom_score_adj`.
+    pub(crate) oom_score: Option<&'s File>,
+    /// The files of the cgroups that the program enters.
+    pub(crate) cgroups: &'s [OwnedFd],
+    /// Whether it gets a keeper.
+    pub(crate) needs_keeper: bool,
+}
+
+/// Starts the program with these standard streams, and its keeper, if it needs one.
 pub(crate) fn start(
     request: &Execute,
-    open_files: Option<u64>,
-    oom_score: Option<&File>,
-) -> Result<Program, StartFailure> {
+    streams: &Theirs,
+    settings: Settings<'_>,
+) -> Result<(Pid, Option<Keeper>), StartFailure> {
     chdir(request.working_directory.as_str())
         .map_err(|errno| StartFailure::new(&errno.into(), &request.working_directory))?;
     let failed = |error: io::Error| StartFailure::new(&error, &request.program);
-    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
-    let (stdout, their_stdout) = io::pipe().map_err(failed)?;
-    let (stderr, their_stderr) = io::pipe().map_err(failed)?;
     let program = Spawn {
         path: c"",
         arguments: &request.arguments.iter().map(Text::to_c_string).collect::<Vec<_>>(),
         environment: &environment(request).map_err(failed)?,
-        streams: [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()],
-        open_files,
+        streams: streams.streams(),
+        controls: streams.controls(),
+        open_files: settings.open_files,
+        cgroups: &settings.cgroups.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         filters: &request.filters.iter().map(instructions).collect::<Vec<_>>(),
     };
-    let pid = as_victim(oom_score, || spawn_found(request, program)).map_err(failed)?;
-    Ok(Program { pid, stdin, stdout, stderr })
+    let spawn = || spawn_found(request, program);
+    as_victim(settings.oom_score, || match settings.needs_keeper {
+        true => keeper::start(spawn).map(|(pid, keeper)| (pid, Some(keeper))),
+        false => Ok((spawn()?, None)),
+    })
+    .map_err(failed)
 }
 
 /// Starts the first file found in the search path, in the order and with the errors of execvp(3).
@@ -91,6 +106,18 @@ fn spawn_found(request: &Execute, program: Spawn<'_>) -> io::Result<Pid> {
         }
     }
     Err(refused.into())
+}
+
+/// Whether programs of the sandbox could have changed the file that a start would execute.
+pub(crate) fn is_changeable(request: &Execute) -> bool {
+    let is_writable = |path: &str| rustix::fs::access(path, Access::WRITE_OK).is_ok();
+    let name = request.program.as_str();
+    if name.contains('/') {
+        return is_writable(name);
+    }
+    let places = search_path(request).split(':').map(|folder| format!("{folder}/{name}"));
+    let mut places = places.skip_while(|path| rustix::fs::access(path, Access::EXISTS).is_err());
+    places.next().is_none_or(|path| is_writable(&path))
 }
 
 fn search_path(request: &Execute) -> &str {

@@ -20,7 +20,10 @@ fn request(program: &str, path: &str) -> Execute {
         environment: vec![(text("PATH"), text(path))],
         working_directory: text("/"),
         code: None,
+        next_code: None,
+        terminal: None,
         filters: Vec::new(),
+        leaf: None,
     }
 }
 
@@ -34,17 +37,23 @@ fn script(folder: &Path, name: &str, mode: u32, prints: &str) {
 /// The working directory is shared by all threads, and tests run in several threads.
 static WORKING_DIRECTORY: Mutex<()> = Mutex::new(());
 
+fn nothing() -> fs::File {
+    fs::File::options().read(true).write(true).open("/dev/null").unwrap()
+}
+
 /// The program's output, or why it did not start.
 fn outcome(request: &Execute) -> Result<String, (i32, String)> {
+    let (stdin, (mut stdout, their_stdout)) = (nothing(), io::pipe().unwrap());
+    let stderr = stdin.try_clone().unwrap();
     let started = {
         let _guard = WORKING_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
-        start(request, None, None)
+        let theirs = Theirs::Pipes([stdin.into(), their_stdout.into(), stderr.into()]);
+        start(request, &theirs, Settings::default())
     };
-    let mut program = started.map_err(|failure| (failure.errno, failure.about.into()))?;
-    drop(program.stdin);
+    let pid = started.map_err(|failure| (failure.errno, failure.about.into()))?;
     let mut printed = String::new();
-    program.stdout.read_to_string(&mut printed).unwrap();
-    waitpid(Some(program.pid), WaitOptions::empty()).unwrap();
+    stdout.read_to_string(&mut printed).unwrap();
+    waitpid(Some(pid.0), WaitOptions::empty()).unwrap();
     Ok(printed)
 }
 

@@ -20,12 +20,14 @@ use rustix::fs::Mode as FileMode;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, umask};
 use stockade_launcher::Provisions;
 use stockade_sys::{close_on_exec_from, ignore_signal, keep_freed_memory};
-use stockade_wire::{GuestExit, StreamHeader, read_message};
+use stockade_wire::{GuestExit, Role, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode};
 
 use crate::acceptors::Acceptors;
 use crate::control::converse;
 use crate::execution::State;
+use crate::files;
+use crate::leaves::Leaves;
 use crate::listeners::Own;
 use crate::opener::Opener;
 use crate::processes::{Processes, Reach};
@@ -49,11 +51,11 @@ const SEND_BYTES: usize = 64 << 10;
 /// The process must have one thread. On return every started process has been killed, and the
 /// caller must exit: the end of the first process ends its pid namespace.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
-    let Provisions { listeners, tools, program_files, oom_score } = provisions;
+    let Provisions { listeners, tools, program_files, oom_score, leaves } = provisions;
     let acceptors = Acceptors::of(listeners, tools);
     let reach = Reach::of_this_process();
     let oom_score = oom_score.or_else(own_oom_score);
-    let place = Place { reach, lifeline: None, acceptors, program_files, oom_score };
+    let place = Place { reach, lifeline: None, acceptors, program_files, oom_score, leaves };
     serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
 }
 
@@ -66,19 +68,20 @@ pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<G
     let acceptors = Acceptors::open(own)?;
     let reach = Reach::of_this_process();
     let oom_score = own_oom_score();
-    let place = Place { reach, lifeline: None, acceptors, program_files, oom_score };
+    let (lifeline, leaves) = (None, None);
+    let place = Place { reach, lifeline, acceptors, program_files, oom_score, leaves };
     serve_at(Stream::Pair { reader, writer }, place)
 }
 
 /// Like [`serve`], without a pid namespace: a Landlock domain or the process's ids confine its
 /// signals, and orphans are reparented to it. `lifeline` ends when the launcher does, and then the
-/// guest kills every process.
-pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd) -> GuestExit {
+/// guest kills every process. `leaves` is the socket for cgroup leaves, if executions have any.
+pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd, leaves: Option<OwnedFd>) -> GuestExit {
     match Reach::confined() {
         Some(reach) => {
-            let lifeline = Some(lifeline);
-            let place =
-                Place { reach, lifeline, acceptors: None, program_files: None, oom_score: None };
+            let (lifeline, acceptors) = (Some(lifeline), None);
+            let (program_files, oom_score) = (None, None);
+            let place = Place { reach, lifeline, acceptors, program_files, oom_score, leaves };
             serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
@@ -116,6 +119,7 @@ struct Place {
     acceptors: Option<Acceptors>,
     program_files: Option<u64>,
     oom_score: Option<File>,
+    leaves: Option<OwnedFd>,
 }
 
 /// An error means that the guest did not start to serve.
@@ -175,6 +179,8 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
         heard: Rc::default(),
         program_files: place.program_files,
         oom_score: place.oom_score.take().map(Rc::new),
+        leaves: place.leaves.take().map(|socket| Rc::new(Leaves::new(socket))),
+        prepared: Rc::default(),
     })
 }
 
@@ -220,8 +226,7 @@ impl Service {
             let greeted = Rc::clone(&self.greeted);
             self.control = Some(Box::pin(converse(stream, self.state.clone(), greeted)));
         } else {
-            let waiting = self.state.waiting.clone();
-            self.state.reactor.spawn(introduce(stream, waiting));
+            self.state.reactor.spawn(introduce(stream, self.state.clone()));
         }
     }
 
@@ -247,11 +252,14 @@ impl Service {
     }
 }
 
-/// Reads the header of a stream and keeps the stream for its execution; drops it without a header.
-async fn introduce(mut stream: yamux::Stream, waiting: Waiting) {
+/// Reads the header of a stream and keeps the stream for its execution, or carries out its operation
+/// on files; drops it without a header.
+async fn introduce(mut stream: yamux::Stream, state: State) {
     // An empty write acknowledges the stream: the host opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
-    if let Ok(header) = read_message::<StreamHeader, _>(&mut stream).await {
-        waiting.arrived(header, stream);
+    match read_message::<StreamHeader, _>(&mut stream).await {
+        Ok(StreamHeader { role: Role::Files, .. }) => files::operate(stream, &state).await,
+        Ok(header) => state.waiting.arrived(header, stream),
+        Err(_) => {}
     }
 }

@@ -85,7 +85,7 @@ fn answered(wanted: Wanted) -> Result<Vec<u8>, Failure> {
     match wanted {
         Wanted::Help => Ok(words::HELP.as_bytes().to_vec()),
         Wanted::List(how) => {
-            let line = say(br#"{"id":1,"list":true}"#)?;
+            let line = exchange(br#"{"id":1,"list":true}"#)?;
             let result = result_of(&line, None)?;
             match how {
                 Listing::Whole => Ok(lines(result)),
@@ -98,8 +98,9 @@ fn answered(wanted: Wanted) -> Result<Vec<u8>, Failure> {
                 words::Arguments::Stdin => words::checked(read_stdin()?)?,
             };
             let name = serde_json::to_string(&tool).map_err(|_| not_understood())?;
-            let line =
-                say(format!(r#"{{"id":1,"call":{name},"arguments":{arguments}}}"#).as_bytes())?;
+            let line = exchange(
+                format!(r#"{{"id":1,"call":{name},"arguments":{arguments}}}"#).as_bytes(),
+            )?;
             let result = result_of(&line, Some(&tool))?;
             Ok(match printing {
                 Printing::Plain if result.starts_with(b"\"") => plain(result)?,
@@ -126,7 +127,7 @@ fn read_stdin() -> Result<String, Failure> {
 }
 
 /// Sends one request and returns the line that answers it.
-fn say(request: &[u8]) -> Result<Vec<u8>, Failure> {
+fn exchange(request: &[u8]) -> Result<Vec<u8>, Failure> {
     let path = std::env::var_os(VARIABLE).map_or_else(|| PathBuf::from(TOOL_SOCKET), PathBuf::from);
     let mut socket = UnixStream::connect(&path).map_err(|error| {
         let message = format!("cannot reach the tools at {}: {error}", path.display());

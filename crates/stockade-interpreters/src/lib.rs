@@ -29,7 +29,7 @@ mod volta;
 use std::path::PathBuf;
 
 pub use problem::{InterpreterError, Problem, Skipped};
-pub use setup::{CODE_DIRECTORY, Directories, ProgramSetup, proxy_variables};
+pub use setup::{CODE_DIRECTORY, Directories, ProgramSetup, host_loopback, proxy_variables};
 use stockade_provider::Language;
 pub use surroundings::Surroundings;
 pub use version::{Chosen, Manager};

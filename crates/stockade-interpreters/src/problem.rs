@@ -105,11 +105,11 @@ pub enum Problem {
     NoVersion { manager: Manager },
     #[error("{said_by} asks {manager} for {}, which {} does not have", .versions.join(" or "), .place.display())]
     NotInstalled { manager: Manager, versions: Vec<String>, said_by: String, place: PathBuf },
-    #[error("{} says nothing usable as {key}", .file.display())]
+    #[error("{} has no usable value for {key}", .file.display())]
     BrokenSettings { file: PathBuf, key: &'static str },
-    #[error("the virtual environment {} stands on {}, which has no interpreter", .directory.display(), .home.display())]
+    #[error("the virtual environment {} is based on {}, which has no interpreter", .directory.display(), .home.display())]
     BrokenEnvironment { directory: PathBuf, home: PathBuf },
-    #[error("{} has no standard library beside {}", .prefix.display(), .real.display())]
+    #[error("{} has no standard library next to {}", .prefix.display(), .real.display())]
     NoStandardLibrary { real: PathBuf, prefix: PathBuf },
     #[error("{} may not be shown inside a sandbox", .path.display())]
     Forbidden { path: PathBuf },

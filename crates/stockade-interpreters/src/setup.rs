@@ -1,16 +1,21 @@
 //! Turns an execution into a command with its environment, as every Linux wall starts it.
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stockade_policy::{SEARCH_PATH, WORKSPACE};
-use stockade_provider::{Command, Error, ErrorKind, Execution, Language, Program, ToolAccess};
+use stockade_policy::{Host, HostPattern, Policy, SEARCH_PATH, WORKSPACE};
+use stockade_provider::{
+    Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess,
+};
 
 use crate::Interpreter;
 
 /// Where code of the caller is written, in a root that the wall built.
 pub const CODE_DIRECTORY: &str = "/run/code";
+
+/// The type of a terminal if the caller names none: what nearly every terminal emulator understands.
+const TERMINAL_TYPE: &str = "xterm";
 
 /// Directories that every sandbox has, as paths inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub struct ProgramSetup {
     pub directories: Directories,
     /// The proxy inside, if programs can reach the network.
     pub proxy: Option<SocketAddrV4>,
+    /// Loopback addresses that mean the host's: clients reach them through the proxy.
+    pub host_loopback: Vec<IpAddr>,
     /// Environment variables for tools, if programs can call any.
     pub tools: Option<Vec<(String, String)>>,
     /// A counter for code file names: concurrent executions must not replace each other's code.
@@ -52,21 +59,33 @@ pub struct ProgramSetup {
 impl ProgramSetup {
     /// The command for an execution.
     pub fn command(&self, execution: Execution) -> Result<Command, Error> {
-        let environment = self.environment(&execution.environment);
-        let (program, arguments, code) = match execution.program {
+        let mut environment = self.environment(&execution.environment);
+        let terminal = match execution.stdio {
+            Stdio::Pipes => None,
+            Stdio::Terminal(size) => Some(size),
+        };
+        if terminal.is_some() && !environment.iter().any(|(name, _)| name == "TERM") {
+            environment.push(("TERM".to_owned(), TERMINAL_TYPE.to_owned()));
+        }
+        let (program, arguments, code, next_code) = match execution.program {
             Program::Code { language, name, code, arguments } => {
                 let name = plain(&name)?;
-                let path = match self.codes.fetch_add(1, Ordering::Relaxed) {
+                let number = self.codes.fetch_add(1, Ordering::Relaxed);
+                let path = match number {
                     0 => format!("{}/{name}", self.directories.code),
                     number => format!("{}/{number}/{name}", self.directories.code),
                 };
+                // Not after the first code: most sandboxes run no other.
+                let has_next = language == Language::Python && number > 0;
+                let next = || format!("{}/{}/{name}", self.directories.code, number + 1);
+                let next = has_next.then(next);
                 let program = self.interpreter_of(language);
                 let words = [program.clone(), path.clone()];
-                (program, words.into_iter().chain(arguments).collect(), Some((path, code)))
+                (program, words.into_iter().chain(arguments).collect(), Some((path, code)), next)
             }
             Program::Command { argv } => {
                 let program = argv.first().cloned().unwrap_or_default();
-                (program, argv, None)
+                (program, argv, None, None)
             }
         };
         let working_directory = match execution.working_directory {
@@ -78,7 +97,15 @@ impl ProgramSetup {
             Some(place) => place,
             None => self.directories.working_directory.clone(),
         };
-        Ok(Command { program, arguments, environment, working_directory, code })
+        Ok(Command {
+            program,
+            arguments,
+            environment,
+            working_directory,
+            code,
+            next_code,
+            terminal,
+        })
     }
 
     /// The program of an interpreter: the one found on the host, or the language's usual name in a
@@ -117,7 +144,7 @@ impl ProgramSetup {
             variables.push((name.to_owned(), value.to_owned()));
         }
         if let Some(proxy) = self.proxy {
-            variables.extend(proxy_variables(proxy));
+            variables.extend(proxy_variables(proxy, &self.host_loopback));
         }
         for (name, value) in self.tools.iter().flatten() {
             if !variables.iter().any(|(own, _)| own == name) {
@@ -139,21 +166,38 @@ fn plain(name: &str) -> Result<&str, Error> {
 }
 
 /// The environment variables that name the proxy inside. All use the scheme `http`, because some
-/// clients fail on any other; the proxy also accepts SOCKS.
-pub fn proxy_variables(proxy: SocketAddrV4) -> Vec<(String, String)> {
+/// clients fail on any other; the proxy also accepts SOCKS. `host_loopback` has the loopback
+/// addresses that clients must not reach without the proxy.
+pub fn proxy_variables(proxy: SocketAddrV4, host_loopback: &[IpAddr]) -> Vec<(String, String)> {
     let proxy = format!("http://{proxy}");
-    let direct = "localhost,127.0.0.1,::1";
+    let is_inside = |name: &&str| match name.parse::<IpAddr>() {
+        Ok(address) => !host_loopback.contains(&address),
+        Err(_) => true,
+    };
+    let direct: Vec<&str> =
+        ["localhost", "127.0.0.1", "::1"].into_iter().filter(is_inside).collect();
+    let direct = direct.join(",");
     let mut variables = Vec::new();
     for (name, value) in [
         ("HTTP_PROXY", proxy.as_str()),
         ("HTTPS_PROXY", &proxy),
         ("ALL_PROXY", &proxy),
-        ("NO_PROXY", direct),
+        ("NO_PROXY", &direct),
     ] {
         variables.push((name.to_owned(), value.to_owned()));
         variables.push((name.to_lowercase(), value.to_owned()));
     }
     variables
+}
+
+/// The loopback addresses that a policy allows as literals, which makes them the host's.
+pub fn host_loopback(policy: &Policy) -> Vec<IpAddr> {
+    let entries = policy.gates.iter().flat_map(|gate| &gate.network.entries);
+    let addresses = entries.filter_map(|entry| match entry.host {
+        HostPattern::Exact(Host::Address(address)) => Some(address),
+        HostPattern::Exact(Host::Name(_)) | HostPattern::Below(_) => None,
+    });
+    addresses.filter(IpAddr::is_loopback).collect()
 }
 
 #[cfg(test)]
@@ -162,7 +206,7 @@ mod tests {
 
     #[test]
     fn proxy_variables_have_both_spellings_and_exclude_loopback() {
-        let variables = proxy_variables("127.0.0.54:3128".parse().unwrap());
+        let variables = proxy_variables("127.0.0.54:3128".parse().unwrap(), &[]);
         let value = |name: &str| {
             let found = variables.iter().find(|(own, _)| own == name);
             found.map(|(_, value)| value.as_str())
@@ -175,5 +219,15 @@ mod tests {
         for name in ["NO_PROXY", "no_proxy"] {
             assert_eq!(value(name), Some("localhost,127.0.0.1,::1"), "{name}");
         }
+    }
+    #[test]
+    fn loopback_address_that_a_policy_allows_is_reached_through_the_proxy() {
+        let text = "network_allowlist: ['127.0.0.1:8000', '10.0.0.7', 'example.org']";
+        let policy = Policy::parse_str("p", text, Path::new("/")).unwrap();
+        let loopback = host_loopback(&policy);
+        assert_eq!(loopback, ["127.0.0.1".parse::<IpAddr>().unwrap()]);
+        let variables = proxy_variables("127.0.0.54:3128".parse().unwrap(), &loopback);
+        let own = |name: &str| (name.to_owned(), "localhost,::1".to_owned());
+        assert!(variables.contains(&own("NO_PROXY")) && variables.contains(&own("no_proxy")));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) use files::take_tree;
 pub(crate) struct Inherited {
     /// Mount trees that the launcher opened outside.
     pub(crate) trees: BTreeMap<String, OwnedFd>,
-    /// Files of the version 1 cgroups to enter, in the order of the steps.
+    /// Files of the version 1 cgroups to enter, and the socket for leaves, in the order of the steps.
     pub(crate) cgroups: VecDeque<OwnedFd>,
     /// Ends when the launcher does.
     pub(crate) lifeline: OwnedFd,
@@ -48,7 +48,7 @@ struct Building {
     programs: Option<OwnedFd>,
     /// What the wall provides to the guest.
     provisions: Provisions,
-    /// Files of the version 1 cgroups that are still to be entered.
+    /// The descriptors that later steps use.
     cgroups: VecDeque<OwnedFd>,
     lifeline: OwnedFd,
 }
@@ -80,7 +80,8 @@ pub(crate) fn build(
             return Ok(Launched::Inside(building.provisions));
         }
         if let Step::ServeConfined = step {
-            return Ok(Launched::Confined { lifeline: building.lifeline });
+            let Building { lifeline, provisions, .. } = building;
+            return Ok(Launched::Confined { lifeline, leaves: provisions.leaves });
         }
         if let Err(error) = building.carry_out(step) {
             let target =
@@ -124,6 +125,11 @@ impl Building {
                 let tasks =
                     self.cgroups.pop_front().ok_or_else(|| wrong("no descriptor for it"))?;
                 rustix::io::write(&tasks, b"0")?;
+                Ok(())
+            }
+            Step::Leaves => {
+                let socket = self.cgroups.pop_front();
+                self.provisions.leaves = Some(socket.ok_or_else(|| wrong("no descriptor for it"))?);
                 Ok(())
             }
             Step::OwnCgroups => stockade_sys::unshare_cgroups(),
@@ -295,7 +301,8 @@ fn target_of(step: &Step) -> Option<&Path> {
         | Step::ToolSocket(ToolSocket { directory: path, .. })
         | Step::WorkingDirectory(path)
         | Step::Execute { program: path, .. } => Some(path),
-        Step::OwnCgroups
+        Step::Leaves
+        | Step::OwnCgroups
         | Step::PrivateMounts
         | Step::BecomeUser { .. }
         | Step::MakeRoot(_)

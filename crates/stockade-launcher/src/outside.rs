@@ -32,6 +32,8 @@ pub enum Launched {
     Confined {
         /// Ends when the launcher does.
         lifeline: OwnedFd,
+        /// See [`Provisions::leaves`].
+        leaves: Option<OwnedFd>,
     },
 }
 
@@ -46,6 +48,8 @@ pub struct Provisions {
     pub program_files: Option<u64>,
     /// The guest's own `oom_score_adj`. No process inside can open such a file for writing.
     pub oom_score: Option<File>,
+    /// The socket on which the host sends the files of cgroup leaves, if executions have leaves.
+    pub leaves: Option<OwnedFd>,
 }
 
 /// The listeners for connections of programs to the network.
@@ -103,7 +107,7 @@ fn carry_out(mut control: UnixStream) -> Result<Launched, Failure> {
     if let Err(error) = stand_apart() {
         return Err((control, refusal(Phase::Outside, 0, "stand_apart", String::new(), &error)));
     }
-    let is_entered = |step: &&Step| matches!(step, Step::EnterCgroup { .. });
+    let is_entered = |step: &&Step| matches!(step, Step::EnterCgroup { .. } | Step::Leaves);
     let entered = plan.inside.iter().filter(is_entered).count().min(descriptors.len());
     let mut kept = descriptors.split_off(entered);
     let timer = plan.has_timer.then(|| kept.pop()).flatten();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// Everything the launcher does, in order. The host sends it as one message, with one descriptor
-/// for each [`Step::EnterCgroup`], in order, and then those that the launcher keeps open while the
+/// for each [`Step::EnterCgroup`] and [`Step::Leaves`], in order, and then those that the launcher keeps open while the
 /// sandbox lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,12 +55,17 @@ pub enum AfterStep {
         /// Its `cgroup.kill`.
         file: PathBuf,
     },
+    /// Thaws the version 1 cgroups directly below one: the kernel ends no frozen process.
+    ThawCgroups {
+        /// The directory of the cgroup above them.
+        directory: PathBuf,
+    },
     /// Removes a directory with everything below it. No process may use it any more.
     RemoveTree {
         /// The directory.
         directory: PathBuf,
     },
-    /// Removes a cgroup that has become empty.
+    /// Removes a cgroup that has become empty, and the empty groups directly below it.
     RemoveCgroup {
         /// Its directory.
         directory: PathBuf,
@@ -153,6 +158,9 @@ pub enum Step {
         /// The `tasks` file, for reports.
         file: PathBuf,
     },
+    /// Keeps the next descriptor of the plan for the guest: a socket on which the host sends the
+    /// files of cgroup leaves, one leaf for each execution.
+    Leaves,
     /// Unshares the cgroup namespace, which makes the entered cgroups its roots.
     OwnCgroups,
     /// Makes mounts private: no mount event goes to or comes from the host.
@@ -506,6 +514,7 @@ impl Step {
     pub fn name(&self) -> &'static str {
         match self {
             Step::EnterCgroup { .. } => "enter_cgroup",
+            Step::Leaves => "leaves",
             Step::OwnCgroups => "own_cgroups",
             Step::PrivateMounts => "private_mounts",
             Step::TakeTree { .. } => "take_tree",

@@ -11,7 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -102,11 +102,24 @@ fn kill(sandbox: &Sandbox) {
         descendants::kill(reach);
     }
     for step in &sandbox.after {
-        if let AfterStep::KillCgroup { file } = step {
+        match step {
             // Fails if the cgroup was removed already.
-            let _ = write_once(file, "1");
+            AfterStep::KillCgroup { file } => _ = write_once(file, "1"),
+            AfterStep::ThawCgroups { directory } => {
+                for group in groups_below(directory) {
+                    let _ = write_once(&group.join("freezer.state"), "THAWED");
+                }
+            }
+            AfterStep::RemoveCgroup { .. } | AfterStep::RemoveTree { .. } => {}
         }
     }
+}
+
+/// The cgroups directly below one.
+fn groups_below(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let is_group = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries.flatten().filter(is_group).map(|entry| entry.path()).collect()
 }
 
 /// Ends a first process that has started nothing, and waits until it is gone.
@@ -140,21 +153,27 @@ pub(crate) fn wait(handle: &OwnedFd) -> io::Result<WaitIdStatus> {
 /// Carries out one step. Returns whether it left nothing behind.
 fn take_down(step: &AfterStep) -> bool {
     match step {
-        AfterStep::KillCgroup { .. } => true,
+        AfterStep::KillCgroup { .. } | AfterStep::ThawCgroups { .. } => true,
         AfterStep::RemoveTree { directory } => remove_tree(directory).is_ok(),
         AfterStep::RemoveCgroup { directory } => remove(directory, Instant::now() + PATIENCE),
     }
 }
 
-/// Removes one cgroup directory, which may be busy for a moment after its last process ended.
+/// Removes one cgroup directory, which may be busy for a moment after its last process ended. The
+/// host may have left leaves of executions below it.
 fn remove(directory: &Path, deadline: Instant) -> bool {
     let mut pause = Duration::from_micros(200);
     loop {
         match std::fs::remove_dir(directory) {
             Ok(()) => return true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
-            Err(_) if Instant::now() < deadline => std::thread::sleep(pause),
-            Err(_) => return false,
+            Err(_) if Instant::now() >= deadline => return false,
+            Err(_) => {}
+        }
+        let leaves = groups_below(directory);
+        let removed = leaves.iter().filter(|leaf| std::fs::remove_dir(leaf).is_ok()).count();
+        if removed < leaves.len() || leaves.is_empty() {
+            std::thread::sleep(pause);
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }

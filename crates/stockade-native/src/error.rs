@@ -251,7 +251,7 @@ fn how(ending: &Ending) -> String {
     match (ending.signal, ending.code) {
         (Some(signal), _) => format!("by signal {signal}"),
         (None, Some(code)) => format!("with code {code}"),
-        (None, None) => "nobody knows how".to_owned(),
+        (None, None) => "for an unknown reason".to_owned(),
     }
 }
 

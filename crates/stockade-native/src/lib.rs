@@ -10,11 +10,13 @@
 mod abilities;
 mod commands;
 mod error;
+mod execution;
 mod filters;
 mod host;
 mod host_files;
 mod id_range;
 mod knobs;
+mod leaves;
 mod looks;
 mod machine;
 mod observe;

@@ -9,9 +9,10 @@ use rustix::process::Pid;
 use stockade_carrier::Link;
 use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
-use stockade_provider::SandboxUsage;
+use stockade_provider::{ExecutionUsage, SandboxUsage};
 use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
 
+use crate::leaves::{Leaf, Leaves};
 use crate::looks::blocking;
 use crate::process_tree::{self, measure};
 use crate::programs::Programs;
@@ -43,6 +44,8 @@ pub(crate) struct Watched {
     pub(crate) programs: Option<Programs>,
     /// `None` once the sandbox is dropped.
     pub(crate) group: Mutex<Option<Group>>,
+    /// The leaves of executions, if there is a group.
+    pub(crate) leaves: Option<Arc<Leaves>>,
     pub(crate) policy: Arc<Policy>,
     /// Whether a cgroup enforces the memory limit, and the CPU limit.
     pub(crate) memory_held: bool,
@@ -97,7 +100,18 @@ impl Watched {
 
     /// Saves the current usage before a kill is sent; later calls change nothing. Blocks.
     pub(crate) fn keep(&self) {
+        if let Some(leaves) = &self.leaves {
+            leaves.keep();
+        }
         self.before_kill.get_or_init(|| self.look());
+    }
+
+    /// What the execution of a leaf used. Blocks.
+    pub(crate) fn of_execution(&self, leaf: &Leaf) -> ExecutionUsage {
+        let mut used = leaf.usage();
+        let denials = self.programs.iter().flat_map(|programs| programs.denials_of(leaf.number));
+        used.denials = denials.collect();
+        used
     }
 
     /// Takes the cgroup and the scratch descriptor out of a sandbox that is about to end.
@@ -108,11 +122,12 @@ impl Watched {
     /// The current usage. Fields that the kernel does not report stay empty.
     fn look(&self) -> SandboxUsage {
         let mut observation = SandboxUsage::default();
+        let removed = self.leaves.as_ref().map(|leaves| leaves.removed()).unwrap_or_default();
         if let Some(group) = &*lock(&self.group) {
             observation.memory_peak_bytes = group.memory_peak().ok();
             observation.tasks_peak = group.pids_peak().ok();
-            observation.oom_kills = group.oom_kills().unwrap_or(0);
-            if group.pids_hit().is_ok_and(|refused| refused > 0) {
+            observation.oom_kills = group.oom_kills().unwrap_or(0) + removed.oom_kills;
+            if group.pids_hit().is_ok_and(|refused| refused + removed.pids_hit > 0) {
                 observation.limits_hit.insert(Limit::Pids);
             }
         }

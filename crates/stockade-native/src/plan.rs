@@ -59,6 +59,8 @@ pub(crate) struct CgroupInputs {
     pub(crate) seat: Option<PathBuf>,
     /// The `tasks` files of v1 cgroups, through which the first process enters them.
     pub(crate) tasks: Vec<PathBuf>,
+    /// Whether executions have leaves of their own.
+    pub(crate) has_leaves: bool,
     /// What the launcher removes at the end.
     pub(crate) removal: Removal,
     /// Whether a cgroup enforces the memory limit, and the process limit.
@@ -117,7 +119,8 @@ fn inside(inputs: &Inputs<'_>, visible: &Visible) -> Vec<Step> {
 
 /// First, so that the sandbox's cgroups count the mounts.
 pub(crate) fn enter(cgroup: &CgroupInputs) -> Vec<Step> {
-    cgroup.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() }).collect()
+    let enter = cgroup.tasks.iter().map(|file| Step::EnterCgroup { file: file.clone() });
+    enter.chain(cgroup.has_leaves.then_some(Step::Leaves)).collect()
 }
 
 /// A limit of the policy; every policy has a value for each limit that is used here.

@@ -55,9 +55,9 @@ pub(crate) enum Hidden {
     Nothing,
 }
 
-/// The record of refused starts.
+/// The record of refused starts, each with the number of the cgroup leaf in which it was tried.
 pub(crate) struct Programs {
-    denials: Arc<Mutex<Vec<Denial>>>,
+    denials: Arc<Mutex<Denials>>,
 }
 
 impl Programs {
@@ -78,11 +78,27 @@ impl Programs {
 
     /// The refusals so far, one per program.
     pub(crate) fn denials(&self) -> Vec<Denial> {
-        locked(&self.denials).clone()
+        let mut found: Vec<Denial> = Vec::new();
+        for (_, denial) in &*locked(&self.denials) {
+            // Several executions may have tried the same program.
+            if !found.contains(denial) {
+                found.push(denial.clone());
+            }
+        }
+        found
+    }
+
+    /// The refusals so far in the cgroup leaf of one execution.
+    pub(crate) fn denials_of(&self, leaf: u64) -> Vec<Denial> {
+        let denials = locked(&self.denials);
+        let of_leaf = denials.iter().filter(|(number, _)| *number == Some(leaf));
+        of_leaf.map(|(_, denial)| denial.clone()).collect()
     }
 }
 
-fn locked(denials: &Mutex<Vec<Denial>>) -> MutexGuard<'_, Vec<Denial>> {
+type Denials = Vec<(Option<u64>, Denial)>;
+
+fn locked(denials: &Mutex<Denials>) -> MutexGuard<'_, Denials> {
     denials.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -92,9 +108,9 @@ struct Watch {
     /// The files at the listed paths, set once a process inside could be inspected.
     allowed: Option<BTreeSet<FileId>>,
     looks: usize,
-    /// The programs that are already recorded.
-    named: BTreeSet<PathBuf>,
-    denials: Arc<Mutex<Vec<Denial>>>,
+    /// The programs that are already recorded, with the leaves that tried to start them.
+    named: BTreeSet<(Option<u64>, PathBuf)>,
+    denials: Arc<Mutex<Denials>>,
 }
 
 impl Watch {
@@ -137,8 +153,9 @@ impl Watch {
             return;
         };
         // Checked before recording, because the pid may have been reused.
-        if is_pending(self.listener.as_fd(), question) && self.named.insert(program) {
-            locked(&self.denials).push(denial);
+        let leaf = task.leaf();
+        if is_pending(self.listener.as_fd(), question) && self.named.insert((leaf, program)) {
+            locked(&self.denials).push((leaf, denial));
         }
     }
 

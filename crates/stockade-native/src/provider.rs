@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::plan::{Egress, Inputs, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
-use crate::start::{EXECUTIONS, HostProcess, Prepared, encoded, make_group, start};
+use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
 use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
@@ -71,7 +71,8 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
         let range = machine.is_root().then(IdRange::claim).transpose()?;
-        let (group, cgroup, mut descriptors) = make_group(policy, layout, &GroupName::new()?)?;
+        let Grouped { group, leaves, inputs: cgroup, mut descriptors } =
+            make_group(policy, layout, &GroupName::new()?)?;
         let (memory_held, egress) = (cgroup.memory_held, egress(request));
         let plan = plan(&Inputs {
             policy,
@@ -92,6 +93,7 @@ impl NativeProvider {
         let setup = ProgramSetup {
             interpreter,
             proxy: (egress == Egress::Gateway).then_some(PROXY),
+            host_loopback: stockade_interpreters::host_loopback(policy),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };
@@ -102,6 +104,7 @@ impl NativeProvider {
             executions: self.executions,
             listed: listed(request, files),
             group,
+            leaves: leaves.map(Arc::new),
             policy: request.policy.clone(),
             setup: Arc::new(setup),
             filters: program_filters(policy, machine.kernel)?,
@@ -109,6 +112,7 @@ impl NativeProvider {
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
+            has_terminals: true,
             user: self.user,
         })
     }

@@ -9,38 +9,38 @@
 //! is enough, and so is the death of this process.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
-use stockade_carrier::Link;
+use stockade_carrier::{ExecutionControl as Guest, Link};
 use stockade_interpreters::ProgramSetup;
-use stockade_launcher::Ending;
 use stockade_policy::Limit;
 use stockade_provider::{
-    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, ProcessEnd,
-    Running, Sandbox, SandboxUsage, Stdio, TerminalSize,
+    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, Files, ProcessEnd,
+    Running, Sandbox, SandboxUsage, Stdio,
 };
 use stockade_watchdog::Aside;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::error::StartError;
+use crate::execution::{NativeExecution, explain};
+use crate::leaves::{CONFIRMED, Leaf};
 use crate::looks::{blocking, release};
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::programs::Programs;
 use crate::start::{Control, Deadline, Held, HostProcess, Launcher, Prepared, Wall};
 
-/// How long a killed execution may take to end before its sandbox is ended.
-const CONFIRMED: Duration = Duration::from_millis(500);
+/// How often to check whether a program has started.
+const STARTING: Duration = Duration::from_millis(1);
 
-/// The error for a terminal.
+/// The error for a terminal behind a wall that has none.
 const NO_TERMINALS: StartError = StartError::Unsupported {
     what: "a terminal",
-    reason: "programs behind this wall have pipes",
-    remedy: "start the program with pipes",
+    reason: "this wall mounts no terminals of its own, and those of the host stay hidden",
+    remedy: "start the program with pipes, or use a host with namespaces",
 };
 
 /// One running sandbox.
@@ -57,7 +57,10 @@ pub(crate) struct NativeSandbox {
     watched: Arc<Watched>,
     /// The number of programs started so far.
     starts: Arc<AtomicU64>,
+    /// Whether programs are paused and none may start.
+    paused: AtomicBool,
     user: HostProcess,
+    has_terminals: bool,
 }
 
 impl NativeSandbox {
@@ -83,6 +86,7 @@ impl NativeSandbox {
         });
         let watched = Watched {
             scratch: Mutex::new(wall.scratch),
+            leaves: prepared.leaves.take(),
             programs,
             group: Mutex::new(prepared.group.take()),
             policy,
@@ -104,7 +108,9 @@ impl NativeSandbox {
             deadline: wall.deadline,
             watched: Arc::new(watched),
             starts: Arc::default(),
+            paused: AtomicBool::new(false),
             user: prepared.user,
+            has_terminals: prepared.has_terminals,
         })
     }
 
@@ -128,124 +134,92 @@ impl NativeSandbox {
         blocking(waited).await
     }
 
-    /// A started program with its control, and with an end that the launcher's report explains.
+    /// A started program with its control, and with an end that comes after that of all its
+    /// processes and that the launcher's report explains.
     async fn controlled(
         &self,
-        started: Result<Running, Error>,
+        started: Result<(Guest, Running), Error>,
+        leaf: Option<Arc<Leaf>>,
         held: Option<Held>,
+        limit: Option<Duration>,
     ) -> Result<Running, Error> {
         let launcher = Arc::clone(&self.control);
         match started {
-            Ok(running) => {
-                let end = running.end;
-                let end = Box::pin(async move {
-                    let end = explain(end.await, &launcher).await;
-                    drop(held);
-                    end
-                });
-                Ok(Running { control: self.execution(Some(running.control)), end, ..running })
+            Ok((guest, running)) => {
+                let control = self.execution(Some(guest), leaf, held);
+                let end = control.followed(running.end, limit);
+                Ok(Running { control, end, ..running })
             }
             Err(error) if error.kind() == ErrorKind::Lost => {
-                Ok(gone(explain(Err(error), &launcher).await?, self.execution(None)))
+                let end = explain(Err(error), &launcher).await?;
+                Ok(gone(end, self.execution(None, None, None)))
             }
             Err(error) => Err(error),
         }
     }
 
     /// The control of a new execution.
-    fn execution(&self, guest: Option<Arc<dyn ExecutionControl>>) -> Arc<dyn ExecutionControl> {
+    fn execution(
+        &self,
+        guest: Option<Guest>,
+        leaf: Option<Arc<Leaf>>,
+        held: Option<Held>,
+    ) -> Arc<NativeExecution> {
         self.starts.fetch_add(1, Ordering::Relaxed);
-        let (watched, starts) = (Arc::clone(&self.watched), Arc::clone(&self.starts));
-        Arc::new(NativeExecution { guest, watched, starts })
-    }
-
-    /// The same program, killed at its timeout even if its end is not awaited.
-    fn limited(&self, running: Running, limit: Duration) -> Running {
-        let (execution, sandbox) = (Arc::clone(&running.control), Arc::clone(&self.control));
-        let (sender, ended) = oneshot::channel();
-        let mut end = running.end;
-        tokio::spawn(async move {
-            let result = match timeout(limit, &mut end).await {
-                Ok(result) => result,
-                Err(_) => {
-                    // Fails if the sandbox has already ended.
-                    let _ = execution.kill().await;
-                    if timeout(CONFIRMED, &mut end).await.is_err() {
-                        sandbox.end();
-                    }
-                    Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout })
-                }
-            };
-            let _ = sender.send(result);
-        });
-        let lost = |_| Err(Error::new(ErrorKind::Lost, "the runtime of the sandbox has ended"));
-        let end = Box::pin(async move { ended.await.unwrap_or_else(lost) });
-        Running { end, ..running }
-    }
-}
-
-/// The control of one execution: the guest acts on it, and the host measures it.
-struct NativeExecution {
-    /// `None` if the sandbox ended before the program could start.
-    guest: Option<Arc<dyn ExecutionControl>>,
-    watched: Arc<Watched>,
-    starts: Arc<AtomicU64>,
-}
-
-impl ExecutionControl for NativeExecution {
-    fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>> {
-        match &self.guest {
-            Some(guest) => guest.signal(signal),
-            None => Box::pin(async { Ok(()) }),
-        }
-    }
-
-    fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
-        match &self.guest {
-            Some(guest) => guest.kill(),
-            None => Box::pin(async { Ok(()) }),
-        }
-    }
-
-    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
-        match &self.guest {
-            Some(guest) => guest.resize(size),
-            None => Box::pin(async { Ok(()) }),
-        }
-    }
-
-    fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
-        Box::pin(async {
-            // The sandbox's counters belong to one execution only if it is the only one so far.
-            if self.starts.load(Ordering::Relaxed) != 1 {
-                return ExecutionUsage::default();
-            }
-            let watched = Arc::clone(&self.watched);
-            let used = blocking(move || watched.observe()).await;
-            ExecutionUsage {
-                cpu_time: used.cpu_time,
-                memory_peak_bytes: used.memory_peak_bytes,
-                tasks_peak: used.tasks_peak,
-                oom_kills: used.oom_kills,
-            }
+        Arc::new(NativeExecution {
+            guest,
+            leaf,
+            held: Mutex::new(held),
+            sandbox: Arc::clone(&self.control),
+            watched: Arc::clone(&self.watched),
+            starts: Arc::clone(&self.starts),
         })
     }
-}
 
-/// Adds the launcher's report to an end if the stream to the guest was lost.
-async fn explain(end: Result<ProcessEnd, Error>, control: &Control) -> Result<ProcessEnd, Error> {
-    let is_lost = match &end {
-        Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),
-        Err(error) => error.kind() == ErrorKind::Lost,
-    };
-    if !is_lost {
-        return end;
-    }
-    match control.ending().await {
-        Some(Ending { signal: Some(signal), .. }) => {
-            Ok(ProcessEnd::SandboxEnded { signal: Some(signal) })
+    fn check_paused(&self) -> Result<(), Error> {
+        match self.paused.load(Ordering::SeqCst) {
+            true => {
+                Err(Error::new(ErrorKind::Busy, "the sandbox is paused")
+                    .with_remedy("resume it first"))
+            }
+            false => Ok(()),
         }
-        _ => end,
+    }
+
+    /// Starts a command in a leaf of its own, if this sandbox has leaves.
+    async fn start_in_leaf(
+        &self,
+        command: Command,
+    ) -> Result<(Result<(Guest, Running), Error>, Option<Arc<Leaf>>), Error> {
+        let Some(leaves) = &self.watched.leaves else {
+            return Ok((self.link.execute(command), None));
+        };
+        let leaf = match leaves.take_ahead() {
+            Some(leaf) => leaf,
+            None => {
+                let leaves = Arc::clone(leaves);
+                blocking(move || leaves.make()).await?
+            }
+        };
+        // Before the check: a pause either sees the leaf or is seen here.
+        leaves.live(&leaf);
+        let started = self.check_paused().and_then(|()| Ok(leaves.send(&leaf)?));
+        match started.and_then(|()| self.link.execute_in(command, Some(leaf.number))) {
+            Ok((guest, running)) => {
+                // Fails only if it is set already.
+                let _ = leaf.guest.set(guest.clone());
+                // Not for the first: most sandboxes have one program.
+                if leaf.number > 1 {
+                    let leaves = Arc::clone(leaves);
+                    tokio::task::spawn_blocking(move || leaves.tidy());
+                }
+                Ok((Ok((guest, running)), Some(leaf)))
+            }
+            Err(error) => {
+                leaves.give_back(leaf);
+                Ok((Err(error), None))
+            }
+        }
     }
 }
 
@@ -264,25 +238,26 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
 impl Sandbox for NativeSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
-            if let Stdio::Terminal(_) = execution.stdio {
+            if let (Stdio::Terminal(_), false) = (execution.stdio, self.has_terminals) {
                 return Err(NO_TERMINALS.into());
             }
+            self.check_paused()?;
             let limit = execution.timeout;
             let command = self.setup.command(execution)?;
             if let Some(call) = &self.refused_call {
                 let (program, refused_call) = (command.program, Some(call.clone()));
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 let end = ProcessEnd::NotStarted { errno, program, refused_call };
-                return Ok(gone(end, self.execution(None)));
+                return Ok(gone(end, self.execution(None, None, None)));
             }
             let held = self.deadline.hold_timeout();
-            let started = self.link.execute(command).map(|(_, running)| running);
-            let running = self.controlled(started, held).await?;
-            Ok(match limit {
-                Some(limit) => self.limited(running, limit),
-                None => running,
-            })
+            let (started, leaf) = self.start_in_leaf(command).await?;
+            self.controlled(started, leaf, held, limit).await
         })
+    }
+
+    fn files(&self) -> Result<Arc<dyn Files>, Error> {
+        Ok(self.link.files(&self.setup.directories.working_directory))
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
@@ -294,11 +269,43 @@ impl Sandbox for NativeSandbox {
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Ok(self.link.pause()?) })
+        Box::pin(async {
+            self.paused.store(true, Ordering::SeqCst);
+            let Some(leaves) = &self.watched.leaves else { return Ok(self.link.pause()?) };
+            for leaf in leaves.running() {
+                // Starting takes milliseconds; nothing starts from now on.
+                let started = async {
+                    while !leaf.has_started() {
+                        sleep(STARTING).await;
+                    }
+                };
+                if timeout(CONFIRMED, started).await.is_err() {
+                    self.resume().await?;
+                    return Err(Error::new(
+                        ErrorKind::Busy,
+                        "a program of the sandbox is starting",
+                    )
+                    .with_remedy("pause it again"));
+                }
+                leaf.freeze()?;
+            }
+            Ok(())
+        })
     }
 
     fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Ok(self.link.resume()?) })
+        Box::pin(async {
+            match &self.watched.leaves {
+                Some(leaves) => {
+                    for leaf in leaves.running() {
+                        leaf.thaw()?;
+                    }
+                }
+                None => self.link.resume()?,
+            }
+            self.paused.store(false, Ordering::SeqCst);
+            Ok(())
+        })
     }
 
     fn observe(&self) -> BoxFuture<'_, SandboxUsage> {

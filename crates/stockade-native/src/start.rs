@@ -26,6 +26,7 @@ use stockade_provider::Gateway;
 
 use crate::error::StartError;
 use crate::filters::ProgramFilters;
+use crate::leaves::Leaves;
 use crate::looks::{blocking, in_turn, release};
 use crate::programs::Listed;
 use crate::reduced::ScratchDirectory;
@@ -35,7 +36,7 @@ use stockade_interpreters::ProgramSetup;
 
 pub(crate) use control::Control;
 pub(crate) use deadline::{Deadline, Held};
-pub(crate) use group::make_group;
+pub(crate) use group::{Grouped, make_group};
 pub use launcher::HostProcess;
 pub(crate) use launcher::Launcher;
 
@@ -52,6 +53,8 @@ pub(crate) struct Prepared {
     /// Set if the policy has a `command_allowlist`.
     pub(crate) listed: Option<Listed>,
     pub(crate) group: Option<Group>,
+    /// The leaves of executions, if there is a group.
+    pub(crate) leaves: Option<Arc<Leaves>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) setup: Arc<ProgramSetup>,
     /// The seccomp profiles of the policy, for programs.
@@ -63,6 +66,8 @@ pub(crate) struct Prepared {
     pub(crate) cpu_held: bool,
     /// Whether the kernel enforces the process limit.
     pub(crate) pids_held: bool,
+    /// Whether the sandbox has its own `/dev/pts`.
+    pub(crate) has_terminals: bool,
     pub(crate) user: HostProcess,
 }
 
@@ -115,7 +120,12 @@ where
         Ok::<_, StartError>((prepared, launcher, control, stream))
     };
     let (mut prepared, launcher, control, stream) = in_turn(launch).await?;
+    // The first leaf, while the launcher builds the wall.
+    let leaves = prepared.leaves.clone();
+    let first = tokio::task::spawn_blocking(move || leaves.map(|leaves| leaves.make_one()));
     let wall = build(&prepared, launcher, control, stream).await?;
+    // An error is repeated, and returned, when a program needs the leaf.
+    let _ = first.await;
     // Only now: if the start fails or is dropped earlier, this process removes both.
     if let Some(scratch) = &mut prepared.scratch {
         scratch.disown();

@@ -18,8 +18,8 @@ pub(crate) fn files(request: &SandboxRequest) -> Result<Option<Vec<ToolFile>>, S
     let Some(access) = &request.tools else { return Ok(None) };
     if !request.gateway.as_ref().is_some_and(|gateway| gateway.carries().tools) {
         return Err(wrong(
-            "nobody on the host answers calls",
-            "hand over a gateway that carries them",
+            "no tool broker answers calls",
+            "pass a gateway that carries tool calls",
         ));
     }
     place_is_free(&request.policy)?;

@@ -98,7 +98,7 @@ fn policy_that_uses_the_tool_directory_is_refused() {
 fn tools_without_a_broker_are_refused() {
     let mut wanted = request("{}", &[]);
     wanted.gateway = Some(Arc::new(Carries(false)));
-    assert!(refusal(&wanted).contains("nobody on the host answers"));
+    assert!(refusal(&wanted).contains("no tool broker answers"));
     wanted.gateway = None;
-    assert!(refusal(&wanted).contains("nobody on the host answers"));
+    assert!(refusal(&wanted).contains("no tool broker answers"));
 }

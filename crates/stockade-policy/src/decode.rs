@@ -51,6 +51,20 @@ impl Policy {
         })
     }
 
+    /// Checks a text that was made from flags. `flags` has the flag behind each line, which
+    /// decisions then name as their basis.
+    pub fn parse_flags(
+        text: &str,
+        flags: &[Option<String>],
+        base: &Path,
+    ) -> Result<Policy, PolicyErrors> {
+        stockade_text::parse("command line", text.as_bytes(), &DIALECT, |root, report| {
+            report.set_flags(flags);
+            let mut decoder = Decoder { report, base, regexes: 0, regex_bytes: 0, regex_text: 0 };
+            decoder.policy(root)
+        })
+    }
+
     /// Checks a policy text without a file, such as a preset.
     pub fn parse_str(name: &str, text: &str, base: &Path) -> Result<Policy, PolicyErrors> {
         let base = PathBuf::from(base);

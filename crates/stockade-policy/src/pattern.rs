@@ -42,6 +42,9 @@ impl HostPattern {
             HostPattern::Exact(Host::Name(name)) if is_metadata_name(name) => {
                 Err(PatternError::Metadata)
             }
+            HostPattern::Exact(Host::Name(name)) | HostPattern::Below(name) if is_own(name) => {
+                Err(PatternError::OwnName)
+            }
             HostPattern::Below(name) if is_shared_by_registrants(name) => {
                 Err(PatternError::PublicSuffix { suffix: name.clone() })
             }
@@ -112,6 +115,11 @@ impl Serialize for HostPattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+/// Whether programs in a sandbox resolve this name to the sandbox itself (RFC 6761).
+fn is_own(name: &HostName) -> bool {
+    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
 }
 
 /// An entry of a blocklist: hosts, or a range of addresses.

@@ -170,3 +170,13 @@ fn conditions_are_equal_if_all_their_parts_are() {
     assert_ne!(one, condition("code", Operator::Contains, json!("a+")));
     assert_ne!(one, condition("command", Operator::Matches, json!("a+")));
 }
+
+#[test]
+fn every_mistake_of_a_rule_is_reported() {
+    let text = "rules:\n  - name: r\n    condition: { field: cod, operator: is, value: [1] }\n    \
+                action: no\n    priority: high\n    dynamic_condition: { type: x, timezone: y }\n";
+    let errors = crate::Policy::parse_str("p", text, std::path::Path::new("/")).unwrap_err();
+    let places: Vec<(usize, usize)> =
+        errors.diagnostics().iter().map(|found| (found.line, found.column)).collect();
+    assert_eq!(places, [(3, 25), (3, 40), (4, 13), (5, 15), (6, 32), (6, 45)]);
+}

@@ -1,5 +1,7 @@
 //! A program as a guest starts it.
 
+use crate::TerminalSize;
+
 /// A program as the guest of a Linux wall starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -13,4 +15,9 @@ pub struct Command {
     pub working_directory: String,
     /// A file to write first: its path inside and its bytes.
     pub code: Option<(String, Vec<u8>)>,
+    /// The path of the code of the next command, if an interpreter may be started for it ahead of
+    /// time.
+    pub next_code: Option<String>,
+    /// A terminal of this size as its standard streams; without one they are pipes.
+    pub terminal: Option<TerminalSize>,
 }

@@ -9,6 +9,8 @@ mod command;
 mod error;
 mod execution;
 mod facts;
+mod file_path;
+mod files;
 mod gateway;
 mod language;
 mod plan;
@@ -23,6 +25,12 @@ pub use execution::{
     Execution, ExecutionControl, ExecutionId, ProcessEnd, Program, Running, Stdio, TerminalSize,
 };
 pub use facts::{Ability, HostFacts, Obstacle, Precision, ProgramKinds, ProviderName, WallFacts};
+pub use file_path::{FilePath, FilePathError};
+pub use files::{
+    FileBytes, FileChange, FileChangeKind, FileEntry, FileError, FileErrorKind, FileKind,
+    FileOperation, FilePart, FileStat, FileWatch, FileWriteMode, FileWriting, Files, FinalLink,
+    Transfer,
+};
 pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};

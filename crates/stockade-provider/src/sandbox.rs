@@ -8,7 +8,8 @@ use futures_core::future::BoxFuture;
 use stockade_policy::{Limit, Policy};
 
 use crate::{
-    Error, Execution, Gateway, Language, ProviderName, Running, SandboxUsage, ToolAccess, WallFacts,
+    Error, Execution, Files, Gateway, Language, ProviderName, Running, SandboxUsage, ToolAccess,
+    WallFacts,
 };
 
 /// How old cached facts may be: a host can change while a process runs for weeks.
@@ -89,6 +90,9 @@ pub trait Sandbox: Send + Sync {
     /// Starts one program, concurrently with running ones. A wall limits how many run at once and
     /// refuses further ones by name.
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>>;
+
+    /// The files inside. A wall without operations on files refuses by name.
+    fn files(&self) -> Result<Arc<dyn Files>, Error>;
 
     /// Resolves when a limit of the whole sandbox is exceeded that the kernel does not enforce; the
     /// caller then ends the sandbox. Never resolves otherwise.

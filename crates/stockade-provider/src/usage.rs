@@ -34,4 +34,8 @@ pub struct ExecutionUsage {
     pub tasks_peak: Option<u64>,
     /// Its processes that the kernel killed because memory ran out.
     pub oom_kills: u64,
+    /// Limits that refused something to it, except memory, which `oom_kills` covers.
+    pub limits_hit: BTreeSet<Limit>,
+    /// Denials by the wall of what it tried.
+    pub denials: Vec<Denial>,
 }

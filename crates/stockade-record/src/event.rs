@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, LimitHit, SessionEnded, SessionId,
-    SessionStarted, Time, ToolCall, VerdictGiven,
+    Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, FileOperation, LimitHit,
+    SessionEnded, SessionId, SessionStarted, Time, ToolCall, VerdictGiven,
 };
 
 /// One event, with its position in the stream.
@@ -36,6 +36,8 @@ pub enum Body {
     Egress(Egress),
     /// A tool call ended, or was refused.
     ToolCall(ToolCall),
+    /// The host read or changed files inside.
+    FileOperation(FileOperation),
     /// A limit refused something, or ended the program.
     LimitHit(LimitHit),
     /// The wall refused something.
@@ -55,6 +57,7 @@ impl Body {
             Body::ExecutionStarted(_) => "execution_started",
             Body::Egress(_) => "egress",
             Body::ToolCall(_) => "tool_call",
+            Body::FileOperation(_) => "file_operation",
             Body::LimitHit(_) => "limit_hit",
             Body::Denial(_) => "denial",
             Body::ExecutionEnded(_) => "execution_ended",
@@ -65,7 +68,7 @@ impl Body {
     /// The execution it belongs to; `None` if it belongs to the session.
     pub fn execution(&self) -> Option<u64> {
         match self {
-            Body::SessionStarted(_) | Body::SessionEnded(_) => None,
+            Body::SessionStarted(_) | Body::FileOperation(_) | Body::SessionEnded(_) => None,
             Body::Verdict(verdict) => verdict.execution,
             Body::ExecutionStarted(started) => Some(started.execution),
             Body::Egress(egress) => egress.execution,

@@ -8,6 +8,7 @@ mod directory;
 mod egress;
 mod event;
 mod execution;
+mod file_operation;
 mod glance;
 mod identity;
 mod line;
@@ -30,6 +31,7 @@ pub use event::{Body, Event};
 pub use execution::{
     Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts, UsageCounts, VerdictGiven,
 };
+pub use file_operation::FileOperation;
 pub use glance::{Glance, glance};
 pub use identity::{IdentityError, SessionId};
 pub use line::{Digest, LineError, MAX_LINE_BYTES, decode, encode};

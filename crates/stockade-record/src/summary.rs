@@ -71,6 +71,7 @@ impl Summary {
             Body::SessionStarted(_)
             | Body::Verdict(_)
             | Body::ExecutionStarted(_)
+            | Body::FileOperation(_)
             | Body::LimitHit(_)
             | Body::Denial(_)
             | Body::ExecutionEnded(_)

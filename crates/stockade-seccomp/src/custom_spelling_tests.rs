@@ -92,9 +92,12 @@ fn both_spellings_at_once_are_refused_by_name() {
         ))
     };
     for (text, problem) in [
-        (rule(r#""names": ["ioctl"], "name": "ioctl""#), "`name` stands beside `names`"),
-        (argument(r#""value": 1, "val": 1"#), "`val` stands beside `value`"),
-        (argument(r#""val": 1, "valueTwo": 0, "val2": 0"#), "`val2` stands beside `valueTwo`"),
+        (rule(r#""names": ["ioctl"], "name": "ioctl""#), "`name` and `names` are both present"),
+        (argument(r#""value": 1, "val": 1"#), "`val` and `value` are both present"),
+        (
+            argument(r#""val": 1, "valueTwo": 0, "val2": 0"#),
+            "`val2` and `valueTwo` are both present",
+        ),
     ] {
         let refused = refused(&text);
         assert!(refused.starts_with("line 2, column "), "{refused}");

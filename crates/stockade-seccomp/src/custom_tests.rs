@@ -227,7 +227,7 @@ fn profile_errors_have_a_position_and_a_remedy() {
         ),
         (
             "{\"defaultAction\": \"SCMP_ACT_LOG\", \"architectures\": [], \"archMap\": []}".into(),
-            "line 1, column 67: `archMap` stands beside `architectures`; keep one of the two",
+            "line 1, column 67: `archMap` and `architectures` are both present; keep one of the two",
         ),
         (
             entry(r#"{"action": "SCMP_ACT_KILL"}"#),

@@ -13,7 +13,7 @@ use stockade_seccomp::{
     Action, Architecture, CustomProfile, ExecutableMemfd, Filters, Host, Options, Profile, Program,
     Rule, Syscall, Tracing, built_in, compile, needed_to_start, tighten,
 };
-use stockade_sys::{Spawn, install_filter, set_no_new_privs, spawn};
+use stockade_sys::{Controls, Spawn, install_filter, set_no_new_privs, spawn};
 
 /// A description, the name or number of the call, its arguments, and the result under the filter.
 type Denied = (&'static str, &'static str, &'static str, i64);
@@ -254,7 +254,9 @@ fn no_program_starts_without_a_call_listed_as_needed() {
             arguments: &[c"true".to_owned()],
             environment: &[],
             streams: [nothing.as_fd(); 3],
+            controls: Controls::Nothing,
             open_files: None,
+            cgroups: &[],
             filters: &[filter],
         });
         started.is_ok_and(|child| {

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::executions::{Handle, Input};
+use crate::files;
 use crate::hub::Stream;
 use crate::supervisor::Shared;
 
@@ -53,6 +54,11 @@ pub(crate) async fn serve(
         Request::Logs { execution, follow } => {
             return logs(stream, execution, follow, &shared).await;
         }
+        Request::File(params) => {
+            files::serve(stream, params, &shared).await;
+            shared.touch();
+            return;
+        }
         Request::Signal { execution, signal } => match shared.executions.running(execution) {
             Some(handle) => match send_signal(&handle, signal).await {
                 Ok(()) => Reply::Done,
@@ -67,7 +73,10 @@ pub(crate) async fn serve(
         Request::Resume => done(shared.pause(false).await),
         Request::Remove { force } => match shared.executions.count_running() {
             running if running > 0 && !force => Reply::Failed(Failure {
-                message: format!("cannot remove the session: {running} programs run in it"),
+                message: match running {
+                    1 => "cannot remove the session: 1 program runs in it".to_owned(),
+                    many => format!("cannot remove the session: {many} programs run in it"),
+                },
                 remedy: "end them with `stockade kill`, or add --force".to_owned(),
             }),
             _ => {
@@ -157,6 +166,7 @@ fn follow(
         started: since.map_or(0, |since| since.as_secs()),
         command: words(&params.program),
         detached: params.detach,
+        terminal: params.terminal.is_some(),
     };
     let (sender, end) = watch::channel(None);
     let handle = Handle { control, input, end };
@@ -189,46 +199,58 @@ async fn attach(stream: UnixStream, execution: u64, handle: Handle, shared: &Arc
     }
 }
 
-/// Relays between a client and a program until the program ends or the client leaves. `left` then
-/// cancels the program.
+/// Relays between a client and a program until the program ends or the client leaves. A client
+/// leaves by closing its end for writing; `left` then cancels the program, and the client may still
+/// read the program's end.
 async fn relay(
     mut reader: OwnedReadHalf,
     mut writer: OwnedWriteHalf,
-    mut frames: mpsc::Receiver<Frame>,
+    frames: mpsc::Receiver<Frame>,
     handle: &Handle,
     left: Option<watch::Sender<bool>>,
 ) {
     let mut end = handle.end.clone();
-    let mut listening = std::pin::pin!(listen(&mut reader, handle));
+    {
+        // Input is received while a frame is sent: a client may leave without reading.
+        let mut sending = std::pin::pin!(send(&mut writer, frames, handle.end.clone()));
+        tokio::select! {
+            () = &mut sending => {}
+            () = listen(&mut reader, handle) => {
+                let Some(left) = &left else { return };
+                left.send_replace(true);
+                let _ = timeout(PATIENCE, sending).await;
+            }
+        }
+    }
+    if let Some(left) = left {
+        // The client may have left while a frame was sent.
+        left.send_replace(true);
+        end_of(&mut end).await;
+    }
+}
+
+/// Sends the output of a program, then the reply that reports its end.
+async fn send(
+    writer: &mut OwnedWriteHalf,
+    mut frames: mpsc::Receiver<Frame>,
+    mut end: watch::Receiver<Option<Reply>>,
+) {
     let reply = loop {
         tokio::select! {
             biased;
             Some(frame) = frames.recv() => {
-                if write_frame(&mut writer, &frame).await.is_err() {
-                    break None;
-                }
-            }
-            // All output was published before.
-            ended = end_of(&mut end) => break ended,
-            () = &mut listening => break None,
-        }
-    };
-    match reply {
-        Some(reply) => {
-            while let Ok(frame) = frames.try_recv() {
-                if write_frame(&mut writer, &frame).await.is_err() {
+                if write_frame(writer, &frame).await.is_err() {
                     return;
                 }
             }
-            let _ = write_frame(&mut writer, &Frame::Reply(reply)).await;
+            // All output was published before.
+            reply = end_of(&mut end) => break reply,
         }
-        // Drops the receiver first: a program must not wait for a client that has left.
-        None => {
-            drop(frames);
-            if let Some(left) = left {
-                left.send_replace(true);
-                end_of(&mut end).await;
-            }
+    };
+    let rest = std::iter::from_fn(|| frames.try_recv().ok());
+    for frame in rest.chain(reply.map(Frame::Reply)) {
+        if write_frame(writer, &frame).await.is_err() {
+            return;
         }
     }
 }
@@ -261,7 +283,7 @@ async fn listen(reader: &mut OwnedReadHalf, handle: &Handle) {
             tokio::select! {
                 _ = &mut sending => break,
                 // The program does not read its input; the client may leave meanwhile.
-                () = sleep(Duration::from_millis(500)) => {
+                () = sleep(Duration::from_millis(50)) => {
                     if is_gone(reader) {
                         return;
                     }
@@ -430,7 +452,7 @@ fn not_running(execution: u64) -> Reply {
     })
 }
 
-fn of_run(error: &RunError) -> Failure {
+pub(crate) fn of_run(error: &RunError) -> Failure {
     match error {
         RunError::Wall(error) => of_wall(error),
         error => Failure {

@@ -63,6 +63,20 @@ impl Executions {
         self.lock().values().filter(|entry| entry.handle.is_some()).count()
     }
 
+    /// Resolves when no program runs.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let running = self.lock().values().find_map(|entry| entry.handle.clone());
+            let Some(mut running) = running else { return };
+            // Fails if the task that follows the program is gone.
+            if running.end.wait_for(Option::is_some).await.is_err() {
+                return;
+            }
+            // The table changes right before the reply is sent.
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub(crate) fn views(&self) -> Vec<ExecutionView> {
         self.lock().values().map(|entry| entry.view.clone()).collect()
     }

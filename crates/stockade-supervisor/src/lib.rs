@@ -9,6 +9,7 @@
 mod client;
 mod connection;
 mod executions;
+mod files;
 mod hub;
 mod settings;
 mod state;

@@ -4,7 +4,7 @@
 //! serving ── removed, ttl, idle, the sandbox is gone, a signal ──▶ ending ──▶ ended
 //! ```
 //! Ending kills everything inside, removes the state, answers the client that asked, and then waits
-//! until nothing of the sandbox is left on the host.
+//! until the other clients have their replies and nothing of the sandbox is left on the host.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::pin::pin;
@@ -31,6 +31,10 @@ const CLIENTS: usize = 512;
 
 /// How long the tasks of clients may take to end after their programs were killed.
 const LAST_REPLIES: Duration = Duration::from_secs(2);
+
+/// How long programs may take to end for the same reason as the session, so that their clients
+/// receive that reason and not a cancellation.
+const OWN_ENDS: Duration = Duration::from_millis(500);
 
 /// What the connections of a session share.
 pub(crate) struct Shared {
@@ -154,27 +158,60 @@ impl Supervisor {
         Ok(Supervisor { shared: Arc::new(shared), claimed, listener })
     }
 
+    /// The session as clients see it.
+    pub fn view(&self) -> SessionView {
+        self.shared.view()
+    }
+
     /// Serves clients until the session ends, or until `stop` resolves.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Supervisor { shared, claimed, listener } = self;
         let mut clients = JoinSet::new();
         let (reason, remover) = accept(&shared, &listener, &mut clients, stop).await;
         drop(listener);
+        if matches!(reason, Reason::Lost | Reason::Ttl) {
+            let _ = timeout(OWN_ENDS, shared.executions.all_ended()).await;
+        }
         shared.ending.send_replace(true);
+        // Programs are cancelled before the sandbox is killed: their clients must not see a loss.
+        tokio::task::yield_now().await;
         shared.session.kill().await;
-        let last = async { while clients.join_next().await.is_some() {} };
-        let _ = timeout(LAST_REPLIES, last).await;
-        clients.shutdown().await;
-        // The name is free again before the client hears that the session is gone.
+        // The name is free again before the client is answered.
         drop(claimed);
         if let Some(mut remover) = remover {
             // Fails if the client has left.
             let _ = write_frame(&mut remover, &Frame::Reply(Reply::Done)).await;
         }
+        let last = async { while clients.join_next().await.is_some() {} };
+        let _ = timeout(LAST_REPLIES, last).await;
+        clients.shutdown().await;
         match Arc::try_unwrap(shared) {
-            Ok(shared) => shared.session.end(reason).await,
+            Ok(shared) => shared.session.end(reason.as_str()).await,
             // A task that follows a program still holds it. Dropping it ends the sandbox too.
             Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Stopped,
+    Lost,
+    Ttl,
+    Idle,
+    Removed,
+}
+
+impl Reason {
+    /// The word in the record.
+    fn as_str(self) -> &'static str {
+        match self {
+            Reason::Stopped => "stopped",
+            Reason::Lost => "lost",
+            Reason::Ttl => "ttl",
+            Reason::Idle => "idle",
+            Reason::Removed => "removed",
         }
     }
 }
@@ -185,7 +222,7 @@ async fn accept(
     listener: &UnixListener,
     clients: &mut JoinSet<()>,
     stop: impl Future<Output = ()>,
-) -> (&'static str, Option<UnixStream>) {
+) -> (Reason, Option<UnixStream>) {
     let (remove, mut removals) = mpsc::channel::<UnixStream>(1);
     let ttl = async {
         match shared.settings.ttl {
@@ -198,11 +235,11 @@ async fn accept(
     loop {
         tokio::select! {
             biased;
-            () = &mut stop => return ("stopped", None),
-            _ = &mut over => return ("lost", None),
-            () = &mut ttl => return ("ttl", None),
-            () = &mut idle => return ("idle", None),
-            remover = removals.recv() => return ("removed", remover),
+            () = &mut stop => return (Reason::Stopped, None),
+            _ = &mut over => return (Reason::Lost, None),
+            () = &mut ttl => return (Reason::Ttl, None),
+            () = &mut idle => return (Reason::Idle, None),
+            remover = removals.recv() => return (Reason::Removed, remover),
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
             accepted = listener.accept(), if clients.len() < CLIENTS => match accepted {
                 Ok((stream, _)) if is_ours(&stream) => {

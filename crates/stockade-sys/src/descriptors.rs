@@ -32,11 +32,13 @@ pub fn close_on_exec(numbers: RangeInclusive<u32>) -> io::Result<()> {
 
 /// Closes every inherited descriptor from `first` on.
 ///
-/// Call it at the start of a program: the parent may have left descriptors open across exec. A
-/// descriptor opened before the call is invalid after it.
+/// Call it at the start of a program: the parent may have left descriptors open across exec. Or in
+/// a copy of the process that uses none of them again. A descriptor opened before the call is
+/// invalid after it.
 pub fn close_inherited_from(first: u32) -> io::Result<()> {
     // SAFETY: close_range(2) takes three integers and touches none of our memory. The caller has
-    // opened nothing yet, as the documentation requires, so no `OwnedFd` refers to a closed number.
+    // opened nothing yet or uses nothing of it again, as the documentation requires, so no `OwnedFd`
+    // that refers to a closed number is used.
     match unsafe { libc::syscall(libc::SYS_close_range, first, LAST, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -7,19 +7,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Larger than most of these files.
-const USUAL_BYTES: usize = 8 << 10;
+const INITIAL_BYTES: usize = 8 << 10;
 
 /// Reads a file below `/proc` or `/sys` as text. Their reported length is 0 or a page, so this
 /// neither asks for the length nor reads in the small steps of `fs::read`.
 pub fn kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
-    let mut text = String::with_capacity(USUAL_BYTES);
+    let mut text = String::with_capacity(INITIAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// Like [`kernel_text`], for files that contain file names, which may be in any encoding.
 pub fn kernel_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    let mut bytes = Vec::with_capacity(INITIAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -4,6 +4,7 @@
 //! why at its top.
 
 mod child;
+mod child_work;
 mod clone;
 mod descriptors;
 mod hard_limit;
@@ -33,6 +34,7 @@ mod unshare;
 mod usage;
 
 pub use child::ends_within;
+pub use child_work::run_in_child;
 pub use clone::{Cloned, Namespaces, clone_process, unshare_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec, close_on_exec_from};
 pub use hard_limit::HardLimit;
@@ -53,7 +55,7 @@ pub use redirect::{Redirect, Transport, redirect_to};
 pub use refused_clone::{clone_refused_by_filter, clone3_refused};
 pub use seccomp::{Instruction, install_filter, install_notifying_filter, set_no_new_privs};
 pub use signals::{child_signals, default_signal, ignore_signal, signal_all_processes};
-pub use spawn::{Spawn, spawn};
+pub use spawn::{Controls, Spawn, spawn};
 #[cfg(feature = "probe")]
 pub use unshare::unshare_namespaces;
 pub use usage::{ChildrenUsage, children_usage};

@@ -24,11 +24,25 @@ pub struct Spawn<'a> {
     pub environment: &'a [CString],
     /// Its standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
+    /// Whether standard input becomes the controlling terminal.
+    pub controls: Controls,
     /// The program's hard limit of open descriptors; `None` keeps the caller's limit.
     pub open_files: Option<u64>,
+    /// Files of cgroups that the child enters first, by writing `0` to each: the kernel checks the
+    /// rights of the process that opened them.
+    pub cgroups: &'a [BorrowedFd<'a>],
     /// Filters of system calls that it alone runs under, installed last before execve(2). With any,
     /// execve(2) grants it no rights either.
     pub filters: &'a [Vec<Instruction>],
+}
+
+/// What the standard input of a program is to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controls {
+    /// An ordinary file or pipe.
+    Nothing,
+    /// A terminal, which becomes the controlling terminal of the program's new session.
+    Terminal,
 }
 
 /// The size of the child's stack until it executes.
@@ -48,6 +62,7 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         }
         *number = slot.as_ref().map_or(stream, AsFd::as_fd).as_raw_fd();
     }
+    let cgroups: Vec<_> = program.cgroups.iter().map(AsRawFd::as_raw_fd).collect();
     let filters = program.filters.iter().map(|filter| to_kernel(filter));
     let filters = filters.collect::<io::Result<Vec<_>>>()?;
     let arguments = pointers(program.arguments);
@@ -57,7 +72,10 @@ pub fn spawn(program: Spawn<'_>) -> io::Result<Pid> {
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         streams,
+        controls: program.controls,
         open_files: program.open_files,
+        cgroups: cgroups.as_ptr(),
+        cgroup_count: cgroups.len(),
         filters: filters.as_ptr(),
         filter_count: filters.len(),
         failed: 0,
@@ -100,7 +118,10 @@ struct Start {
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
     streams: [libc::c_int; 3],
+    controls: Controls,
     open_files: Option<u64>,
+    cgroups: *const libc::c_int,
+    cgroup_count: usize,
     filters: *const libc::sock_fprog,
     filter_count: usize,
     failed: libc::c_int,
@@ -114,7 +135,7 @@ extern "C" fn in_child(start: *mut libc::c_void) -> libc::c_int {
     // it. The calls take numbers and pointers that are valid as long as it is, and keep none of
     // them.
     unsafe {
-        if !prepare(&*start) || !install_filters(&*start) {
+        if !enter_cgroups(&*start) || !prepare(&*start) || !install_filters(&*start) {
             (*start).failed = errno();
             return 127;
         }
@@ -155,6 +176,10 @@ fn prepare(start: &Start) -> bool {
                 return false;
             }
         }
+        // After setsid(2): only the leader of a session without a terminal can take one.
+        if start.controls == Controls::Terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
+            return false;
+        }
         if !start.open_files.is_none_or(limit_open_files) {
             return false;
         }
@@ -162,6 +187,21 @@ fn prepare(start: &Start) -> bool {
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) == 0
     }
+}
+
+/// Enters the cgroups, first, so that they count everything that the child does.
+fn enter_cgroups(start: &Start) -> bool {
+    for index in 0..start.cgroup_count {
+        // SAFETY: `cgroups` points to `cgroup_count` descriptors of the waiting caller, which keeps
+        // them open; the kernel reads one byte of a constant.
+        let written = unsafe {
+            libc::write(*start.cgroups.add(index), c"0".as_ptr().cast::<libc::c_void>(), 1)
+        };
+        if written != 1 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Installs the filters. Nothing but execve(2) and the end follow, which is all a filter must allow.
@@ -241,7 +281,9 @@ mod tests {
             arguments: &arguments,
             environment: &[c"ONLY=this".to_owned()],
             streams: [nothing.as_fd(), writer.as_fd(), writer.as_fd()],
+            controls: Controls::Nothing,
             open_files,
+            cgroups: &[],
             filters: &[],
         });
         drop(writer);
@@ -283,7 +325,9 @@ mod tests {
                 arguments: &[],
                 environment: &[],
                 streams,
+                controls: Controls::Nothing,
                 open_files: None,
+                cgroups: &[],
                 filters: &[],
             };
             spawn(program).unwrap_err().kind()
@@ -313,9 +357,10 @@ mod tests {
         let path = c"/bin/true";
         let streams = [nothing.as_fd(); 3];
         let open_files = Some(u64::MAX - 1);
-        let refused =
-            spawn(Spawn { path, arguments, environment, streams, open_files, filters: &[] });
-        assert!(refused.is_err());
+        let (controls, cgroups, filters) = (Controls::Nothing, &[], &[]);
+        let program =
+            Spawn { path, arguments, environment, streams, controls, open_files, cgroups, filters };
+        assert!(spawn(program).is_err());
     }
 
     #[test]
@@ -334,8 +379,17 @@ mod tests {
         let start = |filters: &[Vec<Instruction>]| {
             let streams = [nothing.as_fd(); 3];
             let (path, environment, open_files) = (c"/bin/sh", &[], None);
-            let program =
-                Spawn { path, arguments: &arguments, environment, streams, open_files, filters };
+            let (controls, arguments, cgroups) = (Controls::Nothing, &arguments[..], &[]);
+            let program = Spawn {
+                path,
+                arguments,
+                environment,
+                streams,
+                controls,
+                open_files,
+                cgroups,
+                filters,
+            };
             let child = spawn(program)?;
             let status = waitpid(Some(child), WaitOptions::empty())?;
             io::Result::Ok(status.and_then(|(_, status)| status.exit_status()))

@@ -95,6 +95,8 @@ pub struct Report<'t> {
     lines: Vec<&'t str>,
     /// The lines without surrounding white space, trimmed once: many values may share a long line.
     trimmed: Vec<&'t str>,
+    /// What each line stands for, if the person wrote something else.
+    flags: Vec<Option<String>>,
     found: Vec<Diagnostic>,
 }
 
@@ -102,7 +104,13 @@ impl<'t> Report<'t> {
     pub(crate) fn new(file: &str, text: &'t str, dialect: &'static Dialect) -> Report<'t> {
         let lines: Vec<&str> = text.lines().collect();
         let trimmed = lines.iter().map(|line| line.trim()).collect();
-        Report { dialect, file: file.into(), lines, trimmed, found: Vec::new() }
+        let (flags, found) = (Vec::new(), Vec::new());
+        Report { dialect, file: file.into(), lines, trimmed, flags, found }
+    }
+
+    /// Sets the flag that each line was made from; origins then name the flag instead of a line.
+    pub fn set_flags(&mut self, flags: &[Option<String>]) {
+        self.flags = flags.to_vec();
     }
 
     /// Adds a mistake; drops it if there are too many already, because the text is refused anyway.
@@ -134,6 +142,10 @@ impl<'t> Report<'t> {
     /// A place with its source line.
     pub fn origin(&self, place: Place) -> Origin {
         let index = place.line.saturating_sub(1);
+        if let Some(Some(flag)) = self.flags.get(index) {
+            let text = Printable(flag).to_string().into();
+            return Origin { file: self.file.clone(), line: 0, column: 0, text };
+        }
         let line = self.trimmed.get(index).copied().unwrap_or("");
         let mut short: String = line.chars().take(MAX_SHOWN).collect();
         if short.len() < line.len() {

@@ -10,17 +10,20 @@ use serde::Serialize;
 pub struct Origin {
     /// The name of the text.
     pub file: Arc<str>,
-    /// Line, counted from one.
+    /// Line, counted from one; zero if the person did not write the text itself, as with flags.
     pub line: usize,
-    /// Column in characters, counted from one.
+    /// Column in characters, counted from one; zero with a line of zero.
     pub column: usize,
-    /// The line itself, without its indentation, shortened.
+    /// The line itself, without its indentation, shortened; or the flag that a line stands for.
     pub text: Arc<str>,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", Printable(&self.file), self.line, self.column)
+        match self.line {
+            0 => write!(f, "{}", Printable(&self.file)),
+            line => write!(f, "{}:{line}:{}", Printable(&self.file), self.column),
+        }
     }
 }
 

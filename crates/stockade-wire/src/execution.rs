@@ -22,10 +22,28 @@ pub struct Execute {
     pub working_directory: Text,
     /// A file that the guest writes first; its bytes come on the stream [`Role::Code`].
     pub code: Option<CodeFile>,
+    /// Where the code file of the next execution will be, if that will probably differ from this
+    /// one in nothing else. Once no program runs, the guest may start the interpreter for it.
+    pub next_code: Option<Text>,
+    /// A terminal of this size as its three standard streams; without one they are pipes.
+    pub terminal: Option<WindowSize>,
     /// Seccomp filters for the program and its descendants, in addition to those of the guest. The
     /// guest installs them last before it executes the program.
     #[serde(deserialize_with = "bounded_list")]
     pub filters: Vec<Filter>,
+    /// The number of the cgroup leaf that the program enters before it is executed. The host has
+    /// sent the leaf's files before, on a socket of their own.
+    pub leaf: Option<u64>,
+}
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowSize {
+    /// The width in characters.
+    pub columns: u16,
+    /// The height in lines.
+    pub rows: u16,
 }
 
 /// One seccomp filter: a classic BPF program.
@@ -102,10 +120,16 @@ pub struct Kill {
 pub struct Resize {
     /// Which program.
     pub execution: u64,
-    /// The width in characters.
-    pub columns: u16,
-    /// The height in lines.
-    pub rows: u16,
+    /// The new size.
+    pub size: WindowSize,
+}
+
+/// The terminal of a program has the size that a [`Resize`] named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resized {
+    /// Which program.
+    pub execution: u64,
 }
 
 /// The program named by a [`Resize`] has pipes and no terminal.
@@ -149,7 +173,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamHeader {
-    /// The execution that the stream belongs to.
+    /// The execution that the stream belongs to; zero for an operation on files.
     pub execution: u64,
     /// What it carries.
     pub role: Role,
@@ -161,10 +185,12 @@ pub struct StreamHeader {
 pub enum Role {
     /// Standard input, from the host.
     Input,
-    /// Standard output, from the guest.
+    /// Standard output, from the guest; with a terminal also standard error.
     Output,
-    /// Standard error, from the guest.
+    /// Standard error, from the guest; empty with a terminal.
     Error,
     /// The bytes of the code file, from the host.
     Code,
+    /// One operation on files, in both directions.
+    Files,
 }

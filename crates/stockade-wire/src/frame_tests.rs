@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     CodeFile, Ended, Execute, Filter, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage,
-    Nonce, NotStarted, Role, Started, Status, StreamHeader, Text,
+    Nonce, NotStarted, Resize, Resized, Role, Started, Status, StreamHeader, Text, WindowSize,
 };
 
 fn frame(body: &[u8]) -> Vec<u8> {
@@ -140,7 +140,7 @@ fn stream_that_refuses_bytes_is_a_write_error() {
 
 #[test]
 fn unknown_fields_of_an_execution_are_refused_and_its_code_may_be_null() {
-    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null,"filters":[]}}"#;
+    let body = r#"{"execute":{"execution":1,"program":"sh","arguments":["sh"],"environment":[["A","b"]],"working_directory":"/","code":null,"next_code":null,"terminal":null,"filters":[]}}"#;
     assert!(read(&frame(body.as_bytes())).is_ok());
     let body = body.replace("\"code\":null", "\"code\":{\"path\":\"/x\",\"bytes\":1,\"mode\":511}");
     assert!(malformed_reason(&body).contains("unknown field `mode`"));
@@ -168,10 +168,14 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         prop::collection::vec((any_text(), any_text()), 0..4),
         any_text(),
         prop::option::of(code),
+        prop::option::of(any_text()),
+        prop::option::of(any_size()),
         prop::collection::vec(filter, 0..3),
+        prop::option::of(any::<u64>()),
     );
     let execute = execute.prop_map(|fields| {
-        let (execution, program, arguments, environment, working_directory, code, filters) = fields;
+        let (execution, program, arguments, environment, working_directory, ..) = fields;
+        let (.., code, next_code, terminal, filters, leaf) = fields;
         HostMessage::Execute(Execute {
             execution,
             program,
@@ -179,10 +183,19 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             environment,
             working_directory,
             code,
+            next_code,
+            terminal,
             filters,
+            leaf,
         })
     });
-    prop_oneof![hello, execute, Just(HostMessage::Pause), Just(HostMessage::Resume)]
+    let resize = (any::<u64>(), any_size())
+        .prop_map(|(execution, size)| HostMessage::Resize(Resize { execution, size }));
+    prop_oneof![hello, execute, resize, Just(HostMessage::Pause), Just(HostMessage::Resume)]
+}
+
+fn any_size() -> impl Strategy<Value = WindowSize> {
+    any::<(u16, u16)>().prop_map(|(columns, rows)| WindowSize { columns, rows })
 }
 
 fn any_guest_message() -> impl Strategy<Value = GuestMessage> {
@@ -202,7 +215,8 @@ fn any_guest_message() -> impl Strategy<Value = GuestMessage> {
         prop_oneof![any::<i32>().prop_map(Status::Exited), any::<i32>().prop_map(Status::Signaled)];
     let ended = (any::<u64>(), status)
         .prop_map(|(execution, status)| GuestMessage::Ended(Ended { execution, status }));
-    prop_oneof![reply, not_started, started, ended]
+    let resized = any::<u64>().prop_map(|execution| GuestMessage::Resized(Resized { execution }));
+    prop_oneof![reply, not_started, started, ended, resized]
 }
 
 fn any_header() -> impl Strategy<Value = StreamHeader> {

@@ -3,7 +3,8 @@
 //! ```text
 //! host ═══ one connection, multiplexed by yamux ═══ guest
 //!   1st stream          control: HostMessage frames ─▶, ◀─ GuestMessage frames
-//!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution
+//!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution,
+//!                       or one operation on files, see FileRequest
 //!   those of the guest  one Opening frame, then the raw bytes of one connection of a program
 //! ```
 //! The socket transport of a wall on this machine may send the rest of a fast download through a
@@ -17,6 +18,8 @@
 
 mod execution;
 mod exit;
+mod file_path;
+mod files;
 mod frame;
 mod handshake;
 mod message;
@@ -27,9 +30,14 @@ mod text;
 
 pub use execution::{
     CodeFile, Ended, Execute, Filter, Kill, NoTerminal, NotStarted, Observe, Observed, Resize,
-    Role, Signal, Started, Status, StreamHeader,
+    Resized, Role, Signal, Started, Status, StreamHeader, WindowSize,
 };
 pub use exit::GuestExit;
+pub use file_path::{PathBytes, PathBytesError};
+pub use files::{
+    FileChange, FileChangeKind, FileDone, FileEntry, FileFailure, FileFault, FileKind, FileReply,
+    FileRequest, FileStat, FileWrite, MAX_CHUNK_BYTES, MAX_FILE_MESSAGE_BYTES,
+};
 pub use frame::{
     FrameError, MAX_FRAME_BYTES, encode, read_message, read_message_within, write_message,
 };

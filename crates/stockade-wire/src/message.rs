@@ -5,14 +5,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{
-    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Signal, Started,
+    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Resized, Signal,
+    Started,
 };
 
 /// The protocol version.
 ///
 /// The formats of [`Hello`] and [`HelloReply`] never change, so that two ends of different versions
 /// report the version mismatch and not a malformed message.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// A message from the host on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,8 @@ pub enum GuestMessage {
     Ended(Ended),
     /// Answers [`HostMessage::Observe`].
     Observed(Observed),
+    /// Answers [`HostMessage::Resize`].
+    Resized(Resized),
     /// Answers [`HostMessage::Resize`] for a program without a terminal.
     NoTerminal(NoTerminal),
     /// The guest is alive.

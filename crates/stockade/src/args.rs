@@ -4,6 +4,8 @@ mod audit;
 mod bench;
 mod doctor;
 mod run;
+mod sandbox;
+mod sessions;
 mod why;
 
 use std::path::PathBuf;
@@ -18,7 +20,12 @@ use crate::render::Output;
 pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use run::{PolicyFlags, RunArgs, Target};
+pub(crate) use run::{RunArgs, Target};
+pub(crate) use sandbox::{PolicyFlags, SandboxArgs};
+pub(crate) use sessions::{
+    AttachArgs, CodeArgs, CpArgs, CreateArgs, ExecArgs, KillArgs, LogsArgs, LsSessionsArgs,
+    ProgramArgs, PruneSessionsArgs, PsArgs, RmArgs, SessionNames, ShellArgs, StatsArgs,
+};
 pub(crate) use why::WhyArgs;
 
 const EXIT_CODES: &str = "\
@@ -41,7 +48,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// A parser with only `run`: building the other subcommands would delay every run.
+/// A parser with only one command: building the other subcommands would delay every run.
 #[derive(Parser)]
 #[command(name = "stockade", max_term_width = 80)]
 struct RunOnly {
@@ -56,17 +63,42 @@ enum RunCommand {
     Run(Box<RunArgs>),
 }
 
+/// The same for the programs of a session.
+#[derive(Parser)]
+#[command(name = "stockade", max_term_width = 80)]
+struct ExecOnly {
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: ExecCommand,
+}
+
+#[derive(Subcommand)]
+enum ExecCommand {
+    Exec(ExecArgs),
+    Code(CodeArgs),
+}
+
 impl Cli {
     /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Cli, clap::Error> {
-        let is_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+        let first = std::env::args_os().nth(1).unwrap_or_default();
+        let quick = match first.to_str() {
+            Some("run") => RunOnly::try_parse().map(|RunOnly { json, command }| {
+                let RunCommand::Run(args) = command;
+                Cli { json, command: Command::Run(args) }
+            }),
+            Some("exec" | "code") => ExecOnly::try_parse().map(|ExecOnly { json, command }| {
+                let command = match command {
+                    ExecCommand::Exec(args) => Command::Exec(args),
+                    ExecCommand::Code(args) => Command::Code(args),
+                };
+                Cli { json, command }
+            }),
+            _ => return Cli::try_parse(),
+        };
         // The full parser prints errors and help.
-        match is_run.then(RunOnly::try_parse) {
-            Some(Ok(RunOnly { json, command: RunCommand::Run(args) })) => {
-                Ok(Cli { json, command: Command::Run(args) })
-            }
-            _ => Cli::try_parse(),
-        }
+        quick.or_else(|_| Cli::try_parse())
     }
 
     /// How results are printed.
@@ -86,6 +118,50 @@ pub(crate) enum Command {
     /// Run a script or a command in a sandbox.
     #[command(override_usage = run::USAGE, after_help = run::AFTER, after_long_help = run::AFTER_LONG)]
     Run(Box<RunArgs>),
+    /// Create a session: a sandbox for many programs.
+    #[command(after_help = sessions::CREATE)]
+    Create(Box<CreateArgs>),
+    /// Run a command in a session.
+    #[command(override_usage = sessions::EXEC_USAGE, after_help = sessions::EXEC)]
+    Exec(ExecArgs),
+    /// Run code in a session.
+    #[command(after_help = sessions::CODE)]
+    Code(CodeArgs),
+    /// Open a shell in a session, on this terminal.
+    #[command(after_help = sessions::SHELL)]
+    Shell(ShellArgs),
+    /// Copy files and directories between this host and a session.
+    #[command(after_help = sessions::CP)]
+    Cp(CpArgs),
+    /// List the programs of a session.
+    Ps(PsArgs),
+    /// Follow a running program: its output, and this input.
+    #[command(after_help = sessions::ATTACH)]
+    Attach(AttachArgs),
+    /// Send a signal to programs of a session.
+    #[command(after_help = sessions::KILL)]
+    Kill(KillArgs),
+    /// List the sessions.
+    Ls(LsSessionsArgs),
+    /// Describe sessions as JSON: policy, wall, controls, limits.
+    Inspect(SessionNames),
+    /// Print the latest output of the programs of a session.
+    #[command(after_help = sessions::LOGS)]
+    Logs(LogsArgs),
+    /// Print what sessions used so far.
+    Stats(StatsArgs),
+    /// Stop all programs of sessions until `resume`; their time limits go on.
+    Pause(SessionNames),
+    /// Continue the programs of paused sessions.
+    Resume(SessionNames),
+    /// End sessions, with all their programs and files.
+    #[command(after_help = sessions::RM)]
+    Rm(RmArgs),
+    /// End every session in which no program runs.
+    Prune(PruneSessionsArgs),
+    /// Holds a session; `create` starts it.
+    #[command(name = "__supervise", hide = true)]
+    Supervise,
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
     /// List, show, follow, check and sum up the records of runs.

@@ -11,6 +11,7 @@ mod policy;
 mod problem;
 mod render;
 mod run;
+mod sessions;
 mod shell;
 mod version;
 
@@ -46,6 +47,23 @@ fn main() -> ExitCode {
 fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(&args, output),
+        Command::Create(args) => sessions::create(output, &args),
+        Command::Exec(args) => sessions::exec(&args, output),
+        Command::Code(args) => sessions::code(&args, output),
+        Command::Shell(args) => sessions::shell(&args, output),
+        Command::Cp(args) => sessions::cp(&args, output),
+        Command::Ps(args) => sessions::ps(&args, output),
+        Command::Attach(args) => sessions::attach(&args, output),
+        Command::Kill(args) => sessions::kill(&args, output),
+        Command::Ls(args) => sessions::ls(&args, output),
+        Command::Inspect(args) => sessions::inspect(&args),
+        Command::Logs(args) => sessions::logs(&args, output),
+        Command::Stats(args) => sessions::stats(&args, output),
+        Command::Pause(args) => sessions::pause(&args, output),
+        Command::Resume(args) => sessions::resume(&args, output),
+        Command::Rm(args) => sessions::rm(&args, output),
+        Command::Prune(args) => sessions::prune(&args, output),
+        Command::Supervise => Ok(sessions::supervise()),
         Command::Audit(args) => audit::run(args, output),
         Command::Bench(args) => bench::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, output),

@@ -2,20 +2,18 @@
 
 mod harmless;
 pub(crate) mod live;
+mod usage;
 
-use std::error::Error as _;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::json;
 use stockade_policy::is_harmless;
 
-use crate::run::amount::AmountError;
 use crate::{ERROR, Problem};
 
 use harmless::PREFIX;
@@ -162,9 +160,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let as_json = std::env::args_os().any(|argument| argument == "--json");
+    let argv: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let as_json = argv.iter().any(|argument| argument == "--json");
     let output = if as_json { Output::Json } else { Output::Text };
-    if let Some(problem) = amount(error) {
+    if let Some(problem) = usage::problem(error, &argv) {
         failure(output, &problem.into());
     } else if as_json {
         let whole = error.render().to_string();
@@ -176,19 +175,6 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     ExitCode::from(ERROR)
-}
-
-/// The error for an invalid amount.
-fn amount(error: &clap::Error) -> Option<Problem> {
-    let said = error.source()?.downcast_ref::<AmountError>()?;
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    // Clap reports the flag together with its value name.
-    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
-    let message = format!("{flag} {}: {said}", text(ContextKind::InvalidValue)?);
-    Some(Problem::new(message, format!("write it such as {flag} {}", said.example)))
 }
 
 /// The text with every character escaped that moves, hides or reorders text on a terminal.

@@ -5,19 +5,19 @@ pub(crate) mod amount;
 mod changeable;
 mod flags;
 mod hints;
-mod input;
-mod interrupt;
+pub(crate) mod input;
+pub(crate) mod interrupt;
 mod learn;
 mod record;
-mod request;
-mod script;
+pub(crate) mod request;
+pub(crate) mod script;
 mod summary;
-mod tools;
-mod trouble;
+pub(crate) mod tools;
+pub(crate) mod trouble;
 mod words;
 
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 
 use serde::Serialize;
@@ -53,17 +53,16 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
         Target::Script(script, _) => Some(Path::new(script)),
         Target::Command(_) => None,
     };
-    let texts = || args.policy.iter().chain(&args.tools).map(PathBuf::as_path).chain(script);
+    let texts = || args.sandbox.texts().chain(script);
     // Nothing is open yet: everything from here on is opened with the account's rights.
     if let Some(name) = &args.as_user {
-        let named = account::Named { variables: &args.env, files: texts().collect() };
+        let named = account::Named { variables: &args.sandbox.env, files: texts().collect() };
         account::become_account(name, &named)?;
     }
     load::refuse_shared_input(texts())?;
-    let surroundings = request::surroundings(args)?;
-    let containers = request::containers(args)?;
-    let providers =
-        stockade_backends::providers_with(HostProcess::Exits, &surroundings, &containers);
+    let surroundings = request::surroundings(&args.sandbox)?;
+    let containers = request::containers(&args.sandbox)?;
+    let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) = request::request(args, target, args.options(&argv), output)?;
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     };
     let report = execute(&engine, request, offered, streams)?;
     if let Some(place) = learned {
-        place.write(&args.flags, &offered_names, &report)?;
+        place.write(&args.sandbox.flags, &offered_names, &report)?;
     }
     let hints = hints::of_report(&report, &asked);
     if output == Output::Json {
@@ -142,7 +141,7 @@ const DESCRIPTORS: usize = 40;
 
 /// Fails early if too few descriptors are available. Without them the runtime would panic when it
 /// registers signal handlers.
-fn reserve_descriptors() -> std::io::Result<()> {
+pub(crate) fn reserve_descriptors() -> std::io::Result<()> {
     let first = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
     // The kernel assigns the lowest free number: far from the limit the trial is unnecessary.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

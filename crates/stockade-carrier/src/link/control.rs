@@ -9,8 +9,8 @@ use stockade_wire::{FrameError, HostMessage, Kill, Observe, Observed, Resize, Si
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::LinkError;
 use super::conversation::{Answer, Conversation};
+use super::{LinkError, window_size};
 
 /// Messages for the guest, sent in order by the task that drives the link. A caller that is
 /// cancelled therefore never leaves a partial message.
@@ -59,6 +59,11 @@ impl ExecutionControl {
         self.execution
     }
 
+    /// Whether the guest has reported that the program started, or that it ended.
+    pub fn has_started(&self) -> bool {
+        self.conversation.has_started(self.execution)
+    }
+
     /// Sends a signal to the program itself.
     pub fn signal(&self, signal: i32) -> Result<(), LinkError> {
         const LAST_STANDARD_SIGNAL: i32 = 31;
@@ -74,11 +79,12 @@ impl ExecutionControl {
     }
 
     /// Resizes the terminal of the program.
-    pub async fn resize(&self, columns: u16, rows: u16) -> Result<(), LinkError> {
+    pub async fn resize(&self, size: TerminalSize) -> Result<(), LinkError> {
         let execution = self.execution;
         let answer = self.conversation.ask(execution)?;
-        self.outbox.send(&HostMessage::Resize(Resize { execution, columns, rows }))?;
+        self.outbox.send(&HostMessage::Resize(Resize { execution, size: window_size(size) }))?;
         match self.answer(answer).await? {
+            Answer::Resized => Ok(()),
             Answer::NoTerminal => Err(LinkError::NoTerminal { execution }),
             Answer::Observed(_) => Err(LinkError::Breach { what: "a report instead of a resize" }),
         }
@@ -91,6 +97,7 @@ impl ExecutionControl {
         self.outbox.send(&HostMessage::Observe(Observe { execution }))?;
         match self.answer(answer).await? {
             Answer::Observed(observed) => Ok(observed),
+            Answer::Resized => Err(LinkError::Breach { what: "a resize instead of a report" }),
             Answer::NoTerminal => Err(LinkError::Breach { what: "a refusal instead of a report" }),
         }
     }
@@ -110,7 +117,7 @@ impl provider::ExecutionControl for ExecutionControl {
     }
 
     fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { Ok(self.resize(size.columns, size.rows).await?) })
+        Box::pin(async move { Ok(self.resize(size).await?) })
     }
 
     /// Empty: the guest's report is not trusted, and the wall measures on the host.

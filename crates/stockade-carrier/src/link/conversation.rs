@@ -39,6 +39,7 @@ struct Execution {
 #[derive(Debug)]
 pub(super) enum Answer {
     Observed(Observed),
+    Resized,
     NoTerminal,
 }
 
@@ -63,6 +64,11 @@ impl Conversation {
             state.executions.insert(execution, Execution { started: false, end, asked });
         }
         Ok(ended)
+    }
+
+    /// Whether the guest has reported that an execution started, or its end.
+    pub(super) fn has_started(&self, execution: u64) -> bool {
+        self.lock().executions.get(&execution).is_none_or(|found| found.started)
     }
 
     /// Removes an execution that was never requested from the guest.
@@ -145,6 +151,7 @@ impl Conversation {
             GuestMessage::Observed(observed) => {
                 state.answer(observed.execution, Answer::Observed(observed))
             }
+            GuestMessage::Resized(about) => state.answer(about.execution, Answer::Resized),
             GuestMessage::NoTerminal(about) => state.answer(about.execution, Answer::NoTerminal),
             // Every byte of the guest counts as a beat; this message is for an idle link.
             GuestMessage::Beat => Ok(()),

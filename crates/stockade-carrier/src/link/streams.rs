@@ -28,6 +28,8 @@ use super::socket::SplicePipes;
 
 /// The number of streams of one execution: input, output, error and code.
 const STREAMS_OF_EXECUTION: usize = 4;
+/// The maximum number of concurrent operations on files, each with one stream.
+pub(super) const MAX_FILE_OPERATIONS: usize = 64;
 /// How many streams the guest may have over the gateway's limit: opened and not yet reset, or ended
 /// and not yet removed. One more closes the link.
 const MAX_PASSING: usize = 4096;
@@ -46,15 +48,15 @@ pub(super) struct Streams {
     shared: Arc<Shared>,
     gate: Option<Gate>,
     driver: Option<AbortHandle>,
-    /// The maximum number of streams that the host opens.
-    most: usize,
 }
 
-struct Shared {
+pub(super) struct Shared {
     connection: Mutex<Option<Connection<Sieve>>>,
     /// Wakes the task that drives the connection: a new stream does not do so by itself.
     driver: AtomicWaker,
     ledger: Arc<Ledger>,
+    /// The maximum number of streams that the host opens.
+    most: usize,
 }
 
 /// The other work of the task that drives the connection.
@@ -79,7 +81,8 @@ impl Streams {
         executions: usize,
     ) -> Streams {
         // The control stream, and room for ended executions whose output is unread.
-        let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST) + 1;
+        let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST);
+        let own = own + MAX_FILE_OPERATIONS + 1;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
                 let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
@@ -100,34 +103,34 @@ impl Streams {
             .set_split_send_size(SEND_BYTES);
         let sieve = Sieve::new(stream, Arc::clone(&ledger));
         let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));
-        let shared = Arc::new(Shared { connection, driver: AtomicWaker::new(), ledger });
+        let driver = AtomicWaker::new();
+        let shared = Arc::new(Shared { connection, driver, ledger, most: own });
         let gate = gateway.map(|gateway| Gate::new(gateway, pipes));
-        Streams { shared, gate, driver: None, most: own }
+        Streams { shared, gate, driver: None }
     }
 
     /// Fails if the streams of one more execution would exceed the limit.
     pub(super) fn check_room(&self) -> Result<(), LinkError> {
-        match self.shared.ledger.own_streams() + STREAMS_OF_EXECUTION > self.most {
-            true => Err(LinkError::TooManyStreams { most: self.most }),
+        let most = self.shared.most - MAX_FILE_OPERATIONS;
+        match self.shared.ledger.own_streams() + STREAMS_OF_EXECUTION > most {
+            true => Err(LinkError::TooManyStreams { most }),
             false => Ok(()),
         }
     }
 
+    /// Opens streams for operations on files, as long as the connection is open.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Opens the control stream, which is the first.
     pub(super) fn control(&mut self) -> Result<Counted, LinkError> {
-        Ok(Ledger::reading(&self.shared.ledger, self.new_stream()?))
+        Ok(Ledger::reading(&self.shared.ledger, self.shared.new_stream()?))
     }
 
     /// Opens a stream of an execution and queues its header.
     pub(super) fn stream(&self, execution: u64, role: Role) -> Result<Counted, LinkError> {
-        let stream = self.new_stream()?;
-        // Before the guest can send on the stream: its frames must be counted.
-        let mut counted = match role {
-            Role::Output | Role::Error => Ledger::reading(&self.shared.ledger, stream),
-            Role::Input | Role::Code => Ledger::writing(&self.shared.ledger, stream),
-        };
-        send_now(&mut counted, &StreamHeader { execution, role })?;
-        Ok(counted)
+        self.shared.stream(execution, role)
     }
 
     /// Starts the task that drives the connection and reads the guest's messages.
@@ -168,18 +171,6 @@ impl Streams {
         });
         self.driver = Some(driver.abort_handle());
     }
-
-    fn new_stream(&self) -> Result<Stream, LinkError> {
-        let mut connection = self.shared.lock();
-        let Some(connection) = connection.as_mut() else { return Err(LinkError::Closed) };
-        let stream = match connection.poll_new_outbound(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(stream) => stream.map_err(|source| LinkError::Connection { source })?,
-            // The guest has not acknowledged earlier streams, which it normally does at once.
-            Poll::Pending => return Err(LinkError::TooManyStreams { most: self.most }),
-        };
-        self.shared.driver.wake();
-        Ok(stream)
-    }
 }
 
 impl Drop for Streams {
@@ -191,6 +182,12 @@ impl Drop for Streams {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streams").finish_non_exhaustive()
@@ -198,6 +195,30 @@ impl fmt::Debug for Streams {
 }
 
 impl Shared {
+    /// Opens a stream and queues its header.
+    pub(super) fn stream(&self, execution: u64, role: Role) -> Result<Counted, LinkError> {
+        let stream = self.new_stream()?;
+        // Before the guest can send on the stream: its frames must be counted.
+        let mut counted = match role {
+            Role::Output | Role::Error | Role::Files => Ledger::reading(&self.ledger, stream),
+            Role::Input | Role::Code => Ledger::writing(&self.ledger, stream),
+        };
+        send_now(&mut counted, &StreamHeader { execution, role })?;
+        Ok(counted)
+    }
+
+    fn new_stream(&self) -> Result<Stream, LinkError> {
+        let mut connection = self.lock();
+        let Some(connection) = connection.as_mut() else { return Err(LinkError::Closed) };
+        let stream = match connection.poll_new_outbound(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(stream) => stream.map_err(|source| LinkError::Connection { source })?,
+            // The guest has not acknowledged earlier streams, which it normally does at once.
+            Poll::Pending => return Err(LinkError::TooManyStreams { most: self.most }),
+        };
+        self.driver.wake();
+        Ok(stream)
+    }
+
     fn poll(
         &self,
         context: &mut Context<'_>,

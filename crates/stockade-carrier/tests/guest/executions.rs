@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use stockade_provider::{ErrorKind, ProcessEnd, Running};
+use stockade_provider::{Command, ErrorKind, ProcessEnd, Running, TerminalSize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -138,12 +138,31 @@ async fn execution_is_observed_while_it_runs_and_has_no_terminal_to_resize() {
         let process: i32 = line(&mut running).await.parse().unwrap();
         let observed = timeout(LIMIT, control.observe()).await.unwrap().unwrap();
         assert_eq!((observed.execution, observed.process), (control.id(), Some(process)));
-        let refused = timeout(LIMIT, control.resize(80, 24)).await.unwrap().unwrap_err();
+        let size = TerminalSize { columns: 80, rows: 24 };
+        let refused = timeout(LIMIT, control.resize(size)).await.unwrap().unwrap_err();
         assert_eq!(refused.to_string(), "cannot resize execution 1: it has no terminal");
         running.stdin.shutdown().await.unwrap();
         timeout(LIMIT, running.end).await.unwrap().unwrap();
         let ended = timeout(LIMIT, control.observe()).await.unwrap().unwrap_err();
         assert_eq!(ended.to_string(), "execution 1 does not run");
+    }
+}
+
+#[tokio::test]
+async fn terminal_has_both_outputs_and_its_size_over_either_transport() {
+    for transport in Transport::BOTH {
+        let (_guest, link) = Guest::linked(transport);
+        let size = |columns, rows| TerminalSize { columns, rows };
+        let script = "stty -echo; stty size; echo error >&2; read line; stty size; cat";
+        let program = Command { terminal: Some(size(80, 24)), ..shell(script) };
+        let (control, mut running) = link.execute(program).unwrap();
+        assert_eq!(line(&mut running).await, "24 80");
+        assert_eq!(line(&mut running).await, "error");
+        timeout(LIMIT, control.resize(size(132, 50))).await.unwrap().unwrap();
+        running.stdin.write_all(b"\n").await.unwrap();
+        assert_eq!(line(&mut running).await, "50 132");
+        let outcome = finish(running, b"to the end").await;
+        assert_eq!(outcome, Outcome::exited(0, "to the end", ""));
     }
 }
 

@@ -148,6 +148,8 @@ pub(crate) fn command(argv: &[&str]) -> Command {
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         working_directory: "/".to_owned(),
         code: None,
+        next_code: None,
+        terminal: None,
     }
 }
 

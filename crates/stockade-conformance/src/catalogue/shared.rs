@@ -116,7 +116,7 @@ pub(super) const CHANNELS: &[Probe] = &[
     not_applicable(
         "G09",
         "the terminal of the process that started Stockade",
-        "this version offers no terminal: streams are pipes",
+        "streams of `run` are pipes, and a session's terminal is one of its own devpts (D15)",
     ),
     scene(
         "G10",

@@ -23,6 +23,10 @@ use super::wrong;
 /// and its content is not needed: trees are opened before.
 pub(super) const STAGE: &str = "/proc";
 
+/// The maximum number of terminals of a sandbox: one for each execution that it may have, and as
+/// many for programs that open their own. All of them count against the host's `kernel.pty.max`.
+const MOST_TERMINALS: &str = "128";
+
 pub(super) fn private_mounts() -> io::Result<()> {
     // The plan sets all modes; the guest sets the usual mask for programs.
     rustix::process::umask(Mode::empty());
@@ -232,11 +236,13 @@ pub(super) fn proc(root: &OwnedFd, pids_only: bool) -> io::Result<()> {
     attach(&mounted, root, Path::new("/proc"))
 }
 
+/// Mounts a new instance of devpts, which has no terminal of the host.
 pub(super) fn terminals(root: &OwnedFd) -> io::Result<()> {
     let context = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(&context, "source", "devpts")?;
     rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
     rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
+    rustix::mount::fsconfig_set_string(&context, "max", MOST_TERMINALS)?;
     rustix::mount::fsconfig_create(&context)?;
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let mounted = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;

@@ -75,5 +75,6 @@ pub(crate) fn after(removal: &Removal) -> Vec<AfterStep> {
         .directories
         .iter()
         .map(|directory| AfterStep::RemoveCgroup { directory: directory.clone() });
-    kill.chain(remove).collect()
+    let thaw = removal.freezer.iter().map(|it| AfterStep::ThawCgroups { directory: it.clone() });
+    kill.chain(thaw).chain(remove).collect()
 }

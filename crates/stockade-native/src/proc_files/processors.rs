@@ -88,8 +88,8 @@ fn key(line: &str) -> &str {
     line.split_once(':').map_or("", |(key, _)| key.trim_end())
 }
 
-/// A line of the CPU at `index`. Replaces its position in the host and keeps its features, by which
-/// programs choose code.
+/// Appends one line of `/proc/cpuinfo` for the CPU at `index`. Rewrites the numbers of cores and
+/// sockets, and keeps the features, by which programs choose code.
 fn push_line(text: &mut String, line: &str, index: usize, count: usize) {
     let value = match key(line) {
         "processor" | "core id" | "apicid" | "initial apicid" => index,

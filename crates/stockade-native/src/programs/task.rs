@@ -55,6 +55,12 @@ impl Task {
         Ok(Root::new(top, process, thread))
     }
 
+    /// The number of the cgroup leaf that the thread is in, if executions have leaves.
+    pub(super) fn leaf(&self) -> Option<u64> {
+        let groups = fs::read_to_string(self.directory.join("cgroup")).ok()?;
+        groups.lines().find_map(|line| line.rsplit_once("/exec-")?.1.parse().ok())
+    }
+
     /// Resolves a path against a descriptor; an empty path means the descriptor itself.
     fn from(&self, descriptor: i32, path: PathBuf) -> io::Result<Tried> {
         if path.is_absolute() {

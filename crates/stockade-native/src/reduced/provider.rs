@@ -18,7 +18,7 @@ use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
 use crate::plan::USER;
 use crate::provider::{check_open_files, interpreter};
-use crate::start::{EXECUTIONS, HostProcess, Prepared, encoded, make_group, start};
+use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
 use crate::try_out::obstacle;
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_seccomp::Ids;
@@ -76,7 +76,8 @@ impl ReducedProvider {
         let name = GroupName::new()?;
         let scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
         let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
-        let (group, cgroup, mut descriptors) = make_group(policy, layout, &name)?;
+        let Grouped { group, leaves, inputs: cgroup, mut descriptors } =
+            make_group(policy, layout, &name)?;
         let (memory_held, pids_held) = (cgroup.memory_held, cgroup.pids_held);
         let filters = reduced_filters(policy, ids, memory_holder(memory_held))?;
         let plan = plan(&Inputs {
@@ -104,6 +105,7 @@ impl ReducedProvider {
             executions: EXECUTIONS,
             listed: None,
             group,
+            leaves: leaves.map(Arc::new),
             policy: request.policy.clone(),
             setup: Arc::new(ProgramSetup { interpreter, directories, ..ProgramSetup::default() }),
             filters: program_filters(policy, machine.kernel)?,
@@ -111,6 +113,7 @@ impl ReducedProvider {
             memory_held,
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
+            has_terminals: false,
             user: self.user,
         })
     }

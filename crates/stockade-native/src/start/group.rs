@@ -5,23 +5,33 @@ use std::os::fd::OwnedFd;
 use stockade_policy::{Limit, Policy};
 
 use crate::error::StartError;
+use crate::leaves::Leaves;
 use crate::plan::CgroupInputs;
 use stockade_cgroup::{Controller, Group, GroupName, Layout, Limits};
 
-/// Creates the group if any cgroup controller is usable. Returns it with its part of the plan and
-/// the descriptors through which the first process enters it.
+/// The cgroup of a sandbox, and its part of the plan.
+pub(crate) struct Grouped {
+    pub(crate) group: Option<Group>,
+    pub(crate) leaves: Option<Leaves>,
+    pub(crate) inputs: CgroupInputs,
+    /// The files through which the first process enters the group, and the guest's end of the
+    /// socket for leaves.
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Creates the group if any cgroup controller is usable.
 pub(crate) fn make_group(
     policy: &Policy,
     layout: &Layout,
     name: &GroupName,
-) -> Result<(Option<Group>, CgroupInputs, Vec<OwnedFd>), StartError> {
+) -> Result<Grouped, StartError> {
     let mut inputs = CgroupInputs {
         memory_held: layout.has(Controller::Memory),
         pids_held: layout.has(Controller::Pids),
         ..CgroupInputs::default()
     };
     if !layout.has(Controller::Kill) {
-        return Ok((None, inputs, Vec::new()));
+        return Ok(Grouped { group: None, leaves: None, inputs, descriptors: Vec::new() });
     }
     let limits = limits(policy, layout);
     #[cfg(feature = "weaken")]
@@ -33,7 +43,10 @@ pub(crate) fn make_group(
         inputs.tasks.push(tasks.path);
         descriptors.push(tasks.file);
     }
-    Ok((Some(group), inputs, descriptors))
+    let (leaves, guests_end) = Leaves::below(&group)?;
+    inputs.has_leaves = true;
+    descriptors.push(guests_end);
+    Ok(Grouped { group: Some(group), leaves: Some(leaves), inputs, descriptors })
 }
 
 /// The policy's limits that cgroups can enforce here.

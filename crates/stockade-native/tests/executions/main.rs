@@ -3,5 +3,7 @@
 #![cfg(test)]
 
 mod embedded;
+mod prepared;
 mod started;
 mod support;
+mod terminals;

@@ -36,6 +36,14 @@ pub(crate) async fn finished(mut running: Running) -> (String, Result<ProcessEnd
     (text, running.end.await)
 }
 
+/// Whether cgroups count each execution of a sandbox that has started one already.
+pub(crate) async fn are_counted(sandbox: &dyn Sandbox) -> bool {
+    let running = sandbox.start(shell("true")).await.expect("the sandbox runs programs");
+    let control = std::sync::Arc::clone(&running.control);
+    finished(running).await.1.expect("the program ends");
+    control.observe().await.cpu_time.is_some()
+}
+
 /// Whether this host allows a wall. If not, the tests print why they do not run, or fail if
 /// `STOCKADE_REQUIRE` requires them.
 pub(crate) fn walls_can_be_built() -> bool {

@@ -204,5 +204,5 @@ fn request_with_tools_but_no_broker_is_refused() {
     }
     let alone = SandboxRequest { gateway: None, ..request("{}", &TestBroker::default()) };
     let refused = runtime().block_on(async { sandbox(&alone).await.err() });
-    assert!(refused.is_some_and(|said| said.contains("nobody on the host answers")));
+    assert!(refused.is_some_and(|said| said.contains("no tool broker answers")));
 }

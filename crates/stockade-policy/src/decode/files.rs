@@ -127,8 +127,11 @@ impl Decoder<'_, '_> {
             return;
         }
         if let Some(first) = mounts.iter().find(|other| other.guest == mount.guest) {
-            let line = first.basis.origin().map_or(0, |origin| origin.line);
-            let message = format!("`{}` is mounted twice; first on line {line}", mount.guest);
+            let first = match first.basis.origin() {
+                Some(origin) if origin.line == 0 => format!("by {}", origin.text),
+                origin => format!("on line {}", origin.map_or(0, |origin| origin.line)),
+            };
+            let message = format!("`{}` is mounted twice; first {first}", mount.guest);
             self.mistake(node.place, message, "keep one of the two, or choose another guest path");
             return;
         }
@@ -147,7 +150,12 @@ impl Decoder<'_, '_> {
     fn explicit_workspace(&mut self, node: &Node) -> Option<Workspace> {
         if let Kind::Scalar { text, .. } = &node.kind {
             let message = format!("filesystem.workspace must be a mapping, not `{text}`");
-            self.mistake(node.place, message, "write `{ host: ., mode: overlay }`");
+            let remedy = match text.as_str() {
+                "scratch" | "nothing" => format!("write `{{ mode: {text} }}`"),
+                "overlay" | "read" | "write" => format!("write `{{ host: ., mode: {text} }}`"),
+                path => format!("write `{{ host: {path}, mode: overlay }}`"),
+            };
+            self.mistake(node.place, message, remedy);
             return None;
         }
         let table = self.table(node, "filesystem.workspace", keys::WORKSPACE)?;

@@ -59,13 +59,13 @@ impl Decoder<'_, '_> {
         let action = self.required(&table, "action", "a rule");
         let action = action.and_then(|node| self.word(node, "rules[].action", &actions));
         let priority = match table.get("priority") {
-            Some(node) => self.priority(node)?,
-            None => 0,
+            Some(node) => self.priority(node),
+            None => Some(0),
         };
         let message = table.get("message").and_then(|node| self.text(node, "rules[].message"));
         let time = match table.get_non_null("dynamic_condition") {
-            Some(node) => Some(self.time(node)?),
-            None => None,
+            Some(node) => self.time(node).map(Some),
+            None => Some(None),
         };
         if let Some(node) = table.get("override")
             && self.boolean(node, "rules[].override") == Some(true)
@@ -81,9 +81,9 @@ impl Decoder<'_, '_> {
         Some(Rule {
             name: name?,
             condition: condition?,
-            time,
+            time: time?,
             action: action?,
-            priority,
+            priority: priority?,
             message: message.unwrap_or_default(),
             basis,
         })
@@ -91,23 +91,15 @@ impl Decoder<'_, '_> {
 
     fn condition(&mut self, node: &Node) -> Option<Condition> {
         let table = self.table(node, "a condition", keys::CONDITION)?;
-        let field = self.required(&table, "field", "a condition")?;
-        let field_text = self.text(field, "condition.field")?;
-        if field_text.is_empty() {
-            self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
-            return None;
-        }
-        if let Some(own) = meant(&field_text) {
-            let message = format!("`{field_text}` is not a field of Stockade, but similar to one");
-            let remedy = format!("did you mean `{own}`? A field of your own needs another name");
-            self.mistake(field.place, message, remedy);
-            return None;
-        }
         let operators = Operator::ALL.map(|operator| (operator.as_str(), operator));
-        let operator = self.required(&table, "operator", "a condition")?;
-        let operator = self.word(operator, "condition.operator", &operators)?;
-        let value_node = self.required(&table, "value", "a condition")?;
-        let value = self.value(value_node)?;
+        let field = self.required(&table, "field", "a condition");
+        let field = field.and_then(|node| self.field(node));
+        let operator = self.required(&table, "operator", "a condition");
+        let operator = operator.and_then(|node| self.word(node, "condition.operator", &operators));
+        let value = self.required(&table, "value", "a condition");
+        let value = value.and_then(|node| Some((node, self.value(node)?)));
+        // All three are checked before the first mistake ends the condition.
+        let (field_text, operator, (value_node, value)) = (field?, operator?, value?);
         if operator == Operator::Matches {
             self.regexes += 1;
             self.regex_text += value.as_str().map_or(0, str::len);
@@ -140,6 +132,22 @@ impl Decoder<'_, '_> {
         }
     }
 
+    /// The name of a field.
+    fn field(&mut self, field: &Node) -> Option<String> {
+        let field_text = self.text(field, "condition.field")?;
+        if field_text.is_empty() {
+            self.mistake(field.place, "condition.field is empty", "name a field such as `code`");
+            return None;
+        }
+        if let Some(own) = meant(&field_text) {
+            let message = format!("`{field_text}` is not a field of Stockade, but similar to one");
+            let remedy = format!("did you mean `{own}`? A field of your own needs another name");
+            self.mistake(field.place, message, remedy);
+            return None;
+        }
+        Some(field_text)
+    }
+
     fn priority(&mut self, node: &Node) -> Option<i64> {
         match self.value(node)? {
             Value::Number(number) if number.is_i64() => number.as_i64(),
@@ -152,6 +160,17 @@ impl Decoder<'_, '_> {
         }
     }
 
+    /// At least one day.
+    fn some_days(&mut self, node: &Node) -> Option<Vec<u8>> {
+        let days = self.days(node)?;
+        if days.is_empty() {
+            let message = "`days_of_week` names no day, so the rule never applies";
+            self.mistake(node.place, message, "name days from 1 to 7, or leave it out");
+            return None;
+        }
+        Some(days)
+    }
+
     fn time(&mut self, node: &Node) -> Option<TimeCondition> {
         let what = "dynamic_condition";
         let table = self.table(node, what, keys::DYNAMIC_CONDITION)?;
@@ -161,24 +180,18 @@ impl Decoder<'_, '_> {
             ("token_count_per_window", Dynamic::Budget),
             ("cost_per_window", Dynamic::Budget),
         ];
-        let kind_node = self.required(&table, "type", what)?;
-        let kind = self.word(kind_node, "dynamic_condition.type", &words)?;
+        let kind = self.required(&table, "type", what);
+        let kind =
+            kind.and_then(|node| Some((node, self.word(node, "dynamic_condition.type", &words)?)));
         let days = match table.get_non_null("days_of_week") {
-            Some(node) => {
-                let days = self.days(node)?;
-                if days.is_empty() {
-                    let message = "`days_of_week` names no day, so the rule never applies";
-                    self.mistake(node.place, message, "name days from 1 to 7, or leave it out");
-                    return None;
-                }
-                days
-            }
-            None => Vec::new(),
+            Some(node) => self.some_days(node),
+            None => Some(Vec::new()),
         };
         let zone = match table.get_non_null("timezone") {
-            Some(node) => self.zone(node)?,
-            None => Zone::utc(),
+            Some(node) => self.zone(node),
+            None => Some(Zone::utc()),
         };
+        let ((kind_node, kind), days, zone) = (kind?, days?, zone?);
         let window = match kind {
             Dynamic::Budget => {
                 let message = format!("{} is not enforced by a sandbox", describe(kind_node));

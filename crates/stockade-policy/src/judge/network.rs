@@ -190,7 +190,10 @@ impl Policy {
                 control: Control::NetworkBlock,
                 basis: entry.basis.clone(),
                 why: format!("network_blocklist names {}, and it always wins", entry.value),
-                change: format!("remove {} from network_blocklist", entry.value),
+                change: match flag_of(&entry.basis) {
+                    Some(flag) => format!("leave {flag} out"),
+                    None => format!("remove {} from network_blocklist", entry.value),
+                },
             });
         }
         let metadata = match host {
@@ -306,8 +309,16 @@ fn closed_port(entry: &NetworkEntry, port: u16) -> Answer {
         control: Control::NetworkHosts,
         basis: entry.basis.clone(),
         why: format!("{} is allowed on ports [{}] only", entry.host, ports.join(", ")),
-        change: format!("add {port} to the ports of {}", entry.host),
+        change: match flag_of(&entry.basis) {
+            Some(_) => format!("pass --allow-host {}:{port} too", entry.host),
+            None => format!("add {port} to the ports of {}", entry.host),
+        },
     }
+}
+
+/// The flag of the command line that a clause comes from.
+fn flag_of(basis: &Basis) -> Option<&str> {
+    basis.origin().filter(|origin| origin.line == 0).map(|origin| &*origin.text)
 }
 
 fn lets_through(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> bool {

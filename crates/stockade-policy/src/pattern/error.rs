@@ -38,6 +38,9 @@ pub enum PatternError {
     /// The metadata service of a cloud.
     #[error("is a cloud metadata service, which serves credentials and is never allowed")]
     Metadata,
+    /// The name of the sandbox itself.
+    #[error("is the sandbox itself for programs inside, so it can never be a host outside")]
+    OwnName,
     /// A range in place of a single host.
     #[error("is a range of addresses where one host is expected")]
     Range,
@@ -60,6 +63,10 @@ impl PatternError {
                 return format!("name the domain you mean, such as `*.example.{suffix}`");
             }
             PatternError::Metadata => "remove the entry",
+            PatternError::OwnName => {
+                "for a service on this machine write the address, such as `127.0.0.1:8000`, and \
+                 use that address inside"
+            }
             PatternError::Range => {
                 "list the addresses one by one; a range can stand in `network_blocklist`"
             }

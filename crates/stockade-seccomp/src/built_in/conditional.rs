@@ -143,7 +143,7 @@ fn fcntl() -> Vec<Rule> {
 fn socket() -> Vec<Rule> {
     let family = |family| low(0, Comparison::Equal(family));
     let kind = |value| low(1, Comparison::MaskedEqual { mask: SOCKET_TYPE, value });
-    // First, because the C library queries interface addresses with a raw netlink socket.
+    // Before the refusal of raw sockets: getifaddrs(3) opens a raw netlink socket.
     let route = low(2, Comparison::Equal(NETLINK_ROUTE));
     let mut rules = vec![when(Action::Allow, [family(AF_NETLINK), route])];
     for allowed in [AF_INET, AF_INET6, AF_UNIX] {

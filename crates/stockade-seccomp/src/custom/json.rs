@@ -156,7 +156,7 @@ impl<'o, 't> Members<'o, 't> {
     ) -> Result<Option<&'o Value<'t>>, ProfileError> {
         match (self.get(usual), self.get(other)) {
             (Some(_), Some(value)) => {
-                let problem = format!("`{other}` stands beside `{usual}`");
+                let problem = format!("`{other}` and `{usual}` are both present");
                 Err(self.text.error(value.range(), problem, "keep one of the two"))
             }
             (usual, other) => Ok(usual.or(other)),

@@ -16,7 +16,7 @@ use crate::tool::is_name;
 pub(super) use super::fields::Decoder;
 
 const FILE: &[&str] = &["version", "tools", "mcp_servers"];
-const TOOL: &[&str] = &[
+const TOOL_KEYS: &[&str] = &[
     "name",
     "description",
     "command",
@@ -85,7 +85,7 @@ impl Decoder<'_, '_> {
 
     fn tool(&mut self, node: &Node) -> Option<ToolEntry> {
         let what = "a tool";
-        let table = self.table(node, what, TOOL)?;
+        let table = self.table(node, what, TOOL_KEYS)?;
         let name = self.required(&table, "name", what).and_then(|node| self.tool_name(node));
         let description = table.get("description").map(|node| self.text(node, "description"));
         let input = self.required(&table, "input_schema", what);

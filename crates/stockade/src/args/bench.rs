@@ -9,12 +9,12 @@ use crate::bench::{PEERS, ROW_NAMES};
 
 pub(super) const HELP: &str = "\
 Rows:
-  run          `stockade run -- /bin/true` beside each peer around /bin/true
+  run          `stockade run -- /bin/true` next to each peer around /bin/true
   python-cli   a new sandbox to its first Python result, through this command line
   python-api   the same through the Rust interface
   destroy      ending a sandbox, as its caller sees it
   idle-memory  what a sandbox costs that does nothing
-  download     one HTTPS download through the gate, beside curl without a sandbox
+  download     one HTTPS download through the gate, next to curl without a sandbox
   request      one HTTPS request through the gate, on a new connection
   request-kept the same on a connection that is there
   tool-call    one call of a tool from Python inside, beyond the tool itself

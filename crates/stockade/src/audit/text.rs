@@ -37,6 +37,9 @@ fn told(body: &Body) -> String {
         }
         Body::Egress(one) => egress(one),
         Body::ToolCall(call) => tool_call(call),
+        Body::FileOperation(one) => {
+            format!("{} {}: {}, {} bytes", one.operation, one.path, one.outcome, one.bytes)
+        }
         Body::LimitHit(hit) if hit.ended => format!("{} ended the program", hit.limit),
         Body::LimitHit(hit) => format!("{} refused something", hit.limit),
         Body::Denial(denied) => refusal(&denied.denial),

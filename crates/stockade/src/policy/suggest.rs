@@ -67,6 +67,7 @@ fn of_record(path: &Path) -> anyhow::Result<Vec<Denial>> {
             Body::Denial(denied) => denials.push(denied.denial),
             Body::SessionStarted(_)
             | Body::ExecutionStarted(_)
+            | Body::FileOperation(_)
             | Body::LimitHit(_)
             | Body::ExecutionEnded(_)
             | Body::SessionEnded(_) => {}

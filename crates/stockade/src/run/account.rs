@@ -21,7 +21,7 @@ use rustix::process::{DumpableBehavior, Gid, Uid};
 
 use crate::{Problem, load};
 
-pub(super) use inherited::Named;
+pub(crate) use inherited::Named;
 
 /// The account name that the packages create for runs.
 pub(crate) const ORDINARY: &str = "stockade";

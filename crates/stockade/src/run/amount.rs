@@ -67,17 +67,29 @@ fn amount(
     what: &'static str,
     example: &'static str,
 ) -> Result<Amount, AmountError> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let is_number = digits.starts_with(|first: char| first.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
     match value {
         Some(value) => Ok(Amount { written: text.to_owned(), value }),
+        // A plain number with more digits than `decimal` reads.
+        None if is_number && digits.len() > MAX_DIGITS => {
+            Err(AmountError { what: "the number is too large", example })
+        }
         None => Err(AmountError { what, example }),
     }
 }
+
+/// The most digits of a number.
+const MAX_DIGITS: usize = 9;
 
 /// A decimal number times a scale, if the result is a whole number within a plausible range.
 fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| {
-        let plain = !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit());
+        let plain = !part.is_empty()
+            && part.len() <= MAX_DIGITS
+            && part.bytes().all(|b| b.is_ascii_digit());
         if plain { part.parse::<u64>().ok() } else { None }
     };
     let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
@@ -121,6 +133,15 @@ mod tests {
         }
         for text in ["30", "s", "0.5ms", "-1s", "1d", "1s ", "１s"] {
             assert_eq!(milliseconds(text).unwrap_err().example, "30s", "{text}");
+        }
+    }
+
+    #[test]
+    fn number_with_too_many_digits_is_called_too_large() {
+        for error in
+            [time("9999999999h"), size("99999999999g"), count("9999999999"), cpus("9999999999")]
+        {
+            assert_eq!(error.unwrap_err().to_string(), "the number is too large");
         }
     }
 

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use stockade_engine::{Learned, Passage};
-use stockade_policy::{Limit, Policy, Protocol, TightenError, Unit, is_harmless};
+use stockade_policy::{
+    Host, Limit, Policy, Protocol, TightenError, Unit, is_harmless, parse_host_port,
+};
 
 use crate::Problem;
 use crate::args::PolicyFlags;
@@ -22,8 +24,9 @@ pub(crate) fn preset(
     offered: &Offered,
     here: &Path,
 ) -> Result<Policy, Problem> {
-    let limits = limits(flags)?;
+    let mut limits = limits(flags)?;
     refuse_disk_over_memory(flags, default_memory())?;
+    limits.extend(timeout_of_ttl(flags, Limit::Timeout.spec().default.unwrap_or(0)));
     let mut text = Text::default();
     text.line(None, "name: default");
     text.limits(flags, &limits, passage);
@@ -46,7 +49,7 @@ pub(crate) fn learned(
     text.line(None, "name: learned");
     text.limits(flags, &limits(flags)?, Passage::Allowed);
     text.files(flags, Some(here))?;
-    text.learned(learned);
+    text.learned(learned, &literals(flags, learned));
     text.blocked(flags);
     text.tools(tools.iter().map(String::as_str));
     Ok(text.text)
@@ -77,6 +80,7 @@ pub(crate) fn tightened(
         // The parser compares the disk limit with this memory limit.
         said.push((Limit::Memory, memory, String::new()));
     }
+    said.extend(timeout_of_ttl(flags, policy.limits.value(Limit::Timeout).unwrap_or(u64::MAX)));
     text.limits(flags, &said, Passage::Allowed);
     let said = text.parse(here)?;
     policy.tightened(&said).map_err(|error| wider(&error, &limits, flags))
@@ -104,6 +108,8 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         (Limit::Disk, "--disk", &flags.disk),
         (Limit::Output, "--max-output", &flags.max_output),
         (Limit::ToolCalls, "--max-tool-calls", &flags.max_tool_calls),
+        (Limit::Lifetime, "--ttl", &flags.ttl),
+        (Limit::Idle, "--idle", &flags.idle),
     ];
     let mut limits = SaidLimits::new();
     for (limit, flag, amount) in said {
@@ -119,6 +125,13 @@ fn limits(flags: &PolicyFlags) -> Result<SaidLimits, Problem> {
         limits.push((limit, held, flag));
     }
     Ok(limits)
+}
+
+/// A program cannot run longer than its session: `--ttl` shortens the time limit of programs, if no
+/// flag sets that limit.
+fn timeout_of_ttl(flags: &PolicyFlags, timeout: u64) -> Option<(Limit, u64, String)> {
+    let ttl = flags.ttl.as_ref().filter(|_| flags.timeout.is_none())?;
+    Some((Limit::Timeout, ttl.value.min(timeout), format!("--ttl {}", ttl.written)))
 }
 
 fn default_memory() -> u64 {
@@ -246,9 +259,13 @@ impl Text {
         }
     }
 
-    fn learned(&mut self, learned: &[Learned]) {
-        if !learned.is_empty() {
+    /// Adds what was learned, and the literals without which a name would not be reached.
+    fn learned(&mut self, learned: &[Learned], literals: &[String]) {
+        if !learned.is_empty() || !literals.is_empty() {
             self.line(None, "network_allowlist:");
+        }
+        for literal in literals {
+            self.line(None, &format!("  - {}", quoted(literal)));
         }
         for Learned { host, port, protocol } in learned {
             let host = quoted(&host.to_string());
@@ -261,13 +278,17 @@ impl Text {
     }
 
     fn parse(&self, here: &Path) -> Result<Policy, Problem> {
-        Policy::parse_str("command line", &self.text, here).map_err(|errors| {
+        Policy::parse_flags(&self.text, &self.flags, here).map_err(|errors| {
             let Some(first) = errors.diagnostics().first() else {
                 return Problem::new("the flags make no policy", "leave some out");
             };
             let flag = self.flags.get(first.line.saturating_sub(1)).cloned().flatten();
             let flag = flag.map_or_else(String::new, |flag| format!("{flag}: "));
-            Problem::new(format!("{flag}{}", first.message), first.remedy.clone())
+            let remedy = match first.remedy.contains("`filesystem.workspace`") {
+                true => "pass --workspace DIR, or --workspace DIR:write to change its files",
+                false => &first.remedy,
+            };
+            Problem::new(format!("{flag}{}", first.message), remedy)
         })
     }
 }
@@ -304,6 +325,17 @@ fn workspace(said: &str) -> Result<(&str, &str), Problem> {
         return Err(Problem::new(message, remedy));
     }
     Ok((host, mode))
+}
+
+/// The literal addresses of `--allow-host`, except those that the run used by their literal.
+fn literals(flags: &PolicyFlags, learned: &[Learned]) -> Vec<String> {
+    let is_needed = |said: &&String| match parse_host_port(said) {
+        Ok((host @ Host::Address(_), port)) => {
+            !learned.iter().any(|used| used.host == host && port == Some(used.port))
+        }
+        _ => false,
+    };
+    flags.allow_host.iter().filter(is_needed).cloned().collect()
 }
 
 /// A host path as written, or joined to `here`.

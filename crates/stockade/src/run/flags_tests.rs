@@ -9,7 +9,7 @@ fn flags(words: &[&str]) -> PolicyFlags {
     let Command::Run(args) = Cli::try_parse_from(argv).unwrap().command else {
         panic!("run was said")
     };
-    args.flags
+    args.sandbox.flags
 }
 
 fn without_policy(words: &[&str]) -> Result<Policy, Problem> {
@@ -147,4 +147,43 @@ fn flag_that_would_widen_a_policy_is_refused_with_both_values() {
         let problem = beside(POLICY, words).unwrap_err();
         assert!(problem.message.contains("widen the policy"), "{words:?}: {problem}");
     }
+}
+
+#[test]
+fn remedy_without_a_policy_names_the_flag() {
+    let refused = |words: &[&str]| without_policy(words).unwrap_err();
+    let problem = refused(&["--mount", "out:/workspace"]);
+    assert!(problem.remedy.starts_with("pass --workspace DIR"), "{}", problem.remedy);
+    let problem = refused(&["--mount", "a:/x", "--mount", "b:/x:rw"]);
+    assert!(problem.message.ends_with("mounted twice; first by --mount a:/x"), "{problem}");
+}
+
+#[test]
+fn decision_without_a_policy_names_the_flag_and_no_line() {
+    let words = ["--allow-host", "example.org:81", "--block-host", "bad.example.org"];
+    let policy = without_policy(&words).unwrap();
+    let judged = |host: &str| policy.judge_host(&Host::parse(host).unwrap(), 80);
+    let denial = judged("example.org").denial().unwrap();
+    assert_eq!(denial.rule, "command line: --allow-host example.org:81");
+    assert_eq!(denial.how_to_allow, "pass --allow-host example.org:80 too");
+    let denial = judged("bad.example.org").denial().unwrap();
+    assert_eq!(denial.rule, "command line: --block-host bad.example.org");
+    assert_eq!(denial.how_to_allow, "leave --block-host bad.example.org out");
+}
+
+#[test]
+fn learned_policy_keeps_the_literal_behind_a_name() {
+    let said = flags(&["--allow-host", "10.0.0.7:443", "--allow-host", "10.0.0.8:80"]);
+    let used = |host: &str, port| Learned {
+        host: Host::parse(host).unwrap(),
+        port,
+        protocol: Protocol::Web,
+    };
+    let used = [used("10.0.0.8", 80), used("pypi.internal.example", 443)];
+    let text = learned(&said, &used, &[], Path::new("/srv/me")).unwrap();
+    let policy = Policy::parse_str("learned", &text, Path::new("/srv/me")).unwrap();
+    let mut hosts: Vec<String> =
+        policy.gates[0].network.entries.iter().map(|entry| entry.host.to_string()).collect();
+    hosts.sort();
+    assert_eq!(hosts, ["10.0.0.7", "10.0.0.8", "pypi.internal.example"]);
 }

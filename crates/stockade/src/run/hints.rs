@@ -4,8 +4,8 @@
 //! Advice about other paths is the same whether they exist or not: a program must not learn what
 //! the host has by printing paths.
 
-mod beside;
 mod network;
+mod siblings;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -132,9 +132,9 @@ fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
         return module(line).into_iter().collect();
     };
     let mut files = hidden_paths(line, asked, exists);
-    files.extend(beside::missing_file(line, asked, exists));
+    files.extend(siblings::missing_file(line, asked, exists));
     if files.is_empty() {
-        files.extend(beside::sibling(line, asked).into_iter().chain(module(line)));
+        files.extend(siblings::sibling(line, asked).into_iter().chain(module(line)));
     }
     files
 }
@@ -169,7 +169,7 @@ fn not_started(errno: i32, asked: &Asked) -> Option<String> {
             words.join(" ")
         ));
     }
-    name.contains('/').then(|| beside::relative_file(name, asked, exists)).flatten()
+    name.contains('/').then(|| siblings::relative_file(name, asked, exists)).flatten()
 }
 
 /// Whether this is a traceback line: it names files of the interpreter, which are visible.

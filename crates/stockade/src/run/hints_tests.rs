@@ -178,7 +178,7 @@ fn hint_for_a_file_next_to_the_script_names_its_directory() {
     let beside = |path: &Path| path.starts_with("/srv/me/sub");
     let script = || of_script("sub/a.py", Language::Python);
     let named = Asked { host_file: Some(beside), named: vec!["data.csv".to_owned()], ..script() };
-    let expected = "data.csv is beside the script on the host and not inside; --workspace sub \
+    let expected = "data.csv is next to the script on the host and not inside; --workspace sub \
                     shows that directory, at /workspace";
     assert_eq!(failed(NO_DATA, &named), [expected]);
     let expected = "programs start in /workspace, which is empty; --workspace sub shows the \

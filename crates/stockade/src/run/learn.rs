@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use stockade_engine::RunReport;
 
 use crate::args::PolicyFlags;
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Opens the directory of the file before anything runs.
+    /// Opens the directory of the file before anything runs. Refuses a file that exists.
     pub(super) fn open(file: &Path) -> Result<Place, Problem> {
         let cannot = |why: String| {
             let message = format!("--learn {}: {why}", file.display());
@@ -40,10 +40,15 @@ impl Place {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, folder, flags, Mode::empty())
             .map_err(|error| cannot(error.to_string()))?;
+        if rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            let message = format!("--learn {}: the file exists", file.display());
+            return Err(Problem::new(message, "name another file, or remove this one first"));
+        }
         Ok(Place { directory, name, file: file.to_owned() })
     }
 
-    /// Writes the policy atomically. Replaces a symbolic link instead of following it.
+    /// Writes the policy atomically. Never replaces a file that the run or another process created
+    /// in the meantime, and follows no symbolic link.
     pub(super) fn write(
         &self,
         flags: &PolicyFlags,
@@ -51,20 +56,21 @@ impl Place {
         report: &RunReport,
     ) -> anyhow::Result<()> {
         let text = flags::learned(flags, &report.learned, tools, &load::here()?)?;
-        self.replace(text.as_bytes()).map_err(|error| {
+        self.create(text.as_bytes()).map_err(|error| {
             let message = format!("cannot write {}: {error}", self.file.display());
-            Problem::new(message, "name a file that you may write").into()
+            Problem::new(message, "name a new file in a directory that you may write").into()
         })
     }
 
-    fn replace(&self, text: &[u8]) -> io::Result<()> {
+    fn create(&self, text: &[u8]) -> io::Result<()> {
         let mut aside = OsString::from(format!(".stockade-{}-", std::process::id()));
         aside.push(&self.name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let mut made = File::from(rustix::fs::openat(&self.directory, &aside, flags, mode)?);
         let written = made.write_all(text).and_then(|()| {
-            rustix::fs::renameat(&self.directory, &aside, &self.directory, &self.name)?;
+            let (at, never) = (&self.directory, RenameFlags::NOREPLACE);
+            rustix::fs::renameat_with(at, &aside, at, &self.name, never)?;
             Ok(())
         });
         if written.is_err() {
@@ -82,20 +88,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn learned_file_is_replaced_and_a_symlink_is_not_followed() {
+    fn learned_file_replaces_no_file_and_a_symlink_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("out.yaml"), folder.path().join("other"));
         let place = Place::open(&file).unwrap();
-        place.replace(b"first").unwrap();
-        place.replace(b"second").unwrap();
-        assert_eq!(std::fs::read(&file).unwrap(), b"second");
+        place.create(b"first").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"first");
+        // The file appeared after the run started.
+        assert!(place.create(b"second").is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), b"first");
         std::fs::remove_file(&file).unwrap();
-        std::fs::write(&other, "kept").unwrap();
         symlink(&other, &file).unwrap();
-        place.replace(b"third").unwrap();
-        assert_eq!(std::fs::read(&other).unwrap(), b"kept");
-        assert_eq!(std::fs::read(&file).unwrap(), b"third");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(place.create(b"third").is_err());
+        assert!(!other.exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn existing_file_to_learn_into_is_refused_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("out.yaml"), folder.path().join("link"));
+        std::fs::write(&file, "kept").unwrap();
+        symlink("/nonexistent", &link).unwrap();
+        for existing in [&file, &link] {
+            let problem = Place::open(existing).err().unwrap();
+            assert!(problem.message.ends_with(": the file exists"), "{problem}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use stockade_record::{Place, Recorder, WriteError, settle};
 use stockade_sys::MountTable;
 
 use crate::Problem;
-use crate::args::RunArgs;
+use crate::args::SandboxArgs;
 use crate::audit::places;
 
 /// The rule that a report names for a hidden record.
@@ -21,7 +21,7 @@ const HIDDEN: &str = "records are never visible inside";
 /// The recorder of a run, or `None` with `--no-record`. Hides a directory that the run could see,
 /// and refuses one that it could change.
 pub(crate) fn recorder(
-    args: &RunArgs,
+    args: &SandboxArgs,
     here: &Path,
     policy: &mut Policy,
     root: &Root,

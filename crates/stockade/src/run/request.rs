@@ -9,7 +9,7 @@ use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
 use stockade_policy::{Context, Policy, check_variable};
 use stockade_provider::{Program, Root};
 
-use crate::args::{RunArgs, Target};
+use crate::args::{RunArgs, SandboxArgs, Target};
 use crate::render::Output;
 use crate::{Problem, clock, load};
 
@@ -26,65 +26,16 @@ pub(crate) fn request(
     options: &[OsString],
     output: Output,
 ) -> anyhow::Result<(RunRequest, Offered, Asked)> {
-    let here = load::here()?;
-    let offered = Offered::read(&args.tools, &here)?;
+    let program = program(args, target, options)?;
     let passage = match args.learn {
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
-    let (mut policy, advice) = if args.policy.is_empty() {
-        (flags::preset(&args.flags, passage, &offered, &here)?, Advice::Flags)
-    } else {
-        let policy = load::combined(&args.policy)?;
-        (flags::tightened(policy, &args.flags, &here)?, Advice::Clauses)
-    };
-    let environment = environment(&args.env, |name| std::env::var_os(name))?;
-    let root = match (&args.root, &args.image) {
-        (Some(directory), _) => root(directory, &here)?,
-        (None, Some(image)) => Root::Image(image.clone()),
-        (None, None) => Root::Standard,
-    };
-    let program = match target {
-        Target::Script(script, arguments) => {
-            script::program(script, args.language.as_deref(), arguments, options)?
-        }
-        Target::Command(_) if args.language.is_some() => {
-            let remedy = "leave it out, or name a script";
-            return Err(Problem::new("--language belongs to a script", remedy).into());
-        }
-        Target::Command(argv) => {
-            let is_python = argv.first().is_some_and(|name| name == "python3" || name == "python");
-            if args.python.is_some() && !is_python {
-                let remedy = "leave it out, or run python3";
-                return Err(Problem::new("--python belongs to Python", remedy).into());
-            }
-            Program::Command { argv: argv.to_vec() }
-        }
-    };
-    let user = rustix::process::getuid().as_raw();
-    let writable = Writable::of(&policy, &root)?;
-    let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
-    let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
-    writable.refuse(&decisive_paths, "what the next run may do")?;
-    offered.check(&writable)?;
-    let recorder = record::recorder(args, &here, &mut policy, &root)?;
-    let mut context = Context::default();
-    context.now = Some(clock::now()?);
-    let request = RunRequest {
-        session: SessionRequest {
-            policy: Arc::new(policy),
-            provider: provider(args),
-            root,
-            user,
-            protected: decisive,
-            environment,
-            context,
-            recorder,
-            passage,
-            // Started later, when everything else is known to be valid.
-            tools: Tools::new(),
-        },
-        program,
+    let (session, offered) = session(&args.sandbox, passage)?;
+    let request = RunRequest { session, program };
+    let advice = match args.sandbox.policy.is_empty() {
+        true => Advice::Flags,
+        false => Advice::Clauses,
     };
     let script = match target {
         Target::Script(script, _) if !load::is_standard_input(Path::new(script)) => {
@@ -94,12 +45,74 @@ pub(crate) fn request(
     };
     // The program's output decides which paths are checked, and JSON may reach its author.
     let host_file = (output == Output::Text).then_some(Path::exists as fn(&Path) -> bool);
-    let asked = Asked::of(&request, advice, here, script, host_file);
+    let asked = Asked::of(&request, advice, load::here()?, script, host_file);
     Ok((request, offered, asked))
 }
 
+/// The sandbox that the arguments describe, and the tools that it offers, which are not started
+/// yet.
+pub(crate) fn session(
+    args: &SandboxArgs,
+    passage: Passage,
+) -> anyhow::Result<(SessionRequest, Offered)> {
+    let here = load::here()?;
+    let offered = Offered::read(&args.tools, &here)?;
+    let mut policy = match args.policy.is_empty() {
+        true => flags::preset(&args.flags, passage, &offered, &here)?,
+        false => flags::tightened(load::combined(&args.policy)?, &args.flags, &here)?,
+    };
+    let environment = environment(&args.env, |name| std::env::var_os(name))?;
+    let root = match (&args.root, &args.image) {
+        (Some(directory), _) => root(directory, &here)?,
+        (None, Some(image)) => Root::Image(image.clone()),
+        (None, None) => Root::Standard,
+    };
+    let writable = Writable::of(&policy, &root)?;
+    let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
+    let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
+    writable.refuse(&decisive_paths, "what the next run may do")?;
+    offered.check(&writable)?;
+    let recorder = record::recorder(args, &here, &mut policy, &root)?;
+    let mut context = Context::default();
+    context.now = Some(clock::now()?);
+    let session = SessionRequest {
+        policy: Arc::new(policy),
+        provider: provider(args),
+        root,
+        user: rustix::process::getuid().as_raw(),
+        protected: decisive,
+        environment,
+        context,
+        recorder,
+        passage,
+        // Started later, when everything else is known to be valid.
+        tools: Tools::new(),
+    };
+    Ok((session, offered))
+}
+
+fn program(args: &RunArgs, target: Target<'_>, options: &[OsString]) -> anyhow::Result<Program> {
+    match target {
+        Target::Script(script, arguments) => {
+            script::program(script, args.language.as_deref(), arguments, options)
+        }
+        Target::Command(_) if args.language.is_some() => {
+            let remedy = "leave it out, or name a script";
+            Err(Problem::new("--language belongs to a script", remedy).into())
+        }
+        Target::Command(argv) => {
+            let is_python = argv.first().is_some_and(|name| name == "python3" || name == "python");
+            if args.sandbox.python.is_some() && !is_python {
+                let remedy = "leave it out, or run python3";
+                return Err(Problem::new("--python belongs to Python", remedy).into());
+            }
+            Ok(Program::Command { argv: argv.to_vec() })
+        }
+    }
+}
+
 /// What determines the interpreter behind `python3` and other names.
-pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
+pub(crate) fn surroundings(args: &SandboxArgs) -> anyhow::Result<Surroundings> {
     let (here, user) = (load::here()?, rustix::process::getuid().as_raw());
     let explicit_python = args.python.as_deref().map(|path| here.join(path));
     let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
@@ -107,7 +120,7 @@ pub(crate) fn surroundings(args: &RunArgs) -> anyhow::Result<Surroundings> {
 }
 
 /// The wall that the caller names; options of the container wall name it too.
-fn provider(args: &RunArgs) -> Option<String> {
+fn provider(args: &SandboxArgs) -> Option<String> {
     let is_container = args.image.is_some() || args.runtime.is_some() || args.docker_url.is_some();
     args.provider.clone().or_else(|| is_container.then(|| CONTAINERS.to_owned()))
 }
@@ -116,7 +129,7 @@ fn provider(args: &RunArgs) -> Option<String> {
 const CONTAINERS: &str = "docker";
 
 /// The container engine and runtime. Refuses options of two different walls.
-pub(crate) fn containers(args: &RunArgs) -> Result<ContainerChoice, Problem> {
+pub(crate) fn containers(args: &SandboxArgs) -> Result<ContainerChoice, Problem> {
     let is_container = provider(args).is_some_and(|name| name == CONTAINERS);
     if is_container && args.python.is_some() {
         let message = "--python names a Python of this host, and a container has its image's";
@@ -150,7 +163,7 @@ fn decisive<'f>(
 }
 
 /// The variables of `--env`; a bare name passes the caller's value through.
-fn environment(
+pub(crate) fn environment(
     said: &[String],
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(String, String)>, Problem> {

@@ -8,7 +8,7 @@ use crate::Problem;
 use crate::policy::refusals;
 
 /// The remedy for a wall's error that has none of its own.
-const SEE_DOCTOR: &str = "see what this host can hold: `stockade doctor`";
+const SEE_DOCTOR: &str = "see what this host can enforce: `stockade doctor`";
 
 /// One sentence with its remedy.
 pub(crate) fn problem(error: &RunError) -> Problem {

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stockade_backends::{HostProcess, Surroundings};
-use stockade_engine::{Engine, Outcome, Passage, RunRequest, SessionRequest, Streams};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
+use stockade_engine::{
+    Engine, ExecutionRequest, Outcome, Passage, RunRequest, Session, SessionRequest, Streams,
+};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest};
 use tokio::runtime::{Builder, Runtime};
@@ -81,7 +83,11 @@ fn request(argv: &[&str]) -> RunRequest {
 }
 
 fn providers() -> Vec<Arc<dyn Provider>> {
-    stockade_backends::providers(HostProcess::Continues, &Surroundings::default())
+    stockade_backends::providers(
+        HostProcess::Continues,
+        &Surroundings::default(),
+        &ContainerChoice::default(),
+    )
 }
 
 fn provider() -> Arc<dyn Provider> {
@@ -182,4 +188,75 @@ fn start_after_the_first_process_was_killed_reports_the_signal() {
         sandbox.end().await.unwrap();
     });
     host.is_as_before(&[own]).unwrap_or_else(|left| panic!("{left}"));
+}
+
+/// Runs one program of a session for at most a quarter of a second.
+async fn execute(session: &Session, argv: &[&str]) -> Outcome {
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    let program = ExecutionRequest::new(Program::Command { argv });
+    let request = ExecutionRequest { timeout: Some(Duration::from_millis(250)), ..program };
+    let report = session.execute(request, Streams::default(), std::future::pending()).await;
+    report.expect("the engine reports an outcome").outcome
+}
+
+#[test]
+fn session_goes_on_after_a_timeout_and_leaves_nothing() {
+    const HIDING: &str = "echo kept > /workspace/file; (setsid sleep 1000 &); sleep 1000";
+    if !walls_can_be_built() {
+        return;
+    }
+    let engine = Engine::new(providers());
+    leaves_nothing(5, async |_| {
+        let RunRequest { session, .. } = request(&["true"]);
+        let entry = Entry::Program("sh".to_owned());
+        let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
+        let hiding = execute(&session, &["sh", "-c", HIDING]);
+        let (hidden, beside) = tokio::join!(hiding, execute(&session, &["sh", "-c", "exit 3"]));
+        assert_eq!((hidden, beside), (Outcome::TimedOut, Outcome::Exited { code: 3 }));
+        // The file is still there, and the hidden process is not.
+        let look = "grep -q kept /workspace/file && ! grep -qs sleep /proc/[0-9]*/comm";
+        assert_eq!(execute(&session, &["sh", "-c", look]).await, Outcome::Exited { code: 0 });
+        session.end("removed").await.unwrap();
+    });
+}
+
+#[test]
+fn execution_that_runs_out_of_memory_is_the_only_one_with_that_outcome() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let engine = Engine::new(providers());
+    let host = Host::alone();
+    runtime().block_on(async {
+        let policy = "{defaults: {max_memory_mb: 64, timeout_seconds: 30}}";
+        let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
+        let RunRequest { session, .. } = request(&["true"]);
+        let session = SessionRequest { policy: Arc::new(policy), ..session };
+        let entry = Entry::Program("sh".to_owned());
+        let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
+        let execute = async |script: &str| {
+            let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+            let request = ExecutionRequest::new(Program::Command { argv });
+            let report = session.execute(request, Streams::default(), std::future::pending()).await;
+            report.unwrap().outcome
+        };
+        let waits = "until [ -e /workspace/over ]; do sleep 0.01; done; kill -9 $$";
+        let hungry = async {
+            let outcome = execute("exec tail /dev/zero").await;
+            // Refused if a watchdog has ended the sandbox.
+            let _ = execute("touch /workspace/over").await;
+            outcome
+        };
+        let (hungry, killed) = tokio::join!(hungry, execute(waits));
+        match session.usage().await.oom_kills {
+            // Without a cgroup a watchdog ends the sandbox.
+            0 => {}
+            _ => assert_eq!(
+                (hungry, killed),
+                (Outcome::OutOfMemory, Outcome::Signaled { signal: 9 })
+            ),
+        }
+        session.end("removed").await.unwrap();
+    });
+    host.is_as_before(&[std::process::id()]).unwrap_or_else(|left| panic!("{left}"));
 }

@@ -23,6 +23,7 @@ mod permissions;
 mod profiles;
 mod reduced;
 mod refusals;
+mod services;
 mod sockets;
 mod support;
 mod tools;

@@ -17,6 +17,7 @@ const ROWS: [&[&str]; 7] = [
         "stockade-launcher",
         "stockade-record",
         "stockade-api",
+        "stockade-archive",
     ],
     &[
         "stockade-egress",

@@ -18,16 +18,19 @@ use crate::suite::Outcome;
 /// The user and group `nobody`, which own no files.
 const NOBODY: u32 = 65_534;
 
-/// The test targets that build walls: those of the command line, and three of the native wall.
-const TARGETS: [&str; 11] = [
+/// The test targets that build walls: those of the command line, and four of the native wall.
+const TARGETS: [&str; 14] = [
     "run",
     "commands",
     "doctor",
     "executions",
     "faults",
+    "files",
     "leaks",
+    "leaves",
     "network",
     "record",
+    "sessions",
     "tool_socket",
     "tools",
     "egress",

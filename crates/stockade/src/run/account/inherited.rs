@@ -40,7 +40,7 @@ impl Named<'_> {
 
     /// Makes every descriptor close at the next execve(2), except the standard streams and those
     /// that the arguments name.
-    pub(super) fn close_other_descriptors(&self) -> io::Result<()> {
+    pub(crate) fn close_other_descriptors(&self) -> io::Result<()> {
         self.other_descriptors().into_iter().try_for_each(stockade_sys::close_on_exec)
     }
 

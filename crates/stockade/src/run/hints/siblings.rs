@@ -55,10 +55,10 @@ pub(super) fn relative_file(
     asked: &Asked,
     exists: fn(&Path) -> bool,
 ) -> Option<String> {
-    let beside = asked.script_directory();
-    let places = [(asked.here.clone(), PathBuf::from("."))].into_iter().chain(beside);
+    let script = asked.script_directory();
+    let places = [(asked.here.clone(), PathBuf::from("."))].into_iter().chain(script);
     let (directory, written) = places.into_iter().find(|(real, _)| exists(&real.join(name)))?;
-    let place = if written == Path::new(".") { "here" } else { "beside the script" };
+    let place = if written == Path::new(".") { "here" } else { "next to the script" };
     let way = match asked.advice {
         Advice::Clauses => "filesystem.workspace of the policy can show its directory".to_owned(),
         Advice::Flags if can_be_workspace(&directory) => {

@@ -1,0 +1,8 @@
+//! The files of sandboxes of the real wall.
+// Always true here; with it clippy treats the functions between the tests as test code.
+#![cfg(test)]
+
+mod basics;
+mod races;
+mod support;
+mod transfer;

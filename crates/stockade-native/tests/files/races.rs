@@ -1,0 +1,163 @@
+//! A program inside swaps a directory and a link while the host uses the files around it.
+
+use std::time::{Duration, Instant};
+
+use stockade_archive::{Entries, EntryKind, pack};
+use stockade_provider::{Entry, FileErrorKind, FileKind, FinalLink, Language, SandboxRequest};
+use tokio::io::AsyncReadExt;
+
+use crate::support::{Inside, bytes, path, request, runtime, walls_can_be_built};
+
+/// How long each of the four operations races.
+const EACH: Duration = Duration::from_millis(2500);
+
+/// What nothing may read, change or remove through the link.
+const TOKEN: &str = "canary-5d1f0c";
+
+/// Swaps `/workspace/tree/d`, a directory with a file, and a link to the canary.
+const SWAP: &str = r#"
+import os, shutil
+os.makedirs("/tmp/canary/inner")
+open("/tmp/canary/secret", "w").write("canary-5d1f0c")
+open("/tmp/canary/inner/secret", "w").write("canary-5d1f0c")
+print("up", flush=True)
+while True:
+    try:
+        os.makedirs("/workspace/tree/d", exist_ok=True)
+        open("/workspace/tree/d/own", "w").close()
+        if not os.path.islink("/workspace/l"):
+            os.symlink("/tmp/canary", "/workspace/l")
+        for _ in range(50):
+            os.rename("/workspace/tree/d", "/workspace/aside")
+            os.rename("/workspace/l", "/workspace/tree/d")
+            os.rename("/workspace/tree/d", "/workspace/l")
+            os.rename("/workspace/aside", "/workspace/tree/d")
+    except OSError:
+        shutil.rmtree("/workspace/aside", ignore_errors=True)
+        if os.path.islink("/workspace/tree/d"):
+            try:
+                os.unlink("/workspace/tree/d")
+            except OSError:
+                pass
+"#;
+
+/// How often an operation met the link and the directory, and how often it was refused.
+#[derive(Debug, Default)]
+struct Met {
+    link: u32,
+    directory: u32,
+    refused: u32,
+}
+
+async fn upload(inside: &Inside, archive: &[u8], met: &mut Met) {
+    match inside.files.upload(&path("."), bytes(archive)).await {
+        Ok(_) => met.directory += 1,
+        Err(error) if error.kind == FileErrorKind::Traversal => met.link += 1,
+        Err(error) => {
+            let passing = [FileErrorKind::NotFound, FileErrorKind::Exists, FileErrorKind::Other];
+            assert!(passing.contains(&error.kind), "{error:?}");
+            met.refused += 1;
+        }
+    }
+}
+
+async fn list(inside: &Inside, met: &mut Met) {
+    let Ok(entries) = inside.list("tree", 5).await else {
+        met.refused += 1;
+        return;
+    };
+    for entry in entries {
+        // Only the canary has this directory.
+        assert!(!entry.path.to_string().contains("inner"), "the link was followed: {entry:?}");
+        match (entry.path.to_string().as_str(), entry.stat.kind) {
+            ("d", FileKind::Link) => met.link += 1,
+            ("d", FileKind::Directory) => met.directory += 1,
+            _ => {}
+        }
+    }
+}
+
+async fn download(inside: &Inside, met: &mut Met) {
+    let mut archive = Vec::new();
+    let read = match inside.files.download(&path("tree"), FinalLink::Keep).await {
+        Ok(mut stream) => stream.read_to_end(&mut archive).await.is_ok(),
+        Err(_) => false,
+    };
+    if !read {
+        met.refused += 1;
+        return;
+    }
+    let has_token = archive.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
+    assert!(!has_token, "the link was followed");
+    let mut entries = Entries::new(archive.as_slice());
+    while let Some(entry) = entries.next_entry().expect("the guest packs whole archives") {
+        match (entry.name.as_slice(), entry.kind) {
+            (b"tree/d", EntryKind::Link { .. }) => met.link += 1,
+            (b"tree/d/", EntryKind::Directory) => met.directory += 1,
+            _ => {}
+        }
+    }
+}
+
+async fn remove(inside: &Inside, met: &mut Met) {
+    let before = inside.files.stat(&path("tree/d"), FinalLink::Keep).await;
+    match (before.map(|stat| stat.kind), inside.files.remove(&path("tree"), true).await) {
+        (Ok(FileKind::Link), Ok(true)) => met.link += 1,
+        (Ok(FileKind::Directory), Ok(true)) => met.directory += 1,
+        _ => met.refused += 1,
+    }
+}
+
+#[test]
+fn swapped_link_never_leads_an_operation_to_the_canary() {
+    if !walls_can_be_built() {
+        return;
+    }
+    runtime().block_on(async {
+        let entry = Entry::Interpreter(Language::Python);
+        let inside = Inside::of(&SandboxRequest { entry, ..request("{}") }).await;
+        let mut swap = inside.run(stockade_testing::sandbox::python(SWAP.to_owned())).await;
+        swap.stdout.read_exact(&mut [0; 3]).await.expect("the program starts");
+        let canary = "cd /tmp/canary; find . | sort; cat secret inner/secret";
+        let untouched = inside.shell(canary).await;
+        assert!(untouched.ends_with(&TOKEN.repeat(2)), "{untouched}");
+        // Without the care of the guest, a path through the link reads the canary.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while inside.read("tree/d/secret").await.is_err() {
+            assert!(Instant::now() < deadline, "the link is never there");
+        }
+        let archive = uploaded();
+        for operation in ["upload", "list", "download", "remove"] {
+            let mut met = Met::default();
+            let until = Instant::now() + EACH;
+            while Instant::now() < until {
+                match operation {
+                    "upload" => upload(&inside, &archive, &mut met).await,
+                    "list" => list(&inside, &mut met).await,
+                    "download" => download(&inside, &mut met).await,
+                    _ => remove(&inside, &mut met).await,
+                }
+            }
+            println!("{operation}: {met:?}");
+            assert!(met.link > 0 && met.directory > 0, "{operation}: {met:?}");
+        }
+        assert_eq!(inside.shell(canary).await, untouched);
+        swap.control.kill().await.expect("the program is killed");
+    });
+}
+
+/// An archive with `tree/d/secret` and more files, which would replace the canary through the link.
+fn uploaded() -> Vec<u8> {
+    use std::os::fd::AsFd;
+    let folder = tempfile::tempdir().expect("a directory");
+    let place = folder.path().join("tree/d");
+    std::fs::create_dir_all(&place).expect("a directory");
+    for number in 0..20 {
+        std::fs::write(place.join(format!("new-{number}")), "bad").expect("a file");
+    }
+    std::fs::write(place.join("secret"), "bad").expect("a file");
+    let parent = std::fs::File::open(folder.path()).expect("a directory");
+    let mut archive = Vec::new();
+    pack(parent.as_fd(), b"tree", b"tree", &mut archive).expect("it is packed");
+    archive
+}

@@ -1,0 +1,172 @@
+"""What the two kinds of sandbox share: arguments for the extension module, and results from it."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional, Union
+
+from . import _bridge, errors, tools as tool_functions
+from ._stockade import Execution as Running
+from ._stockade import Failure, Operation, Session
+from .execution import Denial, Execution, of_report
+from .policy import PolicyLike, policy_of
+from .tools import Tools
+
+Path = Union[str, "os.PathLike[str]"]
+Command = Union[str, Sequence[str]]
+"""A program with its arguments, or a command line for ``sh``."""
+OnOutput = Callable[[str], Any]
+"""Receives output as it arrives."""
+OnDenial = Callable[[Denial], Any]
+"""Receives each denial."""
+
+
+def open_session(
+    policy: PolicyLike,
+    *,
+    provider: Optional[str],
+    tools: Optional[Tools],
+    envs: Optional[Mapping[str, str]],
+    root: Optional[Path],
+    image: Optional[str],
+    python: Optional[Path],
+    record: Union[bool, Path],
+    loop: Optional[asyncio.AbstractEventLoop],
+) -> Operation:
+    """Starts to open a sandbox."""
+    checked = policy_of(policy, list(tools or {}))
+    place: Optional[tuple[Optional[str]]] = None
+    if record is True:
+        place = (None,)
+    elif record is not False:
+        place = (os.path.abspath(record),)
+    try:
+        return Session.open(
+            _bridge.runtime(),
+            checked._checked,
+            provider=provider,
+            root=None if root is None else os.path.abspath(root),
+            image=image,
+            envs=_pairs(envs),
+            tools=tool_functions.offered(tools, loop),
+            record=place,
+            python=None if python is None else os.fspath(python),
+            protected=list(checked._files),
+        )
+    except Failure as failure:
+        raise errors.of_failure(failure) from None
+
+
+def start_command(
+    session: Session,
+    command: Command,
+    *,
+    envs: Optional[Mapping[str, str]],
+    cwd: Optional[str],
+    timeout: Optional[float],
+    stdin: Union[str, bytes, None, bool],
+    live: bool,
+) -> Running:
+    """Starts a command."""
+    argv = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
+    if not argv:
+        raise errors.InvalidError("the command names no program", "pass at least one word")
+    return _start(session, argv, None, None, "", envs, cwd, timeout, stdin, live)
+
+
+def start_code(
+    session: Session,
+    code: str,
+    *,
+    language: str,
+    arguments: Sequence[str],
+    envs: Optional[Mapping[str, str]],
+    cwd: Optional[str],
+    timeout: Optional[float],
+    stdin: Union[str, bytes, None, bool],
+    live: bool,
+) -> Running:
+    """Starts code."""
+    name = {"python": "main.py", "bash": "main.sh", "javascript": "main.js"}.get(language, "main")
+    argv = [str(word) for word in arguments]
+    return _start(session, argv, language, code.encode(), name, envs, cwd, timeout, stdin, live)
+
+
+def _start(
+    session: Session,
+    argv: list[str],
+    language: Optional[str],
+    code: Optional[bytes],
+    name: str,
+    envs: Optional[Mapping[str, str]],
+    cwd: Optional[str],
+    timeout: Optional[float],
+    stdin: Union[str, bytes, None, bool],
+    live: bool,
+) -> Running:
+    sent = stdin if isinstance(stdin, (str, bytes)) else None
+    try:
+        return session.execute(
+            argv,
+            language=language,
+            code=code,
+            name=name,
+            envs=_pairs(envs),
+            cwd=cwd,
+            timeout=timeout,
+            stdin=sent.encode() if isinstance(sent, str) else sent,
+            interactive=stdin is True,
+            live=live,
+        )
+    except Failure as failure:
+        raise errors.of_failure(failure) from None
+
+
+def started(act: Callable[[], Operation]) -> Operation:
+    """Starts an operation; failures before its start become exceptions of the package."""
+    try:
+        return act()
+    except Failure as failure:
+        raise errors.of_failure(failure) from None
+
+
+def finish(report: tuple[str, bytes, bytes], check: bool) -> tuple[Execution, Optional[Exception]]:
+    """The execution of a report, and the exception that the caller raises for it."""
+    execution = of_report(report)
+    problem: Optional[Exception] = errors.of_execution(execution)
+    if problem is None and check:
+        try:
+            execution.check()
+        except errors.ExitError as error:
+            problem = error
+    return execution, problem
+
+
+class Decoders:
+    """Decodes the two output streams of a program, piece by piece."""
+
+    def __init__(self) -> None:
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {1: make(errors="replace"), 2: make(errors="replace")}
+
+    def decode(self, stream: int, piece: bytes) -> str:
+        """The text that is complete after this piece."""
+        return self._decoders[stream].decode(piece)
+
+    def rest(self, stream: int) -> str:
+        """What an incomplete character at the end of the stream becomes."""
+        return self._decoders[stream].decode(b"", final=True)
+
+
+def _pairs(envs: Optional[Mapping[str, str]]) -> list[tuple[str, str]]:
+    return [(str(name), str(value)) for name, value in (envs or {}).items()]
+
+
+async def settle(result: Any) -> None:
+    """Waits for what a coroutine function returned; other results are complete."""
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,46 @@
+//! The extension module `stockade._stockade`: sandboxes as Python objects with few methods. The
+//! package in `python/stockade` gives them their interface.
+//!
+//! ```text
+//! Python thread ── starts ──▶ Operation: a task of the shared runtime
+//!               ── wait, without the GIL ──▶ its result       or
+//!               ◀── a callback, from the notifier thread ──   for asyncio
+//! ```
+//! No thread of the runtime takes the GIL. Tools run on blocking threads, which do.
+
+mod doctor;
+mod events;
+mod execution;
+mod failure;
+mod operation;
+mod policy;
+mod record;
+mod report;
+mod runtime;
+mod session;
+mod streams;
+mod tools;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _stockade {
+    #[pymodule_export]
+    use crate::doctor::doctor;
+    #[pymodule_export]
+    use crate::events::{Events, summary};
+    #[pymodule_export]
+    use crate::execution::Execution;
+    #[pymodule_export]
+    use crate::failure::Failure;
+    #[pymodule_export]
+    use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::policy::{Policy, policy_schema, presets};
+    #[pymodule_export]
+    use crate::runtime::{Runtime, version};
+    #[pymodule_export]
+    use crate::session::Session;
+    #[pymodule_export]
+    use crate::tools::ToolCall;
+}

@@ -1,0 +1,315 @@
+//! An open sandbox, as a Python object.
+//!
+//! ```text
+//! open ── end, or the object is freed ──▶ killed ── no execution is left ──▶ ended
+//! ```
+
+use std::mem;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
+use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
+use stockade_policy::{Context, Moment};
+use stockade_provider::{Entry, Language, Program, Root};
+use stockade_record::Recorder;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::execution::{Connections, Execution};
+use crate::failure::Problem;
+use crate::operation::{Answer, Finished, Operation, nothing};
+use crate::policy::Policy;
+use crate::record;
+use crate::runtime::{Inner, Runtime, SessionCount, is_this_process};
+use crate::tools::{self, Offered};
+
+/// How long executions may take to end after everything inside was killed.
+const LAST_EXECUTIONS: Duration = Duration::from_secs(5);
+
+/// How many programs of a sandbox run at once; further ones wait for their turn.
+const AT_ONCE: usize = 64;
+
+/// Counts one execution until it is dropped.
+pub(crate) struct Running {
+    count: Arc<watch::Sender<usize>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Running {
+    /// Waits until fewer programs run than may run at once. Dropping the result ends the turn.
+    pub(crate) async fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Problem::closed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.count.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+/// What an open session holds.
+struct Held {
+    session: Arc<stockade_engine::Session>,
+    running: Arc<watch::Sender<usize>>,
+    turns: Arc<Semaphore>,
+    _count: SessionCount,
+}
+
+impl Held {
+    /// Kills everything inside and waits until nothing is left.
+    async fn end(self, reason: &'static str) -> Finished {
+        // A program that waits for its turn does not start any more.
+        self.turns.close();
+        self.session.kill().await;
+        let mut running = self.running.subscribe();
+        let _ = tokio::time::timeout(LAST_EXECUTIONS, running.wait_for(|now| *now == 0)).await;
+        match Arc::try_unwrap(self.session) {
+            Ok(session) => session.end(reason).await?,
+            // An execution still holds it; dropping the last reference ends the sandbox too.
+            Err(session) => drop(session),
+        }
+        Ok(nothing())
+    }
+}
+
+/// An open sandbox.
+#[pyclass(frozen)]
+pub(crate) struct Session {
+    process: u32,
+    runtime: Arc<Inner>,
+    recorder: Option<Arc<Recorder>>,
+    held: Mutex<Option<Held>>,
+}
+
+impl Session {
+    fn take(&self) -> Option<Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The session, if it is open and belongs to this process.
+    fn session(&self) -> Result<Arc<stockade_engine::Session>, Problem> {
+        if !is_this_process(self.process) {
+            return Err(Problem::forked());
+        }
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(|held| Arc::clone(&held.session)).ok_or_else(Problem::closed)
+    }
+
+    fn count(&self) -> Result<Running, Problem> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = held.as_ref().ok_or_else(Problem::closed)?;
+        held.running.send_modify(|running| *running += 1);
+        Ok(Running { count: Arc::clone(&held.running), turns: Arc::clone(&held.turns) })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(held) = self.take() else { return };
+        if !is_this_process(self.process) {
+            // The sandbox is the parent's.
+            mem::forget(held);
+            return;
+        }
+        let end = async move {
+            // The record has the failure; no caller is left to receive it.
+            let _ = held.end("closed").await;
+        };
+        // Fails when the interpreter exits: dropping the session then kills everything inside.
+        let _ = self.runtime.spawn(end);
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// Opens a sandbox. The result is a Session.
+    #[staticmethod]
+    #[pyo3(signature = (runtime, policy, *, provider, root, image, envs, tools, record, python, protected))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
+    fn open(
+        runtime: &Runtime,
+        policy: &Policy,
+        provider: Option<String>,
+        root: Option<PathBuf>,
+        image: Option<String>,
+        envs: Vec<(String, String)>,
+        tools: Vec<Offered>,
+        record: Option<record::Wanted>,
+        python: Option<PathBuf>,
+        protected: Vec<PathBuf>,
+    ) -> PyResult<Operation> {
+        let root = match (root, image) {
+            (Some(directory), _) => Root::Directory(directory),
+            (None, Some(image)) => Root::Image(image),
+            (None, None) => Root::Standard,
+        };
+        let mut checked = (*policy.policy).clone();
+        let recorder = record.map(|place| record::recorder(place, &mut checked, &root));
+        let recorder = recorder.transpose()?;
+        let mut context = Context::default();
+        context.now = Some(now()?);
+        let profiles = checked.seccomp.iter().map(|profile| profile.value.clone());
+        let request = SessionRequest {
+            protected: protected.into_iter().chain(profiles).collect(),
+            policy: Arc::new(checked),
+            provider,
+            root,
+            user: rustix::process::getuid().as_raw(),
+            environment: envs,
+            passage: Passage::Allowed,
+            tools: tools::tools(tools)?,
+            context,
+            recorder: recorder.clone(),
+        };
+        let engine = Engine::new(stockade_backends::providers(
+            HostProcess::Continues,
+            &surroundings(python)?,
+            &ContainerChoice::default(),
+        ));
+        let shared = Arc::clone(&runtime.inner);
+        Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
+            let entry = Entry::Interpreter(Language::Python);
+            let Some(session) = engine.open(request, entry, cancelled.wait()).await? else {
+                return Err(Problem::cancelled());
+            };
+            let held = Held {
+                session: Arc::new(session),
+                running: Arc::new(watch::Sender::new(0)),
+                turns: Arc::new(Semaphore::new(AT_ONCE)),
+                _count: shared.count_session(),
+            };
+            let session = Session {
+                process: std::process::id(),
+                runtime: shared,
+                recorder,
+                held: Mutex::new(Some(held)),
+            };
+            let answer: Answer = Box::new(|py| Ok(Py::new(py, session)?.into_any()));
+            Ok(answer)
+        })?)
+    }
+
+    /// Starts a program: code in a language, or a command.
+    #[pyo3(signature = (argv, *, language, code, name, envs, cwd, timeout, stdin, interactive, live))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
+    fn execute(
+        &self,
+        py: Python<'_>,
+        argv: Vec<String>,
+        language: Option<&str>,
+        code: Option<&[u8]>,
+        name: String,
+        envs: Vec<(String, String)>,
+        cwd: Option<String>,
+        timeout: Option<f64>,
+        stdin: Option<&[u8]>,
+        interactive: bool,
+        live: bool,
+    ) -> PyResult<Execution> {
+        let program = match (language, code) {
+            (Some(language), Some(code)) => Program::Code {
+                language: language.parse().map_err(
+                    |error: stockade_provider::UnknownLanguage| {
+                        Problem::invalid(error.to_string(), "pass one of those")
+                    },
+                )?,
+                name,
+                code: code.to_vec(),
+                arguments: argv,
+            },
+            _ => Program::Command { argv },
+        };
+        let mut request = ExecutionRequest::new(program);
+        request.environment = envs;
+        request.working_directory = cwd;
+        request.timeout = timeout.map(seconds).transpose()?;
+        let connections = Connections { stdin: stdin.map(<[u8]>::to_vec), interactive, live };
+        let (session, running) = (self.session()?, self.count()?);
+        Execution::start(py, &self.runtime, session, running, request, connections)
+    }
+
+    /// The wall with every control that it enforces, as JSON.
+    fn plan(&self) -> PyResult<String> {
+        Ok(serde_json::to_string(self.session()?.plan()).unwrap_or_default())
+    }
+
+    /// The id of the session and the file of its record, if one is kept.
+    fn identity(&self) -> (Option<String>, Option<PathBuf>) {
+        match &self.recorder {
+            Some(recorder) => (Some(recorder.session().as_str().to_owned()), recorder.path()),
+            None => (None, None),
+        }
+    }
+
+    /// What the sandbox used so far: processor milliseconds, bytes of memory at its peak, tasks at
+    /// their peak, and kills for want of memory.
+    fn usage(&self) -> PyResult<Operation> {
+        let session = self.session()?;
+        Ok(Operation::abortable(&self.runtime, async move {
+            let used = session.usage().await;
+            let cpu = used.cpu_time.and_then(|time| u64::try_from(time.as_millis()).ok());
+            let view = (cpu, used.memory_peak_bytes, used.tasks_peak, used.oom_kills);
+            let answer: Answer =
+                Box::new(move |py| Ok(view.into_pyobject(py)?.into_any().unbind()));
+            Ok(answer)
+        })?)
+    }
+
+    /// Stops all programs until resume.
+    fn pause(&self) -> PyResult<Operation> {
+        let session = self.session()?;
+        Ok(Operation::abortable(&self.runtime, async move {
+            session.pause().await?;
+            Ok(nothing())
+        })?)
+    }
+
+    /// Continues all programs.
+    fn resume(&self) -> PyResult<Operation> {
+        let session = self.session()?;
+        Ok(Operation::abortable(&self.runtime, async move {
+            session.resume().await?;
+            Ok(nothing())
+        })?)
+    }
+
+    /// Ends everything inside. Does nothing if the sandbox has ended.
+    fn end(&self) -> PyResult<Operation> {
+        if !is_this_process(self.process) {
+            return Ok(Operation::finished(Ok(nothing())));
+        }
+        let Some(held) = self.take() else { return Ok(Operation::finished(Ok(nothing()))) };
+        Ok(Operation::start(&self.runtime, |_| held.end("closed"))?)
+    }
+}
+
+/// What determines the interpreter behind `python3` and other names.
+fn surroundings(python: Option<PathBuf>) -> Result<Surroundings, Problem> {
+    let here = std::env::current_dir().map_err(|error| {
+        let message = format!("cannot find the working directory: {error}");
+        Problem::invalid(message, "change to a directory that exists")
+    })?;
+    let user = rustix::process::getuid().as_raw();
+    let explicit_python = python.map(|path| here.join(path));
+    let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
+    Ok(Surroundings { explicit_python, ..found })
+}
+
+/// The time at which rules with a time are evaluated.
+pub(crate) fn now() -> Result<Moment, Problem> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = since.ok().and_then(|since| i64::try_from(since.as_secs()).ok());
+    let unix_seconds =
+        seconds.ok_or_else(|| Problem::invalid("the clock is before 1970", "set the clock"))?;
+    Ok(Moment { unix_seconds })
+}
+
+fn seconds(timeout: f64) -> Result<Duration, Problem> {
+    Duration::try_from_secs_f64(timeout).map_err(|_| {
+        let message = format!("the timeout {timeout} is not a number of seconds");
+        Problem::invalid(message, "pass a positive number")
+    })
+}

@@ -1,0 +1,84 @@
+"""The walls that the tests use, and what they need of the host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+import stockade
+from stockade import Sandbox
+
+ROOT = Path(os.environ.get("STOCKADE_SOURCE") or Path(__file__).parents[3])
+"""The source tree, for pages and examples."""
+
+WALLS = {wall.provider: wall for wall in stockade.doctor()}
+
+
+def pytest_sessionstart() -> None:
+    """The tests are about the installed package."""
+    installed = Path(stockade.__file__)
+    is_source = ROOT in installed.parents
+    assert not is_source, f"{installed} is not an installed package"
+
+
+@pytest.fixture(params=["native", "docker"])
+def provider(request: pytest.FixtureRequest) -> str:
+    """Each wall that runs the same programs."""
+    name: str = request.param
+    wall = WALLS[name]
+    required = os.environ.get("STOCKADE_REQUIRE", "").split(",")
+    if not wall.usable and name in required:
+        pytest.fail(f"{name} is required, but cannot be used: {wall.reason}")
+    if not wall.usable:
+        pytest.skip(f"the {name} wall cannot be used here: {wall.reason}")
+    return name
+
+
+@pytest.fixture(autouse=True)
+def records(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the records of tests out of the user's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def sandbox(provider: str) -> Iterator[Sandbox]:
+    """An open sandbox with the default policy."""
+    with Sandbox(provider=provider) as opened:
+        yield opened
+
+
+def python(code: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Runs code in a new interpreter that has the package."""
+    words = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether something holds before a deadline."""
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def processes(mark: str) -> list[int]:
+    """The processes of this machine whose command line has a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found

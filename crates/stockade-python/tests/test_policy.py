@@ -1,0 +1,88 @@
+"""Policies and what a host can enforce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stockade
+from stockade import InvalidError, Policy, PolicyError, Sandbox
+
+
+def test_policy_file_is_loaded_with_paths_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("shown")
+    file = tmp_path / "p.yaml"
+    file.write_text("name: mine\nfilesystem: {read: [{host: data, guest: /input}]}\n")
+    assert Policy.load(file).name == "mine"
+    with Sandbox(policy=str(file), record=tmp_path.parent / "elsewhere") as sandbox:
+        assert sandbox.run(["cat", "/input/x"]).stdout == "shown"
+
+
+def test_mistakes_name_their_line_and_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("netwrk_allowlist: []\n")
+    with pytest.raises(PolicyError, match="netwrk_allowlist") as raised:
+        Policy.load(file)
+    assert [mistake["line"] for mistake in raised.value.details] == [1]
+    with pytest.raises(PolicyError, match="cannot read"):
+        Policy.load(tmp_path / "absent")
+
+
+def test_policy_answers_why() -> None:
+    policy = Policy.build(network_allowlist=["api.example.com"], tool_allowlist=["search"])
+    allowed, denied = policy.why(host="api.example.com:443"), policy.why(host="example.com")
+    assert allowed and allowed.verdict == "allow"
+    assert not denied and "network_allowlist" in denied.change
+    assert policy.why(tool="search") and not policy.why(tool="delete", arguments={"a": 1})
+    assert policy.why(command=["ls"]) and policy.why(code="print(1)")
+    assert policy.why(path="/workspace/x", write=True) and not policy.why(path="/etc/x", write=True)
+    assert not policy.why(host="api.example.com", address="10.0.0.1")
+    with pytest.raises(InvalidError, match="one question"):
+        policy.why(host="a.example", tool="b")
+
+
+def test_combined_policy_allows_what_both_allow() -> None:
+    one = Policy.build(network_allowlist=["a.example", "b.example"])
+    other = Policy.build(network_allowlist=["b.example", "c.example"])
+    both = one & other
+    asked = {host: bool(both.why(host=host)) for host in ["a.example", "b.example", "c.example"]}
+    assert asked == {"a.example": False, "b.example": True, "c.example": False}
+
+
+def test_preset_and_dictionary_show_every_default() -> None:
+    assert Policy.preset("strict").name == "strict"
+    assert "timeout_seconds" in Policy.preset().to_dict()["defaults"]
+    assert "timeout_seconds" in str(Policy.parse("{}"))
+    with pytest.raises(InvalidError, match="lax"):
+        Policy.preset("lax")
+
+
+def test_policy_file_that_could_be_changed_from_inside_is_refused(tmp_path: Path) -> None:
+    file, work = tmp_path / "p.yaml", tmp_path / "work"
+    work.mkdir()
+    text = "filesystem: {{workspace: {{host: {}, mode: write}}}}\n"
+    file.write_text(text.format("work"))
+    with Sandbox(str(file)) as sandbox:
+        assert sandbox.run("echo b > /workspace/other").ok
+    assert (work / "other").read_text() == "b\n"
+    (work / "p.yaml").write_text(text.format("."))
+    with pytest.raises(InvalidError, match="can be written from inside"):
+        Sandbox(str(work / "p.yaml"))
+
+
+def test_record_that_would_be_visible_inside_is_refused(tmp_path: Path) -> None:
+    policy = {"filesystem": {"read": [{"host": str(tmp_path), "guest": "/input"}]}}
+    with pytest.raises(InvalidError, match="visible inside"):
+        Sandbox(policy, record=tmp_path / "records")
+    with Sandbox(policy, record=False) as sandbox:
+        with pytest.raises(stockade.RecordError):
+            list(sandbox.events())
+
+
+def test_doctor_names_every_wall_and_why_it_cannot_run() -> None:
+    walls = {wall.provider: wall for wall in stockade.doctor()}
+    assert walls["native"].built_in
+    for wall in walls.values():
+        assert wall.usable == (wall.reason is None)

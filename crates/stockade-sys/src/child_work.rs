@@ -1,0 +1,68 @@
+//! Running a function of this program in a child process of its own.
+#![expect(unsafe_code, reason = "close_range(2) and _exit(2) have no safe wrapper")]
+// UNSAFETY: the child closes descriptors that values of its copied memory still name, and then ends
+// without dropping any of them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::process::Pid;
+
+use crate::clone::{Cloned, Namespaces, clone_process};
+
+/// The exit code of a child whose function panicked or could not be prepared.
+const FAILED: i32 = 101;
+
+/// Runs `work` in a child process, which ends with it. The child has no descriptor of the caller
+/// except `input` and `output`, which it gets as files.
+///
+/// Returns the child's process id and a pidfd. The calling process must have a single thread.
+pub fn run_in_child(
+    input: OwnedFd,
+    output: OwnedFd,
+    work: impl FnOnce(File, File),
+) -> io::Result<(Pid, OwnedFd)> {
+    match clone_process(Namespaces::NONE, None)? {
+        Cloned::Original { child, handle } => Ok((child, handle)),
+        Cloned::Child => {
+            let worked = catch_unwind(AssertUnwindSafe(|| match take(&input, &output) {
+                Ok((reader, writer)) => {
+                    work(reader, writer);
+                    true
+                }
+                Err(_) => false,
+            }));
+            let code = if matches!(worked, Ok(true)) { 0 } else { FAILED };
+            // SAFETY: _exit(2) does not return and runs no destructor, so no closed descriptor is
+            // closed again.
+            unsafe { libc::_exit(code) }
+        }
+    }
+}
+
+/// Moves the two descriptors to 0 and 1, closes every other except 2, and returns copies.
+fn take(input: &OwnedFd, output: &OwnedFd) -> io::Result<(File, File)> {
+    // Neither may be 0 or 1 while the other is moved there.
+    let input = rustix::io::fcntl_dupfd_cloexec(input, 3)?;
+    let output = rustix::io::fcntl_dupfd_cloexec(output, 3)?;
+    rustix::stdio::dup2_stdin(&input)?;
+    rustix::stdio::dup2_stdout(&output)?;
+    // The next call closes these two as well.
+    std::mem::forget((input, output));
+    // SAFETY: close_range(2) takes three integers and touches none of our memory. Values that own a
+    // closed number are never dropped: the caller's end with _exit(2), and ours are forgotten.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let reader = io::stdin().as_fd().try_clone_to_owned()?;
+    let writer = io::stdout().as_fd().try_clone_to_owned()?;
+    // The copies are the only ends, so that closing them is the end for the other side.
+    let nothing = File::open("/dev/null").map(OwnedFd::from);
+    if let Ok(nothing) = nothing {
+        rustix::stdio::dup2_stdin(&nothing)?;
+        rustix::stdio::dup2_stdout(&nothing)?;
+    }
+    Ok((reader.into(), writer.into()))
+}

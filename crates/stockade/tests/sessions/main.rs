@@ -1,0 +1,14 @@
+//! Sessions, end to end: `stockade create` and everything that uses a session.
+
+mod copies;
+mod deaths;
+mod examples;
+mod limits;
+mod many;
+mod mistakes;
+mod programs;
+mod shell;
+mod state;
+mod support;
+mod users;
+mod verbs;

@@ -1,0 +1,108 @@
+//! Programs of a session: flags, code, outcomes, records.
+
+use serde_json::json;
+
+use crate::support::{Sessions, finish_with};
+
+#[test]
+fn variables_directory_and_input_reach_a_program() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.text(&["create", "--name", "one", "--env", "SHARED=session"]);
+    let script = "echo $SHARED $OWN $(pwd)";
+    let words = ["exec", "-e", "OWN=mine", "-w", "/tmp", "one", "--", "sh", "-c", script];
+    assert_eq!(sessions.text(&words), "session mine /tmp\n");
+    let words = ["exec", "-e", "SHARED=replaced", "one", "--", "sh", "-c", script];
+    assert_eq!(sessions.text(&words), "replaced /workspace\n");
+    let run = finish_with(sessions.command(&["exec", "-i", "one", "--", "cat"]), b"in\n");
+    assert_eq!(run.text(), "in\n");
+    let run = finish_with(sessions.command(&["exec", "one", "--", "cat"]), b"unread\n");
+    assert_eq!(run.text(), "");
+}
+
+#[test]
+fn code_runs_from_a_file_and_from_standard_input() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let file = sessions.place.file("sum.py", "import sys\nprint(sum(map(int, sys.argv[1:])))\n");
+    assert_eq!(sessions.text(&["code", "one", &file, "2", "3"]), "5\n");
+    let words = ["code", "one", "--language", "bash", "-"];
+    assert_eq!(finish_with(sessions.command(&words), b"echo from $0").code, 0);
+    let long = format!("x = '{}'\nprint(len(x))\n", "y".repeat(3 << 20));
+    let words = ["code", "one", "--language", "python", "-"];
+    let run = finish_with(sessions.command(&words), long.as_bytes());
+    assert_eq!(run.text(), format!("{}\n", 3 << 20));
+}
+
+#[test]
+fn timeout_ends_one_program_and_keeps_the_session_and_its_files() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let script = "echo before > file; sleep 60";
+    let words = ["exec", "--timeout", "300ms", "one", "--", "sh", "-c", script];
+    let run = sessions.run(&words);
+    assert_eq!(run.code, 124, "{run:?}");
+    assert!(run.stderr.contains("stockade: timed out after"), "{}", run.stderr);
+    assert_eq!(sessions.sh("one", "cat file").text(), "before\n");
+}
+
+#[test]
+fn report_as_json_has_the_outcome_and_the_exact_output() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let script = r"printf 'a\377'; echo b >&2; kill -9 $$";
+    let run = sessions.run(&["--json", "exec", "one", "--", "sh", "-c", script]);
+    let report = run.json();
+    assert_eq!((run.code, &report["outcome"]), (137, &json!("signaled")));
+    assert_eq!(report["stdout_base64"], "Yf8=");
+    assert_eq!(report["stderr"], "b\n");
+    assert_eq!(report["output"]["stdout"]["kept_bytes"], 2);
+    let run = sessions.run(&["--json", "exec", "one", "--", "/nowhere"]);
+    assert_eq!((run.code, &run.json()["outcome"]), (127, &json!("not_started")));
+    let detached = sessions.json(&["exec", "-d", "one", "--", "true"]);
+    assert!(detached["execution"].is_u64(), "{detached}");
+}
+
+#[test]
+fn policy_refuses_code_in_a_session_with_its_reason() {
+    let Some(sessions) = Sessions::new() else { return };
+    let policy = "{rules: [{name: no-x, condition: {field: code, operator: contains, value: xyzzy}, \
+                  action: deny, message: not that}], defaults: {action: allow}}";
+    let policy = sessions.place.file("policy.yaml", policy);
+    sessions.text(&["create", "--name", "one", "--policy", &policy]);
+    let words = ["code", "one", "--language", "bash", "-"];
+    assert_eq!(finish_with(sessions.command(&words), b"echo fine").text(), "fine\n");
+    let denied = finish_with(sessions.command(&words), b"echo xyzzy");
+    assert_eq!((denied.code, denied.stdout.as_str()), (126, ""));
+    assert!(denied.stderr.contains("not that"), "{}", denied.stderr);
+}
+
+#[test]
+fn policy_of_a_session_may_come_from_standard_input() {
+    let Some(sessions) = Sessions::new() else { return };
+    let create = sessions.command(&["create", "--name", "one", "--policy", "-"]);
+    assert_eq!(finish_with(create, b"name: from-input").text(), "one\n");
+    assert_eq!(sessions.json(&["inspect", "one"])[0]["policy"], "from-input");
+}
+
+#[test]
+fn record_names_the_execution_of_every_event() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    sessions.sh("one", "exit 0").text();
+    assert_eq!(sessions.sh("one", "exit 5").code, 5);
+    let record = sessions.json(&["inspect", "one"])[0]["record"].clone();
+    sessions.text(&["rm", "one"]);
+    let shown = crate::support::wait_for("the record is complete", || {
+        let run = sessions.run(&["--json", "audit", "show", record.as_str().unwrap()]);
+        run.stdout.contains("session_ended").then_some(run.stdout)
+    });
+    for execution in [0, 1] {
+        assert!(
+            shown.contains(&format!("\"execution\": {execution}"))
+                || shown.contains(&format!("\"execution\":{execution}")),
+            "{shown}"
+        );
+    }
+    assert!(shown.contains("removed"), "{shown}");
+    assert_eq!(sessions.run(&["audit", "verify", record.as_str().unwrap()]).code, 0);
+}
