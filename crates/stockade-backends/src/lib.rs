@@ -35,13 +35,8 @@ pub fn provider_names() -> Vec<&'static str> {
 }
 
 /// The walls that are built in, fastest first. `surroundings` determines the host interpreter that
-/// programs use behind a wall that mounts the host's.
-pub fn providers(user: HostProcess, surroundings: &Surroundings) -> Vec<Arc<dyn Provider>> {
-    providers_with(user, surroundings, &ContainerChoice::default())
-}
-
-/// The same, with the container engine that the caller chooses.
-pub fn providers_with(
+/// programs use behind a wall that mounts the host's, and `containers` the container engine.
+pub fn providers(
     user: HostProcess,
     surroundings: &Surroundings,
     containers: &ContainerChoice,
@@ -75,7 +70,7 @@ pub fn is_built_in(name: &str) -> bool {
 }
 
 fn built_in() -> Vec<Arc<dyn Provider>> {
-    providers(HostProcess::Continues, &Surroundings::default())
+    providers(HostProcess::Continues, &Surroundings::default(), &ContainerChoice::default())
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {

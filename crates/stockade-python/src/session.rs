@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use stockade_backends::{HostProcess, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
 use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
 use stockade_policy::{Context, Moment};
 use stockade_provider::{Entry, Language, Program, Root};
@@ -173,7 +173,11 @@ impl Session {
         };
         let surroundings = surroundings(python)?;
         let user = HostProcess::Continues;
-        let engine = Engine::new(stockade_backends::providers(user, &surroundings));
+        let engine = Engine::new(stockade_backends::providers(
+            user,
+            &surroundings,
+            &ContainerChoice::default(),
+        ));
         let shared = Arc::clone(&runtime.inner);
         Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
             let entry = Entry::Interpreter(Language::Python);

@@ -56,7 +56,7 @@ pub fn not_run(reason: &str) {
 }
 
 /// Writes one line past the test harness, which captures the output of tests that pass.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "run tests: {}", line.trim().replace('\n', " "));
 }
 

@@ -8,7 +8,7 @@ pub mod sandbox;
 mod scratch;
 mod wait;
 
-pub use host::{examples, is_root, not_run, skipped, under_test, walls_can_be_built};
+pub use host::{examples, is_root, not_run, say, skipped, under_test, walls_can_be_built};
 pub use program::{Conversation, Run, ended, finish, finish_with, processes, start};
 pub use scratch::{Scratch, set_mode};
 pub use wait::{DEADLINE, wait_for, within};

@@ -126,8 +126,7 @@ fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow:
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(&args.sandbox)?;
     let containers = request::containers(&args.sandbox)?;
-    let providers =
-        stockade_backends::providers_with(HostProcess::Exits, &surroundings, &containers);
+    let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
     let (request, offered, asked) =

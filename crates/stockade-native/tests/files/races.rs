@@ -138,7 +138,7 @@ fn swapped_link_never_leads_an_operation_to_the_canary() {
                     _ => remove(&inside, &mut met).await,
                 }
             }
-            println!("{operation}: {met:?}");
+            stockade_testing::say(&format!("{operation}: {met:?}"));
             assert!(met.link > 0 && met.directory > 0, "{operation}: {met:?}");
         }
         assert_eq!(inside.shell(canary).await, untouched);

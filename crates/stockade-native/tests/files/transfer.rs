@@ -112,7 +112,9 @@ fn sparse_file_of_20_gb_streams_in_little_memory() {
         let read = drain(&mut stream, part, &mut most).await;
         assert!(read >= part.min(20 << 30), "{read}");
         let grown = most - before;
-        println!("read {read} bytes of a sparse file, resident memory grew by {grown} kB");
+        stockade_testing::say(&format!(
+            "read {read} bytes of a sparse file, resident memory grew by {grown} kB"
+        ));
         assert!(grown < 64 << 10, "{grown} kB");
         drop(stream);
         assert_eq!(inside.shell("echo alive").await, "alive\n");

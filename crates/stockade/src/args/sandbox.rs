@@ -48,7 +48,13 @@ pub(crate) struct SandboxArgs {
     ///
     /// It must be on the engine already: Stockade downloads nothing. Implies --provider docker,
     /// whose default is python:3.11-slim, or node:22-slim for JavaScript.
-    #[arg(long, value_name = "IMAGE", help_heading = FILES, hide_short_help = true, conflicts_with = "root")]
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        help_heading = FILES,
+        hide_short_help = true,
+        conflicts_with = "root"
+    )]
     pub(crate) image: Option<String>,
     /// The Python: an executable or an environment.
     ///

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use stockade_backends::{HostProcess, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
 use stockade_engine::{Engine, Passage, RunRequest, SessionRequest, Streams, Tools};
 use stockade_policy::{Context, Policy};
 use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest};
@@ -42,7 +42,11 @@ impl Interface {
         let variable = |name: &str| std::env::var_os(name);
         let mut surroundings = Surroundings::from_variables(variable, here, user);
         surroundings.explicit_python = python.map(Path::to_owned);
-        let providers = stockade_backends::providers(HostProcess::Continues, &surroundings);
+        let providers = stockade_backends::providers(
+            HostProcess::Continues,
+            &surroundings,
+            &ContainerChoice::default(),
+        );
         Ok(Interface {
             runtime: Builder::new_current_thread().enable_all().build()?,
             provider: Arc::clone(providers.first().context("no wall is built in")?),

@@ -105,7 +105,7 @@ fn hold(mut args: CreateArgs, socket: UnixStream) -> anyhow::Result<()> {
     let surroundings = request::surroundings(&args.sandbox)?;
     let containers = request::containers(&args.sandbox)?;
     let providers =
-        stockade_backends::providers_with(HostProcess::Continues, &surroundings, &containers);
+        stockade_backends::providers(HostProcess::Continues, &surroundings, &containers);
     let engine = Engine::new(providers);
     let (mut session, offered) = request::session(&args.sandbox, Passage::Allowed, None)?;
     let entry = entry(&args);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stockade_backends::{HostProcess, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
 use stockade_engine::{
     Engine, Passage, RunReport, RunRequest, SessionRequest, Streams, Tool, Tools,
 };
@@ -23,7 +23,11 @@ pub(crate) fn engine() -> Engine {
         user: rustix::process::geteuid().as_raw(),
         ..Surroundings::default()
     };
-    Engine::new(stockade_backends::providers(HostProcess::Continues, &surroundings))
+    Engine::new(stockade_backends::providers(
+        HostProcess::Continues,
+        &surroundings,
+        &ContainerChoice::default(),
+    ))
 }
 
 /// A runtime with one thread, like that of the command line.
