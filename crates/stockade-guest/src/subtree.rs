@@ -45,9 +45,12 @@ pub(crate) fn kill(part: &Part) -> io::Result<Vec<Pid>> {
     killed
 }
 
-/// Whether `/proc` shows the processes, so that [`kill`] can find them.
+/// Whether `/proc` shows the processes, so that [`kill`] can find them. That of another pid
+/// namespace shows other processes under the same ids.
 pub(crate) fn is_possible() -> bool {
-    list().is_ok_and(|found| found.contains_key(&own()))
+    let is_own = std::fs::read_link("/proc/self")
+        .is_ok_and(|found| found.to_str() == Some(own().to_string().as_str()));
+    is_own && list().is_ok_and(|found| found.contains_key(&own()))
 }
 
 fn kill_stopped(part: &Part) -> io::Result<Vec<Pid>> {

@@ -43,9 +43,11 @@ impl Invocation {
         // An earlier invocation of this process stays.
         let _ = CURRENT.set(self);
         let code = dispatch::carry_out();
-        // Only the start-up code of a Rust executable flushes at the exit. A closed stream is no
-        // error here: the command has reported it.
-        let _ = std::io::stdout().flush();
+        // Rust flushes at the exit of its own executables, without waiting for a thread that is
+        // blocked by a reader. A closed stream is no error here: the command has reported it.
+        if !is_own_executable() {
+            let _ = std::io::stdout().flush();
+        }
         code
     }
 }

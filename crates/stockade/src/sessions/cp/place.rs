@@ -101,6 +101,7 @@ pub(super) fn split(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
     }
     let name = parts.pop().unwrap_or_default().to_vec();
     let directory = match parts.as_slice() {
+        [] if path.starts_with(b"/") => b"/".to_vec(),
         [] => b".".to_vec(),
         [b""] => b"/".to_vec(),
         parts => parts.join(&b'/'),
