@@ -5,10 +5,19 @@ use std::time::Duration;
 
 use stockade_policy::Limit;
 use stockade_provider::{ExecutionUsage, ProcessEnd};
-use stockade_testing::skipped;
+use stockade_testing::{is_root, not_run, skipped};
 
 use crate::programs::{bash, end_of, python, sandbox_with, up};
 use crate::support::{are_counted, runtime, shell, walls_can_be_built};
+
+/// Only root always has a cgroup.
+fn without_cgroup() {
+    let reason = "no cgroup counts executions here";
+    match is_root() {
+        true => skipped("cgroup", reason),
+        false => not_run(reason),
+    }
+}
 
 #[test]
 fn memory_that_runs_out_is_counted_for_the_execution_that_used_it() {
@@ -19,7 +28,7 @@ fn memory_that_runs_out_is_counted_for_the_execution_that_used_it() {
         let sandbox = sandbox_with("{defaults: {max_memory_mb: 128}}").await;
         let other = up(&*sandbox, shell("echo up; exec cat")).await;
         if !are_counted(&*sandbox).await {
-            return skipped("cgroup", "no cgroup counts executions here");
+            return without_cgroup();
         }
         let hungry = python("x = bytearray(400 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1");
         let hungry = sandbox.start(hungry).await.unwrap();
@@ -51,7 +60,7 @@ fn usage_is_counted_for_each_execution() {
         let sandbox = sandbox_with("{limits: {max_pids: 40}}").await;
         let idle = up(&*sandbox, shell("echo up; exec cat")).await;
         if !are_counted(&*sandbox).await {
-            return skipped("cgroup", "no cgroup counts executions here");
+            return without_cgroup();
         }
         let busy = "import time\nwhile time.process_time() < 0.3: pass";
         let busy = sandbox.start(python(busy)).await.unwrap();
