@@ -19,10 +19,16 @@ pub(crate) fn no_label(bench: &Bench, seen: &Seen) -> Checked {
     otherwise(seen.answer.is_some() && !seen.note().contains(&bench.names["place"]), seen)
 }
 
-/// Every cgroup path is `/`.
-pub(crate) fn cgroups_are_tops(_: &Bench, seen: &Seen) -> Checked {
-    let lines = seen.note().trim_start_matches("/proc/self/cgroup: ").lines();
-    otherwise(seen.answer.is_some() && { lines }.all(|line| line.ends_with(":/")), seen)
+/// Every cgroup path is the sandbox's own top, or the leaf of the execution below it, whose number
+/// counts the programs of this sandbox.
+pub(crate) fn cgroups_are_own(_: &Bench, seen: &Seen) -> Checked {
+    let mut lines = seen.note().trim_start_matches("/proc/self/cgroup: ").lines();
+    let is_leaf = |name: &str| name.strip_prefix("exec-").is_some_and(|n| n.parse::<u8>().is_ok());
+    let is_own = |line: &str| {
+        let path = line.splitn(3, ':').nth(2).and_then(|path| path.strip_prefix('/'));
+        path.is_some_and(|name| name.is_empty() || is_leaf(name))
+    };
+    otherwise(seen.answer.is_some() && lines.all(is_own), seen)
 }
 
 /// No file has the same content as on the host.

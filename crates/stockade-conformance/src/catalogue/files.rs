@@ -121,7 +121,7 @@ pub(super) const READING: &[Probe] = &[
     virtualised(
         "A15",
         "cgroup names, which could identify a sandbox",
-        &[Act::new(&["read", "/proc/self/cgroup"], Expect::Check(checks::cgroups_are_tops))
+        &[Act::new(&["read", "/proc/self/cgroup"], Expect::Check(checks::cgroups_are_own))
             .control(Control::Without("cgroup-view"))],
     ),
     virtualised(
