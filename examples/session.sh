@@ -5,7 +5,8 @@ set -euo pipefail
 stockade=${STOCKADE:-stockade}
 
 session=$("$stockade" create --timeout 30s)
-trap '"$stockade" rm -f "$session" > /dev/null 2>&1 || true' EXIT
+place=$(mktemp -d)
+trap '"$stockade" rm -f "$session" > /dev/null 2>&1 || true; rm -r "$place"' EXIT
 echo "created a session"
 
 # Programs share the files of their session.
@@ -29,6 +30,14 @@ else:
     raise SystemExit("the server does not answer")
 PY
 "$stockade" kill "$session" "$server" > /dev/null
+
+# A tree goes in, changes, and comes out.
+mkdir -p "$place/data/deep"
+echo "from the host" > "$place/data/deep/note"
+"$stockade" cp "$place/data" "$session:/workspace/data"
+"$stockade" exec "$session" -- sh -c 'echo "changed inside" >> data/deep/note'
+"$stockade" cp "$session:/workspace/data" "$place/back"
+cat "$place/back/deep/note"
 
 # A timeout ends one program; the session and its files remain.
 code=0
