@@ -200,8 +200,11 @@ fn remove_fifo(request: &Execute) {
     }
 }
 
-/// The execution that this one announces: the same, with the code at another path.
+/// The execution that this one announces: the same, with the code at another path. Only with a cgroup
+/// leaf: without one, the guest tells executions apart by the parents of their processes, and the
+/// parent of a waiting interpreter is the guest.
 fn next(request: &Execute) -> Option<Execute> {
+    request.leaf?;
     let (path, code) = (request.next_code.as_ref()?, request.code.as_ref()?);
     let mut next = request.clone();
     let argument = next.arguments.get_mut(1).filter(|argument| **argument == code.path)?;
@@ -247,7 +250,7 @@ mod tests {
             next_code: Some(text("/code/8/main.py")),
             terminal: None,
             filters: Vec::new(),
-            leaf: None,
+            leaf: Some(7),
         }
     }
 
@@ -262,6 +265,7 @@ mod tests {
         };
         assert_eq!(next(&request), Some(expected));
         assert_eq!(next(&Execute { next_code: None, ..request.clone() }), None);
+        assert_eq!(next(&Execute { leaf: None, ..request.clone() }), None);
         let size = WindowSize { columns: 80, rows: 24 };
         assert_eq!(next(&Execute { terminal: Some(size), ..request.clone() }), None);
         let other = ["python3", "-m", "main"].map(text).to_vec();

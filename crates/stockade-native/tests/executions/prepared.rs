@@ -9,11 +9,21 @@ use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{
     Entry, Execution, Language, ProcessEnd, Program, Provider, Sandbox, SandboxRequest, chain,
 };
+use stockade_testing::{is_root, not_run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{finished, request, runtime, shell, walls_can_be_built};
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// Whether interpreters are prepared: where each execution has a cgroup leaf, as root's have.
+fn is_prepared_here() -> bool {
+    if walls_can_be_built() && !is_root() {
+        not_run("without a cgroup no interpreter is prepared");
+        return false;
+    }
+    walls_can_be_built()
+}
 
 async fn sandbox() -> Box<dyn Sandbox> {
     let entry = Entry::Interpreter(Language::Python);
@@ -123,7 +133,7 @@ impl Interpreter {
 
 #[test]
 fn code_runs_in_the_interpreter_that_was_prepared_for_it() {
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     runtime().block_on(async {
@@ -144,7 +154,7 @@ fn code_runs_in_the_interpreter_that_was_prepared_for_it() {
 #[test]
 fn hundred_executions_share_no_process_id_hash_seed_or_random_number() {
     const TIMES: usize = 100;
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     let code =
@@ -206,7 +216,7 @@ const SNIPPETS: &[&[u8]] = &[
 
 #[test]
 fn prepared_interpreter_behaves_like_an_ordinary_start() {
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     runtime().block_on(async {
@@ -241,7 +251,7 @@ fn without_number(outcome: Outcome, number: u32) -> Outcome {
 
 #[test]
 fn execution_leaves_nothing_to_the_next() {
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     let change = "
@@ -269,7 +279,7 @@ print('LEFT' in os.environ, os.getcwd(), oct(os.umask(0)), sys.getrecursionlimit
 
 #[test]
 fn killed_interpreter_leaves_the_next_execution_an_ordinary_start() {
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     runtime().block_on(async {
@@ -305,7 +315,7 @@ fn killed_interpreter_leaves_the_next_execution_an_ordinary_start() {
 
 #[test]
 fn no_program_runs_while_an_interpreter_waits() {
-    if !walls_can_be_built() {
+    if !is_prepared_here() {
         return;
     }
     runtime().block_on(async {
