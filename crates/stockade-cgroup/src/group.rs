@@ -112,7 +112,8 @@ pub struct LeafParent {
 }
 
 impl LeafParent {
-    /// Creates the leaf of one execution, with separate counts and a separate kill.
+    /// Creates the leaf of one execution, with separate counts and a separate kill. A leaf on v1
+    /// inherits from its parent that the kernel starts no program when it becomes empty.
     ///
     /// If there is a v1 freezer, the leaf is only on v1, because entering a v2 group other than by
     /// cloning waits for RCU. The process that removes the parent also removes the leaf, unless
@@ -135,8 +136,7 @@ impl LeafParent {
             create_directory(&path)?;
             let version = directory.version;
             let made = Directory { version, path, controllers, seating: Seating::ExecLeaf };
-            leaf.directories.push(made.clone());
-            furnish_leaf(&made)?;
+            leaf.directories.push(made);
         }
         leaf.disown();
         Ok(leaf)
@@ -199,16 +199,6 @@ fn furnish(directory: &Directory) -> Result<(), CgroupError> {
 fn is_in_leaf(directory: &Directory, controller: Controller) -> bool {
     let is_handed_down = controller != Controller::Pids || directory.version == Version::V1;
     directory.has(controller) && is_handed_down
-}
-
-/// A leaf on v1 inherits from its parent that the kernel starts no program when it becomes empty.
-fn furnish_leaf(directory: &Directory) -> Result<(), CgroupError> {
-    if directory.version == Version::V2 && directory.has(Controller::Memory) {
-        // The kernel kills an execution that runs out of memory as a whole. Never set where the
-        // guest is.
-        files::write(&directory.path.join("memory.oom.group"), "1")?;
-    }
-    Ok(())
 }
 
 /// Disables `notify_on_release`, which a v1 group inherits: the kernel would start a program when
