@@ -151,7 +151,7 @@ fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
         },
         Limit::CpuTime => exact("the container's cpu time, watched from outside"),
         Limit::IoRate => missing(
-            "an engine limits traffic only with block devices that it is told one by one",
+            "an engine limits traffic only of block devices that the caller names one by one",
             "remove the limit, or use the native wall",
         ),
         Limit::Disk => Ability::Enforced {

@@ -83,7 +83,7 @@ impl Leaves {
         Ok((leaves, guests_end))
     }
 
-    /// Makes the leaf of the next execution, if there is none yet. Blocks.
+    /// Makes the leaf of the next execution, if it does not exist yet. Blocks.
     pub(crate) fn make_one(&self) -> Result<(), StartError> {
         if self.lock().ahead.is_some() {
             return Ok(());

@@ -172,7 +172,7 @@ impl Operation {
             Some(Ok(answer)) => answer(py),
             Some(Err(problem)) => Err(problem.into()),
             None => {
-                let message = "the result was taken already, or there is none yet";
+                let message = "the result was taken already, or does not exist yet";
                 Err(Problem::new("internal", message, "call result once, at the end").into())
             }
         }
