@@ -167,6 +167,9 @@ fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
         },
         Limit::OpenFiles => exact("RLIMIT_NOFILE"),
         Limit::Output => exact("counted by the engine; what is beyond is dropped"),
+        Limit::CancelGrace | Limit::TimeoutGrace => {
+            exact("the engine's clock, from SIGTERM to the kill from outside")
+        }
         Limit::Timeout | Limit::Lifetime => {
             exact("the engine's clock; everything inside is killed")
         }

@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Sandbox, SandboxRequest};
-use stockade_record::Recorder;
 use tokio::time::{sleep, timeout};
 
 use crate::record::{self, OfExecution, Opened, Record, RunningNow};
 use crate::services::Services;
 use crate::session::{ExecutionRequest, Session, entry};
+use crate::wait::Asked;
 use crate::{
     Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment, gate,
 };
@@ -60,7 +60,7 @@ impl Engine {
         let RunRequest { session, program, working_directory } = request;
         let asked = Instant::now();
         let record = Record::of(session.recorder.clone());
-        let mut cancel = pin!(stop(cancel, session.recorder.clone()));
+        let mut cancel = pin!(stop(cancel, &record));
         let started = AtomicBool::new(false);
         let result = async {
             let verdict = gate::judge(&session.policy, &program, &session.context);
@@ -96,7 +96,7 @@ impl Engine {
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<Option<Session>, RunError> {
         let record = Record::of(request.recorder.clone());
-        let cancel = pin!(stop(cancel, request.recorder.clone()));
+        let cancel = pin!(stop(cancel, &record));
         let result = async {
             record.begin(&opened(&request, None))?;
             self.build(request, entry, None, cancel).await
@@ -115,11 +115,10 @@ impl Engine {
 const FIRST: u64 = 0;
 
 /// Resolves when the caller cancels, or when the record cannot be written.
-async fn stop(cancel: impl Future<Output = ()>, recorder: Option<Arc<Recorder>>) {
-    let record = Record::of(recorder);
+pub(crate) async fn stop(cancel: impl Future<Output = ()>, record: &Record) -> Asked {
     tokio::select! {
-        () = cancel => {}
-        () = record.failed() => {}
+        () = cancel => Asked::Caller,
+        () = record.failed() => Asked::Record,
     }
 }
 
@@ -135,7 +134,7 @@ impl Engine {
         request: SessionRequest,
         entry: Entry,
         program: Option<&Program>,
-        mut cancel: Pin<&mut impl Future<Output = ()>>,
+        mut cancel: Pin<&mut impl Future<Output = Asked>>,
     ) -> Result<Option<Session>, RunError> {
         let SessionRequest { policy, context, environment, credentials, .. } = request;
         // Finds bad variables before a wall is built.
@@ -155,7 +154,7 @@ impl Engine {
         let mut creating = pin!(self.create(request.provider.as_deref(), &wanted, program));
         let (sandbox, plan) = tokio::select! {
             biased;
-            () = &mut cancel => {
+            _ = &mut cancel => {
                 // Releases partly allocated resources before the caller may exit.
                 let _ = timeout(MOST_RELEASE, creating).await;
                 return Ok(None);

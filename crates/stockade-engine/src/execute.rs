@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::outcome::{self, Reader};
 use crate::output::Output;
 use crate::services::Services;
-use crate::wait::{Deadlines, Held, Stop, Unwritable, Waited, wait};
+use crate::wait::{Asked, Deadlines, Held, Stop, Unwritable, Waited, wait};
 use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
 /// Longer than any limit of a policy: the deadline if no limit applies.
@@ -28,6 +28,10 @@ pub(crate) struct Clocks {
     pub(crate) timeout: Duration,
     /// How long its sandbox may still exist.
     pub(crate) lifetime: Duration,
+    /// How long it may go on after SIGTERM when the caller cancels it.
+    pub(crate) cancel_grace: Duration,
+    /// How long it may go on after SIGTERM when its time is over.
+    pub(crate) timeout_grace: Duration,
 }
 
 /// Waits for a program, and ends its sandbox unless that belongs to a session. Returns the report
@@ -38,7 +42,7 @@ pub(crate) async fn execute(
     services: &Services,
     policy: &Policy,
     streams: Streams,
-    mut cancel: Pin<&mut impl Future<Output = ()>>,
+    mut cancel: Pin<&mut impl Future<Output = Asked>>,
     clocks: Clocks,
 ) -> Result<RunReport, RunError> {
     let output = Output::new(policy.limits.value(Limit::Output).unwrap_or(0), &streams);
@@ -52,7 +56,7 @@ pub(crate) async fn execute(
             control = Some(Arc::clone(&running.control));
             let cancel = cancel.as_mut();
             let exceeded = exceeded(held.sandbox(), services);
-            let deadlines = Deadlines { cancel, lifetime, exceeded, timeout: clocks.timeout };
+            let deadlines = Deadlines { cancel, lifetime, exceeded, clocks };
             let passing = passing.as_mut();
             wait(running, &held, &output, passing, streams.stdin, deadlines).await
         }
@@ -84,7 +88,7 @@ pub(crate) async fn execute(
     if waited.stop.is_none() && !waited.is_passed {
         tokio::select! {
             passed = passing => passed.map_err(|(stream, source)| RunError::Output { stream, source })?,
-            () = cancel => {}
+            _ = cancel => {}
         }
     }
     let duration = waited.at.duration_since(began);
@@ -132,7 +136,7 @@ fn of(waited: Waited, observed: &SandboxUsage) -> Result<Outcome, RunError> {
         (Some(end), _) => outcome::of_end(end, observed, reader),
         (None, Some(Stop::TimedOut)) => Ok(Outcome::TimedOut),
         (None, Some(Stop::Exceeded(limit))) => Ok(Outcome::LimitExceeded { limit }),
-        (None, Some(Stop::Cancelled | Stop::ReaderLeft) | None) => Ok(Outcome::Cancelled),
+        (None, Some(Stop::Cancelled(_) | Stop::ReaderLeft) | None) => Ok(Outcome::Cancelled),
     }
 }
 

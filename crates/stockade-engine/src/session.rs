@@ -25,8 +25,8 @@ use crate::execute::{self, Clocks, clock};
 use crate::files::RecordedFiles;
 use crate::record::{Record, RunningNow, command};
 use crate::services::Services;
-use crate::wait::Held;
-use crate::{Audit, Outcome, RunError, RunReport, Streams, environment, gate};
+use crate::wait::{Asked, Held};
+use crate::{Audit, Outcome, RunError, RunReport, Streams, engine, environment, gate};
 
 /// One program of a session, as a front end requests it.
 #[derive(Clone, Debug)]
@@ -106,12 +106,7 @@ impl Session {
         let command = command(&request.program);
         self.record.execution_started(execution, &self.plan, Some(command))?;
         // A program whose record cannot be written is stopped.
-        let mut stop = pin!(async {
-            tokio::select! {
-                () = cancel => {}
-                () = self.record.failed() => {}
-            }
-        });
+        let mut stop = pin!(engine::stop(cancel, &self.record));
         self.running.add(execution);
         let before = self.services.limits_hit();
         let result = async {
@@ -144,7 +139,7 @@ impl Session {
         request: ExecutionRequest,
         verdict: &Verdict,
         streams: Streams,
-        cancel: std::pin::Pin<&mut impl Future<Output = ()>>,
+        cancel: std::pin::Pin<&mut impl Future<Output = Asked>>,
         asked: Instant,
     ) -> Result<RunReport, RunError> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
@@ -165,12 +160,12 @@ impl Session {
         self,
         request: ExecutionRequest,
         streams: Streams,
-        mut cancel: std::pin::Pin<&mut impl Future<Output = ()>>,
+        mut cancel: std::pin::Pin<&mut impl Future<Output = Asked>>,
         asked: Instant,
     ) -> Result<(RunReport, Services, Plan), RunError> {
         let running = tokio::select! {
             biased;
-            () = &mut cancel => {
+            _ = &mut cancel => {
                 let report = RunReport::unstarted(Outcome::Cancelled, None);
                 return Ok((report, self.services, self.plan));
             }
@@ -215,6 +210,8 @@ impl Session {
             asked,
             timeout: timeout.map_or(most, |timeout| timeout.min(most)),
             lifetime: lifetime.saturating_sub(self.opened.elapsed()),
+            cancel_grace: clock(&self.policy, Limit::CancelGrace),
+            timeout_grace: clock(&self.policy, Limit::TimeoutGrace),
         }
     }
 

@@ -4,6 +4,7 @@
 //! running ── its end ──▶ ended ── its output is read ──▶ done
 //!    └── deadline, limit, cancel, a reader that left ──▶ killed ── collect 100 ms ──▶ done
 //! ```
+//! A deadline and a cancelling caller send SIGTERM first if the policy grants a grace.
 //! The program's end decides: a program that ended in time did not time out, however long its
 //! output takes.
 
@@ -17,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::OutputStream;
+use crate::execute::Clocks;
 use crate::output::Output;
 
 /// How long the engine collects already printed output after a kill.
@@ -30,6 +32,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a stream may be silent after all its writers are gone.
 const SILENCE: Duration = Duration::from_secs(1);
+
+const SIGTERM: i32 = 15;
 
 /// How many times the engine waits for further output after the end.
 const MOST_LOOKS: u32 = 10;
@@ -51,9 +55,17 @@ impl Held<'_> {
     }
 }
 
+/// Who asks to stop a program before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Caller,
+    /// The record cannot be written, so nothing may run any longer.
+    Record,
+}
+
 /// Why the engine ended a program.
 pub(crate) enum Stop {
-    Cancelled,
+    Cancelled(Asked),
     TimedOut,
     Exceeded(Limit),
     /// The reader closed the output, and the program did not end because of that.
@@ -80,7 +92,18 @@ pub(crate) struct Deadlines<'d, C, E> {
     pub(crate) cancel: Pin<&'d mut C>,
     pub(crate) lifetime: Pin<&'d mut Sleep>,
     pub(crate) exceeded: E,
-    pub(crate) timeout: Duration,
+    pub(crate) clocks: Clocks,
+}
+
+impl Stop {
+    /// How long the program may go on after SIGTERM.
+    fn grace(&self, clocks: &Clocks) -> Duration {
+        match self {
+            Stop::Cancelled(Asked::Caller) => clocks.cancel_grace,
+            Stop::TimedOut => clocks.timeout_grace,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// A failed write of output.
@@ -94,10 +117,10 @@ pub(crate) async fn wait(
     output: &Output,
     mut passing: Pin<&mut impl Future<Output = Result<(), Unwritable>>>,
     input: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    deadlines: Deadlines<'_, impl Future<Output = ()>, impl Future<Output = Limit>>,
+    deadlines: Deadlines<'_, impl Future<Output = Asked>, impl Future<Output = Limit>>,
 ) -> Waited {
     let Running { stdin, stdout, stderr, mut end, control, .. } = running;
-    let Deadlines { mut cancel, mut lifetime, exceeded, timeout: limit } = deadlines;
+    let Deadlines { mut cancel, mut lifetime, exceeded, clocks } = deadlines;
     let mut reading = pin!(async {
         tokio::join!(
             output.read(OutputStream::Stdout, stdout),
@@ -105,7 +128,7 @@ pub(crate) async fn wait(
         )
     });
     let mut feed = pin!(feed(input, stdin));
-    let mut deadline = pin!(sleep(limit));
+    let mut deadline = pin!(sleep(clocks.timeout));
     let mut grace = pin!(sleep(GRACE));
     let mut silence = pin!(silence(output));
     let mut exceeded = pin!(exceeded);
@@ -128,7 +151,7 @@ pub(crate) async fn wait(
                 (ended, at) = (Some(result), Instant::now());
                 output.end();
             }
-            () = &mut cancel => break Stop::Cancelled,
+            asked = &mut cancel => break Stop::Cancelled(asked),
             () = &mut deadline, if ended.is_none() => break Stop::TimedOut,
             () = &mut lifetime, if ended.is_none() => break Stop::Exceeded(Limit::Lifetime),
             limit = &mut exceeded, if ended.is_none() => break Stop::Exceeded(limit),
@@ -150,16 +173,35 @@ pub(crate) async fn wait(
             return Waited { end: ended, stop: None, at, is_reader_left, is_passed };
         }
     };
+    let grace = stop.grace(&clocks);
+    let mut is_gone = false;
+    if ended.is_none() && !grace.is_zero() && control.signal(SIGTERM).await.is_ok() {
+        let mut grace = pin!(sleep(grace));
+        is_gone = loop {
+            tokio::select! {
+                biased;
+                _ = &mut end => break true,
+                () = &mut grace => break false,
+                () = &mut lifetime => break false,
+                _ = &mut exceeded => break false,
+                _ = &mut passing, if !is_passed => is_passed = true,
+                _ = &mut reading, if !is_read => is_read = true,
+                () = &mut feed, if !is_fed => is_fed = true,
+            }
+        };
+    }
     match held {
         Held::Once(sandbox) => sandbox.kill().await,
+        Held::Session(_) if ended.is_some() => {}
+        // It obeyed SIGTERM, but its descendants can remain.
+        Held::Session(_) if is_gone => _ = control.kill().await,
         // The sandbox is lost if not even this ends the program.
-        Held::Session(sandbox) if ended.is_none() => {
+        Held::Session(sandbox) => {
             let killed = control.kill().await.is_ok();
             if !killed || timeout(CONFIRMED, &mut end).await.is_err() {
                 sandbox.kill().await;
             }
         }
-        Held::Session(_) => {}
     }
     if ended.is_none() {
         at = Instant::now();

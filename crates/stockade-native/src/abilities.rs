@@ -169,6 +169,9 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
         Limit::Inodes => exact("the number of inodes of that tmpfs"),
         Limit::OpenFiles => exact("RLIMIT_NOFILE"),
         Limit::Output => exact("counted by the engine; what is beyond is dropped"),
+        Limit::CancelGrace | Limit::TimeoutGrace => {
+            exact("the engine's clock, from SIGTERM to the kill from outside")
+        }
         Limit::Timeout | Limit::Lifetime => {
             exact("the engine's clock; everything inside is killed from outside")
         }

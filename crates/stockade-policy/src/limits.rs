@@ -50,6 +50,10 @@ pub enum Limit {
     Lifetime,
     /// Time without an execution after which a session ends, in milliseconds.
     Idle,
+    /// Time between SIGTERM and SIGKILL of a cancelled execution, in milliseconds.
+    CancelGrace,
+    /// Time between SIGTERM and SIGKILL of an execution that is out of time, in milliseconds.
+    TimeoutGrace,
 }
 
 /// How a policy writes a limit.
@@ -138,6 +142,7 @@ impl LimitSpec {
     }
 }
 
+const MINUTE: u64 = 60_000;
 const DAY: u64 = 24 * 3600 * 1000;
 
 macro_rules! spec {
@@ -157,7 +162,7 @@ macro_rules! spec {
 
 /// Every limit, in the order of the documentation.
 #[rustfmt::skip]
-pub const LIMITS: [LimitSpec; 21] = [
+pub const LIMITS: [LimitSpec; 23] = [
     spec!(Cpu, "defaults", "max_cpu", Cpus, 10, 1_024_000, Some(1000), "Processor share of the whole sandbox."),
     spec!(Memory, "defaults", "max_memory_mb", Mebibytes, 4, 4 << 20, Some(512), "Memory of the whole sandbox, memory-backed files included."),
     spec!(Timeout, "defaults", "timeout_seconds", Seconds, 10, 7 * DAY, Some(60_000), "Wall-clock time of one execution."),
@@ -179,6 +184,8 @@ pub const LIMITS: [LimitSpec; 21] = [
     spec!(ToolsAtOnce, "limits", "max_concurrent_tool_calls", Count, 1, 4096, Some(1024), "Calls to tools that run at once; those beyond wait their turn."),
     spec!(Lifetime, "limits", "max_lifetime_seconds", Seconds, 1000, 30 * DAY, Some(3_600_000), "Age at which a session ends; by default at least timeout_seconds."),
     spec!(Idle, "limits", "idle_seconds", Seconds, 1000, 30 * DAY, Some(600_000), "Time without an execution after which a session ends."),
+    spec!(CancelGrace, "limits", "cancel_grace_seconds", Seconds, 0, MINUTE, Some(2000), "Time that a cancelled execution has between SIGTERM and SIGKILL."),
+    spec!(TimeoutGrace, "limits", "timeout_grace_seconds", Seconds, 0, MINUTE, Some(0), "Time that an execution has between SIGTERM, at its timeout, and SIGKILL."),
 ];
 
 impl Limit {

@@ -4,7 +4,7 @@ pub(crate) mod account;
 pub(crate) mod amount;
 mod certificates;
 mod changeable;
-mod flags;
+pub(crate) mod flags;
 mod hints;
 pub(crate) mod input;
 pub(crate) mod interrupt;
@@ -189,7 +189,13 @@ fn execute(
             return Err(Problem::new(message, "run it again"));
         };
         request.session.tools = tools.clone();
-        let result = engine.run(request, streams, interrupted).await;
+        // During the grace of a cancelled program, a second signal ends this process; the wall
+        // then kills everything inside.
+        let cancelled = async {
+            interrupted.await;
+            interrupts.release();
+        };
+        let result = engine.run(request, streams, cancelled).await;
         tools.end().await;
         Ok(result)
     });

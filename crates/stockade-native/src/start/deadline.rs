@@ -38,7 +38,9 @@ impl Deadline {
         let limit = |limit| policy.limits.value(limit).map(Duration::from_millis);
         let lifetime = limit(Limit::Lifetime).map(end_after);
         let ends = Mutex::new(lifetime.into_iter().collect());
-        let deadline = Deadline { timer, timeout: limit(Limit::Timeout), ends };
+        let grace = limit(Limit::TimeoutGrace).unwrap_or_default();
+        let timeout = limit(Limit::Timeout).map(|timeout| timeout + grace);
+        let deadline = Deadline { timer, timeout, ends };
         deadline.change(|_| {})?;
         Ok(deadline)
     }

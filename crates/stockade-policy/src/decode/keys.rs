@@ -51,6 +51,8 @@ pub(super) const LIMITS: &[&str] = &[
     "max_concurrent_tool_calls",
     "max_lifetime_seconds",
     "idle_seconds",
+    "cancel_grace_seconds",
+    "timeout_grace_seconds",
     "exact",
 ];
 pub(super) const FILESYSTEM: &[&str] = &["read", "write", "hide", "workspace", "exact"];

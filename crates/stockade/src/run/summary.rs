@@ -121,7 +121,9 @@ fn refused_by(limit: Limit) -> &'static str {
         | Limit::IoRate
         | Limit::EgressBytes
         | Limit::Lifetime
-        | Limit::Idle => "something was refused",
+        | Limit::Idle
+        | Limit::CancelGrace
+        | Limit::TimeoutGrace => "something was refused",
     }
 }
 

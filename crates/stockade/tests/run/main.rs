@@ -9,6 +9,7 @@ mod covered;
 mod ends;
 mod environment;
 mod examples;
+mod grace;
 mod guest;
 mod interpreters;
 mod leftovers;
