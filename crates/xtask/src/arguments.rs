@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::dist::DistOptions;
 use crate::lab::LabOptions;
 use crate::suite::SUITES;
 use crate::suites::fuzz::FuzzOptions;
@@ -21,6 +22,8 @@ cargo xtask lab [OPTIONS] -- COMMAND    a command in a disposable machine with o
     --delegate      a cgroup belongs to that user
     --sysctl K=V    sets one; repeat it for more
     --copy A:/B     copies a file or a folder in; repeat it for more
+cargo xtask dist [--profile P] [--out DIR]  the files of a release, by default of the profile
+                                        `dist` in target/release-files
 cargo xtask internet -- COMMAND         a command on a machine whose internet is a fake one
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
@@ -37,6 +40,7 @@ pub(crate) enum Task {
     Lab(LabOptions),
     Internet(Vec<String>),
     Probes,
+    Dist(DistOptions),
     Fuzz(FuzzOptions),
 }
 
@@ -63,10 +67,25 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
             let command = [first].into_iter().chain(rest).map(|word| (*word).to_owned());
             Ok(Task::Internet(command.collect()))
         }
+        ["dist", rest @ ..] => Ok(Task::Dist(parse_dist(rest)?)),
         ["probes"] => Ok(Task::Probes),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),
         [..] => bail!("no such task: {}\n{HELP}", words.join(" ")),
     }
+}
+
+fn parse_dist(words: &[&str]) -> Result<DistOptions> {
+    let mut options = DistOptions::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().with_context(|| format!("{word} needs a value"))?;
+        match *word {
+            "--profile" => options.profile = (*value).to_owned(),
+            "--out" => options.out = value.into(),
+            _ => bail!("cannot use {word} here\n{HELP}"),
+        }
+    }
+    Ok(options)
 }
 
 fn parse_fuzz(words: &[&str]) -> Result<FuzzOptions> {
@@ -112,6 +131,16 @@ mod tests {
         let options = FuzzOptions { target: Some("wire_frame".to_owned()), seconds: 60 };
         assert_eq!(parsed("fuzz --seconds 60 wire_frame").unwrap(), Task::Fuzz(options));
         assert_eq!(parsed("fuzz").unwrap(), Task::Fuzz(FuzzOptions::default()));
+    }
+
+    #[test]
+    fn dist_takes_a_profile_and_a_folder() {
+        let Task::Dist(options) = parsed("dist --profile release --out files").unwrap() else {
+            panic!("another task");
+        };
+        assert_eq!((options.profile.as_str(), options.wheel), ("release", true));
+        assert_eq!(options.out, std::path::Path::new("files"));
+        assert!(parsed("dist --out").is_err() && parsed("dist --fast x").is_err());
     }
 
     #[test]

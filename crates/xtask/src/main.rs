@@ -2,6 +2,7 @@
 
 mod arguments;
 mod cache;
+mod dist;
 mod guards;
 mod internet;
 mod lab;
@@ -53,6 +54,12 @@ fn run() -> Result<ExitCode> {
         }
         Task::Lab(options) => Ok(lab::run(&root, options).map_or_else(lab_failed, ExitCode::from)),
         Task::Internet(command) => match internet::run(&root, &command)? {},
+        Task::Dist(options) => {
+            for name in dist::make(&root, &options)? {
+                progress::say(&options.out.join(name).display().to_string());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Task::Probes => run_suites(&root, |suite| suite.name == "probes"),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);

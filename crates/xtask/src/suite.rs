@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::guards;
 use crate::suites::{
-    aarch64, cargo, deny, docker, docs, fuzz, install, lab, leaks, mutations, native, probes,
+    aarch64, cargo, deny, dist, docker, docs, fuzz, install, lab, leaks, mutations, native, probes,
     python,
 };
 
@@ -56,7 +56,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 26] = [
+pub(crate) const SUITES: [Suite; 27] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -76,6 +76,7 @@ pub(crate) const SUITES: [Suite; 26] = [
     slow("docker", docker::run),
     slow("fuzz", fuzz::run),
     slow("install", install::run),
+    slow("dist", dist::run),
     slow("python-recipes", python::recipes),
     slow("lab", lab::stable_kernel),
     slow("mutations", mutations::run),

@@ -3,6 +3,7 @@
 pub(crate) mod aarch64;
 pub(crate) mod cargo;
 pub(crate) mod deny;
+pub(crate) mod dist;
 pub(crate) mod docker;
 pub(crate) mod docs;
 pub(crate) mod fuzz;

@@ -60,7 +60,8 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     };
     let scratch = Scratch::new(name)?;
     let place = scratch.path();
-    let built = build(root, &tools, &place.join("wheels"))?;
+    // The profile of the other tests.
+    let built = build(root, &tools, &place.join("wheels"), "dev")?;
     if !built.success {
         return Ok(Outcome::failed(format!("the wheel cannot be built\n{}", built.output)));
     }
@@ -112,10 +113,19 @@ fn tools(python: &Path, name: &str, packages: &[&str]) -> Result<Result<PathBuf,
     Ok(Ok(interpreter))
 }
 
-/// Builds the wheel with the profile of the other tests, and refuses one for a newer glibc.
-fn build(root: &Path, tools: &Path, wheels: &Path) -> Result<Finished> {
+/// Builds the wheel of a release into a folder.
+pub(crate) fn wheel(root: &Path, out: &Path, profile: &str) -> Result<()> {
+    let python = on_path(&["python3"]).context("the wheel needs python3")?;
+    let tools = tools(&python, "python", &TOOLS)?.map_err(anyhow::Error::msg)?;
+    let built = build(root, &tools, out, profile)?;
+    ensure!(built.success, "the wheel cannot be built: {}", built.output);
+    Ok(())
+}
+
+/// Builds the wheel, and refuses one for a newer glibc.
+fn build(root: &Path, tools: &Path, wheels: &Path, profile: &str) -> Result<Finished> {
     let mut build = Command::new(tools);
-    build.args(["-m", "maturin", "build", "--quiet", "--profile", "dev", "--strip", "--locked"]);
+    build.args(["-m", "maturin", "build", "--quiet", "--profile", profile, "--strip", "--locked"]);
     build.args(["--compatibility", COMPATIBILITY, "--out"]).arg(wheels).current_dir(root);
     finish(build)
 }
