@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod doctor;
+mod init;
 mod run;
 mod sandbox;
 mod sessions;
@@ -21,6 +22,7 @@ use crate::render::Output;
 pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use init::{FirstPolicyArgs, WorkspaceMode};
 pub(crate) use run::{RunArgs, Target};
 pub(crate) use sandbox::{PolicyFlags, SandboxArgs};
 pub(crate) use sessions::{
@@ -145,6 +147,9 @@ pub(crate) enum Command {
     /// Run a script or a command in a sandbox.
     #[command(override_usage = run::USAGE, after_help = run::AFTER, after_long_help = run::AFTER_LONG)]
     Run(Box<RunArgs>),
+    /// Write a policy for this directory, after three questions.
+    #[command(after_help = init::HELP)]
+    Init(Box<FirstPolicyArgs>),
     /// Create a session: a sandbox for many programs.
     #[command(after_help = sessions::CREATE)]
     Create(Box<CreateArgs>),

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command};
 use crate::render::{self, Output};
-use crate::{ERROR, audit, bench, doctor, pages, policy, run, sessions, version};
+use crate::{ERROR, audit, bench, doctor, init, pages, policy, run, sessions, version};
 
 /// Carries out what the arguments say, and returns the exit code of the process.
 pub(crate) fn carry_out() -> u8 {
@@ -23,6 +23,7 @@ pub(crate) fn carry_out() -> u8 {
 fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(&args, output),
+        Command::Init(args) => init::run(*args, output),
         Command::Create(args) => sessions::create(output, &args),
         Command::Exec(args) => sessions::exec(&args, output),
         Command::Code(args) => sessions::code(&args, output),

@@ -6,6 +6,7 @@ mod bench;
 mod clock;
 mod dispatch;
 mod doctor;
+mod init;
 mod invocation;
 mod load;
 mod pages;

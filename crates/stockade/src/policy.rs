@@ -7,6 +7,7 @@ mod plan;
 mod suggest;
 mod why;
 
+pub(crate) use init::write;
 pub(crate) use plan::{because, refusals};
 
 use crate::args::{Files, PolicyCommand};

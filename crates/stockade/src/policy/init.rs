@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use serde_json::json;
 
@@ -19,22 +20,7 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> anyhow::Result<u8> {
         }
         return Ok(0);
     };
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if args.force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    let written = options.open(file).and_then(|mut open| open.write_all(text.as_bytes()));
-    if let Err(error) = written {
-        let message = format!("cannot write the policy to {}: {error}", file.display());
-        let remedy = match error.kind() {
-            ErrorKind::AlreadyExists => "choose another name, or pass --force to replace it",
-            _ => "choose a place you may write to",
-        };
-        return Err(Problem::new(message, remedy).into());
-    }
+    write(file, text, args.force)?;
     match output {
         Output::Json => {
             render::json(
@@ -47,4 +33,23 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> anyhow::Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Writes a policy to a file. Replaces an existing one only with `force`.
+pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<(), Problem> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match force {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let written = options.open(file).and_then(|mut open| open.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        let message = format!("cannot write the policy to {}: {error}", file.display());
+        let remedy = match error.kind() {
+            ErrorKind::AlreadyExists => "choose another name, or pass --force to replace it",
+            _ => "choose a place you may write to",
+        };
+        Problem::new(message, remedy)
+    })
 }

@@ -347,7 +347,7 @@ fn from(host: &str, here: Option<&Path>) -> String {
 }
 
 /// A text in YAML double quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
