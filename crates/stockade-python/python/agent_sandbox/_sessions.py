@@ -12,13 +12,14 @@ import threading
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import stockade
 from stockade import Policy, Sandbox
 from stockade._stockade import Execution as Running
 
 from ._judges import Judge
+from ._output import Output
 from ._results import result_of, status_of
 from .sandbox_provider import (
     ExecutionHandle,
@@ -47,8 +48,8 @@ class Session:
     policy: Policy
     config: SandboxConfig
     judges: list[Judge]
-    after: Callable[[], None]
-    """Is called after every execution."""
+    output: Output
+    """What happens to the files of ``/output``."""
     running: set[str] = field(default_factory=set)
     status: SessionStatus = SessionStatus.READY
 
@@ -124,7 +125,7 @@ class Registry:
             session.status = SessionStatus.DESTROYING
         # On failure the session stays, so that the caller can try again.
         session.sandbox.close()
-        session.after()
+        session.output.remove()
         with self._lock:
             self._sessions.pop((agent_id, session_id), None)
 

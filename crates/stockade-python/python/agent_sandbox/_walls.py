@@ -14,6 +14,7 @@ from stockade import Sandbox, WallReport, _bridge, _core
 
 from ._hardening import sanitize_env_vars
 from ._judges import judge_of, ringed
+from ._output import Output
 from ._policies import session_policy
 from ._sessions import Execution, Registry, Session, fields_of, new_id
 from .code_scanner import SandboxCodeViolation, scan_code_for_subprocesses
@@ -78,8 +79,8 @@ class WallProvider(SandboxProvider):
             judges.append(judge_of(runtime, agent_id, session_id))
         checked = session_policy(policy, config, list(self._tools), network)
         context = {"agent_id": agent_id, "session_id": session_id}
-        sandbox, after = self._open(checked, config, context)
-        session = Session(agent_id, session_id, sandbox, checked, config, judges, after)
+        sandbox, output = self._open(checked, config, context)
+        session = Session(agent_id, session_id, sandbox, checked, config, judges, output)
         if is_shorter:
             session.timeout = min(session.timeout, config.timeout_seconds)
         self._registry.add(session)
@@ -147,8 +148,8 @@ class WallProvider(SandboxProvider):
 
     def _open(
         self, policy: stockade.Policy, config: SandboxConfig, context: dict[str, Any]
-    ) -> tuple[Sandbox, Callable[[], None]]:
-        """Opens a sandbox, and what to do after each of its executions."""
+    ) -> tuple[Sandbox, Output]:
+        """Opens a sandbox, with what happens to its output."""
         envs = sanitize_env_vars(config.env_vars)
         options = self._options(config)
         tools = {name: self._tools[name] for name in policy.tools}
@@ -168,7 +169,7 @@ class WallProvider(SandboxProvider):
             reason = self.unavailable_reason
             said = f"{self._title}: {reason}" if reason else f"cannot create a session: {error}"
             raise RuntimeError(said) from error
-        return sandbox, lambda: None
+        return sandbox, Output()
 
     def _begin_code(
         self, agent_id: str, session_id: str, code: str, context: Optional[dict[str, Any]]
@@ -221,7 +222,7 @@ class WallProvider(SandboxProvider):
             self._registry.finish(execution, None)
             raise
         result = self._registry.finish(execution, ended)
-        execution.session.after()
+        execution.session.output.take()
         if isinstance(problem, stockade.DeniedError):
             raise PermissionError(f"Policy denied: {problem.denial.why}") from problem
         return result

@@ -9,6 +9,7 @@ from typing import Any, Callable, ClassVar, Optional, Union
 import stockade
 from stockade import WallReport
 
+from .._output import Output, staged
 from .._policies import written
 from .._walls import WallProvider
 from ..isolation_runtime import IsolationRuntime
@@ -133,6 +134,18 @@ class DockerSandboxProvider(WallProvider):
     def _report(self) -> WallReport:
         runtime = self._asked.value
         return stockade.wall_report("docker", quick=True, docker_url=self._url, runtime=runtime)
+
+    def _open(
+        self, policy: stockade.Policy, config: SandboxConfig, context: dict[str, Any]
+    ) -> tuple[stockade.Sandbox, Output]:
+        policy, output = staged(policy)
+        try:
+            sandbox, _ = super()._open(policy, config, context)
+        except BaseException:
+            output.remove()
+            raise
+        output.give(sandbox)
+        return sandbox, output
 
     def _options(self, config: SandboxConfig) -> dict[str, Any]:
         runtime = config.runtime or self._asked.value

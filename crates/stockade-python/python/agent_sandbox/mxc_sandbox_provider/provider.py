@@ -8,6 +8,7 @@ from typing import Any, Callable, ClassVar, Optional
 import stockade
 
 from .._light import NativeProvider
+from .._output import Output
 from ..sandbox_provider import SandboxConfig
 from .config import MxcConfig
 
@@ -62,10 +63,10 @@ class MxcSandboxProvider(NativeProvider):
 
     def _open(
         self, policy: stockade.Policy, config: SandboxConfig, context: dict[str, Any]
-    ) -> tuple[stockade.Sandbox, Callable[[], None]]:
+    ) -> tuple[stockade.Sandbox, Output]:
         if self.backend not in _SERVED:
             raise RuntimeError(f"{self._title}: {self.unavailable_reason}")
-        sandbox, after = super()._open(policy, config, context)
+        sandbox, output = super()._open(policy, config, context)
         if self._debug:
             _log.info("session of %s: %s", context["agent_id"], sandbox.wall)
-        return sandbox, after
+        return sandbox, output
