@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use stockade_interpreters::ProgramSetup;
+use stockade_interpreters::{ProgramSetup, host_loopback};
 use stockade_policy::Isolation;
 use stockade_provider::{
     Entry, Error, FACTS_AGE, Language, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Root,
@@ -123,6 +123,7 @@ impl DockerProvider {
         let (started, ()) = tokio::join!(start(&engine, prepared), sweep(&engine));
         let setup = ProgramSetup {
             proxy: has_network.then_some(PROXY),
+            host_loopback: host_loopback(&request.policy),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };
