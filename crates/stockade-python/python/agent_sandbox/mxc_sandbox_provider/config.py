@@ -126,6 +126,8 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     made = copy.deepcopy(under)
     for key, value in over.items():
         below = made.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
-        made[key] = _merged(below, value) if both else copy.deepcopy(value)
+        if isinstance(below, dict) and isinstance(value, dict):
+            made[key] = _merged(below, value)
+        else:
+            made[key] = copy.deepcopy(value)
     return made
