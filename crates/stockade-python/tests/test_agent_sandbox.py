@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import make
+from agents import make, only_docker
 from conftest import eventually
 
 from agent_sandbox import (
@@ -293,3 +294,31 @@ def test_destroying_is_quick(agents: Any) -> None:
     start = time.monotonic()
     agents.destroy_session("a", made.session_id)
     assert time.monotonic() - start < 4
+
+
+def test_output_of_roots_containers_is_copied_without_links(provider: str, tmp_path: Path) -> None:
+    only_docker(provider)
+    taken = tmp_path / "out"
+    (taken / "old").mkdir(parents=True)
+    (taken / "old" / "kept").write_text("k")
+    (taken / "gone").write_text("g")
+    (tmp_path / "secret").write_text("s3cret")
+    agents = make("docker")
+    made = agents.create_session("a", config=SandboxConfig(output_dir=str(taken)))
+    code = f"""
+import os
+print(open('/output/old/kept').read(), sorted(os.listdir('/output')))
+os.remove('/output/gone')
+os.symlink({str(tmp_path / "secret")!r}, '/output/link')
+os.makedirs('/output/new/deep')
+open('/output/new/deep/file', 'w').write('n')
+"""
+    done = agents.execute_code("a", made.session_id, code)
+    assert done.result.stdout == "k ['gone', 'old']\n", done.result
+    found = sorted(str(it.relative_to(taken)) for it in taken.rglob("*") if it.is_file())
+    assert found == ["new/deep/file", "old/kept"]
+    big = "open('/output/big', 'wb').truncate(1 << 40)"
+    if os.geteuid() == 0:
+        with pytest.raises(RuntimeError, match="max_disk_mb"):
+            agents.execute_code("a", made.session_id, big)
+    agents.destroy_session("a", made.session_id)

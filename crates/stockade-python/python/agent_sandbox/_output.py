@@ -1,11 +1,9 @@
 """The files of ``/output``, where a wall cannot write to the directory of the caller.
 
 No program in a container is root, so a container of root cannot write to a directory of root. It
-writes to a directory of its own instead, and its files are copied at the end of each execution:
+writes to a directory of its own instead, whose files are copied without following a link:
 
-    output_dir ── give, before the first ──▶ /output ── take, after each ──▶ output_dir
-
-The guest packs them with the rights of the sandbox; this process only unpacks, and follows no link.
+    output_dir ── give, before the start ──▶ /output ── take, after each execution ──▶ output_dir
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ import os
 import shutil
 import tempfile
 import threading
-from typing import Optional
+import weakref
+from typing import Any, Optional
 
-from stockade import Policy, Sandbox, _beneath
+from stockade import Policy, _beneath
 
+_PREFIX = "stockade-output-"
 _NOBODY = 65534
+_MIB = 1024 * 1024
 
 
 class Output:
     """An output directory that needs no copies."""
-
-    def give(self, sandbox: Sandbox) -> None:
-        """Copies what the directory has into the sandbox."""
 
     def take(self) -> None:
         """Copies what the sandbox has written to the directory."""
@@ -35,43 +33,44 @@ class Output:
 
 
 class StagedOutput(Output):
-    """An output directory whose files are copied."""
+    """An output directory whose files are copied, up to the limit for files of the policy."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._stage = tempfile.mkdtemp(prefix="stockade-output-")
-        self.place = os.path.join(self._stage, "output")
+    def __init__(self, target: str, most_bytes: int) -> None:
+        self._target, self._most = target, most_bytes
+        _sweep()
+        stage = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        # Also at the exit of the interpreter.
+        self._removal = weakref.finalize(self, shutil.rmtree, stage, ignore_errors=True)
+        self.place = os.path.join(stage, "output")
         """The directory that the sandbox writes to."""
         os.mkdir(self.place, 0o700)
-        os.chown(self.place, _NOBODY, _NOBODY)
-        self._sandbox: Optional[Sandbox] = None
-        self._known: set[str] = set()
         self._lock = threading.Lock()
-
-    def give(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        for name in os.listdir(self._target):
-            sandbox.files.upload(os.path.join(self._target, name), "/output")
-        self._known = set(_files(self._target))
+        self._known = self._copy(target, self.place)
+        for place, directories, files, at in os.fwalk(self.place, follow_symlinks=False):
+            for name in [*directories, *files, "."]:
+                os.chown(name, _NOBODY, _NOBODY, dir_fd=at, follow_symlinks=False)
 
     def take(self) -> None:
-        if self._sandbox is None:
-            return
-        with self._lock, tempfile.TemporaryDirectory(prefix="stockade-output-") as place:
-            self._sandbox.files.download("/output", place)
-            source = os.path.join(place, "output")
-            found = _files(source)
-            for name in found:
-                names = _beneath.names_of(name)
-                content = _beneath.read(source, names)
-                mode = os.stat(os.path.join(source, name), follow_symlinks=False).st_mode & 0o777
-                _beneath.write(self._target, names, content, mode)
-            for name in self._known - set(found):
-                _remove(self._target, _beneath.names_of(name))
-            self._known = set(found)
+        with self._lock:
+            found = self._copy(self.place, self._target)
+            for names in self._known - found:
+                _remove(self._target, list(names))
+            self._known = found
 
     def remove(self) -> None:
-        shutil.rmtree(self._stage, ignore_errors=True)
+        self._removal()
+
+    def _copy(self, source: str, target: str) -> set[tuple[str, ...]]:
+        """Copies the files of a directory to another, and returns their names."""
+        found = set()
+        try:
+            for names, content, mode in _beneath.regular_files(source, self._most):
+                _beneath.write(target, names, content, mode)
+                found.add(tuple(names))
+        except _beneath.TooLargeError as error:
+            limit = self._most // _MIB
+            raise RuntimeError(f"/output has more than the {limit} MB of max_disk_mb") from error
+        return found
 
 
 def staged(policy: Policy) -> tuple[Policy, Output]:
@@ -80,7 +79,7 @@ def staged(policy: Policy) -> tuple[Policy, Output]:
     target = _output_of(clauses)
     if target is None or os.geteuid() != 0 or os.stat(target).st_uid == _NOBODY:
         return policy, Output()
-    output = StagedOutput(target)
+    output = StagedOutput(target, clauses["limits"]["max_disk_mb"] * _MIB)
     for mount in clauses["filesystem"]["write"]:
         if mount["guest"] == "/output":
             mount["host"] = output.place
@@ -88,23 +87,22 @@ def staged(policy: Policy) -> tuple[Policy, Output]:
     return Policy(made._checked, policy._files), output
 
 
-def _output_of(clauses: dict[str, object]) -> Optional[str]:
+def _sweep() -> None:
+    """Removes what killed processes of this user left."""
+    place = tempfile.gettempdir()
+    for name in os.listdir(place):
+        owner = name[len(_PREFIX) :].partition("-")[0] if name.startswith(_PREFIX) else ""
+        path = os.path.join(place, name)
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            found = os.lstat(path)
+            if found.st_uid == os.geteuid() and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _output_of(clauses: dict[str, Any]) -> Optional[str]:
     """The directory of the host that a policy shows at ``/output``."""
-    files = clauses.get("filesystem")
-    mounts = files.get("write", []) if isinstance(files, dict) else []
-    found = (mount["host"] for mount in mounts if mount.get("guest") == "/output")
-    return next(found, None)
-
-
-def _files(base: str) -> list[str]:
-    """The regular files below a directory, by their relative paths."""
-    found = []
-    for place, _, names in os.walk(base, followlinks=False):
-        for name in names:
-            path = os.path.join(place, name)
-            if os.path.isfile(path) and not os.path.islink(path):
-                found.append(os.path.relpath(path, base))
-    return found
+    mounts = clauses["filesystem"]["write"]
+    return next((mount["host"] for mount in mounts if mount["guest"] == "/output"), None)
 
 
 def _remove(base: str, names: list[str]) -> None:

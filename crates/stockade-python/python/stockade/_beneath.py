@@ -97,6 +97,33 @@ def size_of(base: Path, names: list[str]) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
+class TooLargeError(Exception):
+    """The files have more bytes than allowed."""
+
+
+def regular_files(base: Path, most: int) -> Iterator[tuple[list[str], bytes, int]]:
+    """The regular files below a directory: their names, contents and modes. Links and special files
+    are left out; more than `most` bytes are a TooLargeError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    for place, _, files, at in os.fwalk(base, follow_symlinks=False):
+        above = names_of(os.path.relpath(place, base))
+        for name in files:
+            try:
+                descriptor = os.open(name, flags, dir_fd=at)
+            except OSError:
+                # A link, a socket, or gone.
+                continue
+            with os.fdopen(descriptor, "rb") as opened:
+                mode = os.fstat(descriptor).st_mode
+                if not stat.S_ISREG(mode):
+                    continue
+                content = opened.read(most + 1)
+            most -= len(content)
+            if most < 0:
+                raise TooLargeError("the files have more bytes than allowed")
+            yield [*above, name], content, stat.S_IMODE(mode) & 0o777
+
+
 def total_size(base: Path) -> int:
     """The sizes of all files."""
     total = 0

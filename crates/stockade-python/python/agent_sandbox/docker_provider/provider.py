@@ -144,7 +144,6 @@ class DockerSandboxProvider(WallProvider):
         except BaseException:
             output.remove()
             raise
-        output.give(sandbox)
         return sandbox, output
 
     def _options(self, config: SandboxConfig) -> dict[str, Any]:
