@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 #[cfg(feature = "docker")]
 use serde_json::json;
-use stockade_provider::Provider;
+use stockade_provider::{Obstacle, Provider};
 
 /// The values of `--runtime`.
 pub const RUNTIMES: [&str; 5] = ["auto", "runc", "crun", "runsc", "kata-runtime"];
@@ -25,6 +25,13 @@ impl ContainerChoice {
         Some(Arc::new(stockade_docker::DockerProvider::new(self.options())))
     }
 
+    /// Whether the engine has an image that a sandbox can start from. The error is why the engine
+    /// cannot tell.
+    pub async fn has_image(&self, image: &str) -> Result<bool, Obstacle> {
+        let provider = stockade_docker::DockerProvider::new(self.options());
+        provider.has_image(image).await
+    }
+
     fn options(&self) -> stockade_docker::DockerOptions {
         let found = stockade_docker::DockerOptions::from_variables(|name| std::env::var_os(name));
         let runtime = self.runtime.as_deref().and_then(|name| name.parse().ok());
@@ -37,6 +44,14 @@ impl ContainerChoice {
 impl ContainerChoice {
     pub(crate) fn provider(&self) -> Option<Arc<dyn Provider>> {
         None
+    }
+
+    /// The container wall is not built in.
+    pub async fn has_image(&self, _image: &str) -> Result<bool, Obstacle> {
+        Err(Obstacle {
+            reason: "the docker wall is not built into this version of Stockade".to_owned(),
+            remedy: "build Stockade with the feature docker".to_owned(),
+        })
     }
 }
 

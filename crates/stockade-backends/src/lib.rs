@@ -64,6 +64,21 @@ pub async fn host_facts() -> HostFacts {
     HostFacts { walls }
 }
 
+/// What one wall can enforce on this host; `None` if no wall has this name. `containers` determines
+/// the container engine.
+pub async fn wall_facts(
+    name: &str,
+    probe: Probe,
+    containers: &ContainerChoice,
+) -> Option<WallFacts> {
+    let (name, isolation) = WALLS.into_iter().find(|(known, _)| *known == name)?;
+    let providers = providers(HostProcess::Continues, &Surroundings::default(), containers);
+    Some(match providers.iter().find(|provider| provider.name().as_str() == name) {
+        Some(provider) => provider.facts(probe).await,
+        None => absent(name, isolation),
+    })
+}
+
 /// Whether a wall is part of this version.
 pub fn is_built_in(name: &str) -> bool {
     built_in().iter().any(|provider| provider.name().as_str() == name)

@@ -1,5 +1,6 @@
 //! Host files that a policy shows, and the user that owns what programs write.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use stockade_hostfiles::{
@@ -92,15 +93,23 @@ fn may_show(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> Result<
                 "show it read-only, or use the native wall",
             );
         }
-        if caller.0 == 0 {
+        let is_write = |place: &&Shown| place.mode == Mode::Write;
+        if caller.0 == 0 && !shown.iter().filter(is_write).all(|place| is_nobodys(&place.host)) {
             return refused(
                 "a writable mount",
                 "programs in a container never run as root, so the files would not be root's",
-                "run as an ordinary user of the engine, show it read-only, or use the native wall",
+                "run as an ordinary user of the engine, show it read-only, show a directory of user \
+                 65534, or use the native wall",
             );
         }
     }
     Ok(())
+}
+
+/// Whether a host path belongs to the user that programs of root's containers have, so that what
+/// they write there belongs to its owner.
+fn is_nobodys(host: &Path) -> bool {
+    std::fs::symlink_metadata(host).is_ok_and(|found| found.uid() == NOBODY.0)
 }
 
 /// The ids of the container's processes. With host files they are the caller's, so that programs

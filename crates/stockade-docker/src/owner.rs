@@ -15,6 +15,8 @@ use crate::engine::Engine;
 const OWNER: &str = "stockade.owner";
 /// The label with the user id of that process.
 const USER: &str = "stockade.user";
+/// The label by which programs of `agent_sandbox` find containers.
+const MANAGED: &str = "agent-sandbox.managed";
 /// The label with the sandbox's own name.
 pub(crate) const SANDBOX: &str = "stockade.sandbox";
 
@@ -35,6 +37,7 @@ impl Labels {
             (OWNER.to_owned(), owner.to_string()),
             (USER.to_owned(), user()),
             (SANDBOX.to_owned(), name.clone()),
+            (MANAGED.to_owned(), "true".to_owned()),
         ]);
         Ok(Labels { name, labels })
     }

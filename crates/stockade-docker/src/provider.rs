@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use stockade_interpreters::ProgramSetup;
+use stockade_interpreters::{ProgramSetup, host_loopback};
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Error, FACTS_AGE, Probe, ProgramKinds, Provider, ProviderName, Sandbox, SandboxRequest,
-    WallFacts,
+    Entry, Error, FACTS_AGE, Language, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Root,
+    Sandbox, SandboxRequest, WallFacts,
 };
 use stockade_wire::PROXY;
 use tokio::sync::Mutex;
@@ -68,6 +68,24 @@ impl DockerProvider {
         Ok(new)
     }
 
+    /// Whether the engine has an image that a sandbox can start from. The error is why it cannot
+    /// tell.
+    pub async fn has_image(&self, image: &str) -> Result<bool, Obstacle> {
+        self.find_image(image).await.map_err(DockerError::into_obstacle)
+    }
+
+    async fn find_image(&self, image: &str) -> Result<bool, DockerError> {
+        let root = Root::Image(image.to_owned());
+        let reference = image::reference(&root, &Entry::Interpreter(Language::Python))?;
+        let engine = Engine::connect(&self.options).await?;
+        let facts = engine.facts().await?;
+        match image::find(&engine, &facts, &reference).await {
+            Ok(_) => Ok(true),
+            Err(DockerError::NoImage { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn build(&self, request: &SandboxRequest) -> Result<DockerSandbox, DockerError> {
         let Found { engine, facts, chosen } = self.find(Probe::Quick).await?;
         let reference = image::reference(&request.root, &request.entry)?;
@@ -105,6 +123,7 @@ impl DockerProvider {
         let (started, ()) = tokio::join!(start(&engine, prepared), sweep(&engine));
         let setup = ProgramSetup {
             proxy: has_network.then_some(PROXY),
+            host_loopback: host_loopback(&request.policy),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };

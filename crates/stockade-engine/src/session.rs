@@ -41,13 +41,21 @@ pub struct ExecutionRequest {
     pub timeout: Option<Duration>,
     /// The kind of its standard streams.
     pub stdio: Stdio,
+    /// The context of rules for this program; `None` is that of the session.
+    pub context: Option<Context>,
 }
 
 impl ExecutionRequest {
     /// A program with pipes, in the workspace, with the time limit of the policy.
     pub fn new(program: Program) -> ExecutionRequest {
-        let (environment, stdio) = (Vec::new(), Stdio::Pipes);
-        ExecutionRequest { program, environment, working_directory: None, timeout: None, stdio }
+        ExecutionRequest {
+            program,
+            environment: Vec::new(),
+            working_directory: None,
+            timeout: None,
+            stdio: Stdio::Pipes,
+            context: None,
+        }
     }
 }
 
@@ -98,7 +106,8 @@ impl Session {
     ) -> Result<RunReport, RunError> {
         let asked = Instant::now();
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
-        let verdict = gate::judge(&self.policy, &request.program, &self.context);
+        let context = request.context.as_ref().unwrap_or(&self.context);
+        let verdict = gate::judge(&self.policy, &request.program, context);
         self.record.verdict(execution, &verdict)?;
         if let Some(denial) = verdict.denial() {
             return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));

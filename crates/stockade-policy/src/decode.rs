@@ -51,6 +51,15 @@ impl Policy {
         })
     }
 
+    /// The values of a policy text as they are written: the YAML is checked, the keys are not.
+    pub fn written(text: &PolicyText) -> Result<serde_json::Value, PolicyErrors> {
+        stockade_text::parse(&text.name, &text.bytes, &DIALECT, |root, report| {
+            root.json()
+                .map_err(|node| report.mistake(node.place, "not a number of JSON", "write another"))
+                .ok()
+        })
+    }
+
     /// Checks a text that was made from flags. `flags` has the flag behind each line, which
     /// decisions then name as their basis.
     pub fn parse_flags(

@@ -3,10 +3,12 @@
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use stockade_policy::Control;
-use stockade_provider::{Ability, Precision, WallFacts};
+use stockade_provider::{Ability, Precision, Probe, WallFacts};
 
+use crate::failure::Problem;
 use crate::operation::{Answer, Operation};
 use crate::runtime::Runtime;
+use crate::session::container_choice;
 
 /// Probes every wall. The result is JSON.
 #[pyfunction]
@@ -16,6 +18,44 @@ pub(crate) fn doctor(runtime: &Runtime) -> PyResult<Operation> {
         let walls: Vec<Value> = facts.walls.iter().map(view).collect();
         let text = json!(walls).to_string();
         let answer: Answer = Box::new(move |py| Ok(text.into_pyobject(py)?.into_any().unbind()));
+        Ok(answer)
+    })?)
+}
+
+/// Probes one wall; `container` has the address of the engine and the name of the runtime. A quick
+/// probe builds no wall. The result is JSON, None if no wall has this name.
+#[pyfunction]
+pub(crate) fn wall(
+    runtime: &Runtime,
+    name: String,
+    quick: bool,
+    container: (Option<String>, Option<String>),
+) -> PyResult<Operation> {
+    let containers = container_choice(container)?;
+    Ok(Operation::abortable(&runtime.inner, async move {
+        let probe = if quick { Probe::Quick } else { Probe::Thorough };
+        let facts = stockade_backends::wall_facts(&name, probe, &containers).await;
+        let text = facts.map(|facts| view(&facts).to_string());
+        let answer: Answer = Box::new(move |py| Ok(text.into_pyobject(py)?.into_any().unbind()));
+        Ok(answer)
+    })?)
+}
+
+/// Whether a container engine has an image; `container` as for `wall`.
+#[pyfunction]
+pub(crate) fn has_image(
+    runtime: &Runtime,
+    image: String,
+    container: (Option<String>, Option<String>),
+) -> PyResult<Operation> {
+    let containers = container_choice(container)?;
+    Ok(Operation::abortable(&runtime.inner, async move {
+        let found = containers
+            .has_image(&image)
+            .await
+            .map_err(|obstacle| Problem::new("unavailable", obstacle.reason, obstacle.remedy))?;
+        let answer: Answer =
+            Box::new(move |py| Ok(found.into_pyobject(py)?.to_owned().into_any().unbind()));
         Ok(answer)
     })?)
 }

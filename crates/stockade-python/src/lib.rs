@@ -32,7 +32,7 @@ mod _stockade {
     #[pymodule_export]
     use crate::command_line::command_line;
     #[pymodule_export]
-    use crate::doctor::doctor;
+    use crate::doctor::{doctor, has_image, wall};
     #[pymodule_export]
     use crate::events::{Events, summary};
     #[pymodule_export]

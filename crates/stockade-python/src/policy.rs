@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stockade_policy::{
     Access, Basis, Context, Control, Effect, GuestPath, Method, PolicyText, Preset, Printable,
     UrlPath, Verdict, parse_host_port,
@@ -43,6 +43,14 @@ impl Policy {
         let text = PolicyText { name, bytes: text.to_vec(), base };
         let policy = stockade_policy::Policy::parse(&text).map_err(Problem::from)?;
         Ok(Policy { policy: Arc::new(policy) })
+    }
+
+    /// The values of a policy text as they are written, as JSON.
+    #[staticmethod]
+    fn written(name: String, text: &[u8]) -> PyResult<String> {
+        let text = PolicyText { name, bytes: text.to_vec(), base: PathBuf::new() };
+        let value = stockade_policy::Policy::written(&text).map_err(Problem::from)?;
+        Ok(value.to_string())
     }
 
     /// The policy that allows what all of these allow.
@@ -120,30 +128,44 @@ impl Policy {
     }
 
     /// Whether code may run, as JSON.
-    fn why_code(&self, code: &str, language: &str) -> PyResult<String> {
-        Ok(view(&self.policy.judge_code(code, language, &context()?)))
+    fn why_code(&self, code: &str, language: &str, fields: &str) -> PyResult<String> {
+        Ok(view(&self.policy.judge_code(code, language, &context(fields)?)))
     }
 
     /// Whether a command may run, as JSON.
-    fn why_command(&self, argv: Vec<String>) -> PyResult<String> {
-        Ok(view(&self.policy.judge_command(&argv, &context()?)))
+    fn why_command(&self, argv: Vec<String>, fields: &str) -> PyResult<String> {
+        Ok(view(&self.policy.judge_command(&argv, &context(fields)?)))
     }
 
     /// Whether a tool may be called, as JSON.
-    fn why_tool(&self, tool: &str, arguments: Option<&str>) -> PyResult<String> {
+    fn why_tool(&self, tool: &str, arguments: Option<&str>, fields: &str) -> PyResult<String> {
         let arguments: Option<Value> = match arguments {
             Some(text) => Some(serde_json::from_str(text).map_err(|error| {
                 Problem::invalid(format!("the arguments are not JSON: {error}"), "pass an object")
             })?),
             None => None,
         };
-        Ok(view(&self.policy.judge_tool(tool, arguments.as_ref(), &context()?)))
+        Ok(view(&self.policy.judge_tool(tool, arguments.as_ref(), &context(fields)?)))
     }
 }
 
-fn context() -> Result<Context, Problem> {
+/// The context of rules at this moment, from the caller's fields, a JSON object.
+pub(crate) fn context(fields: &str) -> Result<Context, Problem> {
+    let remedy = "pass a dictionary of plain values";
+    let fields: Map<String, Value> = serde_json::from_str(fields).map_err(|error| {
+        Problem::invalid(format!("the context is not a JSON object: {error}"), remedy)
+    })?;
     let mut context = Context::default();
     context.now = Some(now()?);
+    for (field, value) in fields {
+        match (field.as_str(), value) {
+            ("agent_id", Value::String(text)) => context.agent_id = Some(text),
+            ("session_id", Value::String(text)) => context.session_id = Some(text),
+            (field, value) => context.insert(field, value).map_err(|error| {
+                Problem::invalid(error.to_string(), "remove it from the context")
+            })?,
+        }
+    }
     Ok(context)
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, RUNTIMES, Surroundings};
 use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
-use stockade_policy::{Context, Moment};
+use stockade_policy::Moment;
 use stockade_provider::{Entry, Language, Program, Root};
 use stockade_record::Recorder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -21,7 +21,7 @@ use crate::execution::{self, Connections, Execution};
 use crate::failure::Problem;
 use crate::files::Files;
 use crate::operation::{Answer, Finished, Operation, nothing};
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::record;
 use crate::runtime::{Inner, Runtime, SessionCount, is_this_process};
 use crate::tools::{self, Offered};
@@ -133,7 +133,7 @@ impl Drop for Session {
 impl Session {
     /// Opens a sandbox. The result is a Session.
     #[staticmethod]
-    #[pyo3(signature = (runtime, policy, *, provider, root, image, envs, tools, record, python, protected))]
+    #[pyo3(signature = (runtime, policy, *, provider, root, image, container, envs, credentials, tools, record, python, protected, context))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn open(
         runtime: &Runtime,
@@ -141,11 +141,14 @@ impl Session {
         provider: Option<String>,
         root: Option<PathBuf>,
         image: Option<String>,
+        container: (Option<String>, Option<String>),
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
         tools: Vec<Offered>,
         record: Option<record::Wanted>,
         python: Option<PathBuf>,
         protected: Vec<PathBuf>,
+        context: &str,
     ) -> PyResult<Operation> {
         let root = match (root, image) {
             (Some(directory), _) => Root::Directory(directory),
@@ -155,8 +158,7 @@ impl Session {
         let mut checked = (*policy.policy).clone();
         let recorder = record.map(|place| record::recorder(place, &mut checked, &root));
         let recorder = recorder.transpose()?;
-        let mut context = Context::default();
-        context.now = Some(now()?);
+        let context = policy::context(context)?;
         let profiles = checked.seccomp.iter().map(|profile| profile.value.clone());
         let request = SessionRequest {
             protected: protected.into_iter().chain(profiles).collect(),
@@ -165,7 +167,7 @@ impl Session {
             root,
             user: rustix::process::getuid().as_raw(),
             environment: envs,
-            credentials: Vec::new(),
+            credentials,
             passage: Passage::Allowed,
             tools: tools::tools(tools)?,
             context,
@@ -173,11 +175,8 @@ impl Session {
         };
         let surroundings = surroundings(python)?;
         let user = HostProcess::Continues;
-        let engine = Engine::new(stockade_backends::providers(
-            user,
-            &surroundings,
-            &ContainerChoice::default(),
-        ));
+        let containers = container_choice(container)?;
+        let engine = Engine::new(stockade_backends::providers(user, &surroundings, &containers));
         let shared = Arc::clone(&runtime.inner);
         Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
             let entry = Entry::Interpreter(Language::Python);
@@ -202,7 +201,7 @@ impl Session {
     }
 
     /// Starts a program: code in a language, or a command.
-    #[pyo3(signature = (argv, *, language, code, name, envs, cwd, timeout, stdin, interactive, live))]
+    #[pyo3(signature = (argv, *, language, code, name, envs, cwd, timeout, stdin, interactive, live, context=None))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn execute(
         &self,
@@ -217,6 +216,7 @@ impl Session {
         stdin: Option<&[u8]>,
         interactive: bool,
         live: bool,
+        context: Option<&str>,
     ) -> PyResult<Execution> {
         let program = match (language, code) {
             (Some(language), Some(code)) => Program::Code {
@@ -235,6 +235,7 @@ impl Session {
         request.environment = envs;
         request.working_directory = cwd;
         request.timeout = timeout.map(seconds).transpose()?;
+        request.context = context.map(policy::context).transpose()?;
         let connections = Connections { stdin: stdin.map(<[u8]>::to_vec), interactive, live };
         let (session, running) = (self.session()?, self.count()?);
         Execution::start(py, &self.runtime, connections, |streams, cancelled, progress| {
@@ -312,6 +313,18 @@ fn surroundings(python: Option<PathBuf>) -> Result<Surroundings, Problem> {
     let explicit_python = python.map(|path| here.join(path));
     let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
     Ok(Surroundings { explicit_python, ..found })
+}
+
+/// The container engine and runtime: the engine's address, and the name of the runtime.
+pub(crate) fn container_choice(
+    (url, runtime): (Option<String>, Option<String>),
+) -> Result<ContainerChoice, Problem> {
+    let is_known = |name: &String| RUNTIMES.contains(&name.as_str());
+    if let Some(name) = runtime.as_ref().filter(|name| !is_known(name)) {
+        let message = format!("no runtime is called {name:?}");
+        return Err(Problem::invalid(message, format!("pass one of: {}", RUNTIMES.join(", "))));
+    }
+    Ok(ContainerChoice { url, runtime })
 }
 
 /// The time at which rules with a time are evaluated.

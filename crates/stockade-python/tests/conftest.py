@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
+import engine
 import pytest
 
 import stockade
 from stockade import Sandbox
+
+if os.environ.get("STOCKADE_DOCKER") == "1" and "DOCKER_HOST" not in os.environ:
+    engine.start()
 
 ROOT = Path(os.environ.get("STOCKADE_SOURCE") or Path(__file__).parents[3])
 """The source tree, for pages and examples."""

@@ -18,7 +18,7 @@ from .execution import Denial, Execution, Usage
 from .files import AsyncFiles, EntryInfo, Files, FilesystemEvent
 from .policy import Policy, Verdict
 from .sandbox import Sandbox
-from .walls import Wall, WallReport, doctor, doctor_async
+from .walls import Wall, WallReport, doctor, doctor_async, has_image, wall_report
 
 __version__ = _version()
 
@@ -46,5 +46,7 @@ __all__ = [
     "doctor",
     "doctor_async",
     "errors",
+    "has_image",
+    "wall_report",
     *errors.__all__,
 ]

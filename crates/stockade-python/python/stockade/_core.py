@@ -13,7 +13,7 @@ from . import _bridge, errors, tools as tool_functions
 from ._stockade import Execution as Running
 from ._stockade import Failure, Operation, Session
 from .execution import Denial, Execution, of_report
-from .policy import PolicyLike, policy_of
+from .policy import Context, PolicyLike, fields, policy_of
 from .tools import Tools
 
 Path = Union[str, "os.PathLike[str]"]
@@ -33,6 +33,10 @@ def open_session(
     envs: Optional[Mapping[str, str]],
     root: Optional[Path],
     image: Optional[str],
+    docker_url: Optional[str],
+    runtime: Optional[str],
+    credentials: Sequence[str],
+    context: Optional[Context],
     python: Optional[Path],
     record: Union[bool, Path],
     loop: Optional[asyncio.AbstractEventLoop],
@@ -51,11 +55,14 @@ def open_session(
             provider=provider,
             root=None if root is None else os.path.abspath(root),
             image=image,
+            container=(docker_url, runtime),
             envs=_pairs(envs),
+            credentials=[str(name) for name in credentials],
             tools=tool_functions.offered(tools, loop),
             record=place,
             python=None if python is None else os.fspath(python),
             protected=list(checked._files),
+            context=fields(context),
         )
     except Failure as failure:
         raise errors.of_failure(failure) from None
@@ -70,12 +77,13 @@ def start_command(
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
     live: bool,
+    context: Optional[Context] = None,
 ) -> Running:
     """Starts a command."""
     argv = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     if not argv:
         raise errors.InvalidError("the command names no program", "pass at least one word")
-    return _start(session, argv, None, None, "", envs, cwd, timeout, stdin, live)
+    return _start(session, argv, None, None, "", envs, cwd, timeout, stdin, live, context)
 
 
 def start_code(
@@ -89,11 +97,13 @@ def start_code(
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
     live: bool,
+    context: Optional[Context] = None,
 ) -> Running:
     """Starts code."""
     name = {"python": "main.py", "bash": "main.sh", "javascript": "main.js"}.get(language, "main")
     argv = [str(word) for word in arguments]
-    return _start(session, argv, language, code.encode(), name, envs, cwd, timeout, stdin, live)
+    sent = code.encode()
+    return _start(session, argv, language, sent, name, envs, cwd, timeout, stdin, live, context)
 
 
 def _start(
@@ -107,7 +117,10 @@ def _start(
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
     live: bool,
+    context: Optional[Context],
 ) -> Running:
+    # An attached session judges by the context of its owner.
+    own = {} if context is None else {"context": fields(context)}
     sent = stdin if isinstance(stdin, (str, bytes)) else None
     try:
         return session.execute(
@@ -121,6 +134,7 @@ def _start(
             stdin=sent.encode() if isinstance(sent, str) else sent,
             interactive=stdin is True,
             live=live,
+            **own,
         )
     except Failure as failure:
         raise errors.of_failure(failure) from None

@@ -18,11 +18,13 @@ __all__ = [
     "ToolCall",
     "command_line",
     "doctor",
+    "has_image",
     "policy_schema",
     "presets",
     "sessions",
     "summary",
     "version",
+    "wall",
 ]
 
 class Failure(Exception):
@@ -39,6 +41,16 @@ def presets() -> list[tuple[str, str]]:
 
 def doctor(runtime: Runtime) -> Operation:
     """Probes every wall. The result is JSON."""
+
+def wall(
+    runtime: Runtime, name: str, quick: bool, container: tuple[Optional[str], Optional[str]]
+) -> Operation:
+    """Probes one wall. The result is JSON, None if no wall has this name."""
+
+def has_image(
+    runtime: Runtime, image: str, container: tuple[Optional[str], Optional[str]]
+) -> Operation:
+    """Whether a container engine has an image."""
 
 def command_line(executable: str, leading: list[str], arguments: list[str]) -> int:
     """Runs the command line and returns its exit code. A process calls it once."""
@@ -86,6 +98,10 @@ class Policy:
         """Checks a policy text; its relative paths start at `base`."""
 
     @staticmethod
+    def written(name: str, text: bytes) -> str:
+        """The values of a policy text as they are written, as JSON."""
+
+    @staticmethod
     def combine(policies: list[Policy]) -> Policy:
         """The policy that allows what all of these allow."""
 
@@ -111,13 +127,13 @@ class Policy:
     def why_path(self, path: str, write: bool) -> str:
         """Whether a path inside can be read or changed, as JSON."""
 
-    def why_code(self, code: str, language: str) -> str:
+    def why_code(self, code: str, language: str, fields: str) -> str:
         """Whether code may run, as JSON."""
 
-    def why_command(self, argv: list[str]) -> str:
+    def why_command(self, argv: list[str], fields: str) -> str:
         """Whether a command may run, as JSON."""
 
-    def why_tool(self, tool: str, arguments: Optional[str]) -> str:
+    def why_tool(self, tool: str, arguments: Optional[str], fields: str) -> str:
         """Whether a tool may be called, as JSON."""
 
 @final
@@ -145,11 +161,14 @@ class Session:
         provider: Optional[str],
         root: Optional[str],
         image: Optional[str],
+        container: tuple[Optional[str], Optional[str]],
         envs: list[tuple[str, str]],
+        credentials: list[str],
         tools: list[tuple[str, str, str, Optional[str], Callable[[str, ToolCall], None]]],
         record: Optional[tuple[Optional[str]]],
         python: Optional[str],
         protected: list[str],
+        context: str,
     ) -> Operation:
         """Opens a sandbox. The result is a Session."""
 
@@ -166,6 +185,7 @@ class Session:
         stdin: Optional[bytes],
         interactive: bool,
         live: bool,
+        context: Optional[str] = None,
     ) -> Execution:
         """Starts a program: code in a language, or a command."""
 

@@ -18,7 +18,7 @@ from .attached import SandboxInfo, _Attached, listed
 from .events import AsyncEvents
 from .execution import Execution, Usage
 from .files import AsyncFiles
-from .policy import PolicyLike
+from .policy import Context, PolicyLike
 from .tools import Tools
 from .walls import Wall
 
@@ -38,6 +38,10 @@ class AsyncSandbox:
         envs: Optional[Mapping[str, str]] = None,
         root: Optional[Path] = None,
         image: Optional[str] = None,
+        docker_url: Optional[str] = None,
+        runtime: Optional[str] = None,
+        credentials: Sequence[str] = (),
+        context: Optional[Context] = None,
         python: Optional[Path] = None,
         record: Union[bool, Path] = True,
         on_stdout: Optional[OnOutput] = None,
@@ -54,6 +58,13 @@ class AsyncSandbox:
             envs: Environment variables of every program.
             root: A directory whose files are at ``/`` inside.
             image: A container image whose files are at ``/`` inside.
+            docker_url: The address of the container engine; the default is that of the ``docker``
+                command.
+            runtime: The runtime of containers: ``auto``, ``runc``, ``crun``, ``runsc`` or
+                ``kata-runtime``.
+            credentials: The names in `envs` that may look like credentials, because they are passed
+                in knowingly.
+            context: Fields for the rules of the policy, such as ``agent_id``.
             python: The interpreter for Python code; the default is that of the environment.
             record: Whether to keep a record of events, or the directory for it.
             on_stdout: Receives the standard output of programs as it arrives.
@@ -68,6 +79,10 @@ class AsyncSandbox:
             "envs": envs,
             "root": root,
             "image": image,
+            "docker_url": docker_url,
+            "runtime": runtime,
+            "credentials": credentials,
+            "context": context,
             "python": python,
             "record": record,
         }
@@ -149,6 +164,7 @@ class AsyncSandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
         check: bool = False,
@@ -166,6 +182,7 @@ class AsyncSandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=bool(on_stdout or on_stderr),
         )
@@ -179,6 +196,7 @@ class AsyncSandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
         check: bool = False,
@@ -194,6 +212,7 @@ class AsyncSandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=bool(on_stdout or on_stderr),
         )
@@ -207,11 +226,19 @@ class AsyncSandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
     ) -> AsyncCommandHandle:
         """Starts a command and returns while it runs. With ``stdin=True`` it reads what
         `AsyncCommandHandle.send_stdin` sends."""
         running = _core.start_command(
-            self._session, command, envs=envs, cwd=cwd, timeout=timeout, stdin=stdin, live=True
+            self._session,
+            command,
+            envs=envs,
+            cwd=cwd,
+            timeout=timeout,
+            context=context,
+            stdin=stdin,
+            live=True,
         )
         return await self._handle(running)
 
@@ -225,6 +252,7 @@ class AsyncSandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
     ) -> AsyncCommandHandle:
         """Starts code and returns while it runs."""
         running = _core.start_code(
@@ -235,6 +263,7 @@ class AsyncSandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=True,
         )

@@ -63,6 +63,8 @@ class Execution:
     """The keys of limits that refused something without ending it."""
     dropped_bytes: int = 0
     """How many bytes of output came after the limit for output."""
+    stdout_dropped_bytes: int = 0
+    """How many of them were standard output."""
     start_ms: int = 0
     """From the request to the start of the program."""
     duration_ms: int = 0
@@ -116,6 +118,7 @@ def of_report(report: tuple[str, bytes, bytes]) -> Execution:
         denials=tuple(Denial(**denial) for denial in view["denials"]),
         limits_hit=tuple(view["limits_hit"]),
         dropped_bytes=kept["stdout"]["dropped_bytes"] + kept["stderr"]["dropped_bytes"],
+        stdout_dropped_bytes=kept["stdout"]["dropped_bytes"],
         start_ms=view["start_ms"],
         duration_ms=view["duration_ms"],
         usage=Usage(**used),

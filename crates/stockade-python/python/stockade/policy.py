@@ -15,6 +15,9 @@ from ._stockade import Failure
 # The size of the largest policy text that is read; the parser refuses smaller ones too.
 _MOST_BYTES = 4 << 20
 
+Context = Mapping[str, Any]
+"""Fields for the rules of a policy, in addition to those that Stockade sets."""
+
 PolicyLike = Union["Policy", str, "os.PathLike[str]", Mapping[str, Any], None]
 """A policy, the path of its file, or its clauses; None is the preset ``default``."""
 
@@ -132,12 +135,14 @@ class Policy:
         command: Optional[Sequence[str]] = None,
         tool: Optional[str] = None,
         arguments: Optional[Mapping[str, Any]] = None,
+        context: Optional[Context] = None,
     ) -> Verdict:
         """Whether something is allowed, and why. Ask about one of `host`, `path`, `code`,
         `command` and `tool`.
 
         ``policy.why(host="example.com:443")`` asks about a connection, with `method` and
-        `url_path` about a request, and with `address` about an address of the host.
+        `url_path` about a request, and with `address` about an address of the host. `context` has
+        more fields for rules about code, commands and tools.
         """
         questions = [host, path, code, command, tool]
         if sum(question is not None for question in questions) != 1:
@@ -145,7 +150,18 @@ class Policy:
             raise errors.InvalidError(message, "pass one of host, path, code, command and tool")
         try:
             answer = self._ask(
-                host, address, method, url_path, path, write, code, language, command, tool, arguments
+                host,
+                address,
+                method,
+                url_path,
+                path,
+                write,
+                code,
+                language,
+                command,
+                tool,
+                arguments,
+                fields(context),
             )
         except Failure as failure:
             raise errors.of_failure(failure) from None
@@ -164,6 +180,7 @@ class Policy:
         command: Optional[Sequence[str]],
         tool: Optional[str],
         arguments: Optional[Mapping[str, Any]],
+        context: str,
     ) -> str:
         if host is not None:
             is_request = method is not None or url_path is not None
@@ -172,11 +189,20 @@ class Policy:
         if path is not None:
             return self._checked.why_path(path, write)
         if code is not None:
-            return self._checked.why_code(code, language)
+            return self._checked.why_code(code, language, context)
         if command is not None:
-            return self._checked.why_command(list(command))
+            return self._checked.why_command(list(command), context)
         said = None if arguments is None else json.dumps(dict(arguments))
-        return self._checked.why_tool(tool or "", said)
+        return self._checked.why_tool(tool or "", said, context)
+
+
+def fields(context: Optional[Context]) -> str:
+    """The fields of a context as JSON."""
+    try:
+        return json.dumps(dict(context or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        message = f"the context cannot be JSON: {error}"
+        raise errors.InvalidError(message, "pass a dictionary of plain values") from error
 
 
 def policy_of(policy: PolicyLike, tools: Sequence[str]) -> Policy:

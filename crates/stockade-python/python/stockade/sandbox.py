@@ -17,7 +17,7 @@ from .command import CommandHandle
 from .events import Events
 from .execution import Execution, Usage
 from .files import Files
-from .policy import PolicyLike
+from .policy import Context, PolicyLike
 from .tools import Tools
 from .walls import Wall
 
@@ -37,6 +37,10 @@ class Sandbox:
         envs: Optional[Mapping[str, str]] = None,
         root: Optional[Path] = None,
         image: Optional[str] = None,
+        docker_url: Optional[str] = None,
+        runtime: Optional[str] = None,
+        credentials: Sequence[str] = (),
+        context: Optional[Context] = None,
         python: Optional[Path] = None,
         record: Union[bool, Path] = True,
         on_stdout: Optional[OnOutput] = None,
@@ -53,6 +57,13 @@ class Sandbox:
             envs: Environment variables of every program.
             root: A directory whose files are at ``/`` inside.
             image: A container image whose files are at ``/`` inside.
+            docker_url: The address of the container engine; the default is that of the ``docker``
+                command.
+            runtime: The runtime of containers: ``auto``, ``runc``, ``crun``, ``runsc`` or
+                ``kata-runtime``.
+            credentials: The names in `envs` that may look like credentials, because they are passed
+                in knowingly.
+            context: Fields for the rules of the policy, such as ``agent_id``.
             python: The interpreter for Python code; the default is that of the environment.
             record: Whether to keep a record of events, or the directory for it.
             on_stdout: Receives the standard output of programs as it arrives.
@@ -68,6 +79,10 @@ class Sandbox:
                 envs=envs,
                 root=root,
                 image=image,
+                docker_url=docker_url,
+                runtime=runtime,
+                credentials=credentials,
+                context=context,
                 python=python,
                 record=record,
                 loop=None,
@@ -135,6 +150,7 @@ class Sandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
         check: bool = False,
@@ -152,6 +168,7 @@ class Sandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=bool(on_stdout or on_stderr),
         )
@@ -165,6 +182,7 @@ class Sandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
         check: bool = False,
@@ -180,6 +198,7 @@ class Sandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=bool(on_stdout or on_stderr),
         )
@@ -193,11 +212,19 @@ class Sandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
     ) -> CommandHandle:
         """Starts a command and returns while it runs. With ``stdin=True`` it reads what
         `CommandHandle.send_stdin` sends."""
         running = _core.start_command(
-            self._session, command, envs=envs, cwd=cwd, timeout=timeout, stdin=stdin, live=True
+            self._session,
+            command,
+            envs=envs,
+            cwd=cwd,
+            timeout=timeout,
+            context=context,
+            stdin=stdin,
+            live=True,
         )
         return self._handle(running)
 
@@ -211,6 +238,7 @@ class Sandbox:
         envs: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
+        context: Optional[Context] = None,
     ) -> CommandHandle:
         """Starts code and returns while it runs."""
         running = _core.start_code(
@@ -221,6 +249,7 @@ class Sandbox:
             envs=envs,
             cwd=cwd,
             timeout=timeout,
+            context=context,
             stdin=stdin,
             live=True,
         )

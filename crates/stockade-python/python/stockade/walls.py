@@ -63,6 +63,34 @@ async def doctor_async() -> list[WallReport]:
     return _reports(await _bridge.wait_async(_stockade.doctor(_bridge.runtime())))
 
 
+def wall_report(
+    provider: str,
+    *,
+    quick: bool = False,
+    docker_url: Optional[str] = None,
+    runtime: Optional[str] = None,
+) -> WallReport:
+    """Probes what one wall can enforce on this host. With `quick`, no wall is built for it."""
+    try:
+        probing = _stockade.wall(_bridge.runtime(), provider, quick, (docker_url, runtime))
+    except Failure as failure:
+        raise errors.of_failure(failure) from None
+    text = _bridge.wait(probing)
+    if text is None:
+        raise errors.UnavailableError(f"no wall is called {provider!r}", "see stockade.doctor()")
+    return _reports(f"[{text}]")[0]
+
+
+def has_image(image: str, *, docker_url: Optional[str] = None) -> bool:
+    """Whether the container engine has an image that a sandbox can start from."""
+    try:
+        asking = _stockade.has_image(_bridge.runtime(), image, (docker_url, None))
+    except Failure as failure:
+        raise errors.of_failure(failure) from None
+    found: bool = _bridge.wait(asking)
+    return found
+
+
 def _reports(text: str) -> list[WallReport]:
     walls = json.loads(text)
     for wall in walls:

@@ -1,0 +1,99 @@
+"""The environments of several agents."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import threading
+from typing import Any, Optional
+
+from .filesystem import FilesystemSandbox, SecurityError
+from .network import NetworkPolicy, NetworkSandbox
+from .sandboxes import ProcessSandbox, SandboxConfig
+
+_AGENT_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}", re.ASCII)
+
+
+class SandboxManager:
+    """Gives each agent files and a sandbox of its own."""
+
+    def __init__(self, config: Optional[SandboxConfig] = None) -> None:
+        self.config = config if config is not None else SandboxConfig()
+        """The limits and permissions of every agent."""
+        self.network_sandbox = NetworkSandbox(
+            NetworkPolicy(allow_outbound=self.config.allowed_network)
+        )
+        """Judges connections as the sandboxes do."""
+        self._lock = threading.Lock()
+        self._directory: Optional[str] = None
+        self._files: dict[str, FilesystemSandbox] = {}
+        self._sandboxes: dict[str, _AgentSandbox] = {}
+
+    def create_agent_environment(self, agent_id: str) -> dict[str, Any]:
+        """Makes the files of an agent, or finds them: ``agent_id``, ``filesystem`` and
+        ``working_directory``, which is ``/workspace`` for its code."""
+        files = self._environment(agent_id)[0]
+        return {
+            "agent_id": agent_id,
+            "filesystem": files,
+            "working_directory": str(files.base_path),
+        }
+
+    def execute_in_sandbox(
+        self, agent_id: str, code: str, network_required: bool = False
+    ) -> dict[str, Any]:
+        """Runs Python code of an agent in its directory; the result is that of `Sandbox.execute`."""
+        if network_required and not self.config.allowed_network:
+            return {"success": False, "error": "Network access not allowed"}
+        files, sandbox = self._environment(agent_id)
+        if files.total_written > files.max_size_mb * 1024 * 1024:
+            return {"success": False, "error": "Filesystem quota exceeded"}
+        return sandbox.execute(code)
+
+    def cleanup_agent(self, agent_id: str) -> None:
+        """Ends the sandbox of an agent and removes its files; other agents keep theirs."""
+        with self._lock:
+            sandbox = self._sandboxes.pop(agent_id, None)
+            files = self._files.pop(agent_id, None)
+        if sandbox is not None:
+            sandbox.cleanup()
+        if files is not None:
+            files.cleanup()
+
+    def cleanup(self) -> None:
+        """Ends everything of every agent."""
+        for agent_id in list(self._files):
+            self.cleanup_agent(agent_id)
+        self.network_sandbox.cleanup()
+        with self._lock:
+            directory, self._directory = self._directory, None
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _environment(self, agent_id: str) -> tuple[FilesystemSandbox, _AgentSandbox]:
+        if not isinstance(agent_id, str) or not _AGENT_ID.fullmatch(agent_id):
+            raise SecurityError(f"Invalid agent_id: {agent_id!r}")
+        with self._lock:
+            if self._directory is None:
+                self._directory = tempfile.mkdtemp(prefix="stockade-agents-")
+            if agent_id not in self._files:
+                place = os.path.join(self._directory, f"agent_{agent_id}")
+                self._files[agent_id] = FilesystemSandbox(place, self.config.max_memory_mb)
+                path = str(self._files[agent_id].base_path)
+                self._sandboxes[agent_id] = _AgentSandbox(self.config, path)
+            return self._files[agent_id], self._sandboxes[agent_id]
+
+
+class _AgentSandbox(ProcessSandbox):
+    """A sandbox whose workspace is a directory of the host."""
+
+    def __init__(self, config: SandboxConfig, workspace: str) -> None:
+        super().__init__(config)
+        self._workspace = workspace
+
+    def _clauses(self) -> dict[str, Any]:
+        made = super()._clauses()
+        made["filesystem"]["workspace"] = {"host": self._workspace, "mode": "write"}
+        return made

@@ -1,0 +1,301 @@
+"""The classes of tutorials, in front of real walls."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import only_docker, serving
+
+from stockade.simple import (
+    DockerSandbox,
+    FilesystemSandbox,
+    NetworkPolicy,
+    NetworkSandbox,
+    ProcessSandbox,
+    ProxiedNetworkSandbox,
+    ResourceExhaustedError,
+    Sandbox,
+    SandboxConfig,
+    SandboxManager,
+    SecurityError,
+    SubprocessSandbox,
+    run_code_in_sandbox,
+    safe_shell,
+)
+
+
+def sandbox_of(wall: str, config: SandboxConfig) -> Sandbox:
+    """The sandbox of a wall."""
+    return DockerSandbox(config) if wall == "docker" else ProcessSandbox(config)
+
+
+def test_code_returns_a_dictionary(provider: str) -> None:
+    with sandbox_of(provider, SandboxConfig()) as sandbox:
+        code = "import sys; print(1); print('e', file=sys.stderr); sys.exit(3)"
+        done = sandbox.execute(code)
+        assert done == {"success": False, "stdout": "1\n", "stderr": "e\n", "return_code": 3}
+        assert sandbox.execute("print(2)")["success"] is True
+        killed = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+        assert sandbox.execute(killed)["return_code"] == -15
+    assert Sandbox().execute("print(3)")["stdout"] == "3\n"
+
+
+def test_time_over_is_a_timeout_and_the_next_code_runs(provider: str) -> None:
+    with sandbox_of(provider, SandboxConfig(max_execution_time_seconds=1)) as sandbox:
+        done = sandbox.execute("import time; time.sleep(60)")
+        expected = {"success": False, "error": "Execution timeout exceeded", "timeout": True}
+        assert done == expected
+        assert sandbox.execute("print(1)")["stdout"] == "1\n"
+
+
+def test_memory_over_is_an_error(provider: str) -> None:
+    code = "x = bytearray(300 << 20)"
+    with sandbox_of(provider, SandboxConfig()) as wide:
+        assert wide.execute(code)["success"]
+    with sandbox_of(provider, SandboxConfig(max_memory_mb=64)) as narrow:
+        done = narrow.execute(code)
+        assert not done["success"] and ("memory" in done.get("error", "") or done["stderr"])
+
+
+def test_paths_are_read_only_and_variables_arrive(provider: str, tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir(mode=0o755)
+    (place / "x").write_text("shown")
+    (place / "x").chmod(0o644)
+    variables = {"WORD": "w", "API_TOKEN": "t"}
+    paths = [str(place), "/tmp"]
+    config = SandboxConfig(allowed_filesystem_paths=paths, environment_variables=variables)
+    with sandbox_of(provider, config) as sandbox:
+        code = f"import os; print(open('{place}/x').read(), os.environ['WORD'], os.environ['API_TOKEN'])"
+        assert sandbox.execute(code)["stdout"] == "shown w t\n"
+        assert not sandbox.execute(f"open('{place}/x', 'w')")["success"]
+    assert (place / "x").read_text() == "shown"
+
+
+def test_only_allowed_commands_start() -> None:
+    code = "import subprocess; print(subprocess.run(['{}', 'x'], capture_output=True).stdout)"
+    with ProcessSandbox(SandboxConfig(allowed_commands=["echo"])) as sandbox:
+        assert sandbox.execute(code.format("echo"))["stdout"] == "b'x\\n'\n"
+        assert not sandbox.execute(code.format("ls"))["success"]
+    with ProcessSandbox(SandboxConfig()) as free:
+        assert free.execute(code.format("ls"))["success"]
+
+
+def test_network_is_closed_until_it_is_allowed(provider: str) -> None:
+    only_docker(provider)
+    with DockerSandbox(SandboxConfig()) as sandbox:
+        code = "import urllib.request as r; r.urlopen('http://192.0.2.1/', timeout=5)"
+        assert not sandbox.execute(code)["success"]
+
+
+def test_image_that_is_missing_is_an_error(provider: str) -> None:
+    only_docker(provider)
+    with pytest.raises(ValueError, match="no-such-image"):
+        DockerSandbox(SandboxConfig(), image="no-such-image:1").execute("print(1)")
+
+
+def test_connections_are_judged_and_counted() -> None:
+    closed = NetworkSandbox(NetworkPolicy())
+    assert not closed.check_connection("api.example.com", 443)
+    policy = NetworkPolicy(
+        allow_outbound=True,
+        allowed_hosts={"api.example.com", "bad.example.com", "192.0.2.7"},
+        allowed_ports={443},
+        blocked_hosts={"bad.example.com", "192.0.2.0/24"},
+        max_connections=2,
+    )
+    network = NetworkSandbox(policy)
+    asked = [("api.example.com", 443), ("API.example.com.", 443), ("api.example.com", 80)]
+    asked += [("other.example.com", 443), ("bad.example.com", 443), ("192.0.2.7", 443), ("a b", 443)]
+    answers = [network.check_connection(host, port) for host, port in asked]
+    assert answers == [True, True, False, False, False, False, False]
+    assert [network.open_connection("api.example.com", 443) for _ in range(3)] == [True, True, False]
+    network.close_connection()
+    assert network.open_connection("api.example.com", 443) and network.active_connections == 2
+    anywhere = NetworkSandbox(NetworkPolicy(allow_outbound=True))
+    assert anywhere.check_connection("example.org", 443)
+    assert not anywhere.check_connection("169.254.169.254", 80)
+
+
+def test_requests_of_code_are_in_the_log() -> None:
+    code = """
+import urllib.error, urllib.request
+def ask(url, proxy=None):
+    handlers = [urllib.request.ProxyHandler({{"http": proxy}})] if proxy else []
+    try:
+        print(urllib.request.build_opener(*handlers).open(url, timeout=10).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+ask("http://127.0.0.1:{port}/one")
+ask("http://127.0.0.1:{port}/two", "http://127.0.0.1:8089")
+ask("http://192.0.2.1/")
+"""
+    with serving() as (port, seen):
+        policy = NetworkPolicy(
+            allow_outbound=True, allowed_hosts=[f"127.0.0.1:{port}"], allowed_ports=[80, port]
+        )
+        network = ProxiedNetworkSandbox(policy, proxy_port=8089)
+        done = network.execute(code.format(port=port))
+        assert done["stdout"] == "200\n200\n403\n", done
+        assert seen == ["/one", "/two"]
+        network.log_request("POST", "https://example.com/x", 201)
+        summary = network.get_request_summary()
+        assert summary["total_requests"] == 4 == len(network.request_log)
+        assert summary["by_method"] == {"GET": 3, "POST": 1}
+        assert summary["by_status"] == {"200": 2, "403": 1, "201": 1}
+        assert [it["url"] for it in summary["recent"]][0] == f"http://127.0.0.1:{port}/one"
+        for _ in range(12):
+            network.log_request("GET", "https://example.com/", 200)
+        assert len(network.get_request_summary()["recent"]) == 10
+        network.cleanup()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[FilesystemSandbox]:
+    made = FilesystemSandbox(tmp_path / "agent_a", max_size_mb=1)
+    yield made
+    made.cleanup()
+    made.cleanup()
+    assert not made.base_path.exists()
+
+
+def test_files_are_written_read_listed_and_deleted(files: FilesystemSandbox) -> None:
+    assert files.write_file("a/b.txt", "täxt") and files.read_file("a/b.txt") == "täxt"
+    assert files.read_file("a/../a/b.txt") == "täxt"
+    assert (files.list_directory(), files.list_directory("a")) == (["a"], ["b.txt"])
+    assert files.get_path("a/b.txt") == files.base_path / "a" / "b.txt"
+    assert files.delete_file("a/b.txt") and not files.delete_file("a/b.txt")
+    assert files.delete_file("a") and files.list_directory() == []
+    with pytest.raises(FileNotFoundError):
+        files.read_file("absent")
+    files.write_file("plain", "x")
+    with pytest.raises(NotADirectoryError):
+        files.list_directory("plain")
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "..", "../agent_a2/x"])
+def test_paths_that_leave_are_refused(files: FilesystemSandbox, path: str) -> None:
+    sibling = files.base_path.parent / "agent_a2"
+    sibling.mkdir()
+    (sibling / "x").write_text("theirs")
+    acts: list[Any] = [files.get_path, files.read_file, files.list_directory, files.delete_file]
+    for act in [*acts, lambda it: files.write_file(it, "mine")]:
+        with pytest.raises(SecurityError):
+            act(path)
+    assert (sibling / "x").read_text() == "theirs"
+
+
+def test_links_lead_nowhere(files: FilesystemSandbox) -> None:
+    outside = files.base_path.parent / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("s3cret")
+    (files.base_path / "dir").symlink_to(outside)
+    (files.base_path / "file").symlink_to(outside / "secret")
+    for path in ("dir/secret", "file"):
+        with pytest.raises(SecurityError):
+            files.read_file(path)
+        with pytest.raises(SecurityError):
+            files.write_file(path, "x")
+        with pytest.raises(SecurityError):
+            files.get_path(path)
+    with pytest.raises(SecurityError):
+        files.list_directory("dir")
+    assert files.delete_file("file") and (outside / "secret").read_text() == "s3cret"
+    os.mkfifo(files.base_path / "fifo")
+    with pytest.raises(SecurityError):
+        files.read_file("fifo")
+
+
+def test_quota_counts_each_file_once(files: FilesystemSandbox) -> None:
+    text = "x" * (900 << 10)
+    for _ in range(3):
+        assert files.write_file("big", text)
+    assert files.total_written == len(text)
+    with pytest.raises(ResourceExhaustedError):
+        files.write_file("more", "x" * (200 << 10))
+    assert files.delete_file("big") and files.write_file("more", "x" * (200 << 10))
+
+
+def test_directories_of_the_system_are_no_sandbox() -> None:
+    for path in ("/", "/etc", "/usr", "/root", "/home"):
+        with pytest.raises(SecurityError):
+            FilesystemSandbox(path)
+
+
+def test_agents_have_files_and_code_of_their_own() -> None:
+    manager = SandboxManager(SandboxConfig(max_execution_time_seconds=20))
+    one, two = (manager.create_agent_environment(name) for name in ("a", "a2"))
+    assert sorted(one) == ["agent_id", "filesystem", "working_directory"]
+    assert one["working_directory"] == str(one["filesystem"].base_path)
+    one["filesystem"].write_file("in.txt", "given")
+    code = "text = open('in.txt').read(); open('out.txt', 'w').write(text.upper()); print(text)"
+    done = manager.execute_in_sandbox("a", code)
+    assert done["stdout"] == "given\n", done
+    assert one["filesystem"].read_file("out.txt") == "GIVEN"
+    reach = f"open('{one['working_directory']}/in.txt')"
+    assert not manager.execute_in_sandbox("a2", reach)["success"]
+    needed = manager.execute_in_sandbox("a", "print(1)", network_required=True)
+    assert needed == {"success": False, "error": "Network access not allowed"}
+    two["filesystem"].write_file("kept", "x")
+    manager.cleanup_agent("a")
+    assert not Path(one["working_directory"]).exists()
+    assert two["filesystem"].read_file("kept") == "x"
+    for name in ("../x", "a/b", ""):
+        with pytest.raises(SecurityError):
+            manager.create_agent_environment(name)
+    manager.cleanup()
+    assert not Path(two["working_directory"]).exists()
+
+
+def test_subprocess_sandbox_returns_output_and_errors() -> None:
+    sandbox = SubprocessSandbox(timeout=2)
+    assert sandbox.run("import sys; print(1); sys.stderr.write('e')") == ("1\n", "e")
+    assert sandbox.run("while True: pass") == ("", "Timeout")
+    _, errors = SubprocessSandbox(max_memory_mb=64).run("bytearray(300 << 20)")
+    assert "memory" in errors.lower()
+
+
+def test_safe_shell_reads_no_shell_syntax() -> None:
+    assert safe_shell("echo one; echo two | cat $HOME") == ("one; echo two | cat $HOME\n", "")
+    assert safe_shell(["echo", "a b"]) == ("a b\n", "")
+    assert safe_shell("sleep 60", timeout=1) == ("", "Command timed out")
+    assert "no-such-program" in safe_shell("no-such-program")[1]
+    busy = "python3 -c 'while True: pass'"
+    assert "max_cpu_seconds" in safe_shell(busy, timeout=20)[1]
+
+
+def test_code_runs_in_a_container_with_one_call(provider: str) -> None:
+    if provider == "docker":
+        assert run_code_in_sandbox("print(6 * 7)") == "42\n"
+        assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
+        big = run_code_in_sandbox("x = bytearray(400 << 20)")
+        assert big.startswith("Error: ")
+
+
+def test_missing_engine_is_an_error_and_never_another_wall(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    assert run_code_in_sandbox("print(1)").startswith("Error: ")
+    done = DockerSandbox(SandboxConfig()).execute("print(1)")
+    assert done["success"] is False and "absent.sock" in done["error"]
+
+
+def test_one_sandbox_serves_many_threads() -> None:
+    results: dict[int, str] = {}
+    with ProcessSandbox(SandboxConfig()) as sandbox:
+
+        def work(number: int) -> None:
+            results[number] = sandbox.execute(f"print({number})")["stdout"]
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert results == {number: f"{number}\n" for number in range(8)}
