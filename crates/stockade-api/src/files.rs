@@ -6,6 +6,9 @@
 //!        ◀── Output frames ──                 of a read or a download
 //!        ◀── Reply::File or Reply::FileFailed ──
 //! ```
+//! A watch answers with `Reply::File` once it holds, with `more` set, then with `Reply::FileChange`
+//! for each change, and with a last `Reply::File` when the directory is gone. A client ends it by
+//! closing the connection.
 
 use serde::{Deserialize, Serialize};
 pub use stockade_wire::{PathBytes, PathBytesError};
@@ -81,6 +84,23 @@ pub enum FileParams {
         /// Whether to follow a link at the end of the path.
         follow: bool,
     },
+    /// Receive the changes below a directory.
+    Watch {
+        /// The directory.
+        path: PathBytes,
+        /// Whether to watch the directories below it too.
+        recursive: bool,
+    },
+}
+
+/// A change below a watched directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileChangeView {
+    /// `created`, `modified`, `removed`, or `lost`: some changes were not seen.
+    pub kind: String,
+    /// What has changed, below the watched directory; `None` is the directory itself.
+    pub path: Option<PathBytes>,
 }
 
 /// What a write does to an existing file.
@@ -108,7 +128,7 @@ pub struct FileResult {
     /// The answer to `Stat`, and the last entries of `List`. A long list comes in several replies;
     /// all but the last have `more`.
     pub entries: Vec<FileView>,
-    /// Whether another reply with entries follows.
+    /// Whether another reply with entries or changes follows.
     pub more: bool,
 }
 

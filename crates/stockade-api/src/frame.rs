@@ -32,6 +32,38 @@ pub enum Frame {
     Code(Vec<u8>),
     /// The end of the code.
     CodeEnd,
+    /// Output in the log of a session.
+    Log(LogChunk),
+}
+
+/// Output of one program, as the log of a session has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChunk {
+    /// The program's number in the session.
+    pub execution: u64,
+    /// Whether it is standard error.
+    pub is_error: bool,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl LogChunk {
+    /// The bytes before the output: the number and the stream.
+    const HEAD: usize = size_of::<u64>() + 1;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let head = self.execution.to_le_bytes();
+        [&head[..], &[u8::from(self.is_error)], &self.bytes].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<LogChunk, FrameError> {
+        let Some((head, rest)) = bytes.split_first_chunk::<{ LogChunk::HEAD }>() else {
+            return Err(FrameError::TooShort { bytes: bytes.len() });
+        };
+        let [number @ .., stream] = head;
+        let execution = u64::from_le_bytes(*number);
+        Ok(LogChunk { execution, is_error: *stream != 0, bytes: rest.to_vec() })
+    }
 }
 
 /// Why a frame could not be sent or received.
@@ -51,6 +83,12 @@ pub enum FrameError {
     /// A frame is longer than allowed.
     #[error("a frame of {bytes} bytes is longer than {MAX_FRAME_BYTES}")]
     TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A frame is too short for its kind.
+    #[error("a frame of {bytes} bytes is shorter than its kind allows")]
+    TooShort {
         /// Its length.
         bytes: usize,
     },
@@ -84,6 +122,7 @@ pub async fn write_frame(
         Frame::Control(control) => (6, json(control)?),
         Frame::Code(bytes) => (7, bytes.clone()),
         Frame::CodeEnd => (8, Vec::new()),
+        Frame::Log(chunk) => (9, chunk.to_bytes()),
     };
     if bytes.len() > MAX_FRAME_BYTES {
         return Err(FrameError::TooLong { bytes: bytes.len() });
@@ -125,6 +164,7 @@ pub async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Frame, 
         6 => Frame::Control(parsed(&content)?),
         7 => Frame::Code(content),
         8 => Frame::CodeEnd,
+        9 => Frame::Log(LogChunk::from_bytes(&content)?),
         kind => return Err(FrameError::Kind { kind }),
     })
 }
@@ -148,6 +188,7 @@ mod tests {
             Frame::Input(b"\x00\xff".to_vec()),
             Frame::InputEnd,
             Frame::Control(Control::Signal { signal: 2 }),
+            Frame::Log(LogChunk { execution: 1 << 40, is_error: true, bytes: vec![0, 255] }),
             Frame::Reply(Reply::Done),
         ];
         let mut bytes = Vec::new();
@@ -168,6 +209,8 @@ mod tests {
         assert!(matches!(refused, Err(FrameError::TooLong { bytes: 1_048_577 })), "{refused:?}");
         let mut unknown = &[99, 0, 0, 0, 0][..];
         assert!(matches!(read_frame(&mut unknown).await, Err(FrameError::Kind { kind: 99 })));
+        let mut short = &[9, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..];
+        assert!(matches!(read_frame(&mut short).await, Err(FrameError::TooShort { bytes: 8 })));
         let mut malformed = &[0, 2, 0, 0, 0, b'{', b'}'][..];
         assert!(matches!(read_frame(&mut malformed).await, Err(FrameError::Content { .. })));
         let mut cut = &[2, 9, 0, 0, 0, b'x'][..];

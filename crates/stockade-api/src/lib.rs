@@ -17,7 +17,9 @@ mod frame;
 mod reply;
 mod request;
 
-pub use files::{FileMode, FileParams, FileResult, FileView, PathBytes, PathBytesError};
-pub use frame::{Frame, FrameError, MAX_FRAME_BYTES, read_frame, write_frame};
+pub use files::{
+    FileChangeView, FileMode, FileParams, FileResult, FileView, PathBytes, PathBytesError,
+};
+pub use frame::{Frame, FrameError, LogChunk, MAX_FRAME_BYTES, read_frame, write_frame};
 pub use reply::{ExecutionView, Failure, Reply, SessionView, StatsView};
 pub use request::{Control, ExecuteParams, ProgramParams, Request, TerminalParams};

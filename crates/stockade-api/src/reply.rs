@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::FileResult;
+use crate::{FileChangeView, FileResult};
 
 /// An answer of the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub enum Reply {
     Stats(StatsView),
     /// Answers `File`.
     File(FileResult),
+    /// A change below a watched directory.
+    FileChange(FileChangeView),
     /// An operation on files failed.
     FileFailed {
         /// The kind of the error as one word.

@@ -259,17 +259,19 @@ impl Link {
     /// Returns when the request is queued; the end reports whether the program started. Refuses
     /// more concurrent executions than the settings allow.
     pub fn execute(&self, command: Command) -> Result<(ExecutionControl, Running), Error> {
-        self.execute_in(command, None)
+        self.execute_in(command, None, None)
     }
 
-    /// Like [`Link::execute`], in a cgroup leaf whose files the guest has received already.
+    /// Like [`Link::execute`], in a cgroup leaf whose files the guest has received already, as it has
+    /// those of `next_leaf`, which an interpreter for the next execution may enter.
     pub fn execute_in(
         &self,
         command: Command,
         leaf: Option<u64>,
+        next_leaf: Option<u64>,
     ) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = Execute { leaf, ..request(execution, &command, &self.filters)? };
+        let request = Execute { leaf, next_leaf, ..request(execution, &command, &self.filters)? };
         let request = HostMessage::Execute(request);
         let end = self.conversation.expect(execution)?;
         let started = self.start(execution, &request, command.code);
@@ -407,5 +409,6 @@ fn request(execution: u64, command: &Command, filters: &[Filter]) -> Result<Exec
         terminal: command.terminal.map(window_size),
         filters: filters.to_vec(),
         leaf: None,
+        next_leaf: None,
     })
 }

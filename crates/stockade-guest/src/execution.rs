@@ -122,7 +122,7 @@ fn started_program(
     match (prepared, code, &placed) {
         (Some(prepared), Some(code), Ok(leaf)) if code.received.is_plain => {
             let file = code.received.file;
-            if let Some(streams) = prepared.run(request.execution, file, leaf, state) {
+            if let Some(streams) = prepared.run(request, file, leaf, state) {
                 return Ok(streams);
             }
         }

@@ -49,6 +49,14 @@ impl Leaves {
         }
     }
 
+    /// Copies of the files of a leaf, which also stay for the request that names it.
+    pub(crate) fn copy(&self, number: u64) -> io::Result<Vec<OwnedFd>> {
+        let files = self.take(number)?;
+        let copies = files.iter().map(OwnedFd::try_clone).collect();
+        self.arrived.borrow_mut().insert(number, files);
+        copies
+    }
+
     /// Receives one leaf without waiting.
     fn receive(&self) -> io::Result<(u64, Vec<OwnedFd>)> {
         let mut number = [0; size_of::<u64>()];

@@ -101,11 +101,15 @@ impl Prepared {
             let keeper = open(OFlags::RDWR)?;
             let writer = Descriptor::new_nonblocking(open(OFlags::WRONLY)?, &state.reactor);
             let (theirs, streams) = stdio::pipes(&state.reactor)?;
-            // Its cgroup is the guest's, until it is known for which execution it runs.
+            let leaf = match (request.leaf, &state.leaves) {
+                (Some(number), Some(leaves)) => leaves.copy(number)?,
+                // The guest's own cgroup, until the execution and its leaf are known.
+                _ => Vec::new(),
+            };
             let settings = Settings {
                 open_files: state.program_files,
                 oom_score: state.oom_score.as_deref(),
-                cgroups: &[],
+                cgroups: &leaf,
                 needs_keeper: false,
             };
             let (process, _) = start(&request, &theirs, settings)
@@ -131,17 +135,19 @@ impl Prepared {
             && request.filters == own.filters
     }
 
-    /// Moves the interpreter into the cgroups of `leaf`, passes the code, which is also at its path
-    /// by now, and returns the streams of the program. None if the interpreter has ended or cannot
-    /// be moved.
+    /// Moves the interpreter into the cgroups of `leaf`, unless it waits there, passes the code,
+    /// which is also at its path by now, and returns the streams of the program. None if the
+    /// interpreter has ended or cannot be moved.
     pub(crate) fn run(
         self,
-        execution: u64,
+        request: &Execute,
         code: File,
         leaf: &[OwnedFd],
         state: &State,
     ) -> Option<Ours> {
-        if enter(leaf, self.process).is_err() {
+        let execution = request.execution;
+        let is_there = self.request.leaf.is_some() && self.request.leaf == request.leaf;
+        if !is_there && enter(leaf, self.process).is_err() {
             self.discard(state);
             return None;
         }
@@ -200,8 +206,8 @@ fn remove_fifo(request: &Execute) {
     }
 }
 
-/// The execution that this one announces: the same, with the code at another path. Only with a cgroup
-/// leaf: without one, the guest tells executions apart by the parents of their processes, and the
+/// The execution that this one announces: the same, with the code at another path and in another
+/// leaf. Only with a cgroup leaf: without one, the guest tells executions apart by the parents of their processes, and the
 /// parent of a waiting interpreter is the guest.
 fn next(request: &Execute) -> Option<Execute> {
     request.leaf?;
@@ -211,6 +217,7 @@ fn next(request: &Execute) -> Option<Execute> {
     *argument = path.clone();
     next.code = Some(CodeFile { path: path.clone(), bytes: 0 });
     next.next_code = None;
+    (next.leaf, next.next_leaf) = (request.next_leaf, None);
     next.terminal.is_none().then_some(next)
 }
 
@@ -251,16 +258,19 @@ mod tests {
             terminal: None,
             filters: Vec::new(),
             leaf: Some(7),
+            next_leaf: Some(9),
         }
     }
 
     #[test]
-    fn next_execution_differs_only_in_its_path() {
+    fn next_execution_differs_only_in_its_path_and_leaf() {
         let request = request("python3", &[]);
         let expected = Execute {
             arguments: ["python3", "/code/8/main.py", "word"].map(text).to_vec(),
             code: Some(CodeFile { path: text("/code/8/main.py"), bytes: 0 }),
             next_code: None,
+            leaf: Some(9),
+            next_leaf: None,
             ..request.clone()
         };
         assert_eq!(next(&request), Some(expected));

@@ -24,6 +24,7 @@ fn request(program: &str, path: &str) -> Execute {
         terminal: None,
         filters: Vec::new(),
         leaf: None,
+        next_leaf: None,
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! made ahead ──▶ sent to the guest, live ── its program ended ──▶ empty, or killed ──▶ ended ──▶ removed
+//!      └── announced with the code before: an interpreter may wait in it ──▶ live, or ended
 //! ```
 //! A leaf is made while the program before it runs and removed while the program after it runs, so
 //! that neither delays a program. A sandbox with one program makes one leaf; the launcher removes
 //! the leaves that are left at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,7 +47,9 @@ pub(crate) struct Leaves {
 struct State {
     /// The number of leaves made so far.
     made: u64,
-    ahead: Option<Arc<Leaf>>,
+    ahead: VecDeque<Arc<Leaf>>,
+    /// Where the guest may have started an interpreter for the next code.
+    announced: Option<Arc<Leaf>>,
     live: BTreeMap<u64, Arc<Leaf>>,
     ended: Vec<Arc<Leaf>>,
     removed: Counts,
@@ -83,19 +86,39 @@ impl Leaves {
         Ok((leaves, guests_end))
     }
 
-    /// Makes the leaf of the next execution, if it does not exist yet. Blocks.
-    pub(crate) fn make_one(&self) -> Result<(), StartError> {
-        if self.lock().ahead.is_some() {
-            return Ok(());
+    /// Makes leaves until this many are ahead. Blocks.
+    pub(crate) fn make_ahead(&self, wanted: usize) -> Result<(), StartError> {
+        while self.lock().ahead.len() < wanted {
+            let leaf = self.make()?;
+            self.lock().ahead.push_back(leaf);
         }
-        let leaf = self.make()?;
-        self.give_back(leaf);
         Ok(())
     }
 
-    /// The leaf that was made ahead, if any.
-    pub(crate) fn take_ahead(&self) -> Option<Arc<Leaf>> {
-        self.lock().ahead.take()
+    /// The leaf for a program: the announced one for `code` that an interpreter may wait for, and
+    /// otherwise one that was made ahead, if any. An interpreter that waits for code is killed when
+    /// another program starts, so what its start used must not count for that program.
+    pub(crate) fn take(&self, is_code: bool) -> Option<Arc<Leaf>> {
+        let mut state = self.lock();
+        let announced = state.announced.take();
+        if is_code && announced.is_some() {
+            return announced;
+        }
+        state.ended.extend(announced);
+        state.ahead.pop_front()
+    }
+
+    /// Sends the leaf of the next execution ahead, if one is made already; returns its number.
+    pub(crate) fn announce(&self) -> Option<u64> {
+        let leaf = self.lock().ahead.pop_front()?;
+        if self.send(&leaf).is_err() {
+            self.give_back(leaf);
+            return None;
+        }
+        let number = leaf.number;
+        let second = self.lock().announced.replace(leaf);
+        self.lock().ended.extend(second);
+        Some(number)
     }
 
     /// Makes a leaf. Blocks.
@@ -117,9 +140,7 @@ impl Leaves {
     pub(crate) fn give_back(&self, leaf: Arc<Leaf>) {
         let mut state = self.lock();
         state.live.remove(&leaf.number);
-        if let Some(second) = state.ahead.replace(leaf) {
-            state.ended.push(second);
-        }
+        state.ahead.push_front(leaf);
     }
 
     /// Sends the files of a leaf to the guest, right before the request that names it. Does not
@@ -176,10 +197,12 @@ impl Leaves {
         self.lock().removed
     }
 
-    /// Removes the leaves of ended executions, and makes the next one. Blocks.
-    pub(crate) fn tidy(&self) {
+    /// Removes the leaves of ended executions, and makes the next one, or the next two if one is to
+    /// be announced. Blocks.
+    pub(crate) fn tidy(&self, announces: bool) {
+        let wanted = if announces && self.lock().announced.is_none() { 2 } else { 1 };
         // An error is repeated, and returned, when a program needs the leaf.
-        let _ = self.make_one();
+        let _ = self.make_ahead(wanted);
         let ended = std::mem::take(&mut self.lock().ended);
         for leaf in ended {
             leaf.keep();

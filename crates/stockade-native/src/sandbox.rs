@@ -194,7 +194,8 @@ impl NativeSandbox {
         let Some(leaves) = &self.watched.leaves else {
             return Ok((self.link.execute(command), None));
         };
-        let leaf = match leaves.take_ahead() {
+        let is_repeated = command.next_code.is_some();
+        let leaf = match leaves.take(is_repeated) {
             Some(leaf) => leaf,
             None => {
                 let leaves = Arc::clone(leaves);
@@ -204,14 +205,15 @@ impl NativeSandbox {
         // Before the check: a pause either sees the leaf or is seen here.
         leaves.live(&leaf);
         let started = self.check_paused().and_then(|()| Ok(leaves.send(&leaf)?));
-        match started.and_then(|()| self.link.execute_in(command, Some(leaf.number))) {
+        let next = is_repeated.then(|| leaves.announce()).flatten();
+        match started.and_then(|()| self.link.execute_in(command, Some(leaf.number), next)) {
             Ok((guest, running)) => {
                 // Fails only if it is set already.
                 let _ = leaf.guest.set(guest.clone());
                 // Not for the first: most sandboxes have one program.
                 if leaf.number > 1 {
                     let leaves = Arc::clone(leaves);
-                    tokio::task::spawn_blocking(move || leaves.tidy());
+                    tokio::task::spawn_blocking(move || leaves.tidy(is_repeated));
                 }
                 Ok((Ok((guest, running)), Some(leaf)))
             }

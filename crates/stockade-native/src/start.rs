@@ -122,7 +122,7 @@ where
     let (mut prepared, launcher, control, stream) = in_turn(launch).await?;
     // The first leaf, while the launcher builds the wall.
     let leaves = prepared.leaves.clone();
-    let first = tokio::task::spawn_blocking(move || leaves.map(|leaves| leaves.make_one()));
+    let first = tokio::task::spawn_blocking(move || leaves.map(|leaves| leaves.make_ahead(1)));
     let wall = build(&prepared, launcher, control, stream).await?;
     // An error is repeated, and returned, when a program needs the leaf.
     let _ = first.await;

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::connection::of_run;
 use crate::supervisor::Shared;
+use crate::watch;
 
 /// The maximum number of entries of a list.
 const MOST_ENTRIES: usize = 100_000;
@@ -37,6 +38,9 @@ pub(crate) async fn serve(mut stream: UnixStream, params: FileParams, shared: &A
             return;
         }
     };
+    if let FileParams::Watch { path, recursive } = params {
+        return watch::serve(stream, &*files, &path, recursive, shared).await;
+    }
     let (reader, mut writer) = stream.into_split();
     let mut ending = shared.ending.subscribe();
     let done = async {
@@ -141,6 +145,7 @@ async fn operate(
             let path = checked(FileOperation::Remove, &path)?;
             FileResult { changed: files.remove(&path, recursive).await?, ..plain() }
         }
+        FileParams::Watch { .. } => unreachable!("a watch is served apart"),
     };
     Ok(Answer::Done(done))
 }
@@ -150,7 +155,7 @@ fn link(follow: bool) -> FinalLink {
 }
 
 /// A path of a client. The error shows the part of it that can be shown.
-fn checked(operation: FileOperation, path: &PathBytes) -> Result<FilePath, FileError> {
+pub(crate) fn checked(operation: FileOperation, path: &PathBytes) -> Result<FilePath, FileError> {
     FilePath::new(path.as_bytes()).map_err(|error| {
         let kind = match error {
             FilePathError::TooLong => FileErrorKind::NameTooLong,
@@ -208,7 +213,7 @@ async fn send(
     }
 }
 
-fn failed(error: &FileError) -> Reply {
+pub(crate) fn failed(error: &FileError) -> Reply {
     let remedy = error.kind.remedy().unwrap_or("look at the files with `stockade exec`");
     let failure = Failure { message: chain(error), remedy: remedy.to_owned() };
     Reply::FileFailed { kind: error.kind.as_str().to_owned(), failure }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use stockade_api::Frame;
+use stockade_api::{Frame, LogChunk};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
@@ -12,6 +12,9 @@ const LOG_BYTES: usize = 1 << 20;
 
 /// The size of one read.
 const CHUNK_BYTES: usize = 32 << 10;
+
+/// What a chunk costs beyond its bytes, so that many short chunks stay within the bound too.
+const CHUNK_COST: usize = 128;
 
 /// How many frames wait for a slow client.
 const WAITING: usize = 8;
@@ -71,7 +74,7 @@ impl Hub {
         let (frames, receiver) = mpsc::channel(WAITING);
         let mut shared = self.lock();
         let is_wanted = |chunk: &&Chunk| execution.is_none_or(|one| one == chunk.execution);
-        let kept = shared.log.iter().filter(is_wanted).map(frame).collect();
+        let kept = shared.log.iter().filter(is_wanted).map(log_frame).collect();
         shared.subscribers.push(Subscriber { execution, frames, is_attached });
         (receiver, kept)
     }
@@ -106,7 +109,7 @@ impl Hub {
                 }
                 match one.is_attached {
                     true => attached.push(one.frames.clone()),
-                    false => _ = one.frames.try_send(frame(&chunk)),
+                    false => _ = one.frames.try_send(log_frame(&chunk)),
                 }
             }
             shared.keep(chunk.clone());
@@ -125,13 +128,34 @@ impl Hub {
 
 impl Shared {
     fn keep(&mut self, chunk: Chunk) {
-        self.log_bytes += chunk.bytes.len();
-        self.log.push_back(chunk);
+        let last = self.log.back_mut().filter(|last| last.continues_with(&chunk));
+        match last {
+            Some(last) => {
+                self.log_bytes += chunk.bytes.len();
+                last.bytes.extend_from_slice(&chunk.bytes);
+            }
+            None => {
+                self.log_bytes += chunk.cost();
+                self.log.push_back(chunk);
+            }
+        }
         while self.log_bytes > LOG_BYTES
             && let Some(oldest) = self.log.pop_front()
         {
-            self.log_bytes -= oldest.bytes.len();
+            self.log_bytes -= oldest.cost();
         }
+    }
+}
+
+impl Chunk {
+    fn cost(&self) -> usize {
+        self.bytes.len() + CHUNK_COST
+    }
+
+    /// Whether another chunk can be added to this one.
+    fn continues_with(&self, next: &Chunk) -> bool {
+        (self.execution, self.stream) == (next.execution, next.stream)
+            && self.bytes.len() + next.bytes.len() <= CHUNK_BYTES
     }
 }
 
@@ -140,6 +164,11 @@ fn frame(chunk: &Chunk) -> Frame {
         Stream::Output => Frame::Output(chunk.bytes.clone()),
         Stream::Error => Frame::Error(chunk.bytes.clone()),
     }
+}
+
+fn log_frame(chunk: &Chunk) -> Frame {
+    let is_error = chunk.stream == Stream::Error;
+    Frame::Log(LogChunk { execution: chunk.execution, is_error, bytes: chunk.bytes.clone() })
 }
 
 #[cfg(test)]
@@ -160,11 +189,42 @@ mod tests {
         };
         tokio::join!(hub.pump(1, Stream::Output, &bytes[..]), received);
         let length = |frames: &[Frame]| -> usize {
-            frames.iter().map(|it| if let Frame::Output(it) = it { it.len() } else { 0 }).sum()
+            frames.iter().map(|it| if let Frame::Log(it) = it { it.bytes.len() } else { 0 }).sum()
         };
         let kept = length(&hub.log(Some(1)).1);
-        assert!(kept <= LOG_BYTES && kept > LOG_BYTES - CHUNK_BYTES, "{kept}");
+        assert!(kept <= LOG_BYTES && kept > LOG_BYTES - 2 * CHUNK_BYTES, "{kept}");
         assert_eq!(length(&hub.log(Some(2)).1), 0);
+    }
+
+    #[tokio::test]
+    async fn log_names_the_program_and_the_stream_of_every_chunk() {
+        let hub = Hub::default();
+        let (mut followed, _) = hub.log(Some(2));
+        hub.pump(1, Stream::Output, &b"one"[..]).await;
+        hub.pump(2, Stream::Error, &b"two"[..]).await;
+        let chunk = |execution, is_error, bytes: &[u8]| {
+            Frame::Log(LogChunk { execution, is_error, bytes: bytes.to_vec() })
+        };
+        assert_eq!(hub.log(None).1, [chunk(1, false, b"one"), chunk(2, true, b"two")]);
+        assert_eq!(followed.recv().await, Some(chunk(2, true, b"two")));
+    }
+
+    #[test]
+    fn output_of_single_bytes_stays_within_the_bound_of_the_log() {
+        let mut shared = Shared::default();
+        let chunk = |stream| Chunk { execution: 1, stream, bytes: vec![7] };
+        for _ in 0..LOG_BYTES {
+            shared.keep(chunk(Stream::Output));
+        }
+        assert!(shared.log.len() <= LOG_BYTES / CHUNK_BYTES + 1, "{}", shared.log.len());
+        // Streams that take turns cannot be joined, because their order would be lost.
+        for _ in 0..LOG_BYTES / 2 {
+            shared.keep(chunk(Stream::Output));
+            shared.keep(chunk(Stream::Error));
+        }
+        assert!(shared.log.len() <= LOG_BYTES / CHUNK_COST, "{}", shared.log.len());
+        let cost: usize = shared.log.iter().map(Chunk::cost).sum();
+        assert_eq!((cost, cost <= LOG_BYTES), (shared.log_bytes, true));
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ mod hub;
 mod settings;
 mod state;
 mod supervisor;
+mod watch;
 
 pub use client::{ClientError, connect};
 pub use settings::Settings;

@@ -34,6 +34,9 @@ pub struct Execute {
     /// The number of the cgroup leaf that the program enters before it is executed. The host has
     /// sent the leaf's files before, on a socket of their own.
     pub leaf: Option<u64>,
+    /// The leaf of the next execution, for an interpreter that is started ahead: moving a process
+    /// later would wait for RCU.
+    pub next_leaf: Option<u64>,
 }
 
 /// The size of a terminal.

@@ -171,11 +171,11 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
         prop::option::of(any_text()),
         prop::option::of(any_size()),
         prop::collection::vec(filter, 0..3),
-        prop::option::of(any::<u64>()),
+        (prop::option::of(any::<u64>()), prop::option::of(any::<u64>())),
     );
     let execute = execute.prop_map(|fields| {
         let (execution, program, arguments, environment, working_directory, ..) = fields;
-        let (.., code, next_code, terminal, filters, leaf) = fields;
+        let (.., code, next_code, terminal, filters, (leaf, next_leaf)) = fields;
         HostMessage::Execute(Execute {
             execution,
             program,
@@ -187,6 +187,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             terminal,
             filters,
             leaf,
+            next_leaf,
         })
     });
     let resize = (any::<u64>(), any_size())

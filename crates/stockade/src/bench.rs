@@ -2,6 +2,7 @@
 
 mod curl;
 mod directory;
+mod docker_rows;
 mod html;
 mod leftovers;
 mod network;
@@ -13,6 +14,9 @@ mod rows;
 mod samples;
 mod sandboxes;
 mod server;
+mod session_rows;
+mod sessions;
+mod snippets;
 mod table;
 mod tool_call;
 

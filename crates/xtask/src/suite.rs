@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::guards;
 use crate::suites::{
-    aarch64, cargo, deny, dist, docker, docs, fuzz, install, lab, leaks, mutations, native, probes,
-    python,
+    aarch64, cargo, deny, dist, docker, docs, fuzz, install, lab, large, leaks, mutations, native,
+    probes, python,
 };
 
 /// The result of a suite.
@@ -56,7 +56,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 27] = [
+pub(crate) const SUITES: [Suite; 28] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -79,6 +79,7 @@ pub(crate) const SUITES: [Suite; 27] = [
     slow("dist", dist::run),
     slow("python-recipes", python::recipes),
     slow("lab", lab::stable_kernel),
+    slow("large", large::run),
     slow("mutations", mutations::run),
     nightly("fuzz-long", fuzz::run_long),
     nightly("leaks", leaks::run),

@@ -9,6 +9,7 @@ pub(crate) mod docs;
 pub(crate) mod fuzz;
 pub(crate) mod install;
 pub(crate) mod lab;
+pub(crate) mod large;
 pub(crate) mod leaks;
 pub(crate) mod mutations;
 pub(crate) mod native;

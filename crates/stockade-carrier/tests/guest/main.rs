@@ -6,6 +6,7 @@ mod executions;
 mod frames;
 mod heartbeat;
 mod hostile;
+mod hostile_files;
 mod memory;
 mod opened;
 mod overhead;

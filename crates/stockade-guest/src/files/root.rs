@@ -151,3 +151,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let parts = path.split(|byte| *byte == b'/');
     parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec)
 }
+
+#[cfg(test)]
+#[path = "root_tests.rs"]
+mod tests;

@@ -63,8 +63,9 @@ impl Codes {
         let arguments = vec!["one".to_owned(), "two words".to_owned()];
         let program = Program::Code { language, name, code: code.to_vec(), arguments };
         let mut running = self.sandbox.start(Execution::new(program)).await.unwrap();
-        running.stdin.write_all(b"first\nsecond\n").await.unwrap();
-        running.stdin.shutdown().await.unwrap();
+        // Fails if the program ended before; its end reports a lost sandbox.
+        let _ = running.stdin.write_all(b"first\nsecond\n").await;
+        let _ = running.stdin.shutdown().await;
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         running.stdout.read_to_end(&mut stdout).await.unwrap();
         running.stderr.read_to_end(&mut stderr).await.unwrap();
@@ -148,6 +149,38 @@ fn code_runs_in_the_interpreter_that_was_prepared_for_it() {
         once.printed("pass").await;
         once.sandbox.start(shell("sleep 0.2")).await.unwrap().end.await.unwrap();
         assert_eq!(once.waiting(), None);
+    });
+}
+
+/// The number of the cgroup leaf in the text of a `cgroup` file of /proc.
+fn leaf_of(cgroups: &str) -> Option<u64> {
+    let (_, rest) = cgroups.split_once("/exec-")?;
+    rest.split(['/', '\n']).next()?.parse().ok()
+}
+
+#[test]
+fn prepared_interpreter_waits_in_the_leaf_of_its_execution_and_no_other_program_gets_it() {
+    if !is_prepared_here() {
+        return;
+    }
+    runtime().block_on(async {
+        let mut codes = Codes::new("leaf").await;
+        let waits_in = |prepared: &Interpreter| {
+            leaf_of(&fs::read_to_string(format!("/proc/{}/cgroup", prepared.process)).unwrap())
+        };
+        // The first of several has no leaf, because none was announced with the code before it.
+        codes.prepare().await;
+        let prepared = codes.prepare().await;
+        let leaf = waits_in(&prepared);
+        assert!(leaf.is_some(), "{prepared:?}");
+        let code = "import os; print(os.getpid(), open('/proc/self/cgroup').read())";
+        let printed = codes.printed(code).await;
+        assert!(printed.starts_with(&prepared.inside), "{printed}");
+        assert_eq!(leaf_of(&printed), leaf);
+        let leaf = waits_in(&codes.prepare().await);
+        let other = codes.sandbox.start(shell("cat /proc/self/cgroup")).await.unwrap();
+        let (seen, _) = finished(other).await;
+        assert!(leaf_of(&seen).is_some() && leaf_of(&seen) != leaf, "{leaf:?}: {seen}");
     });
 }
 

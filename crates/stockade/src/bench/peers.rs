@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use super::programs::{Timed, output};
+use super::report::Missing;
 use super::server::PROXIES;
 
 /// Every known peer: sandbox programs and forward proxies.
@@ -43,6 +44,32 @@ pub(super) fn around_true(
     (found, absent)
 }
 
+/// bwrap around `/bin/true` with the mounts of our own sandbox, unless only other peers are asked
+/// for; or why it cannot be measured.
+pub(super) fn bwrap(asked: &[String], stockade: &Path) -> (Option<Timed>, Option<Absent>) {
+    const BWRAP: &str = "bwrap";
+    if !asked.is_empty() && !asked.iter().any(|name| name == BWRAP) {
+        return (None, None);
+    }
+    let (mut found, mut missing) = around_true(&[BWRAP.to_owned()], None, stockade);
+    (found.pop(), missing.pop())
+}
+
+/// The engine's command and a local image: the one that was asked for, or the first found.
+pub(super) fn docker(image: Option<&str>) -> Result<(PathBuf, String), Missing> {
+    let program = on_path("docker").ok_or_else(|| Missing {
+        reason: "docker is not installed".to_owned(),
+        remedy: "install the package docker.io",
+    })?;
+    let engine = |error: anyhow::Error| Missing {
+        reason: format!("{error:#}"),
+        remedy: "start the engine, and name a local image with --image",
+    };
+    // Also shows that the engine answers.
+    let first = first_image(&program).map_err(engine)?;
+    Ok((program, image.map_or(first, str::to_owned)))
+}
+
 type Refused = (anyhow::Error, String);
 
 fn words(peer: &str, image: Option<&str>, stockade: &Path) -> Result<Vec<OsString>, Refused> {
@@ -64,21 +91,17 @@ fn words(peer: &str, image: Option<&str>, stockade: &Path) -> Result<Vec<OsStrin
             Ok(line(program("firejail", "firejail")?, &words))
         }
         _ => {
-            let docker = program("docker", "docker.io")?;
-            let image = match image {
-                Some(image) => image.to_owned(),
-                None => first_image(&docker).map_err(|error| {
-                    let remedy = "start the engine, and name a local image with --image";
-                    (error, remedy.to_owned())
-                })?,
-            };
+            let (docker, image) = docker(image).map_err(|missing| {
+                let remedy = missing.remedy.to_owned();
+                (missing.into(), remedy)
+            })?;
             let words = ["run", "--rm", "--network=none", "--pull=never", "--", &image];
             Ok(line(docker, &words))
         }
     }
 }
 
-fn line(program: PathBuf, words: &[&str]) -> Vec<OsString> {
+pub(super) fn line(program: PathBuf, words: &[&str]) -> Vec<OsString> {
     let mut line = vec![program.into_os_string()];
     line.extend(words.iter().map(OsString::from));
     line.push("/bin/true".into());

@@ -17,9 +17,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether every requested row was measured.
+    /// Whether no row failed. A row that this machine lacks something for fails only if it was
+    /// asked for by name.
     pub(super) fn sound(&self) -> bool {
-        self.not_measured.is_empty()
+        !self.not_measured.iter().any(|row| row.is_failure)
     }
 }
 
@@ -84,7 +85,24 @@ pub(super) struct NotMeasured {
     pub(super) row: &'static str,
     pub(super) reason: String,
     pub(super) remedy: &'static str,
+    #[serde(skip)]
+    pub(super) is_failure: bool,
 }
+
+/// A program or package that a row needs and this machine lacks.
+#[derive(Debug)]
+pub(super) struct Missing {
+    pub(super) reason: String,
+    pub(super) remedy: &'static str,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Missing {}
 
 impl Row {
     pub(super) fn new(

@@ -1,5 +1,6 @@
 //! The rows, and how each is measured.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,13 +13,13 @@ use super::peers::{self, Absent};
 use super::programs::{Timed, output, shown};
 use super::progress;
 use super::records::Records;
-use super::report::{Bound, Machine, NotMeasured, Pass, Report, Row};
+use super::report::{Bound, Machine, Missing, NotMeasured, Pass, Report, Row};
 use super::samples::{APART, Samples, Side, in_turns};
 use super::sandboxes::Interface;
-use super::tool_call;
+use super::{docker_rows, session_rows, snippets, tool_call};
 use crate::args::BenchArgs;
 
-pub(crate) const ROW_NAMES: [&str; 10] = [
+pub(crate) const ROW_NAMES: [&str; 19] = [
     "run",
     "python-cli",
     "python-api",
@@ -28,6 +29,15 @@ pub(crate) const ROW_NAMES: [&str; 10] = [
     "request",
     "request-kept",
     "tool-call",
+    "exec",
+    "code",
+    "session-destroy",
+    "session-memory",
+    "crowd",
+    "python-snippets",
+    "docker-run",
+    "docker-exec",
+    "docker-destroy",
     "rounds",
 ];
 
@@ -36,8 +46,8 @@ const MANY: usize = 1000;
 const AT_ONCE: usize = 10;
 
 /// Code with a result, started the usual way: with the modules that Python loads at startup.
-const CODE: [&str; 2] = ["-c", "print(1)"];
-const RESULT: &str = "1\n";
+pub(super) const CODE: [&str; 2] = ["-c", "print(1)"];
+pub(super) const RESULT: &str = "1\n";
 
 pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
     let stockade = std::env::current_exe().context("cannot find this program's own file")?;
@@ -59,13 +69,20 @@ pub(super) fn measure(args: &BenchArgs) -> anyhow::Result<Report> {
         progress("");
         match measured {
             Ok(measured) => report.rows.push(measured),
-            Err(error) => report.not_measured.push(NotMeasured {
-                row,
-                reason: format!("{error:#}"),
-                remedy: remedy(row),
-            }),
+            Err(error) => {
+                let missing = error.downcast_ref::<Missing>();
+                report.not_measured.push(NotMeasured {
+                    row,
+                    reason: format!("{error:#}"),
+                    remedy: missing.map_or_else(|| remedy(row), |missing| missing.remedy),
+                    is_failure: missing.is_none() || !args.rows.is_empty(),
+                });
+            }
         }
     }
+    // Several rows may miss the same peer.
+    let mut seen = BTreeSet::new();
+    report.absent_peers.retain(|absent| seen.insert(absent.peer));
     Ok(report)
 }
 
@@ -76,6 +93,10 @@ pub(super) struct Ours {
 }
 
 impl Ours {
+    pub(super) fn stockade(&self) -> &Path {
+        &self.stockade
+    }
+
     pub(super) fn argv(&self, words: &[&str]) -> Vec<OsString> {
         self.records.ours(&self.stockade, words)
     }
@@ -83,13 +104,19 @@ impl Ours {
 
 fn remedy(row: &str) -> &'static str {
     match row {
-        "idle-memory" => "run it as root: only root may read the memory of a sandbox's processes",
-        "python-cli" | "python-api" | "tool-call" => {
+        "idle-memory" | "session-memory" => {
+            "run it as root: only root may read the memory of a sandbox's processes"
+        }
+        "python-cli" | "python-api" | "tool-call" | "code" => {
             "see that `stockade run -- python3 -c 'print(1)'` works"
         }
         "download" | "request" | "request-kept" => {
             "install the packages python3, openssl and curl, and see that \
              `stockade run -- curl --version` works"
+        }
+        "python-snippets" => "see that `python3 -m stockade run -- /bin/true` works",
+        "docker-run" | "docker-exec" | "docker-destroy" => {
+            "see that `stockade run --provider docker -- /bin/true` works"
         }
         _ => "see that `stockade run -- /bin/true` works",
     }
@@ -111,6 +138,15 @@ fn one(
         "request" => network::request(args, ours, absent),
         "request-kept" => network::request_kept(args, ours, absent),
         "tool-call" => tool_call::row(args, &interpreter(ours)?),
+        "exec" => session_rows::exec(args, ours, absent),
+        "code" => session_rows::code(args, ours),
+        "session-destroy" => session_rows::destroy(args, ours),
+        "session-memory" => session_rows::memory(args, ours),
+        "crowd" => session_rows::crowd(ours),
+        "python-snippets" => snippets::row(args),
+        "docker-run" => docker_rows::run(args, ours),
+        "docker-exec" => docker_rows::exec(args, ours),
+        "docker-destroy" => docker_rows::destroy(args, ours),
         _ => rounds(ours),
     }
 }
@@ -235,14 +271,14 @@ pub(super) fn passes(
     Ok(passes)
 }
 
-fn python_words(python: &Path) -> Vec<String> {
+pub(super) fn python_words(python: &Path) -> Vec<String> {
     let mut words = vec![python.display().to_string()];
     words.extend(CODE.map(str::to_owned));
     words
 }
 
 /// The path of `python3` inside a sandbox, which is the same on the host.
-fn interpreter(ours: &Ours) -> anyhow::Result<PathBuf> {
+pub(super) fn interpreter(ours: &Ours) -> anyhow::Result<PathBuf> {
     let code = "import os, sys; print(os.path.realpath(sys.executable))";
     let output = output(&ours.argv(&["--", "python3", "-I", "-S", "-c", code]))?;
     if !output.status.success() {

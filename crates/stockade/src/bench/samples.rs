@@ -46,9 +46,23 @@ impl Samples {
         }
     }
 
+    /// The number that this share of the samples does not exceed.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        quantile(&sorted(&self.samples), share)
+    }
+
+    /// Compares the sides with the first.
+    pub(super) fn compared(mut sides: Vec<Samples>) -> Vec<Samples> {
+        let ours = sides.first().map(|first| first.median);
+        for other in sides.iter_mut().skip(1) {
+            other.ratio =
+                ours.filter(|_| other.median >= LEAST_COMPARABLE).map(|ours| ours / other.median);
+        }
+        sides
+    }
+
     pub(super) fn new(name: String, command: String, samples: Vec<f64>) -> Samples {
-        let mut sorted = samples.clone();
-        sorted.sort_by(f64::total_cmp);
+        let sorted = sorted(&samples);
         let at = |share: f64| quantile(&sorted, share);
         Samples {
             name,
@@ -62,6 +76,12 @@ impl Samples {
             samples,
         }
     }
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
 }
 
 /// Interpolates linearly between the two nearest samples.
@@ -96,17 +116,11 @@ pub(super) fn in_turns(
             measured[index].push((sides[index].round)()?);
         }
     }
-    let mut all: Vec<Samples> = sides
+    let all = sides
         .iter()
         .zip(measured)
-        .map(|(side, samples)| Samples::new(side.name.clone(), side.command.clone(), samples))
-        .collect();
-    let ours = all.first().map(|first| first.median);
-    for other in all.iter_mut().skip(1) {
-        other.ratio =
-            ours.filter(|_| other.median >= LEAST_COMPARABLE).map(|ours| ours / other.median);
-    }
-    Ok(all)
+        .map(|(side, samples)| Samples::new(side.name.clone(), side.command.clone(), samples));
+    Ok(Samples::compared(all.collect()))
 }
 
 /// How long something takes, in milliseconds.

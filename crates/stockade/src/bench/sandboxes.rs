@@ -133,17 +133,23 @@ impl Interface {
         if new.len() < 2 {
             bail!("an idle sandbox has a supervisor and a first process, not {new:?}");
         }
-        let mut bytes = 0;
-        for process in new {
-            bytes += proportional(process)?;
-        }
+        let used = megabytes(new)?;
         self.runtime.block_on(sandbox.end())?;
-        Ok(bytes as f64 / f64::from(1 << 20))
+        Ok(used)
     }
 }
 
+/// The proportional set size of processes, in megabytes.
+pub(super) fn megabytes(processes: impl IntoIterator<Item = u32>) -> anyhow::Result<f64> {
+    let mut bytes = 0;
+    for process in processes {
+        bytes += proportional(process)?;
+    }
+    Ok(bytes as f64 / f64::from(1 << 20))
+}
+
 /// All descendants of a process.
-fn descendants(process: u32) -> BTreeSet<u32> {
+pub(super) fn descendants(process: u32) -> BTreeSet<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
     let text: String = tasks.filter_map(children).collect::<Vec<_>>().join(" ");

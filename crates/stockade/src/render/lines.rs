@@ -19,19 +19,31 @@ const MAX_DENIALS: usize = 10_000;
 /// several streams do not mix.
 pub(super) struct Lines {
     stream: &'static str,
-    /// The beginning of a character whose rest has not arrived.
-    open: Vec<u8>,
+    pieces: Pieces,
 }
 
 impl Lines {
     pub(super) fn new(stream: &'static str) -> Lines {
-        Lines { stream, open: Vec::new() }
+        Lines { stream, pieces: Pieces::default() }
     }
 
-    /// The event for the next bytes; `None` if they are only the beginning of a character.
-    fn event(&mut self, bytes: &[u8]) -> Option<Value> {
+    fn event(&self, (key, value): (&'static str, String)) -> Value {
+        json!({ "event": "output", "stream": self.stream, key: value })
+    }
+}
+
+/// Output in pieces that do not divide characters. Each piece is a key and a value: `text`, or
+/// `base64` if it is not UTF-8.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    /// The beginning of a character whose rest has not arrived.
+    open: Vec<u8>,
+}
+
+impl Pieces {
+    /// The next piece; `None` if the bytes are only the beginning of a character.
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> Option<(&'static str, String)> {
         let mut bytes = [std::mem::take(&mut self.open), bytes.to_vec()].concat();
-        let stream = self.stream;
         if let Err(error) = std::str::from_utf8(&bytes)
             && error.error_len().is_none()
         {
@@ -41,19 +53,22 @@ impl Lines {
             return None;
         }
         Some(match String::from_utf8(bytes) {
-            Ok(text) => json!({ "event": "output", "stream": stream, "text": text }),
-            Err(error) => {
-                let encoded = STANDARD.encode(error.as_bytes());
-                json!({ "event": "output", "stream": stream, "base64": encoded })
-            }
+            Ok(text) => ("text", text),
+            Err(error) => ("base64", STANDARD.encode(error.as_bytes())),
         })
+    }
+
+    /// The beginning of a character that never came to its end.
+    pub(crate) fn rest(&mut self) -> Option<(&'static str, String)> {
+        let rest = std::mem::take(&mut self.open);
+        (!rest.is_empty()).then(|| ("base64", STANDARD.encode(rest)))
     }
 }
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(event) = self.event(bytes) {
-            json_line(&event).map_err(io::Error::other)?;
+        if let Some(piece) = self.pieces.next(bytes) {
+            json_line(&self.event(piece)).map_err(io::Error::other)?;
         }
         Ok(bytes.len())
     }
@@ -65,12 +80,9 @@ impl Write for Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        if !self.open.is_empty() {
-            let encoded = STANDARD.encode(&self.open);
+        if let Some(rest) = self.pieces.rest() {
             // Ignores the error of a closed output, which the run has reported.
-            let _ = json_line(&json!({
-                "event": "output", "stream": self.stream, "base64": encoded
-            }));
+            let _ = json_line(&self.event(rest));
         }
     }
 }
@@ -126,13 +138,15 @@ mod tests {
 
     #[test]
     fn chunk_is_text_or_base64_and_characters_are_not_divided() {
-        let mut lines = Lines::new("stdout");
-        let text = |text: &str| json!({ "event": "output", "stream": "stdout", "text": text });
-        assert_eq!(lines.event(b"a\xc3"), Some(text("a")));
-        assert_eq!(lines.event(b"\xbc\n"), Some(text("ü\n")));
-        assert_eq!(lines.event(b"\xc3"), None);
-        lines.open.clear();
-        let encoded = json!({ "event": "output", "stream": "stdout", "base64": "/wA=" });
-        assert_eq!(lines.event(b"\xff\0"), Some(encoded));
+        let mut pieces = Pieces::default();
+        let text = |text: &str| Some(("text", text.to_owned()));
+        let encoded = |text: &str| Some(("base64", text.to_owned()));
+        assert_eq!(pieces.next(b"a\xc3"), text("a"));
+        assert_eq!(pieces.next(b"\xbc\n"), text("ü\n"));
+        assert_eq!(pieces.next(b"\xc3"), None);
+        assert_eq!((pieces.rest(), pieces.rest()), (encoded("ww=="), None));
+        assert_eq!(pieces.next(b"\xff\0"), encoded("/wA="));
+        let event = Lines::new("stdout").event(("text", "a".to_owned()));
+        assert_eq!(event, json!({ "event": "output", "stream": "stdout", "text": "a" }));
     }
 }

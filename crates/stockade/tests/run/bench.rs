@@ -114,6 +114,88 @@ fn download_without_curl_names_what_to_install() {
 }
 
 #[test]
+fn rows_without_an_engine_or_the_package_name_what_to_install() {
+    let bench = |path: &str, row: &str| {
+        let mut command = Command::new(binary());
+        command.args(["bench", "--json", "--rows", row]).env("PATH", path);
+        // An address where no engine answers.
+        command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+        let run = finish(command);
+        assert_eq!(run.code, 125, "it was asked for: {}", run.stdout);
+        let missing = run.json()["not_measured"][0].clone();
+        assert_eq!(missing["row"], row, "{missing}");
+        let text = |key: &str| missing[key].as_str().unwrap_or_default().to_owned();
+        (text("reason"), text("remedy"))
+    };
+    let docker = ("docker is not installed".to_owned(), "install the package docker.io".to_owned());
+    for row in ["docker-run", "docker-exec", "docker-destroy"] {
+        assert_eq!(bench("/nonexistent", row), docker);
+    }
+    let (reason, remedy) = bench("/nonexistent", "python-snippets");
+    assert_eq!(reason, "python3 is not installed");
+    assert!(remedy.contains("pip install"), "{remedy}");
+    // A `docker` whose engine is not there, and a `python3` without the package.
+    let scratch = Scratch::new();
+    for program in ["docker", "python3"] {
+        let file = scratch.file(program, "#!/bin/sh\necho there is none >&2; exit 1\n");
+        stockade_testing::set_mode(file.as_ref(), 0o755);
+    }
+    let (reason, remedy) = bench(scratch.text(), "docker-run");
+    assert!(reason.contains("there is none") && remedy.contains("start the engine"), "{reason}");
+    let (reason, _) = bench(scratch.text(), "python-snippets");
+    assert_eq!(reason, "the package `stockade` is not installed for python3");
+}
+
+#[test]
+fn executions_in_a_session_are_compared_with_bwrap_and_the_bare_interpreter() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "exec,code", "--rounds", "3"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let report = run.json();
+    let bounds: Vec<_> = [0, 1].map(|row| report["rows"][row]["bound"].clone()).into();
+    let ratio = |peer: &str, most: f64| json!({ "ratio": { "against": peer, "most": most } });
+    assert_eq!(bounds, [ratio("bwrap", 0.3), ratio("bare", 0.25)]);
+    let names = |row: usize| -> Vec<&str> {
+        let sides = report["rows"][row]["passes"][0]["sides"].as_array();
+        sides.into_iter().flatten().filter_map(|side| side["name"].as_str()).collect()
+    };
+    let is_absent = report["absent_peers"].as_array().is_some_and(|peers| !peers.is_empty());
+    let peers = if is_absent {
+        &["stockade", "stockade exec"][..]
+    } else {
+        &["stockade", "stockade exec", "bwrap"]
+    };
+    assert_eq!(names(0), peers);
+    assert_eq!(names(1), ["stockade", "bare"]);
+    for row in 0..2 {
+        let passes = report["rows"][row]["passes"].as_array().map(Vec::len);
+        assert_eq!(passes, Some(2), "back to back and apart");
+    }
+}
+
+#[test]
+fn removal_and_memory_of_a_session_are_measured() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "session-destroy,session-memory", "--rounds", "3"]);
+    let report = run.json();
+    let median = |row: usize, side: usize| {
+        report["rows"][row]["passes"][0]["sides"][side]["median"].as_f64().unwrap_or_default()
+    };
+    // Whether nothing is left takes longer than the answer.
+    assert!(median(0, 0) > 0.0 && median(0, 1) > median(0, 0), "{report}");
+    if stockade_testing::is_root() {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(median(1, 0) > 0.5, "a session has processes: {report}");
+    }
+}
+
+#[test]
 fn page_with_charts_is_written_to_the_html_path() {
     if !walls_can_be_built() {
         return;

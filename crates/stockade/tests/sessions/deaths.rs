@@ -104,9 +104,45 @@ fn removed_session_cancels_its_programs() {
     wait_for_no_process("removed-session");
 }
 
+/// The supervisors of these sessions, which no list needs to know.
+fn supervisors(sessions: &Sessions) -> Vec<u32> {
+    let own = format!("STOCKADE_STATE={}", sessions.state().display());
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_ours = |pid: &u32| {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let has = |bytes: Vec<u8>, word: &str| {
+            bytes.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
+        };
+        has(read("cmdline"), "__supervise") && has(read("environ"), &own)
+    };
+    pids.filter(is_ours).collect()
+}
+
+#[test]
+fn killed_create_ends_a_session_that_is_still_being_created() {
+    let Some(sessions) = Sessions::new() else { return };
+    // A tool server that never answers: the session waits for it, up to a minute.
+    let tools = "mcp_servers: [{name: mute, command: [sleep, '600'], tools: [any]}]";
+    let tools = sessions.place.file("tools.yaml", tools);
+    let create = sessions.start(&["create", "--name", "one", "--tools", &tools]);
+    let named = sessions.state().join("sessions/one/session");
+    wait_for("the session has a name", || named.exists().then_some(()));
+    let supervisor = wait_for("it has a supervisor", || supervisors(&sessions).first().copied());
+    let tool = wait_for("its tool server runs", || below(supervisor).first().copied());
+    kill(create.id());
+    assert_eq!(ended(create).stdout, "", "no name was printed");
+    let deadline = std::time::Duration::from_secs(20);
+    assert!(stockade_testing::within(deadline, || !is_alive(supervisor)), "it waits on");
+    wait_for_end(tool);
+    assert_eq!(fs::read_dir(sessions.state().join("sessions")).unwrap().count(), 0);
+    assert_eq!(sessions.text(&["ls", "-q"]), "");
+}
+
 #[test]
 fn killed_create_leaves_no_session() {
     let Some(sessions) = Sessions::new() else { return };
+    let mut gone = 0;
     for round in 0..10 {
         let create = sessions.start(&["create", "--name", "one"]);
         // Each round kills it a little later; a late kill may find a usable session.
@@ -116,14 +152,24 @@ fn killed_create_leaves_no_session() {
             rustix::process::Signal::KILL,
         );
         ended(create);
-        wait_for("the session is gone or usable", || {
+        let listed = wait_for("the session is gone or usable", || {
             let listed = sessions.json(&["ls"]);
-            let sessions = listed.as_array().unwrap();
-            sessions.iter().all(|session| session["state"] == "running").then_some(())
+            let all = listed.as_array().unwrap();
+            let is_gone = all.is_empty() && supervisors(&sessions).is_empty();
+            let is_usable = all.iter().any(|session| session["state"] == "running");
+            (is_gone || is_usable).then_some(all.len())
         });
-        sessions.run(&["rm", "-f", "one"]);
+        match listed {
+            0 => gone += 1,
+            _ => {
+                assert_eq!(sessions.sh("one", "echo usable").text(), "usable\n");
+                sessions.text(&["rm", "-f", "one"]);
+                wait_for("its supervisor ends", || supervisors(&sessions).is_empty().then_some(()));
+            }
+        }
     }
-    assert_eq!(sessions.text(&["ls", "-q"]), "");
+    assert!(gone > 0, "every kill came too late");
+    assert_eq!(fs::read_dir(sessions.state().join("sessions")).unwrap().count(), 0);
 }
 
 #[test]

@@ -3,12 +3,15 @@
 mod copies;
 mod deaths;
 mod examples;
+mod large;
 mod limits;
 mod many;
 mod mistakes;
+mod output;
 mod programs;
 mod shell;
 mod state;
 mod support;
 mod users;
 mod verbs;
+mod watch;

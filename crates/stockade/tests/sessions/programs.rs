@@ -87,22 +87,47 @@ fn policy_of_a_session_may_come_from_standard_input() {
 #[test]
 fn record_names_the_execution_of_every_event() {
     let Some(sessions) = Sessions::new() else { return };
-    sessions.create("one");
-    sessions.sh("one", "exit 0").text();
+    let policy = "{rules: [{name: no-x, condition: {field: code, operator: contains, value: xyzzy}, \
+                  action: deny, message: not that}], defaults: {action: allow}}";
+    let policy = sessions.place.file("policy.yaml", policy);
+    sessions.text(&["create", "--name", "one", "--policy", &policy]);
+    // Two programs at the same time, of which the first ends last, and code that is denied.
+    let first = sessions.start(&[
+        "exec",
+        "one",
+        "--",
+        "sh",
+        "-c",
+        "while [ ! -e go ]; do sleep 0.01; done",
+    ]);
+    sessions.wait_for_programs("one", 1);
     assert_eq!(sessions.sh("one", "exit 5").code, 5);
+    let words = ["code", "one", "--language", "bash", "-"];
+    assert_eq!(finish_with(sessions.command(&words), b"echo xyzzy").code, 126);
+    sessions.sh("one", "touch go").text();
+    assert_eq!(crate::support::ended(first).code, 0);
     let record = sessions.json(&["inspect", "one"])[0]["record"].clone();
     sessions.text(&["rm", "one"]);
     let shown = crate::support::wait_for("the record is complete", || {
         let run = sessions.run(&["--json", "audit", "show", record.as_str().unwrap()]);
         run.stdout.contains("session_ended").then_some(run.stdout)
     });
-    for execution in [0, 1] {
-        assert!(
-            shown.contains(&format!("\"execution\": {execution}"))
-                || shown.contains(&format!("\"execution\":{execution}")),
-            "{shown}"
-        );
-    }
-    assert!(shown.contains("removed"), "{shown}");
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let events = shown["events"].as_array().or(shown.as_array()).expect("events");
+    let of = |execution: u64| -> Vec<(&str, Option<i64>)> {
+        let own = events.iter().filter(|event| event["body"]["execution"] == execution);
+        own.map(|event| (event["kind"].as_str().unwrap(), event["body"]["exit_code"].as_i64()))
+            .collect()
+    };
+    let ran = |code| {
+        vec![("verdict", None), ("execution_started", None), ("execution_ended", Some(code))]
+    };
+    assert_eq!((of(0), of(1), of(3)), (ran(0), ran(5), ran(0)));
+    assert_eq!(of(2), [("verdict", None)], "denied code never starts");
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["kind"], &last["body"]["outcome"]),
+        (&json!("session_ended"), &json!("removed"))
+    );
     assert_eq!(sessions.run(&["audit", "verify", record.as_str().unwrap()]).code, 0);
 }

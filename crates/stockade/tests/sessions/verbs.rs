@@ -1,5 +1,7 @@
 //! Each command once, and its flags.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::{Sessions, finish_with, wait_for, wait_for_end};
@@ -89,15 +91,35 @@ fn attached_client_receives_output_and_sends_input() {
 fn paused_session_stops_and_resumes() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.create("one");
+    let script = "while :; do echo tick; sleep 0.01; done";
+    sessions.text(&["exec", "-d", "one", "--", "sh", "-c", script]);
+    let ticks = || sessions.text(&["logs", "one", "0"]).lines().count();
+    let more_than =
+        |before: usize| wait_for("the program goes on", || (ticks() > before).then_some(()));
+    more_than(0);
     let paused = sessions.run(&["pause", "one"]);
     if paused.code != 0 {
-        // Without a freezer the wall refuses by name.
-        assert!(paused.stderr.contains("  = "), "{}", paused.stderr);
-        return;
+        // Without a freezer the wall refuses, and stops nothing.
+        assert!(
+            paused.stderr.contains("pause") && paused.stderr.contains("  = "),
+            "{}",
+            paused.stderr
+        );
+        assert_eq!(sessions.json(&["inspect", "one"])[0]["state"], "running");
+        return more_than(ticks());
     }
     assert_eq!(sessions.json(&["inspect", "one"])[0]["state"], "paused");
+    // What the program wrote before the pause may still arrive.
+    let settled = wait_for("the output stands still", || {
+        let before = ticks();
+        std::thread::park_timeout(Duration::from_millis(300));
+        (ticks() == before).then_some(before)
+    });
+    sessions.refused(&["exec", "one", "--", "true"], "the sandbox is paused", "resume");
+    assert_eq!(ticks(), settled, "a paused program writes nothing");
     assert_eq!(sessions.json(&["resume", "one"]), json!({ "resumed": ["one"] }));
     assert_eq!(sessions.json(&["inspect", "one"])[0]["state"], "running");
+    more_than(settled);
     assert_eq!(sessions.sh("one", "echo on").text(), "on\n");
 }
 
