@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::elf::{self, Needs};
+use super::elf;
 use super::problem::Problem;
 use super::resolve::{Resolved, Trust};
 
@@ -16,6 +16,9 @@ pub(super) struct Libraries {
     /// Directories that the loader finds only through its cache.
     pub(super) cached: BTreeSet<PathBuf>,
     seen: BTreeSet<PathBuf>,
+    /// Libraries that were found, with the directories that were searched: seventy extension modules
+    /// need the same libc.
+    located: BTreeSet<(String, Vec<PathBuf>)>,
 }
 
 /// Whether a missing library is an error.
@@ -65,24 +68,27 @@ impl Libraries {
                 Err(_) if missing == Missing::Passes => continue,
                 needs => needs?,
             };
-            let inherited = [needs.inherited_path.clone(), inherited].concat();
+            let inherited = [needs.inherited_path, inherited].concat();
             if let Some(loader) = &needs.loader {
                 self.keep(trust.resolve(loader)?);
             }
-            for library in &needs.libraries {
-                match self.locate(library, &needs, &inherited, trust)? {
+            let search = [inherited.as_slice(), &needs.run_path].concat();
+            for library in needs.libraries {
+                let key = (library, search.clone());
+                if self.located.contains(&key) {
+                    continue;
+                }
+                match self.locate(&key.0, &search, trust)? {
                     // The system's libraries need only other system libraries.
                     Some(resolved) if is_system(&resolved.real) => {}
                     Some(resolved) => {
                         left.push((resolved.real.clone(), inherited.clone()));
                         self.keep(resolved);
                     }
-                    None if missing == Missing::Passes => {}
-                    None => {
-                        let library = library.clone();
-                        return Err(Problem::MissingLibrary { file, library });
-                    }
+                    None if missing == Missing::Passes => continue,
+                    None => return Err(Problem::MissingLibrary { file, library: key.0 }),
                 }
+                self.located.insert(key);
             }
         }
         Ok(())
@@ -97,15 +103,14 @@ impl Libraries {
     fn locate(
         &mut self,
         library: &str,
-        needs: &Needs,
-        inherited: &[PathBuf],
+        search: &[PathBuf],
         trust: Trust,
     ) -> Result<Option<Resolved>, Problem> {
         if library.contains('/') {
             return present(Path::new(library), trust);
         }
         let default = DEFAULT.iter().map(PathBuf::from);
-        let known = inherited.iter().chain(&needs.run_path).cloned().chain(default);
+        let known = search.iter().cloned().chain(default);
         for directory in known {
             if let Some(resolved) = present(&directory.join(library), trust)? {
                 return Ok(Some(resolved));
