@@ -180,7 +180,8 @@ def test_cancelled_task_ends_its_code(agents: Any, session: str) -> None:
             await task
 
     asyncio.run(stop_early())
-    assert agents.get_session_status("agent-1", session) is not SessionStatus.EXECUTING
+    assert agents.get_session_status("agent-1", session) is SessionStatus.READY
+    assert agents.list_executions("agent-1", session)[0].status is ExecutionStatus.CANCELLED
     assert agents.execute_code("agent-1", session, "print(1)").result.stdout == "1\n"
 
 
