@@ -8,6 +8,8 @@ import functools
 import json
 import logging
 import re
+import threading
+from concurrent.futures import Future
 from typing import Any, Callable, ClassVar, Optional
 
 import stockade
@@ -87,6 +89,29 @@ class WallProvider(SandboxProvider):
             session.timeout = min(session.timeout, config.timeout_seconds)
         self._registry.add(session)
         return SessionHandle(agent_id, session_id, SessionStatus.READY)
+
+    async def create_session_async(
+        self,
+        agent_id: str,
+        policy: Optional[Any] = None,
+        config: Optional[SandboxConfig] = None,
+        *,
+        runtime: Optional[Any] = None,
+    ) -> SessionHandle:
+        """The same as `create_session`, for asyncio. Cancelling the task leaves no session."""
+        make = functools.partial(self.create_session, agent_id, policy, config, runtime=runtime)
+        making = _in_thread(make)
+        try:
+            return await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            # The event loop may end before the session is made.
+            making.add_done_callback(self._end_abandoned)
+            raise
+
+    def _end_abandoned(self, made: Future[SessionHandle]) -> None:
+        """Ends a session whose task was cancelled while it was made."""
+        if not made.cancelled() and made.exception() is None:
+            self.destroy_session(made.result().agent_id, made.result().session_id)
 
     def execute_code(
         self,
@@ -305,6 +330,21 @@ def _same(config: SandboxConfig, own: SandboxConfig) -> None:
         asked = getattr(config, it.name)
         if asked != getattr(usual, it.name) and asked != getattr(own, it.name):
             raise ValueError(f"a session keeps the {it.name} that it was created with")
+
+
+def _in_thread(act: Callable[[], SessionHandle]) -> Future[SessionHandle]:
+    """Acts on a thread of its own, which finishes although no task waits for it."""
+    future: Future[SessionHandle] = Future()
+
+    def work() -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(act())
+            except BaseException as error:  # noqa: BLE001 - the waiting task raises it
+                future.set_exception(error)
+
+    threading.Thread(target=work, name="agent-sandbox").start()
+    return future
 
 
 def _raising(error: Exception) -> Callable[[], Any]:
