@@ -26,6 +26,11 @@ MODULES = [
     "walls",
     "attached",
     "errors",
+    "simple/sandboxes",
+    "simple/network",
+    "simple/filesystem",
+    "simple/manager",
+    "simple/functions",
 ]
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]

@@ -231,6 +231,11 @@ impl Session {
         Ok(Arc::new(RecordedFiles { files, record: self.record.clone() }))
     }
 
+    /// The context of rules, as it was when the session opened.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// What is allowed.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy

@@ -151,11 +151,15 @@ impl Policy {
 
 /// The context of rules at this moment, from the caller's fields, a JSON object.
 pub(crate) fn context(fields: &str) -> Result<Context, Problem> {
+    extended(Context::default(), fields)
+}
+
+/// A context with the caller's fields and this moment.
+pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Problem> {
     let remedy = "pass a dictionary of plain values";
     let fields: Map<String, Value> = serde_json::from_str(fields).map_err(|error| {
         Problem::invalid(format!("the context is not a JSON object: {error}"), remedy)
     })?;
-    let mut context = Context::default();
     context.now = Some(now()?);
     for (field, value) in fields {
         match (field.as_str(), value) {

@@ -235,9 +235,10 @@ impl Session {
         request.environment = envs;
         request.working_directory = cwd;
         request.timeout = timeout.map(seconds).transpose()?;
-        request.context = context.map(policy::context).transpose()?;
         let connections = Connections { stdin: stdin.map(<[u8]>::to_vec), interactive, live };
         let (session, running) = (self.session()?, self.count()?);
+        let own = session.context().clone();
+        request.context = Some(policy::extended(own, context.unwrap_or("{}"))?);
         Execution::start(py, &self.runtime, connections, |streams, cancelled, progress| {
             execution::execute(session, running, request, streams, cancelled, progress)
         })

@@ -13,6 +13,9 @@ from pathlib import Path
 # Made by the Rust tests of the container wall.
 _IMAGE = "stockade/docker/python-bookworm-1.tar"
 
+# The second is the one that the README of agt-sandbox names.
+_IMAGES = ("python:3.11-slim", "python:3.12-slim")
+
 _RUNTIMES = """{"runtimes": {"runsc": {"path": "/usr/bin/runsc",
     "runtimeArgs": ["--network=none", "--platform=ptrace"]}}}"""
 
@@ -43,9 +46,8 @@ def start() -> None:
             raise RuntimeError(f"the engine does not answer: {(place / 'log').read_text()[-800:]}")
         time.sleep(0.2)
     socket.chmod(0o666)
-    for image in ("python:3.11-slim", "python:3.12-slim"):
-        words = ["docker", "import", str(cache), image]
-        subprocess.run(words, check=True, capture_output=True, timeout=300)
+    for words in (["import", str(cache), "python:3.11-slim"], ["tag", *_IMAGES]):
+        subprocess.run(["docker", *words], check=True, capture_output=True, timeout=300)
 
 
 def _stop(daemon: subprocess.Popen[bytes], place: Path) -> None:

@@ -23,6 +23,7 @@ from agent_sandbox import (
     NonoSandboxProvider,
     SandboxConfig,
     SandboxStateManager,
+    SessionStatus,
 )
 from agent_sandbox._hardening import is_protected_path
 from agent_sandbox.code_scanner import SandboxCodeViolation, enforce_no_subprocess_execution
@@ -241,6 +242,19 @@ time.sleep(1000)
         finally:
             owner.kill()
     assert eventually(lambda: not containers(LABEL) - before)
+
+
+def test_session_whose_container_is_gone_has_failed(provider: str) -> None:
+    only_docker(provider)
+    before, agents = containers(LABEL), make("docker")
+    made = agents.create_session("a")
+    (container,) = containers(LABEL) - before
+    subprocess.run(["docker", "rm", "--force", container], check=True, capture_output=True)
+    done = agents.execute_code("a", made.session_id, "print(1)")
+    assert not done.result.success and done.result.killed
+    assert agents.get_session_status("a", made.session_id) is SessionStatus.FAILED
+    agents.destroy_session("a", made.session_id)
+    assert agents.get_session_status("a", made.session_id) is SessionStatus.DESTROYED
 
 
 def test_absent_runtime_is_reported_as_absent(provider: str) -> None:

@@ -180,8 +180,24 @@ def test_cancelled_task_ends_its_code(agents: Any, session: str) -> None:
             await task
 
     asyncio.run(stop_early())
-    assert agents.get_session_status("agent-1", session) is not SessionStatus.EXECUTING
+    assert agents.get_session_status("agent-1", session) is SessionStatus.READY
+    assert agents.list_executions("agent-1", session)[0].status is ExecutionStatus.CANCELLED
     assert agents.execute_code("agent-1", session, "print(1)").result.stdout == "1\n"
+
+
+def test_cancelled_creation_leaves_no_session(agents: Any) -> None:
+    async def stop_early() -> None:
+        task = asyncio.create_task(agents.create_session_async("agent-1"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(stop_early())
+    for thread in threading.enumerate():
+        if thread.name == "agent-sandbox":
+            thread.join(60)
+    assert agents._registry.all() == []
 
 
 def test_destroyed_session_ends_its_running_code(agents: Any) -> None:

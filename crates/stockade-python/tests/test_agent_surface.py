@@ -4,7 +4,6 @@ with the toolkit. They install both from the registry into environments of their
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import venv
@@ -118,9 +117,9 @@ def test_tests_of_sessions_and_policies_pass_with_the_toolkit(tmp_path: Path) ->
         check=True,
     )
     # This environment's packages come after the toolkit's.
-    paths = [path for path in sys.path if path.endswith("site-packages")]
-    extra = os.environ.get("STOCKADE_OVERLAY", "")
-    Path(found.stdout.strip(), "tests.pth").write_text("\n".join([*paths, extra]) + "\n")
+    needed = ("stockade", "pytest")
+    paths = [path for path in sys.path if any(Path(path, name).is_dir() for name in needed)]
+    Path(found.stdout.strip(), "tests.pth").write_text("\n".join(paths) + "\n")
     tests = [str(HERE / f"test_agent_{name}.py") for name in ("policies", "sandbox", "claims")]
     words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not recipes", *tests]
     ended = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=900)

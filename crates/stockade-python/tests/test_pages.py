@@ -37,8 +37,16 @@ def test_quick_start_of_the_readme_runs_as_written(tmp_path: Path) -> None:
     assert ended.stdout.startswith("45\n") and "134000" in ended.stdout
 
 
-@pytest.mark.parametrize("program", blocks("docs/python.md"), ids=str.splitlines)
-def test_examples_of_the_page_run_as_written(program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [
+        *blocks("docs/python.md"),
+        *blocks("docs/migrating-from-agt-sandbox.md"),
+        *blocks("docs/tutorials.md"),
+    ],
+    ids=str.splitlines,
+)
+def test_examples_of_the_pages_run_as_written(program: str, tmp_path: Path) -> None:
     ended = python(program, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
 

@@ -86,3 +86,42 @@ def test_doctor_names_every_wall_and_why_it_cannot_run() -> None:
     assert walls["native"].built_in
     for wall in walls.values():
         assert wall.usable == (wall.reason is None)
+
+
+def test_rules_see_the_context_of_the_sandbox_and_of_each_execution() -> None:
+    def rule(name: str, field: str, value: str) -> dict[str, object]:
+        condition = {"field": field, "operator": "eq", "value": value}
+        return {"name": name, "condition": condition, "action": "deny"}
+
+    policy = Policy.build(
+        defaults={"action": "allow"},
+        rules=[rule("no-draft", "state", "draft"), rule("no-eve", "agent_id", "eve")],
+    )
+    assert policy.why(code="1") and not policy.why(code="1", context={"state": "draft"})
+    with Sandbox(policy, context={"agent_id": "bob", "state": "draft"}) as sandbox:
+        with pytest.raises(stockade.DeniedError, match="no-draft"):
+            sandbox.run_code("print(1)")
+        assert sandbox.run_code("print(1)", context={"state": "final"}).ok
+        with pytest.raises(stockade.DeniedError, match="no-eve"):
+            sandbox.run(["true"], context={"state": "final", "agent_id": "eve"})
+        with pytest.raises(InvalidError, match="cannot be replaced"):
+            sandbox.run_code("print(1)", context={"code": "harmless"})
+        with pytest.raises(InvalidError, match="cannot be JSON"):
+            sandbox.run_code("print(1)", context={"state": object()})
+
+
+def test_credential_passes_only_by_its_name() -> None:
+    with pytest.raises(InvalidError, match="API_KEY"):
+        Sandbox(envs={"API_KEY": "k"}).run(["true"])
+    with Sandbox(envs={"API_KEY": "k"}, credentials=["API_KEY"]) as sandbox:
+        assert sandbox.run("echo $API_KEY").stdout == "k\n"
+
+
+def test_report_of_one_wall_is_that_of_the_doctor() -> None:
+    walls = {wall.provider: wall for wall in stockade.doctor()}
+    assert stockade.wall_report("native") == walls["native"]
+    assert not stockade.wall_report("aca").built_in
+    with pytest.raises(stockade.UnavailableError, match="paper"):
+        stockade.wall_report("paper")
+    with pytest.raises(InvalidError, match="no runtime is called"):
+        stockade.wall_report("docker", runtime="paper")

@@ -18,7 +18,7 @@ class Reachable(Protocol):
 
 
 def check_egress(config: Reachable) -> None:
-    """Refuses a network without hosts that nobody opened on purpose."""
+    """Refuses a network without named hosts, unless the caller opened all of it on purpose."""
     if config.allow_outbound and not config.allowed_hosts and not config.allow_unrestricted_egress:
         raise ValueError(
             "allow_outbound=True names no host: set allowed_hosts, or "

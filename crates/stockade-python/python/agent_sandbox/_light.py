@@ -112,9 +112,9 @@ class NativeProvider(WallProvider):
         if config.runtime:
             raise ValueError(f"runtime={config.runtime!r} is for containers; use Docker instead")
         name = self._interpreter
-        if not self._is_python() or os.path.basename(name) in ("python", "python3"):
-            return {} if "/" not in name or not self._is_python() else {"python": name}
-        found = shutil.which(name)
+        if not self._is_python() or name in ("python", "python3"):
+            return {}
+        found = name if "/" in name else shutil.which(name)
         if found is None:
             raise ValueError(f"interpreter {name!r} is not in PATH")
         return {"python": found}

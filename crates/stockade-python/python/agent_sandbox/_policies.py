@@ -72,7 +72,8 @@ def written(policy: Any) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     said = plain(policy)
     if not isinstance(said, dict):
         kind = type(policy).__name__
-        raise TypeError(f"a policy cannot be a {kind}; pass a PolicyDocument, a path or a YAML text")
+        message = f"a policy cannot be a {kind}"
+        raise TypeError(f"{message}; pass a PolicyDocument, a path or a YAML text")
     return _pruned(said), here, ()
 
 

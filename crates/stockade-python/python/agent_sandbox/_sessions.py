@@ -146,23 +146,39 @@ class Registry:
                 self._executions.popitem(last=False)
         return execution
 
-    def finish(self, execution: Execution, ended: Optional[stockade.Execution]) -> SandboxResult:
-        """Completes the handle of an execution; `ended` is None if its sandbox is gone."""
-        session, handle = execution.session, execution.handle
-        if ended is None:
-            result = SandboxResult(False, -1, stderr="the sandbox ended", killed=True)
-            result.kill_reason = "The sandbox ended"
-            status = ExecutionStatus.FAILED
-        else:
-            result = result_of(ended, execution.timeout, session.memory_mb)
-            status = status_of(ended)
-        with self._lock:
-            session.running.discard(handle.execution_id)
-            handle.status, handle.result = status, result
-            is_lost = ended is None or ended.outcome == "engine_lost"
-            if is_lost and session.status is SessionStatus.READY:
-                session.status = SessionStatus.FAILED
+    def finish(self, execution: Execution, ended: stockade.Execution) -> SandboxResult:
+        """Completes the handle of an execution that has ended."""
+        result = result_of(ended, execution.timeout, execution.session.memory_mb)
+        self._complete(execution, status_of(ended), result)
+        if ended.outcome == "engine_lost":
+            self._fail(execution.session)
         return result
+
+    def lose(self, execution: Execution, why: str) -> SandboxResult:
+        """Completes the handle of an execution whose sandbox is gone."""
+        result = SandboxResult(False, -1, stderr=why, killed=True, kill_reason="The sandbox ended")
+        self._complete(execution, ExecutionStatus.FAILED, result)
+        self._fail(execution.session)
+        return result
+
+    def abandon(self, execution: Execution) -> None:
+        """Completes the handle of an execution whose caller does not wait any more; waiting for it
+        ended with its program."""
+        reason = "Execution was cancelled"
+        result = SandboxResult(False, -1, killed=True, kill_reason=reason)
+        self._complete(execution, ExecutionStatus.CANCELLED, result)
+
+    def _complete(
+        self, execution: Execution, status: ExecutionStatus, result: SandboxResult
+    ) -> None:
+        with self._lock:
+            execution.session.running.discard(execution.handle.execution_id)
+            execution.handle.status, execution.handle.result = status, result
+
+    def _fail(self, session: Session) -> None:
+        with self._lock:
+            if session.status is SessionStatus.READY:
+                session.status = SessionStatus.FAILED
 
     def handle(self, agent_id: str, session_id: str, execution_id: str) -> ExecutionHandle:
         """An execution as it is now; KeyError if there is none."""

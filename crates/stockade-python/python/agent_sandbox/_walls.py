@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import logging
 import re
+import threading
+from concurrent.futures import Future
 from typing import Any, Callable, ClassVar, Optional
 
 import stockade
 from stockade import Sandbox, WallReport, _bridge, _core
+from stockade._stockade import Execution as Running
 
 from ._hardening import sanitize_env_vars
 from ._judges import judge_of, ringed
@@ -86,6 +90,29 @@ class WallProvider(SandboxProvider):
         self._registry.add(session)
         return SessionHandle(agent_id, session_id, SessionStatus.READY)
 
+    async def create_session_async(
+        self,
+        agent_id: str,
+        policy: Optional[Any] = None,
+        config: Optional[SandboxConfig] = None,
+        *,
+        runtime: Optional[Any] = None,
+    ) -> SessionHandle:
+        """The same as `create_session`, for asyncio. Cancelling the task leaves no session."""
+        make = functools.partial(self.create_session, agent_id, policy, config, runtime=runtime)
+        making = _in_thread(make)
+        try:
+            return await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            # The event loop may end before the session is made.
+            making.add_done_callback(self._end_abandoned)
+            raise
+
+    def _end_abandoned(self, made: Future[SessionHandle]) -> None:
+        """Ends a session whose task was cancelled while it was made."""
+        if not made.cancelled() and made.exception() is None:
+            self.destroy_session(made.result().agent_id, made.result().session_id)
+
     def execute_code(
         self,
         agent_id: str,
@@ -111,7 +138,7 @@ class WallProvider(SandboxProvider):
         try:
             report = await _bridge.wait_async(execution.running.operation)
         except asyncio.CancelledError:
-            self._registry.finish(execution, None)
+            self._registry.abandon(execution)
             raise
         except stockade.StockadeError as error:
             return self._ended(execution, _raising(error))
@@ -180,7 +207,7 @@ class WallProvider(SandboxProvider):
         _judge_tool(session, added.pop("tool_name", None), added)
         fields = fields_of(added, session)
         violations = scan_code_for_subprocesses(code)
-        # The session judges and records every code itself; this only decides which refusal is first.
+        # The session judges and records every code itself; this decides which refusal is first.
         if not violations or not session.policy.why(code=code, context=fields):
             violations = []
         for judge in session.judges:
@@ -190,19 +217,10 @@ class WallProvider(SandboxProvider):
         envs = {}
         if context is not None and self._context_variable:
             envs[self._context_variable] = json.dumps(context)
-        running = _core.start_code(
-            session.sandbox._session,
-            code,
-            language="python",
-            arguments=(),
-            envs=envs,
-            cwd=None,
-            timeout=session.timeout,
-            stdin=None,
-            live=False,
-            context=fields,
+        start = functools.partial(
+            _core.start_code, session.sandbox._session, code, language="python", arguments=()
         )
-        return self._registry.begin(session, running, session.timeout)
+        return self._begin(session, start, envs, session.timeout, fields)
 
     def _ended(self, execution: Execution, report: Callable[[], Any]) -> ExecutionHandle:
         """Waits for the end of an execution and returns its handle. A denial is raised."""
@@ -214,12 +232,10 @@ class WallProvider(SandboxProvider):
         try:
             ended, problem = _core.finish(report(), check=False)
         except stockade.StockadeError as error:
-            result = self._registry.finish(execution, None)
-            result.stderr = str(error)
-            return result
+            return self._registry.lose(execution, str(error))
         except BaseException:
-            # Ctrl-C, for example: the wait has ended the program.
-            self._registry.finish(execution, None)
+            # Ctrl-C, for example.
+            self._registry.abandon(execution)
             raise
         result = self._registry.finish(execution, ended)
         execution.session.output.take()
@@ -236,18 +252,29 @@ class WallProvider(SandboxProvider):
             _same(config, session.config)
             timeout = min(timeout, config.timeout_seconds)
             envs = sanitize_env_vars(config.env_vars)
-        running = _core.start_command(
-            session.sandbox._session,
-            [str(word) for word in command],
-            envs=envs,
-            cwd=None,
-            timeout=timeout,
-            stdin=None,
-            live=False,
-            context=fields_of(None, session),
-        )
-        execution = self._registry.begin(session, running, timeout)
-        return self._finish(execution, lambda: _bridge.wait(running.operation))
+        words = [str(word) for word in command]
+        start = functools.partial(_core.start_command, session.sandbox._session, words)
+        execution = self._begin(session, start, envs, timeout, fields_of(None, session))
+        return self._finish(execution, lambda: _bridge.wait(execution.running.operation))
+
+    def _begin(
+        self,
+        session: Session,
+        start: Callable[..., Running],
+        envs: dict[str, str],
+        timeout: float,
+        fields: dict[str, Any],
+    ) -> Execution:
+        """Starts a program in a session."""
+        try:
+            running = start(
+                envs=envs, cwd=None, timeout=timeout, stdin=None, live=False, context=fields
+            )
+        except ValueError:
+            raise
+        except stockade.StockadeError as error:
+            raise RuntimeError(f"the session cannot run a program: {error}") from error
+        return self._registry.begin(session, running, timeout)
 
 
 def check_agent_id(agent_id: str) -> None:
@@ -262,7 +289,8 @@ def _copied(config: SandboxConfig) -> SandboxConfig:
     """A copy that the caller cannot change any more."""
     lists = {"network_allowlist": list(config.network_allowlist)}
     lists["tool_allowlist"] = list(config.tool_allowlist)
-    return dataclasses.replace(config, env_vars=dict(config.env_vars), **lists)  # type: ignore[arg-type]
+    copies: dict[str, Any] = {**lists, "env_vars": dict(config.env_vars)}
+    return dataclasses.replace(config, **copies)
 
 
 def _added(context: Optional[dict[str, Any]]) -> dict[str, Any]:
@@ -302,6 +330,21 @@ def _same(config: SandboxConfig, own: SandboxConfig) -> None:
         asked = getattr(config, it.name)
         if asked != getattr(usual, it.name) and asked != getattr(own, it.name):
             raise ValueError(f"a session keeps the {it.name} that it was created with")
+
+
+def _in_thread(act: Callable[[], SessionHandle]) -> Future[SessionHandle]:
+    """Acts on a thread of its own, which finishes although no task waits for it."""
+    future: Future[SessionHandle] = Future()
+
+    def work() -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(act())
+            except BaseException as error:  # noqa: BLE001 - the waiting task raises it
+                future.set_exception(error)
+
+    threading.Thread(target=work, name="agent-sandbox").start()
+    return future
 
 
 def _raising(error: Exception) -> Callable[[], Any]:

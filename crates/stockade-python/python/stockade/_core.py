@@ -119,7 +119,7 @@ def _start(
     live: bool,
     context: Optional[Context],
 ) -> Running:
-    # An attached session judges by the context of its owner.
+    # Attached sessions refuse one.
     own = {} if context is None else {"context": fields(context)}
     sent = stdin if isinstance(stdin, (str, bytes)) else None
     try:

@@ -41,6 +41,9 @@ class _Attached:
             raise errors.of_failure(failure) from None
 
     def execute(self, argv: list[str], **options: Any) -> _stockade.Execution:
+        if "context" in options:
+            message = "an attached sandbox judges by the context of the process that holds it"
+            raise errors.InvalidError(message, "leave context out")
         return self._remote.execute(argv, **options)
 
     def inspect(self) -> Operation:

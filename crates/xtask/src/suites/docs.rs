@@ -45,10 +45,11 @@ fn broken_links(tree: &Tree) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-/// Tests that the specification names and that no source defines.
+/// Tests that the specification names and that no source in Rust or Python defines.
 fn missing_tests(tree: &Tree) -> Result<Vec<String>> {
     let mut known = BTreeSet::new();
-    for file in tree.rust_files() {
+    let python = tree.files().filter(|file| file.ends_with(".py"));
+    for file in tree.rust_files().chain(python) {
         let text = tree.text(file)?.unwrap_or_default();
         known.extend(functions(&text).map(str::to_owned));
     }
@@ -61,7 +62,8 @@ fn missing_tests(tree: &Tree) -> Result<Vec<String>> {
 fn functions(source: &str) -> impl Iterator<Item = &str> {
     let starts = source.lines().filter_map(|line| {
         let line = line.trim_start();
-        line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        line.strip_prefix("fn ").or_else(|| line.strip_prefix("def "))
     });
     starts.map(|rest| rest.split(['(', '<']).next().unwrap_or_default())
 }
@@ -128,8 +130,8 @@ mod tests {
     fn tests_are_named_in_the_last_column() {
         let page = "# `x`\n| promise | test |\n|---|---|\n| `a` holds | `b_c`, `d` |\n";
         assert_eq!(named_tests(page), [(4, "b_c"), (4, "d")]);
-        let source = "    fn b_c() {\n  async fn e()\npub fn no()\nfn d<T>(x: T)";
-        assert_eq!(functions(source).collect::<Vec<_>>(), ["b_c", "e", "d"]);
+        let source = "    fn b_c() {\n  async fn e()\npub fn no()\nfn d<T>(x: T)\ndef f() -> None:";
+        assert_eq!(functions(source).collect::<Vec<_>>(), ["b_c", "e", "d", "f"]);
     }
 
     #[test]

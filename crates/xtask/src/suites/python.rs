@@ -33,6 +33,9 @@ const PLAIN_RECIPES: [&str; 2] =
 /// The oldest glibc that the wheel may need is that of this tag.
 const COMPATIBILITY: &str = "manylinux_2_34";
 
+/// Selects the tests that need neither the registry nor an engine.
+const ALWAYS: &str = "not recipes";
+
 /// The user and group `nobody`, which own no files.
 const NOBODY: u32 = 65_534;
 
@@ -41,13 +44,14 @@ const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// Tests the installed wheel, as this user and in part as user 65534.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
-    check(root, "python", &TOOLS, "not recipes")
+    check(root, "python", &TOOLS, ALWAYS)
 }
 
-/// Tests the recipes with the frameworks that they are for.
+/// Tests the recipes with the frameworks that they are for, the packages that `agent_sandbox`
+/// replaces, and everything once more with a container engine.
 pub(crate) fn recipes(root: &Path) -> Result<Outcome> {
     let packages: Vec<&str> = TOOLS.iter().chain(&FRAMEWORKS).copied().collect();
-    check(root, "python-recipes", &packages, "recipes")
+    check(root, "python-recipes", &packages, "recipes or not recipes")
 }
 
 fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Outcome> {
@@ -72,21 +76,33 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     let mut pytest = Command::new(&installed);
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marked]).arg(&tests);
     pytest.current_dir(place).env("STOCKADE_SOURCE", root);
+    let engine = match marked == ALWAYS {
+        true => Ok(()),
+        false => engine_can_start(),
+    };
+    if engine.is_ok() && marked != ALWAYS {
+        pytest.env("STOCKADE_DOCKER", "1").env_remove("DOCKER_HOST");
+    }
     let tested = finish(pytest)?;
     if !tested.success {
         return Ok(Outcome::failed(tested.output));
     }
     let mut checks = Vec::new();
-    if marked == "recipes" {
+    if marked != ALWAYS {
         checks.push(types(root, &installed, &["examples/python"])?);
     } else {
         checks.push(types(root, &installed, &PLAIN_RECIPES)?);
+        checks.push(package_types(&installed, place)?);
         checks.push(stubs(&installed, place)?);
         checks.push(nobody(&installed, &tests)?);
     }
     Ok(match checks.into_iter().find(|checked| !checked.success) {
         Some(checked) => Outcome::failed(checked.output),
-        None => Outcome::passed(format!("{}, and the types", last_line(&tested.output))),
+        None => {
+            let without = engine.err().map(|reason| format!("; without containers: {reason}"));
+            let tests = last_line(&tested.output);
+            Outcome::passed(format!("{tests}, and the types{}", without.unwrap_or_default()))
+        }
     })
 }
 
@@ -162,6 +178,32 @@ fn types(root: &Path, installed: &Path, recipes: &[&str]) -> Result<Finished> {
     mypy.args(["-m", "mypy", "--strict", "--no-incremental", "--explicit-package-bases"]);
     mypy.args(recipes).current_dir(root);
     finish(mypy)
+}
+
+/// The packages that ship `py.typed` pass `mypy --strict`.
+fn package_types(installed: &Path, place: &Path) -> Result<Finished> {
+    let mut mypy = Command::new(installed);
+    mypy.args(["-m", "mypy", "--strict", "--no-incremental"]);
+    mypy.args(["-p", "stockade", "-p", "agent_sandbox"]).current_dir(place);
+    finish(mypy)
+}
+
+/// Whether the tests can start a container engine. The error is why they cannot.
+fn engine_can_start() -> std::result::Result<(), String> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
+    if !is_root {
+        return Err("only root can start an engine".to_owned());
+    }
+    if let Some(missing) =
+        ["dockerd", "docker", "containerd", "runc"].iter().find(|name| on_path(&[name]).is_none())
+    {
+        return Err(format!("{missing} is not installed"));
+    }
+    let image = cache::folder().map(|folder| folder.join("docker/python-bookworm-1.tar"));
+    match image.is_ok_and(|image| image.exists()) {
+        true => Ok(()),
+        false => Err("the suite docker has not made its image".to_owned()),
+    }
 }
 
 /// The stubs describe the extension module.

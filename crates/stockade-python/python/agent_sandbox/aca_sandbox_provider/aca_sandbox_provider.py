@@ -19,8 +19,8 @@ def aca_config_from_policy(policy: Any, base: SandboxConfig) -> SandboxConfig:
 
 
 class ACASandboxProvider(WallProvider):
-    """Sessions in Azure Container Apps. `is_available` tells whether this version has them; no other
-    wall takes their place."""
+    """Sessions in Azure Container Apps. `is_available` tells whether this version has them; no
+    other wall takes their place."""
 
     _wall: ClassVar[str] = "aca"
     _title: ClassVar[str] = "ACASandboxProvider is not available"

@@ -151,7 +151,7 @@ class DockerSandboxProvider(WallProvider):
         return {"image": self._chosen(), "docker_url": self._url, "runtime": runtime}
 
     def _chosen(self) -> str:
-        """The image of sessions: the one that was named, else the hardened one, else the plain one."""
+        """The image of sessions: the named one, else the hardened one, else the plain one."""
         if self._image is None:
             is_there = False
             try:

@@ -29,8 +29,8 @@ class SubprocessSandbox:
 
 
 def run_code_in_sandbox(code: str) -> str:
-    """The output of Python code in a container with 256 MB and half a processor; ``Error: …`` if the
-    code fails or no container can be made."""
+    """The output of Python code in a container with 256 MB and half a processor; ``Error: …`` if
+    the code fails or no container can be made."""
     limits = {"max_cpu": 0.5, "max_memory_mb": 256, "timeout_seconds": 30}
     try:
         with _Wall({"name": "simple", "defaults": limits}, provider="docker") as wall:

@@ -44,7 +44,7 @@ class SandboxManager:
     def execute_in_sandbox(
         self, agent_id: str, code: str, network_required: bool = False
     ) -> dict[str, Any]:
-        """Runs Python code of an agent in its directory; the result is that of `Sandbox.execute`."""
+        """Runs Python code of an agent in its directory; the result is as of `Sandbox.execute`."""
         if network_required and not self.config.allowed_network:
             return {"success": False, "error": "Network access not allowed"}
         files, sandbox = self._environment(agent_id)

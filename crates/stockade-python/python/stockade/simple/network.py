@@ -159,7 +159,7 @@ class ProxiedNetworkSandbox(NetworkSandbox):
         self._log(time.time(), method, url, response_status)
 
     def get_request_summary(self) -> dict[str, Any]:
-        """``total_requests``, counts ``by_method`` and ``by_status``, and the ten ``recent`` ones."""
+        """``total_requests``, counts ``by_method`` and ``by_status``, and ten ``recent`` ones."""
         with self._lock:
             log = list(self.request_log)
         counts: dict[str, dict[str, int]] = {"method": {}, "status": {}}
