@@ -13,3 +13,4 @@ pub(crate) mod mutations;
 pub(crate) mod native;
 pub(crate) mod probes;
 pub(crate) mod python;
+mod stage;
