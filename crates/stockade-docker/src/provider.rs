@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use stockade_interpreters::ProgramSetup;
+use stockade_interpreters::{ProgramSetup, host_loopback, threads};
 use stockade_policy::Isolation;
 use stockade_provider::{
     Error, FACTS_AGE, Probe, ProgramKinds, Provider, ProviderName, Sandbox, SandboxRequest,
@@ -105,6 +105,9 @@ impl DockerProvider {
         let (started, ()) = tokio::join!(start(&engine, prepared), sweep(&engine));
         let setup = ProgramSetup {
             proxy: has_network.then_some(PROXY),
+            host_loopback: host_loopback(&request.policy),
+            // The engine's machine may have more processors than this one.
+            threads: Some(threads(&request.policy, u64::MAX)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };
