@@ -141,6 +141,26 @@ pub fn write_wrapper(
     Ok(())
 }
 
+/// Lets programs in containers of the image trust an authority, on the engine of `DOCKER_HOST`.
+pub fn trust(authority: &Path) -> Result<(), String> {
+    let name = format!("trust-{}", std::process::id());
+    let inside = format!("{name}:/usr/local/share/ca-certificates/authority.crt");
+    let file = authority.to_string_lossy();
+    for words in [
+        &["create", "--network", "none", "--name", &name, IMAGE, "update-ca-certificates"][..],
+        &["cp", &file, &inside],
+        &["start", "--attach", &name],
+        &["commit", &name, IMAGE],
+        &["rm", &name],
+    ] {
+        let done = finish(Command::new("docker").args(words));
+        if done.code != 0 {
+            return Err(format!("docker {}: {}", words[0], done.stderr));
+        }
+    }
+    Ok(())
+}
+
 /// Whether a program is on `PATH`.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
