@@ -7,9 +7,11 @@
 mod carried;
 mod check;
 mod elf;
+mod follow;
 mod link;
 
 pub use carried::{CarryError, guest_bytes, guest_file};
 pub use check::{CarrierError, GuestCheck, check_guest};
+pub use follow::{CONFIRMED, End, follow};
 pub use link::{ExecutionControl, Link, LinkError, LinkSettings, Liveness};
 pub use stockade_wire::Filter;

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::canaries::{Canaries, PLANTED};
 use crate::invariants::Host;
+use crate::judge::NOBODY;
 use crate::seen::{Output, Seen, finish};
 use crate::wall::{WEAKEN, Wall, after};
 
@@ -25,6 +26,8 @@ pub struct Inputs {
     pub place: PathBuf,
     /// The provider to test, if not the default.
     pub provider: Option<String>,
+    /// The runtime of containers to test, instead of a wall of this machine.
+    pub runtime: Option<String>,
 }
 
 /// State that all probes share.
@@ -87,11 +90,19 @@ impl Bench {
         let own = folder(&self.inputs.place.join(name.replace(' ', "-")), user)?;
         let names = crate::policies::write(&own, user, self)?;
         let binary = self.inputs.stockade.clone();
-        let provider = self.inputs.provider.clone();
-        Ok(Wall { name, binary, user, provider, without: None, names })
+        let flags = self.inputs.provider.iter().flat_map(|name| ["--provider", name]);
+        let flags = flags.map(str::to_owned).collect();
+        Ok(Wall { name, binary, user, flags, without: None, names })
     }
 
-    /// The same wall without one layer.
+    /// The container wall with a runtime, started by an unprivileged user: root's writable mounts
+    /// are refused there.
+    pub(crate) fn container_wall(&self, runtime: &str) -> io::Result<Wall> {
+        let flags = ["--provider", "docker", "--runtime", runtime].map(str::to_owned).to_vec();
+        Ok(Wall { name: format!("docker {runtime}"), flags, ..self.wall(Some(NOBODY))? })
+    }
+
+    /// A wall of this machine without one layer.
     pub(crate) fn weakened(&self, wall: &Wall, layer: &'static str) -> Wall {
         let name = format!("{} without {layer}", wall.name);
         let binary = self.inputs.weakened.clone();

@@ -1,4 +1,5 @@
-//! Known gaps: probes that fail, each with its wall and the reason.
+//! Known gaps: probes that fail, each with its wall and the reason, and probes whose subject a wall
+//! does not have.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,27 @@ use serde::Deserialize;
 pub(crate) struct Gaps {
     #[serde(default)]
     gap: Vec<Gap>,
+    #[serde(default)]
+    not_applicable: Vec<Gap>,
 }
+
+/// Why a probe is known not to hold behind a wall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known<'a> {
+    /// The wall does not stop it.
+    Gap(&'a str),
+    /// The wall lacks what the probe attacks or needs.
+    NotApplicable(&'a str),
+}
+
+/// The walls by name; `any` is every one.
+const WALLS: [&str; 6] = ["any", "root", "user 65534", "docker", "docker runc", "docker runsc"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Gap {
     id: String,
-    /// `root`, `user 65534`, or `any`.
+    /// One of [`WALLS`]; `docker` is every runtime.
     wall: String,
     reason: String,
 }
@@ -26,11 +41,11 @@ impl Gaps {
     pub(crate) fn parse(text: &str) -> Result<Gaps, String> {
         let gaps: Gaps = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut seen = BTreeMap::new();
-        for gap in &gaps.gap {
+        for gap in gaps.gap.iter().chain(&gaps.not_applicable) {
             if gap.reason.trim().is_empty() {
                 return Err(format!("{} has no reason", gap.id));
             }
-            if !["any", "root", "user 65534"].contains(&gap.wall.as_str()) {
+            if !WALLS.contains(&gap.wall.as_str()) {
                 return Err(format!("{} names an unknown wall: {}", gap.id, gap.wall));
             }
             if seen.insert((&gap.id, &gap.wall), ()).is_some() {
@@ -40,17 +55,24 @@ impl Gaps {
         Ok(gaps)
     }
 
-    /// The reason why a probe is known to fail behind a wall.
-    pub(crate) fn reason(&self, id: &str, wall: &str) -> Option<&str> {
-        let is_it = |gap: &&Gap| gap.id == id && (gap.wall == wall || gap.wall == "any");
-        self.gap.iter().find(is_it).map(|gap| gap.reason.as_str())
+    /// Why a probe is known not to hold behind a wall.
+    pub(crate) fn known(&self, id: &str, wall: &str) -> Option<Known<'_>> {
+        let gap = find(&self.gap, id, wall).map(Known::Gap);
+        gap.or_else(|| find(&self.not_applicable, id, wall).map(Known::NotApplicable))
     }
 
     /// Ids that no probe has.
     pub(crate) fn unknown_ids<'a>(&'a self, known: &[&str]) -> Vec<&'a str> {
-        let ids = self.gap.iter().map(|gap| gap.id.as_str());
+        let ids = self.gap.iter().chain(&self.not_applicable).map(|gap| gap.id.as_str());
         ids.filter(|id| !known.contains(id)).collect()
     }
+}
+
+fn find<'a>(list: &'a [Gap], id: &str, wall: &str) -> Option<&'a str> {
+    let covers =
+        |named: &str| ["any", wall].contains(&named) || wall.split(' ').next() == Some(named);
+    let found = list.iter().find(|gap| gap.id == id && covers(&gap.wall));
+    found.map(|gap| gap.reason.as_str())
 }
 
 #[cfg(test)]
@@ -63,8 +85,14 @@ mod tests {
             format!("[[gap]]\nid = \"A14\"\nwall = \"{wall}\"\nreason = \"{reason}\"\n")
         };
         let gaps = Gaps::parse(&gap("root", "because")).unwrap();
-        assert_eq!(gaps.reason("A14", "root"), Some("because"));
-        assert_eq!(gaps.reason("A14", "user 65534"), None);
+        assert_eq!(gaps.known("A14", "root"), Some(Known::Gap("because")));
+        assert_eq!(gaps.known("A14", "user 65534"), None);
+        let foreign = Gaps::parse(&gap("docker", "because").replace("gap", "not_applicable"));
+        let foreign = foreign.unwrap();
+        for wall in ["docker runc", "docker runsc"] {
+            assert_eq!(foreign.known("A14", wall), Some(Known::NotApplicable("because")));
+        }
+        assert_eq!(foreign.known("A14", "root"), None);
         assert_eq!(gaps.unknown_ids(&["A01"]), ["A14"]);
         assert!(Gaps::parse(&gap("root", " ")).is_err());
         assert!(Gaps::parse(&gap("moon", "because")).is_err());

@@ -27,12 +27,13 @@ pub(crate) enum Verdict {
 /// The user `nobody`, which owns no files.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Runs every control of a probe.
-pub(crate) fn prove(bench: &Bench, wall: &Wall, probe: &Probe) -> Proof {
+/// Runs every control of a probe: of acts on the host or behind the plain wall without a layer, of
+/// scenes with the wall under test.
+pub(crate) fn prove(bench: &Bench, plain: &Wall, wall: &Wall, probe: &Probe) -> Proof {
     let shown = match &probe.trial {
         Trial::NotApplicable(why) => return Proof::NotApplicable((*why).to_owned()),
         Trial::Scene(scene) => (scene.control)(bench, wall),
-        Trial::Acts(acts) => prove_acts(bench, wall, acts),
+        Trial::Acts(acts) => prove_acts(bench, plain, acts),
     };
     match shown {
         Ok(shown) => Proof::Proven(shown),

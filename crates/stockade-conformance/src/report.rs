@@ -92,10 +92,9 @@ impl Report {
 
     /// One line per probe, then the counts.
     pub fn text(&self) -> String {
-        let mut text = format!(
-            "id   {:<14} {:<14} what the probe tries; what the control showed\n",
-            self.walls[0], self.walls[1]
-        );
+        let walls: Vec<String> = self.walls.iter().map(|wall| format!("{wall:<14}")).collect();
+        let mut text =
+            format!("id   {} what the probe tries; what the control showed\n", walls.join(" "));
         for line in &self.lines {
             // Writing to a String cannot fail.
             let words: Vec<String> =

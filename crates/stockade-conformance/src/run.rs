@@ -2,16 +2,18 @@
 
 use crate::bench::{Bench, Inputs};
 use crate::catalogue::{COUNTED, catalogue};
-use crate::gaps::Gaps;
+use crate::gaps::{Gaps, Known};
 use crate::judge::{NOBODY, Proof, Verdict, judge, prove};
 use crate::probe::{Class, Probe};
 use crate::report::{Line, Report, Status};
 use crate::wall::Wall;
 
-/// The minimum number of distinct ids that must hold with a control.
+/// The minimum number of distinct ids that must hold with a control behind the walls of a machine.
 const FEWEST: usize = 60;
+/// The same for containers.
+const FEWEST_IN_CONTAINERS: usize = 50;
 
-/// Runs every probe as root and as an unprivileged user.
+/// Runs every probe as root and as an unprivileged user, or in containers with one runtime.
 pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
     let gaps = Gaps::parse(gaps).map_err(|why| format!("gaps.toml: {why}"))?;
     let ids: Vec<&str> = catalogue().map(|probe| probe.id).collect();
@@ -20,22 +22,32 @@ pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
         return Err(format!("gaps.toml names {unknown_ids:?}, which no probe has"));
     }
     let bench = Bench::new(inputs).map_err(|error| format!("the bench: {error}"))?;
-    let walls = [None, Some(NOBODY)].map(|user| bench.wall(user));
-    let walls: Vec<Wall> =
-        walls.into_iter().collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let plain = bench.wall(None).map_err(|error| error.to_string())?;
+    let other = match &inputs.runtime {
+        Some(runtime) => bench.container_wall(runtime),
+        None => bench.wall(Some(NOBODY)),
+    };
+    let other = other.map_err(|error| error.to_string())?;
+    let walls = match inputs.runtime {
+        Some(_) => vec![other],
+        None => vec![plain.clone(), other],
+    };
     let mut report = Report::new(walls.iter().map(|wall| wall.name.clone()).collect());
     for probe in catalogue() {
-        report.lines.push(line(&bench, &walls, &gaps, probe));
+        report.lines.push(line(&bench, &plain, &walls, &gaps, probe));
     }
     report.after = bench.host.changed_since(&bench, std::time::Duration::from_secs(10));
-    report.fewest = FEWEST;
+    report.fewest = match inputs.runtime {
+        Some(_) => FEWEST_IN_CONTAINERS,
+        None => FEWEST,
+    };
     Ok(report)
 }
 
-fn line(bench: &Bench, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
-    let proof = prove(bench, &walls[0], probe);
+fn line(bench: &Bench, plain: &Wall, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
+    let proof = prove(bench, plain, &walls[0], probe);
     let status = |wall: &Wall| {
-        let known = gaps.reason(probe.id, &wall.name);
+        let known = gaps.known(probe.id, &wall.name);
         status_of(&proof, known, || judge(bench, wall, probe))
     };
     Line {
@@ -56,15 +68,18 @@ fn line(bench: &Bench, walls: &[Wall], gaps: &Gaps, probe: &Probe) -> Line {
 
 /// The status of a probe, from its control, the list of gaps, and the trial itself, which runs only
 /// if there is something to try.
-fn status_of(proof: &Proof, known: Option<&str>, trial: impl FnOnce() -> Verdict) -> Status {
+fn status_of(proof: &Proof, known: Option<Known<'_>>, trial: impl FnOnce() -> Verdict) -> Status {
     if let Proof::NotApplicable(why) = proof {
         return Status::NotApplicable(why.clone());
     }
     match (trial(), known, proof) {
         (Verdict::Held, Some(_), _) => {
-            Status::Broken("it holds, but gaps.toml lists it as a gap".to_owned())
+            Status::Broken("it holds, but gaps.toml lists it".to_owned())
         }
-        (Verdict::Broken(_), Some(reason), _) => Status::Gap(reason.to_owned()),
+        (Verdict::Broken(_), Some(Known::Gap(reason)), _) => Status::Gap(reason.to_owned()),
+        (Verdict::Broken(_), Some(Known::NotApplicable(reason)), _) => {
+            Status::NotApplicable(reason.to_owned())
+        }
         (Verdict::Broken(why), None, _) => Status::Broken(why),
         (Verdict::Held, None, Proof::Unproven(why)) => Status::Unproven(why.clone()),
         (Verdict::Held, None, _) => Status::Held,
@@ -81,9 +96,14 @@ mod tests {
         let broken = || Verdict::Broken("came back".to_owned());
         assert_eq!(status_of(&proven, None, || Verdict::Held), Status::Held);
         assert_eq!(status_of(&proven, None, broken), Status::Broken("came back".to_owned()));
-        assert_eq!(status_of(&proven, Some("known"), broken), Status::Gap("known".to_owned()));
-        let healed = status_of(&proven, Some("known"), || Verdict::Held);
-        assert!(matches!(healed, Status::Broken(_)), "{healed:?}");
+        let gap = Some(Known::Gap("known"));
+        assert_eq!(status_of(&proven, gap, broken), Status::Gap("known".to_owned()));
+        let foreign = Some(Known::NotApplicable("known"));
+        assert_eq!(status_of(&proven, foreign, broken), Status::NotApplicable("known".to_owned()));
+        for known in [gap, foreign] {
+            let healed = status_of(&proven, known, || Verdict::Held);
+            assert!(matches!(healed, Status::Broken(_)), "{healed:?}");
+        }
     }
 
     #[test]

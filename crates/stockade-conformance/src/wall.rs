@@ -24,8 +24,8 @@ pub(crate) struct Wall {
     pub(crate) binary: PathBuf,
     /// The user that starts it; `None` for the user of the harness.
     pub(crate) user: Option<u32>,
-    /// The value of `--provider`, if any.
-    pub(crate) provider: Option<String>,
+    /// The flags that select it.
+    pub(crate) flags: Vec<String>,
     /// The layer that a weakened build leaves out.
     pub(crate) without: Option<&'static str>,
     /// Names of places that belong to this wall's user.
@@ -89,9 +89,7 @@ impl Wall {
         if output == Output::Report {
             command.arg("--json");
         }
-        if let Some(provider) = &self.provider {
-            command.args(["--provider", provider]);
-        }
+        command.args(&self.flags);
         // A policy names its own visible files.
         if !flags.contains(&"--policy") {
             command.arg("--mount").arg(format!("{}:{INSIDE}", bench.probe.display()));

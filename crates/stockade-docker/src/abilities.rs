@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stockade_policy::{Control, Limit};
-use stockade_provider::{Ability, Obstacle, Precision};
+use stockade_provider::{Ability, enforced_outside};
 
 use crate::trial::Chosen;
 use crate::{EngineFacts, EngineLimits, Runtime};
@@ -37,66 +37,62 @@ pub fn reference_abilities(runtime: Runtime) -> BTreeMap<Control, Ability> {
 fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
     match control {
         Control::Limit(limit) => of_limit(limit, facts, chosen.runtime),
-        Control::Isolation => exact(isolation(facts, chosen)),
-        Control::HiddenHost => exact("the image's files in a mount namespace of the container"),
-        Control::ReadPaths => exact(
+        Control::Isolation => Ability::exact(isolation(facts, chosen)),
+        Control::HiddenHost => {
+            Ability::exact("the image's files in a mount namespace of the container")
+        }
+        Control::ReadPaths => Ability::exact(
             "read-only bind mounts without what is mounted below them; a directory with a Unix \
              socket is refused, but one that a host process makes there during the run can be \
              connected to",
         ),
-        Control::WritePaths => exact("bind mounts, with the caller's user id inside"),
-        Control::MovedPaths => exact("bind mounts at the paths that the policy names"),
-        Control::HidePaths => exact("an empty read-only tmpfs over each"),
-        Control::Workspace => exact("a tmpfs or a bind mount at /workspace"),
-        Control::WorkspaceLayer => missing(
+        Control::WritePaths => Ability::exact("bind mounts, with the caller's user id inside"),
+        Control::MovedPaths => Ability::exact("bind mounts at the paths that the policy names"),
+        Control::HidePaths => Ability::exact("an empty read-only tmpfs over each"),
+        Control::Workspace => Ability::exact("a tmpfs or a bind mount at /workspace"),
+        Control::WorkspaceLayer => Ability::missing(
             "an engine has no private layer over a host directory",
             "use the mode read or write, or the native wall",
         ),
-        Control::HostSockets => Ability::Enforced {
-            mechanism: "a search for sockets before the start, which refuses a directory that has \
+        Control::HostSockets => Ability::approximate(
+            "a search for sockets before the start, which refuses a directory that has \
                         one; a socket that a host process makes there during the run can be \
-                        connected to"
-                .to_owned(),
-            precision: Precision::Approximate,
-        },
-        Control::NetworkDeny => exact("a container with network none: nothing but loopback"),
-        Control::NetworkHosts | Control::NetworkPublic => exact(
+                        connected to",
+        ),
+        Control::NetworkDeny => {
+            Ability::exact("a container with network none: nothing but loopback")
+        }
+        Control::NetworkHosts | Control::NetworkPublic => Ability::exact(
             "a container with network none; the guest listens at an address of its own for each \
              allowed name and relays to the gate on the host, which decides by name and port",
         ),
-        Control::NetworkBlock => {
-            exact("the gate on the host, by name and again by address; nothing else leaves")
-        }
-        Control::Commands => missing(
+        Control::Commands => Ability::missing(
             "only Landlock can tell a listed program from another file, and this wall does not use it",
             "remove command_allowlist, or use the native wall",
         ),
-        Control::Environment => exact("an environment made from nothing, without the image's"),
-        Control::SystemCalls if !facts.has_seccomp => missing(
+        Control::Environment => {
+            Ability::exact("an environment made from nothing, without the image's")
+        }
+        Control::SystemCalls if !facts.has_seccomp => Ability::missing(
             "this engine cannot install seccomp filters",
             "use an engine whose kernel has seccomp, or the native wall",
         ),
-        Control::SystemCalls => exact(system_calls(chosen.runtime)),
-        Control::SeccompProfile => {
-            exact("a further seccomp filter in each program; the kernel keeps the stricter")
-        }
-        Control::CodeRules => exact("judged by the engine before anything is started"),
-        Control::Cleanup => exact(
+        Control::SystemCalls => Ability::exact(system_calls(chosen.runtime)),
+        Control::SeccompProfile => Ability::exact(
+            "a further seccomp filter in each program; the kernel keeps the stricter",
+        ),
+        Control::Cleanup => Ability::exact(
             "the engine removes the container and its volume when the stream to the guest ends; \
              the next start removes what a dead owner left",
         ),
-        Control::NetworkRequests => not_built_in(
-            "this version's gate decides by name and port, and does not look into requests",
-            "name the host without methods and paths, or remove it",
-        ),
-        Control::Secrets => not_built_in(
-            "this version's gate does not put secrets into requests",
-            "remove secrets: nothing inside has them then",
-        ),
-        Control::Tools => exact(
+        Control::Tools => Ability::exact(
             "a socket inside leads to the tool broker on the host, which judges each call; a \
              program can remove the socket and gains nothing by it",
         ),
+        Control::NetworkBlock
+        | Control::NetworkRequests
+        | Control::Secrets
+        | Control::CodeRules => enforced_outside(control),
     }
 }
 
@@ -134,9 +130,9 @@ fn system_calls(runtime: Runtime) -> &'static str {
 fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
     let version = facts.cgroups;
     let held = |has: bool, what: &str| match has {
-        true => exact(format!("{what} of the engine, cgroup v{version}")),
-        false => missing(
-            &format!("this engine cannot hold the {what}"),
+        true => Ability::exact(format!("{what} of the engine, cgroup v{version}")),
+        false => Ability::missing(
+            format!("this engine cannot hold the {what}"),
             "let the engine use the cgroup controller, or use the native wall",
         ),
     };
@@ -146,65 +142,33 @@ fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
             held(facts.limits.memory && facts.limits.swap, "memory limit without swap")
         }
         Limit::Pids => match runtime {
-            Runtime::Runsc => exact("RLIMIT_NPROC inside gVisor"),
+            Runtime::Runsc => Ability::exact("RLIMIT_NPROC inside gVisor"),
             Runtime::Runc | Runtime::Crun | Runtime::Kata => held(facts.limits.pids, "pids limit"),
         },
-        Limit::CpuTime => exact("the container's cpu time, watched from outside"),
-        Limit::IoRate => missing(
+        Limit::CpuTime => Ability::exact("the container's cpu time, watched from outside"),
+        Limit::IoRate => Ability::missing(
             "an engine limits traffic only of block devices that the caller names one by one",
             "remove the limit, or use the native wall",
         ),
-        Limit::Disk => Ability::Enforced {
-            mechanism:
-                "the size of each tmpfs that is writable inside; the memory limit holds all \
-                        of them together"
-                    .to_owned(),
-            precision: Precision::Approximate,
-        },
-        Limit::Inodes => Ability::Enforced {
-            mechanism: "the number of inodes of each tmpfs that is writable inside".to_owned(),
-            precision: Precision::Approximate,
-        },
-        Limit::OpenFiles => exact("RLIMIT_NOFILE"),
-        Limit::Output => exact("counted by the engine; what is beyond is dropped"),
-        Limit::CancelGrace | Limit::TimeoutGrace => {
-            exact("the engine's clock, from SIGTERM to the kill from outside")
+        Limit::Disk => Ability::approximate(
+            "the size of each tmpfs that is writable inside; the memory limit holds all \
+                        of them together",
+        ),
+        Limit::Inodes => {
+            Ability::approximate("the number of inodes of each tmpfs that is writable inside")
         }
+        Limit::OpenFiles => Ability::exact("RLIMIT_NOFILE"),
         Limit::Timeout | Limit::Lifetime => {
-            exact("the engine's clock; everything inside is killed")
+            Ability::exact("the engine's clock; everything inside is killed")
         }
-        Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
-        Limit::ToolCalls | Limit::ToolRate => {
-            exact("counted by the tool broker on the host; what is beyond is refused")
-        }
-        Limit::ToolsAtOnce => exact("counted by the tool broker on the host; what is beyond waits"),
-        Limit::ToolTime => {
-            exact("the clock of the tool broker on the host; a call beyond it is ended")
-        }
-        Limit::ToolBytes | Limit::ToolDepth => {
-            exact("measured by the tool broker on the host, of arguments and of results")
-        }
-        Limit::Connections | Limit::EgressBytes => {
-            exact("counted by the gate on the host; nothing else leaves")
-        }
-        Limit::EgressRate => exact("paced by the gate on the host; nothing else leaves"),
+        other => enforced_outside(Control::Limit(other)),
     }
-}
-
-fn exact(mechanism: impl Into<String>) -> Ability {
-    Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
-}
-
-fn not_built_in(reason: &str, remedy: &str) -> Ability {
-    Ability::NotBuiltIn(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
-}
-
-fn missing(reason: &str, remedy: &str) -> Ability {
-    Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
+    use stockade_provider::Obstacle;
+
     use super::*;
 
     fn of(facts: &EngineFacts, runtime: Runtime) -> BTreeMap<Control, Ability> {

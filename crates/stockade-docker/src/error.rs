@@ -1,13 +1,11 @@
 //! Errors of the container wall, and their mapping to the caller's error kinds.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use stockade_carrier::LinkError;
-use stockade_hostfiles::HostFileError;
+use stockade_hostfiles::{FilterError, HostFileError};
 use stockade_provider::{Error, ErrorKind, Obstacle, chain};
-use stockade_seccomp::{CompileError, ProfileError, ResolveError};
 
 use crate::Runtime;
 
@@ -118,36 +116,9 @@ pub enum DockerError {
     /// This build carries no guest, or is for an unknown machine.
     #[error("this build has no guest for containers")]
     NoGuest,
-    /// A seccomp profile cannot be read.
-    #[error("cannot read the seccomp profile {}", path.display())]
-    ReadProfile {
-        /// The profile.
-        path: PathBuf,
-        /// The kernel's error.
-        #[source]
-        source: io::Error,
-    },
-    /// A seccomp profile is not valid.
-    #[error("cannot use the seccomp profile {}", path.display())]
-    Profile {
-        /// The profile.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: ProfileError,
-    },
-    /// A seccomp profile is for other machines.
-    #[error("cannot use the seccomp profile {} here", path.display())]
-    ForeignProfile {
-        /// The profile.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: ResolveError,
-    },
-    /// A filter does not compile.
+    /// A system-call filter cannot be made.
     #[error(transparent)]
-    Compile(#[from] CompileError),
+    Filter(#[from] FilterError),
     /// The link to the guest could not be opened.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -219,15 +190,12 @@ impl DockerError {
             ),
             DockerError::Unsupported { remedy, .. } => (*remedy).to_owned(),
             DockerError::HostFile(HostFileError::Path { remedy, .. }) => remedy.clone(),
+            DockerError::Filter(error) => error.remedy(),
             DockerError::Tools { .. } => {
                 "offer fewer tools, or shorten their schemas and descriptions".to_owned()
             }
             DockerError::HostFile(HostFileError::Mounts { .. })
             | DockerError::NoGuest
-            | DockerError::ReadProfile { .. }
-            | DockerError::Profile { .. }
-            | DockerError::ForeignProfile { .. }
-            | DockerError::Compile(_)
             | DockerError::Link(_)
             | DockerError::Prepare { .. } => return None,
         };
@@ -251,10 +219,9 @@ impl From<DockerError> for Error {
             | DockerError::NoImage { .. }
             | DockerError::Image { .. }
             | DockerError::HostFile(_)
-            | DockerError::Tools { .. }
-            | DockerError::ReadProfile { .. }
-            | DockerError::Profile { .. }
-            | DockerError::ForeignProfile { .. } => ErrorKind::Invalid,
+            | DockerError::Tools { .. } => ErrorKind::Invalid,
+            DockerError::Filter(FilterError::ForeignMachine) => ErrorKind::Unavailable,
+            DockerError::Filter(_) => ErrorKind::Invalid,
             DockerError::Unsupported { .. } => ErrorKind::Unenforceable,
             DockerError::Down { .. }
             | DockerError::Slow { .. }
@@ -263,9 +230,7 @@ impl From<DockerError> for Error {
             | DockerError::NoRuntime { .. }
             | DockerError::Start { .. }
             | DockerError::WrongKernel { .. } => ErrorKind::Unavailable,
-            DockerError::NoGuest | DockerError::Compile(_) | DockerError::Prepare { .. } => {
-                ErrorKind::Internal
-            }
+            DockerError::NoGuest | DockerError::Prepare { .. } => ErrorKind::Internal,
             DockerError::Link(_) => ErrorKind::Lost,
         };
         let remedy = error.remedy();

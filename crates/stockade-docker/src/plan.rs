@@ -8,7 +8,7 @@ use bollard::models::{
     Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountTmpfsOptions, MountType,
     MountVolumeOptions, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
-use stockade_hostfiles::{Mode, Shown};
+use stockade_hostfiles::{MASKED_PROC, Mode, Shown};
 use stockade_policy::{Limit, NetworkGate, Policy, SCRATCH, WORKSPACE, Workspace};
 use stockade_provider::ToolAccess;
 use stockade_wire::NAME_SERVER;
@@ -100,6 +100,7 @@ fn host_config(inputs: &Inputs<'_>) -> HostConfig {
         cap_add: Some(Vec::new()),
         security_opt: Some(security_options(inputs)),
         readonly_rootfs: Some(true),
+        masked_paths: Some(masked_paths()),
         network_mode: Some("none".to_owned()),
         // A private namespace without the engine's /dev/shm: ours has a limit of inodes too.
         ipc_mode: Some("none".to_owned()),
@@ -156,6 +157,21 @@ fn ports(policy: &Policy) -> Vec<u16> {
         }
     }
     ports
+}
+
+/// The paths that engines mask by default, which a list of our own replaces, and those that are
+/// hidden behind the native wall.
+fn masked_paths() -> Vec<String> {
+    const DEFAULT: [&str; 7] = [
+        "/proc/acpi",
+        "/proc/kcore",
+        "/proc/latency_stats",
+        "/proc/sched_debug",
+        "/proc/timer_list",
+        "/proc/timer_stats",
+        "/sys/firmware",
+    ];
+    DEFAULT.into_iter().chain(MASKED_PROC).map(str::to_owned).collect()
 }
 
 fn security_options(inputs: &Inputs<'_>) -> Vec<String> {

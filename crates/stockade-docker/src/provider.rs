@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use stockade_interpreters::{ProgramSetup, host_loopback};
+use stockade_interpreters::{ProgramSetup, host_loopback, threads};
 use stockade_policy::Isolation;
 use stockade_provider::{
     Entry, Error, FACTS_AGE, Language, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Root,
@@ -124,6 +124,8 @@ impl DockerProvider {
         let setup = ProgramSetup {
             proxy: has_network.then_some(PROXY),
             host_loopback: host_loopback(&request.policy),
+            // The engine's machine may have more processors than this one.
+            threads: Some(threads(&request.policy, u64::MAX)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };

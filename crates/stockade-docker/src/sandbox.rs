@@ -15,24 +15,23 @@ use std::time::Duration;
 use bollard::query_parameters::{KillContainerOptionsBuilder, StatsOptionsBuilder};
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
-use stockade_carrier::Link;
+use stockade_carrier::{Link, follow};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{
     Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, ProcessEnd,
     Running, Sandbox, SandboxUsage, TerminalSize,
 };
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::start::{Container, Started};
 
-/// How long a killed execution may take to end before its sandbox is ended.
-const CONFIRMED: Duration = Duration::from_millis(500);
 /// How long the engine's report about a kill may take.
 const REPORTED: Duration = Duration::from_millis(400);
+/// How long the engine's report about the end of a container may take; a lost engine ends the wait.
+const ENDED: Duration = Duration::from_secs(4);
 /// How long the engine may take to remove a container.
 const REMOVED: Duration = Duration::from_secs(10);
 /// How often processor time is compared with its limit.
@@ -181,35 +180,11 @@ async fn explain(
     if !is_lost {
         return end;
     }
-    let seen = shared.events.wait_for(REPORTED, |seen| seen.exit_code.is_some()).await;
+    let seen = shared.events.wait_for(ENDED, |seen| seen.exit_code.is_some()).await;
     match seen.exit_code {
         Some(code) if code > 128 => Ok(ProcessEnd::SandboxEnded { signal: Some(code - 128) }),
         _ => end,
     }
-}
-
-/// The same program, killed at its timeout even if its end is not awaited.
-fn limited(running: Running, limit: Duration, shared: Arc<Shared>) -> Running {
-    let execution = Arc::clone(&running.control);
-    let (sender, ended) = oneshot::channel();
-    let mut end = running.end;
-    tokio::spawn(async move {
-        let result = match timeout(limit, &mut end).await {
-            Ok(result) => result,
-            Err(_) => {
-                // Fails if the sandbox has already ended.
-                let _ = execution.kill().await;
-                if timeout(CONFIRMED, &mut end).await.is_err() {
-                    shared.kill().await;
-                }
-                Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout })
-            }
-        };
-        let _ = sender.send(result);
-    });
-    let lost = |_| Err(Error::new(ErrorKind::Lost, "the runtime of the sandbox has ended"));
-    let end = Box::pin(async move { ended.await.unwrap_or_else(lost) });
-    Running { end, ..running }
 }
 
 /// A program that does not run.
@@ -245,14 +220,12 @@ impl Sandbox for DockerSandbox {
                 }
                 Err(error) => return Err(error),
             };
-            let end = running.end;
             let control = self.control(Some(running.control));
-            let end = Box::pin(async move { explain(end.await, &shared, kills).await });
-            let running = Running { control, end, ..running };
-            Ok(match limit {
-                Some(limit) => limited(running, limit, Arc::clone(&self.shared)),
-                None => running,
-            })
+            let container = Arc::clone(&shared);
+            let end_sandbox = async move { container.kill().await };
+            let finish = move |end| async move { explain(end, &shared, kills).await };
+            let end = follow(running.end, limit, Arc::clone(&control), end_sandbox, finish);
+            Ok(Running { control, end, ..running })
         })
     }
 

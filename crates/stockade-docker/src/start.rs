@@ -115,8 +115,12 @@ pub(crate) async fn start(engine: &Engine, prepared: Prepared) -> Result<Started
 async fn create(engine: &Engine, prepared: &Prepared) -> Result<Container, DockerError> {
     let options = CreateContainerOptionsBuilder::new().name(&prepared.name).build();
     let creation = engine.docker.create_container(Some(options), prepared.configuration.clone());
-    let created = engine.ask_within(MOST_START, "create a container", creation).await?;
-    Ok(Container { engine: engine.clone(), id: created.id, is_removed: false })
+    let created = engine.ask_within(MOST_START, "create a container", creation).await;
+    if let Err(DockerError::Down { .. } | DockerError::Slow { .. }) = created {
+        // The engine may have created it without being able to report that.
+        let _ = remove(engine, &prepared.name).await;
+    }
+    Ok(Container { engine: engine.clone(), id: created?.id, is_removed: false })
 }
 
 async fn link(container: &Container, prepared: &Prepared) -> Result<(Link, Kernel), DockerError> {

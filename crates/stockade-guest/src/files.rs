@@ -57,7 +57,7 @@ pub(crate) async fn operate(mut stream: Stream, state: &State) {
 fn start(state: &State) -> io::Result<(Descriptor, Descriptor)> {
     let (its_input, input) = io::pipe()?;
     let (output, its_output) = io::pipe()?;
-    let (child, _) = run_in_child(its_input.into(), its_output.into(), serve::serve)?;
+    let child = run_in_child(its_input.into(), its_output.into(), serve::serve)?;
     state.processes.help(child);
     let input = Descriptor::new(input.into(), &state.reactor)?;
     let output = Descriptor::new(output.into(), &state.reactor)?;

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
-use stockade_sys::{Cloned, Namespaces, clone_process, close_inherited_from, default_signal};
+use stockade_sys::{Forked, close_inherited_from, default_signal, fork_process};
 
 /// The keeper of an execution, and the pipe on which it reports.
 pub(crate) struct Keeper {
@@ -34,12 +34,12 @@ const START_BYTES: usize = 8;
 /// it is not.
 pub(crate) fn start(spawn: impl FnOnce() -> io::Result<Pid>) -> io::Result<(Pid, Keeper)> {
     let (reader, writer) = io::pipe()?;
-    let keeper = match clone_process(Namespaces::NONE, None)? {
-        Cloned::Child => {
+    let keeper = match fork_process()? {
+        Forked::Child => {
             drop(reader);
             keep(spawn, writer.into())
         }
-        Cloned::Original { child, .. } => child,
+        Forked::Original { child } => child,
     };
     drop(writer);
     let mut report = File::from(OwnedFd::from(reader));
@@ -58,8 +58,9 @@ pub(crate) fn start(spawn: impl FnOnce() -> io::Result<Pid>) -> io::Result<(Pid,
 
 /// The keeper. It never returns, because it is a copy of the guest.
 fn keep(spawn: impl FnOnce() -> io::Result<Pid>, report: OwnedFd) -> ! {
-    let started =
-        set_child_subreaper(Some(getpid())).map_err(io::Error::from).and_then(|()| spawn());
+    // gVisor before 2023 lacks subreapers and answers EINVAL, which would blame the program.
+    let adopts = set_child_subreaper(Some(getpid())).map_err(|_| io::Error::from(Errno::NOSYS));
+    let started = adopts.and_then(|()| spawn());
     let program = match started {
         Ok(program) => {
             tell_start(report.as_fd(), 0, program.as_raw_nonzero().get());

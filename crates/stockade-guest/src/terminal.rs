@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
+use rustix::io::Errno;
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, ptsname, unlockpt};
 use rustix::termios::{
     InputModes, LocalModes, SpecialCodeIndex, Termios, Winsize, tcgetattr, tcsetwinsize,
 };
@@ -31,8 +32,7 @@ impl Terminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let ours = rustix::fs::open(MULTIPLEXER, flags, Mode::empty())?;
         unlockpt(&ours)?;
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+        let theirs = other_end(&ours)?;
         let terminal = Terminal { descriptor: Descriptor::new_nonblocking(ours, reactor) };
         terminal.resize(size)?;
         Ok((Rc::new(terminal), theirs))
@@ -52,6 +52,19 @@ impl Terminal {
             // No process uses the terminal.
             Err(_) => Vec::new(),
         }
+    }
+}
+
+/// The program's end of a terminal.
+fn other_end(ours: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    match ioctl_tiocgptpeer(ours, flags) {
+        // gVisor lacks the request. No process inside can mount another devpts.
+        Err(Errno::NOTTY) => {
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            rustix::fs::open(ptsname(ours, Vec::new())?, flags, Mode::empty())
+        }
+        opened => opened,
     }
 }
 

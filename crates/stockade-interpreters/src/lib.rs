@@ -30,7 +30,9 @@ mod volta;
 use std::path::PathBuf;
 
 pub use problem::{InterpreterError, Problem, Skipped};
-pub use setup::{CODE_DIRECTORY, Directories, ProgramSetup, host_loopback, proxy_variables};
+pub use setup::{
+    CODE_DIRECTORY, Directories, ProgramSetup, host_loopback, proxy_variables, threads,
+};
 use stockade_provider::Language;
 pub use surrounding::surrounding_python;
 pub use surroundings::Surroundings;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stockade_policy::{Host, HostPattern, Policy, SEARCH_PATH, WORKSPACE};
+use stockade_policy::{Host, HostPattern, Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
     Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess,
 };
@@ -194,6 +194,12 @@ pub fn proxy_variables(proxy: SocketAddrV4, host_loopback: &[IpAddr]) -> Vec<(St
         variables.push((name.to_lowercase(), value.to_owned()));
     }
     variables
+}
+
+/// How many threads programs should start for the processors of a policy, out of those present.
+pub fn threads(policy: &Policy, present: u64) -> u64 {
+    let limit = policy.limits.value(Limit::Cpu).unwrap_or(1000).div_ceil(1000);
+    limit.clamp(1, present)
 }
 
 /// The loopback addresses that a policy allows as literals, which makes them the host's.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stockade_cgroup::{Controller, Layout, Version};
 use stockade_policy::{Control, Limit};
-use stockade_provider::{Ability, Obstacle, Precision};
+use stockade_provider::{Ability, Obstacle, enforced_outside};
 
 use crate::machine::{LANDLOCK_HOLDS_SOCKETS, LANDLOCK_NEEDED, Landlock, Machine};
 
@@ -43,59 +43,61 @@ fn ability(control: Control, machine: &Machine, layout: &Layout) -> Ability {
                 }
                 (false, None) => "the caller's user id alone",
             };
-            exact(format!(
+            Ability::exact(format!(
                 "user, mount, pid, network, ipc, uts and cgroup namespaces, {layers}, {ids}"
             ))
         }
-        Control::HiddenHost => exact("a root built from nothing in a mount namespace of its own"),
-        Control::ReadPaths => exact("read-only mounts"),
-        Control::WritePaths => exact(match machine.is_root() {
+        Control::HiddenHost => {
+            Ability::exact("a root built from nothing in a mount namespace of its own")
+        }
+        Control::ReadPaths => Ability::exact("read-only mounts"),
+        Control::WritePaths => Ability::exact(match machine.is_root() {
             true => "mounts that show the caller's files as the sandbox's own",
             false => "writable mounts",
         }),
-        Control::MovedPaths => exact("mounts at the paths that the policy names"),
-        Control::HidePaths => exact("an empty read-only mount over each"),
+        Control::MovedPaths => Ability::exact("mounts at the paths that the policy names"),
+        Control::HidePaths => Ability::exact("an empty read-only mount over each"),
         Control::Workspace => {
-            exact("a mount at /workspace: scratch, read-only, overlay or writable")
+            Ability::exact("a mount at /workspace: scratch, read-only, overlay or writable")
         }
-        Control::WorkspaceLayer => exact("an overlay whose upper layer is the sandbox's own"),
+        Control::WorkspaceLayer => {
+            Ability::exact("an overlay whose upper layer is the sandbox's own")
+        }
         Control::HostSockets => host_sockets(machine.landlock),
-        Control::NetworkDeny => exact("a network namespace with nothing but loopback"),
-        Control::NetworkHosts | Control::NetworkPublic => exact(
+        Control::NetworkDeny => Ability::exact("a network namespace with nothing but loopback"),
+        Control::NetworkHosts | Control::NetworkPublic => Ability::exact(
             "a network namespace with nothing but loopback; nftables sends connections there to \
              the gate on the host, which decides by name and port",
         ),
-        Control::NetworkBlock => {
-            exact("the gate on the host, by name and again by address; nothing else leaves")
-        }
         Control::Commands => commands(machine),
-        Control::Environment => exact("an environment made from nothing"),
-        Control::SystemCalls => exact("a seccomp filter that denies what it does not list"),
-        Control::SeccompProfile => exact("a second seccomp filter; the kernel keeps the stricter"),
-        Control::CodeRules => exact("judged by the engine before anything is started"),
-        Control::Cleanup => exact(match layout.has(Controller::Kill) {
+        Control::Environment => Ability::exact("an environment made from nothing"),
+        Control::SystemCalls => {
+            Ability::exact("a seccomp filter that denies what it does not list")
+        }
+        Control::SeccompProfile => {
+            Ability::exact("a second seccomp filter; the kernel keeps the stricter")
+        }
+        Control::Cleanup => Ability::exact(match layout.has(Controller::Kill) {
             true => "the death of the pid namespace's first process, cgroup kill, and a supervisor",
             false => "the death of the pid namespace's first process, and a supervisor",
         }),
-        Control::NetworkRequests => not_built_in(
-            "this version's gate decides by name and port, and does not look into requests",
-            "name the host without methods and paths, or remove it",
-        ),
-        Control::Secrets => not_built_in(
-            "this version's gate does not put secrets into requests",
-            "remove secrets; if the program may read the value, pass it in with --env-secret NAME",
-        ),
-        Control::Tools => exact(
+        Control::Tools => Ability::exact(
             "a socket inside that nothing there can replace leads to the tool broker on the host, which \
              judges each call",
         ),
+        Control::NetworkBlock
+        | Control::NetworkRequests
+        | Control::Secrets
+        | Control::CodeRules => enforced_outside(control),
     }
 }
 
 /// Before Landlock 9 the kernel cannot refuse a connection to a socket by its path.
 fn host_sockets(landlock: u32) -> Ability {
     if landlock >= LANDLOCK_HOLDS_SOCKETS {
-        return exact(format!("Landlock {landlock}: only sockets that were made inside answer"));
+        return Ability::exact(format!(
+            "Landlock {landlock}: only sockets that were made inside answer"
+        ));
     }
     let between = match landlock {
         0 => "; two sandboxes that share the directory can connect to each other there",
@@ -105,20 +107,20 @@ fn host_sockets(landlock: u32) -> Ability {
         "a search for sockets before the start, which refuses a directory that has one{between}; a \
          socket that a host process makes there during the run can be connected to"
     );
-    Ability::Enforced { mechanism, precision: Precision::Approximate }
+    Ability::approximate(mechanism)
 }
 
 fn commands(machine: &Machine) -> Ability {
     let version = machine.landlock;
     if version > 0 {
-        return exact(format!(
+        return Ability::exact(format!(
             "Landlock {version} over executing, of the host's programs only those listed in the \
              root, and nothing writable can be executed"
         ));
     }
     let (found, remedy) = without_landlock(machine.landlock_found);
     let reason = format!("only Landlock can tell a listed program from another file, and {found}");
-    missing(&reason, remedy)
+    Ability::missing(reason, remedy)
 }
 
 /// Why Landlock cannot be used here, and the remedy.
@@ -155,8 +157,8 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
             "a watchdog that samples memory, and rlimits",
         ),
         Limit::Pids => match layout.has(Controller::Pids) {
-            true => exact(named(layout, Controller::Pids, "cgroup pids limit")),
-            false => exact("RLIMIT_NPROC in a user namespace of its own"),
+            true => Ability::exact(named(layout, Controller::Pids, "cgroup pids limit")),
+            false => Ability::exact("RLIMIT_NPROC in a user namespace of its own"),
         },
         Limit::CpuTime => held(
             layout,
@@ -165,31 +167,15 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
             "cpu time of the process tree, watched from outside",
         ),
         Limit::IoRate => io_rate(layout),
-        Limit::Disk => exact("the size of the one tmpfs that everything writable inside is on"),
-        Limit::Inodes => exact("the number of inodes of that tmpfs"),
-        Limit::OpenFiles => exact("RLIMIT_NOFILE"),
-        Limit::Output => exact("counted by the engine; what is beyond is dropped"),
-        Limit::CancelGrace | Limit::TimeoutGrace => {
-            exact("the engine's clock, from SIGTERM to the kill from outside")
+        Limit::Disk => {
+            Ability::exact("the size of the one tmpfs that everything writable inside is on")
         }
+        Limit::Inodes => Ability::exact("the number of inodes of that tmpfs"),
+        Limit::OpenFiles => Ability::exact("RLIMIT_NOFILE"),
         Limit::Timeout | Limit::Lifetime => {
-            exact("the engine's clock; everything inside is killed from outside")
+            Ability::exact("the engine's clock; everything inside is killed from outside")
         }
-        Limit::Idle => exact("a sandbox ends with its one execution and is never idle"),
-        Limit::ToolCalls | Limit::ToolRate => {
-            exact("counted by the tool broker on the host; what is beyond is refused")
-        }
-        Limit::ToolsAtOnce => exact("counted by the tool broker on the host; what is beyond waits"),
-        Limit::ToolTime => {
-            exact("the clock of the tool broker on the host; a call beyond it is ended")
-        }
-        Limit::ToolBytes | Limit::ToolDepth => {
-            exact("measured by the tool broker on the host, of arguments and of results")
-        }
-        Limit::Connections | Limit::EgressBytes => {
-            exact("counted by the gate on the host; nothing else leaves")
-        }
-        Limit::EgressRate => exact("paced by the gate on the host; nothing else leaves"),
+        other => enforced_outside(Control::Limit(other)),
     }
 }
 
@@ -198,15 +184,13 @@ pub(crate) fn of_limit(limit: Limit, layout: &Layout) -> Ability {
 fn io_rate(layout: &Layout) -> Ability {
     let version = version_of(layout, Controller::Io);
     match version {
-        Some(Version::V2) => exact("cgroup v2 io.max"),
-        Some(Version::V1) => Ability::Enforced {
-            mechanism: "cgroup v1 blkio throttling; writes through the page cache are not counted"
-                .to_owned(),
-            precision: Precision::Approximate,
-        },
+        Some(Version::V2) => Ability::exact("cgroup v2 io.max"),
+        Some(Version::V1) => Ability::approximate(
+            "cgroup v1 blkio throttling; writes through the page cache are not counted",
+        ),
         None => match layout.obstacles().get(&Controller::Io) {
             Some(obstacle) => Ability::Missing(obstacle.clone()),
-            None => missing("no cgroup controls block devices here", "remove the limit"),
+            None => Ability::missing("no cgroup controls block devices here", "remove the limit"),
         },
     }
 }
@@ -214,11 +198,8 @@ fn io_rate(layout: &Layout) -> Ability {
 /// Exact with a cgroup, otherwise approximate by another mechanism.
 fn held(layout: &Layout, controller: Controller, by_cgroup: &str, otherwise: &str) -> Ability {
     match layout.has(controller) {
-        true => exact(named(layout, controller, by_cgroup)),
-        false => {
-            let mechanism = otherwise.to_owned();
-            Ability::Enforced { mechanism, precision: Precision::Approximate }
-        }
+        true => Ability::exact(named(layout, controller, by_cgroup)),
+        false => Ability::approximate(otherwise),
     }
 }
 
@@ -234,19 +215,6 @@ fn named(layout: &Layout, controller: Controller, what: &str) -> String {
 fn version_of(layout: &Layout, controller: Controller) -> Option<Version> {
     let with = layout.hierarchies().iter().find(|it| it.controllers.contains(&controller));
     with.map(|hierarchy| hierarchy.version)
-}
-
-pub(crate) fn exact(mechanism: impl Into<String>) -> Ability {
-    Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
-}
-
-/// A control that this wall supports on no host.
-fn not_built_in(reason: &str, remedy: &str) -> Ability {
-    Ability::NotBuiltIn(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
-}
-
-pub(crate) fn missing(reason: &str, remedy: &str) -> Ability {
-    Ability::Missing(Obstacle { reason: reason.to_owned(), remedy: remedy.to_owned() })
 }
 
 #[cfg(test)]

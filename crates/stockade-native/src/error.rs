@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use stockade_carrier::CarryError;
 use stockade_cgroup::CgroupError;
-use stockade_hostfiles::HostFileError;
+use stockade_hostfiles::{FilterError, HostFileError};
 use stockade_interpreters::InterpreterError;
 use stockade_launcher::{Ending, Phase, Refusal};
 use stockade_provider::{Error, ErrorKind, Obstacle};
-use stockade_seccomp::{CompileError, ProfileError, ResolveError};
 use stockade_sys::SealedFileError;
 
 use crate::id_range::IdRangeError;
@@ -67,40 +66,9 @@ pub enum StartError {
         /// The host's maximum.
         most: u64,
     },
-    /// A seccomp profile cannot be read.
-    #[error("cannot read the seccomp profile {}", path.display())]
-    ReadProfile {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// A file is not a valid seccomp profile.
-    #[error("the seccomp profile {} is not understood", path.display())]
-    Profile {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        source: ProfileError,
-    },
-    /// A seccomp profile does not support this machine's architecture.
-    #[error("cannot use the seccomp profile {}", path.display())]
-    ForeignProfile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: ResolveError,
-    },
-    /// Stockade has no filter for this architecture.
-    #[error("no system-call filter is known for this processor")]
-    ForeignMachine,
-    /// A seccomp profile is too large for the kernel.
-    #[error("cannot compile the system-call filter")]
-    Compile {
-        /// Why.
-        #[from]
-        source: CompileError,
-    },
+    /// A system-call filter cannot be made.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     /// A cgroup could not be made.
     #[error("cannot make the sandbox's cgroup")]
     Cgroup {
@@ -197,19 +165,10 @@ impl From<StartError> for Error {
             StartError::TooMuch { .. } => {
                 (ErrorKind::Unenforceable, Some("ask for less, or raise the host's".to_owned()))
             }
-            StartError::ReadProfile { .. } => {
-                (ErrorKind::Invalid, Some("check the path and its permissions".to_owned()))
+            StartError::Filter(error @ FilterError::ForeignMachine) => {
+                (ErrorKind::Unavailable, Some(error.remedy()))
             }
-            StartError::Profile { source, .. } => (ErrorKind::Invalid, Some(source.remedy.clone())),
-            StartError::ForeignProfile { .. } => {
-                (ErrorKind::Invalid, Some("add this machine's architecture to it".to_owned()))
-            }
-            StartError::ForeignMachine => {
-                (ErrorKind::Unavailable, Some("use x86_64 or aarch64".to_owned()))
-            }
-            StartError::Compile { .. } => {
-                (ErrorKind::Invalid, Some("use a profile with fewer rules".to_owned()))
-            }
+            StartError::Filter(error) => (ErrorKind::Invalid, Some(error.remedy())),
             StartError::Cgroup { source } => (ErrorKind::Unavailable, Some(of_cgroup(source))),
             StartError::Prepare { source, .. } => (ErrorKind::Internal, scarcity(source)),
             StartError::Carrier(CarryError::NotBuilt) => {

@@ -11,21 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use stockade_carrier::ExecutionControl as Guest;
+use stockade_carrier::{End, ExecutionControl as Guest, follow};
 use stockade_launcher::Ending;
-use stockade_policy::Limit;
 use stockade_provider::{
     Error, ErrorKind, ExecutionControl, ExecutionUsage, ProcessEnd, TerminalSize,
 };
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use crate::leaves::{CONFIRMED, Leaf};
+use crate::leaves::Leaf;
 use crate::looks::blocking;
 use crate::observe::Watched;
 use crate::start::{Control, Held};
-
-type End = BoxFuture<'static, Result<ProcessEnd, Error>>;
 
 /// The control of one execution: the guest acts on it, and the host measures it and ends it.
 pub(crate) struct NativeExecution {
@@ -43,34 +38,15 @@ pub(crate) struct NativeExecution {
 
 impl NativeExecution {
     /// Follows the program to its end, even if no caller awaits it, and kills it at its timeout.
-    pub(crate) fn followed(self: &Arc<Self>, mut end: End, limit: Option<Duration>) -> End {
-        let execution = Arc::clone(self);
-        let (sender, ended) = oneshot::channel();
-        tokio::spawn(async move {
-            let result = match limit {
-                None => end.await,
-                Some(limit) => match timeout(limit, &mut end).await {
-                    Ok(result) => result,
-                    Err(_) => execution.time_out(&mut end).await,
-                },
-            };
+    pub(crate) fn followed(self: &Arc<Self>, end: End, limit: Option<Duration>) -> End {
+        let (execution, sandbox) = (Arc::clone(self), Arc::clone(&self.sandbox));
+        let end_sandbox = async move { sandbox.end() };
+        follow(end, limit, Arc::clone(self) as _, end_sandbox, |result| async move {
             let result = explain(result, &execution.sandbox).await;
             execution.release();
             execution.finish().await;
-            // The caller may not wait for it.
-            let _ = sender.send(result);
-        });
-        let lost = |_| Err(Error::new(ErrorKind::Lost, "the runtime of the sandbox has ended"));
-        Box::pin(async move { ended.await.unwrap_or_else(lost) })
-    }
-
-    async fn time_out(&self, end: &mut End) -> Result<ProcessEnd, Error> {
-        // Fails if the sandbox has already ended.
-        let _ = self.kill().await;
-        if timeout(CONFIRMED, end).await.is_err() {
-            self.sandbox.end();
-        }
-        Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout })
+            result
+        })
     }
 
     /// Kills what is left in the leaf of a program that has ended. The guest's report is not

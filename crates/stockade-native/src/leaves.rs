@@ -19,15 +19,12 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
-use stockade_carrier::ExecutionControl;
+use stockade_carrier::{CONFIRMED, ExecutionControl};
 use stockade_cgroup::{Group, LeafParent};
 use stockade_policy::Limit;
 use stockade_provider::ExecutionUsage;
 
 use crate::error::StartError;
-
-/// How long the processes of a leaf may take to end before the whole sandbox is ended.
-pub(crate) const CONFIRMED: Duration = Duration::from_millis(500);
 
 /// How long to retry the removal of an empty leaf; the launcher removes what remains.
 const REMOVED: Duration = Duration::from_millis(200);

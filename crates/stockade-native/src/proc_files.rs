@@ -4,10 +4,8 @@
 //! of the host. They are written once, when a sandbox starts, and do not change afterwards. This
 //! module only computes text; it mounts nothing.
 
-mod places;
 mod processors;
 
-pub use places::{MASKED, READ_ONLY};
 pub use processors::{cpuinfo, stat};
 
 /// The limits of a sandbox.

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 
+use stockade_hostfiles::{MASKED_PROC, READ_ONLY_PROC};
+
 use super::*;
 
 fn sizes(memory_bytes: u64, cpus_millis: u64) -> Sizes {
@@ -144,7 +146,7 @@ fn proc_files_of_this_host_are_parsed() {
 
 #[test]
 fn every_masked_path_is_below_proc_and_not_nested() {
-    let all = [&MASKED[..], &READ_ONLY[..]].concat();
+    let all = [&MASKED_PROC[..], &READ_ONLY_PROC[..]].concat();
     for path in &all {
         assert!(path.starts_with("/proc/"), "{path}");
         assert!(all.iter().filter(|other| path.starts_with(*other)).count() == 1, "{path}");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_hostfiles::{
-    look, pinned_directories, refuse_changeable, refuse_system_sockets, refuse_uncoverable, shown,
+    look, pinned_directories, program_filters, refuse_changeable, refuse_system_sockets,
+    refuse_uncoverable, shown,
 };
 use stockade_launcher::TreeKind;
 use stockade_policy::{Isolation, Limit, Policy};
@@ -17,7 +18,7 @@ use stockade_provider::{
 use crate::abilities::abilities;
 use crate::commands::Commands;
 use crate::error::StartError;
-use crate::filters::{filters, memory_holder, program_filters, program_watch};
+use crate::filters::{filters, memory_holder, program_watch};
 use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
@@ -31,7 +32,7 @@ use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_interpreters::{
-    Interpreter, ProgramSetup, Surroundings, find, host_loopback, surrounding_python,
+    Interpreter, ProgramSetup, Surroundings, find, host_loopback, surrounding_python, threads,
 };
 use stockade_wire::PROXY;
 
@@ -92,11 +93,12 @@ impl NativeProvider {
         #[cfg(feature = "weaken")]
         let plan = crate::weaken::plan(plan);
         descriptors.extend(range.map(IdRange::into_lock));
+        let present = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let setup = ProgramSetup {
             interpreter,
             proxy: (egress == Egress::Gateway).then_some(PROXY),
             host_loopback: host_loopback(policy),
-            threads: Some(threads(policy)),
+            threads: Some(threads(policy, present)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
             ..ProgramSetup::default()
         };
@@ -222,13 +224,6 @@ pub(crate) fn entry_interpreter(
         Some(language) => Ok(Some(find(language, surroundings)?)),
         None => Ok(None),
     }
-}
-
-/// The number of processors that the cpu limit can keep busy, at most those of the host.
-fn threads(policy: &Policy) -> u64 {
-    let present = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let limit = policy.limits.value(Limit::Cpu).unwrap_or(1000).div_ceil(1000);
-    limit.clamp(1, present)
 }
 
 /// The language of what is started first.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
-use stockade_carrier::{ExecutionControl as Guest, Link};
+use stockade_carrier::{CONFIRMED, ExecutionControl as Guest, Link};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Limit;
 use stockade_provider::{
@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::StartError;
 use crate::execution::{NativeExecution, explain};
-use crate::leaves::{CONFIRMED, Leaf};
+use crate::leaves::Leaf;
 use crate::looks::{blocking, release};
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::programs::Programs;

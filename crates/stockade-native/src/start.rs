@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use rustix::process::Pid;
 use stockade_carrier::{Link, LinkSettings, Liveness};
+use stockade_hostfiles::ProgramFilters;
 use stockade_launcher::{Plan, Report};
 use stockade_policy::Policy;
 use stockade_provider::Gateway;
 
 use crate::error::StartError;
-use crate::filters::ProgramFilters;
+use crate::filters::for_link;
 use crate::leaves::Leaves;
 use crate::looks::{blocking, in_turn, release};
 use crate::programs::Listed;
@@ -150,7 +151,7 @@ async fn build(
     let settings =
         LinkSettings { executions: prepared.executions, liveness: Liveness::EndOfStream };
     let link = Link::open_socket(stream, prepared.gateway.clone(), settings)?
-        .with_filters(prepared.filters.filters.clone());
+        .with_filters(for_link(&prepared.filters.programs));
     let deadline = Deadline::new(&prepared.policy);
     let deadline = Arc::new(deadline.map_err(StartError::prepare("make a timer"))?);
     let descriptors = prepared.descriptors.iter().map(AsFd::as_fd).chain([deadline.timer()]);

@@ -67,6 +67,28 @@ pub enum Ability {
     NotBuiltIn(Obstacle),
 }
 
+impl Ability {
+    /// Exactly enforced by a mechanism.
+    pub fn exact(mechanism: impl Into<String>) -> Ability {
+        Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Exact }
+    }
+
+    /// Enforced with some delay or in parts.
+    pub fn approximate(mechanism: impl Into<String>) -> Ability {
+        Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Approximate }
+    }
+
+    /// Not enforced on this host.
+    pub fn missing(reason: impl Into<String>, remedy: impl Into<String>) -> Ability {
+        Ability::Missing(Obstacle { reason: reason.into(), remedy: remedy.into() })
+    }
+
+    /// Not enforced by this version.
+    pub fn not_built_in(reason: impl Into<String>, remedy: impl Into<String>) -> Ability {
+        Ability::NotBuiltIn(Obstacle { reason: reason.into(), remedy: remedy.into() })
+    }
+}
+
 /// What one wall can do on this host.
 #[derive(Clone, Debug)]
 pub struct WallFacts {

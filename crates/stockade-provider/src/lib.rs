@@ -13,6 +13,7 @@ mod file_path;
 mod files;
 mod gateway;
 mod language;
+mod outside;
 mod plan;
 mod sandbox;
 mod tool_access;
@@ -33,6 +34,7 @@ pub use files::{
 };
 pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
+pub use outside::enforced_outside;
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
 pub use sandbox::{Entry, FACTS_AGE, Probe, Provider, Root, Sandbox, SandboxRequest};
 pub use tool_access::ToolAccess;

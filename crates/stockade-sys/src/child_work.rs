@@ -1,5 +1,5 @@
 //! Running a function of this program in a child process of its own.
-#![expect(unsafe_code, reason = "close_range(2) and _exit(2) have no safe wrapper")]
+#![expect(unsafe_code, reason = "_exit(2) has no safe wrapper")]
 // UNSAFETY: the child closes descriptors that values of its copied memory still name, and then ends
 // without dropping any of them.
 
@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::process::Pid;
 
-use crate::clone::{Cloned, Namespaces, clone_process};
+use crate::clone::{Forked, fork_process};
+use crate::descriptors::close_inherited_from;
 
 /// The exit code of a child whose function panicked or could not be prepared.
 const FAILED: i32 = 101;
@@ -18,15 +19,15 @@ const FAILED: i32 = 101;
 /// Runs `work` in a child process, which ends with it. The child has no descriptor of the caller
 /// except `input` and `output`, which it gets as files.
 ///
-/// Returns the child's process id and a pidfd. The calling process must have a single thread.
+/// Returns the child's process id. The calling process must have a single thread.
 pub fn run_in_child(
     input: OwnedFd,
     output: OwnedFd,
     work: impl FnOnce(File, File),
-) -> io::Result<(Pid, OwnedFd)> {
-    match clone_process(Namespaces::NONE, None)? {
-        Cloned::Original { child, handle } => Ok((child, handle)),
-        Cloned::Child => {
+) -> io::Result<Pid> {
+    match fork_process()? {
+        Forked::Original { child } => Ok(child),
+        Forked::Child => {
             let worked = catch_unwind(AssertUnwindSafe(|| match take(&input, &output) {
                 Ok((reader, writer)) => {
                     work(reader, writer);
@@ -51,11 +52,9 @@ fn take(input: &OwnedFd, output: &OwnedFd) -> io::Result<(File, File)> {
     rustix::stdio::dup2_stdout(&output)?;
     // The next call closes these two as well.
     std::mem::forget((input, output));
-    // SAFETY: close_range(2) takes three integers and touches none of our memory. Values that own a
-    // closed number are never dropped: the caller's end with _exit(2), and ours are forgotten.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // Values that own a closed number are never dropped: the caller's end with _exit(2), and ours are
+    // forgotten.
+    close_inherited_from(3)?;
     let reader = io::stdin().as_fd().try_clone_to_owned()?;
     let writer = io::stdout().as_fd().try_clone_to_owned()?;
     // The copies are the only ends, so that closing them is the end for the other side.

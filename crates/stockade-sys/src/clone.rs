@@ -77,6 +77,33 @@ pub enum Cloned {
     Child,
 }
 
+/// Which of the two processes `fork_process` returns in.
+#[derive(Debug)]
+pub enum Forked {
+    /// The caller.
+    Original {
+        /// The child's process id.
+        child: Pid,
+    },
+    /// The new process.
+    Child,
+}
+
+/// Copies the calling process, as fork(2) does. Unlike [`clone_process`] it needs no pidfds, which
+/// gVisor lacks.
+///
+/// The process must have a single thread, as for [`clone_process`].
+pub fn fork_process() -> io::Result<Forked> {
+    if threads()? != 1 {
+        return Err(io::Error::from(rustix::io::Errno::BUSY));
+    }
+    match clone_plain(0, &mut -1) {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        id => Ok(Forked::Original { child: child(id)? }),
+    }
+}
+
 /// Clones the calling process, as fork(2) does, into new namespaces and, if `cgroup` is given,
 /// directly into that version 2 cgroup.
 ///
@@ -96,8 +123,12 @@ pub fn clone_process(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> 
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Cloned::Child),
         id => {
-            let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-            let child = id.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))?;
+            let child = child(id)?;
+            if handle < 0 {
+                // A kernel without pidfds ignores the flag, and the caller relies on the handle.
+                let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+                return Err(io::Error::from(rustix::io::Errno::NOSYS));
+            }
             // SAFETY: the kernel has just added this descriptor to our table and no other code
             // knows its number, so this is its only owner.
             let handle = unsafe { OwnedFd::from_raw_fd(handle) };
@@ -115,6 +146,11 @@ pub fn unshare_cgroups() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+fn child(id: libc::c_long) -> io::Result<Pid> {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    id.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))
 }
 
 /// Uses clone(2), not clone3(2): the seccomp filters of container engines allow it.

@@ -35,7 +35,7 @@ mod usage;
 
 pub use child::ends_within;
 pub use child_work::run_in_child;
-pub use clone::{Cloned, Namespaces, clone_process, unshare_cgroups};
+pub use clone::{Cloned, Forked, Namespaces, clone_process, fork_process, unshare_cgroups};
 pub use descriptors::{close_inherited_from, close_on_exec, close_on_exec_from};
 pub use hard_limit::HardLimit;
 pub use heap::keep_freed_memory;

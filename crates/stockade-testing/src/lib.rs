@@ -1,6 +1,8 @@
 //! What the test targets of several crates share: the binary under test, missing parts of the
 //! host, programs and their output, temporary directories, waiting for events.
 
+#[cfg(feature = "engine")]
+pub mod engine;
 mod host;
 mod program;
 #[cfg(feature = "sandbox")]

@@ -15,3 +15,4 @@ pub(crate) mod mutations;
 pub(crate) mod native;
 pub(crate) mod probes;
 pub(crate) mod python;
+mod stage;

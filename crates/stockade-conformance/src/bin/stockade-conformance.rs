@@ -5,6 +5,7 @@
 //! stockade-conformance layers STOCKADE WEAKENED PROBE PLACE PAGE
 //! stockade-conformance matrix STOCKADE WEAKENED PROBE PLACE PAGE
 //! ```
+//! `STOCKADE_RUNTIME` selects containers with that runtime instead of the walls of this machine.
 //! `probes` prints one line per probe, `layers` and `matrix` one per layer: the former tries what
 //! the page names, the latter everything. All end with 1 when something is not as it must be.
 
@@ -40,7 +41,8 @@ fn main() -> ExitCode {
 fn inputs(paths: [&str; 4]) -> Inputs {
     let [stockade, weakened, probe, place] = paths.map(PathBuf::from);
     let provider = std::env::var("STOCKADE_PROVIDER").ok();
-    Inputs { stockade, weakened, probe, place, provider }
+    let runtime = std::env::var("STOCKADE_RUNTIME").ok();
+    Inputs { stockade, weakened, probe, place, provider, runtime }
 }
 
 /// The text to print, and the failures.

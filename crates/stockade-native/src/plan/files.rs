@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use stockade_hostfiles::{Mode, Shown};
+use stockade_hostfiles::{MASKED_PROC, Mode, READ_ONLY_PROC, Shown};
 use stockade_interpreters::Link;
 use stockade_launcher::{Attributes, FileMode, IdMap, Memory, OutsideStep, Step, TreeKind};
 use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
 
 use crate::host_files::Base;
 use crate::machine::Setting;
-use crate::proc_files;
 
 use super::{Inputs, USER, etc, limit};
 
@@ -343,7 +342,7 @@ fn own_proc(inputs: &Inputs<'_>) -> Vec<Step> {
         path: PathBuf::from(path),
         content: content.clone(),
     }));
-    steps.extend(proc_files::MASKED.iter().map(|it| Step::Mask { path: path(it) }));
-    steps.extend(proc_files::READ_ONLY.iter().map(|it| Step::ReadOnly { path: path(it) }));
+    steps.extend(MASKED_PROC.iter().map(|it| Step::Mask { path: path(it) }));
+    steps.extend(READ_ONLY_PROC.iter().map(|it| Step::ReadOnly { path: path(it) }));
     steps
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use stockade_cgroup::{Controller, Layout};
 use stockade_policy::{Control, Limit};
-use stockade_provider::{Ability, Obstacle, Precision};
+use stockade_provider::{Ability, Obstacle};
 use stockade_seccomp::Ids;
 
-use crate::abilities::{exact, missing, of_limit, without_landlock};
+use crate::abilities::{of_limit, without_landlock};
 use crate::machine::Machine;
 
 /// The first Landlock version that confines signals.
@@ -50,7 +50,7 @@ pub(crate) fn abilities(
 fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ability {
     match control {
         Control::Limit(limit) => limited(limit, layout, ids),
-        Control::Isolation => exact(format!(
+        Control::Isolation => Ability::exact(format!(
             "no namespaces: Landlock {}, seccomp, {}",
             machine.landlock,
             match ids {
@@ -58,47 +58,49 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
                 Ids::Callers => "the caller's user id",
             }
         )),
-        Control::HiddenHost => exact(
+        Control::HiddenHost => Ability::exact(
             "Landlock: other files cannot be opened and other directories not listed; that a name \
              exists, its owner, size and times and where a link leads can be read by a program \
              that guesses it",
         ),
-        Control::ReadPaths => exact(match ids {
+        Control::ReadPaths => Ability::exact(match ids {
             Ids::Own => "Landlock rules for reading, and the rights that files give to others",
             Ids::Callers => "Landlock rules for reading, and seccomp over owners and modes",
         }),
-        Control::WritePaths => exact("Landlock rules for writing"),
-        Control::MovedPaths => missing(
+        Control::WritePaths => Ability::exact("Landlock rules for writing"),
+        Control::MovedPaths => Ability::missing(
             "without a mount namespace a host path is at its own place or nowhere",
             "write the same path for host and guest, or use a host with namespaces",
         ),
-        Control::HidePaths => missing(
+        Control::HidePaths => Ability::missing(
             "Landlock takes nothing away again below a directory that it allows",
             "name what shall be seen instead of the whole, or use a host with namespaces",
         ),
-        Control::Workspace => exact(
+        Control::Workspace => Ability::exact(
             "the working directory is a directory of its own in the host's temporary directory, or \
              the host's directory itself under its own name",
         ),
-        Control::WorkspaceLayer => missing(
+        Control::WorkspaceLayer => Ability::missing(
             "without a mount namespace there is no layer to keep changes in",
             "use mode read or write, or a host with namespaces",
         ),
-        Control::HostSockets => exact("seccomp refuses every socket but pairs"),
-        Control::NetworkDeny | Control::NetworkBlock => {
-            exact("nothing leaves: seccomp refuses every socket, and Landlock every TCP port")
-        }
-        Control::Commands => missing(
+        Control::HostSockets => Ability::exact("seccomp refuses every socket but pairs"),
+        Control::NetworkDeny | Control::NetworkBlock => Ability::exact(
+            "nothing leaves: seccomp refuses every socket, and Landlock every TCP port",
+        ),
+        Control::Commands => Ability::missing(
             "the host's other programs can be read, and the loader starts whatever can be read",
             "remove command_allowlist, or use a host with namespaces",
         ),
-        Control::Environment => exact("an environment made from nothing"),
+        Control::Environment => Ability::exact("an environment made from nothing"),
         Control::SystemCalls => {
-            exact("two seccomp filters: what is not listed, and what would reach others")
+            Ability::exact("two seccomp filters: what is not listed, and what would reach others")
         }
-        Control::SeccompProfile => exact("a further seccomp filter; the kernel keeps the stricter"),
-        Control::CodeRules => exact("judged by the engine before anything is started"),
-        Control::Cleanup => exact(match (layout.has(Controller::Kill), ids) {
+        Control::SeccompProfile => {
+            Ability::exact("a further seccomp filter; the kernel keeps the stricter")
+        }
+        Control::CodeRules => Ability::exact("judged by the engine before anything is started"),
+        Control::Cleanup => Ability::exact(match (layout.has(Controller::Kill), ids) {
             (true, _) => {
                 "one kill of everybody whom the sandbox could reach, cgroup kill, and a supervisor"
             }
@@ -112,11 +114,11 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
         Control::NetworkHosts
         | Control::NetworkPublic
         | Control::NetworkRequests
-        | Control::Secrets => missing(
+        | Control::Secrets => Ability::missing(
             "this wall has no network of its own to let connections out of",
             "remove the clause, or use a host with namespaces",
         ),
-        Control::Tools => missing(
+        Control::Tools => Ability::missing(
             "without a mount namespace a program could replace the socket that tools are called by",
             "remove tool_allowlist and pass results in as files, or use a host with namespaces",
         ),
@@ -124,28 +126,24 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
 }
 
 fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
-    let approximate = |mechanism: &str| Ability::Enforced {
-        mechanism: mechanism.to_owned(),
-        precision: Precision::Approximate,
-    };
     match limit {
         Limit::Pids if !layout.has(Controller::Pids) => match ids {
-            Ids::Own => exact("RLIMIT_NPROC of a user id of its own"),
-            Ids::Callers => approximate("a watchdog that counts the process tree"),
+            Ids::Own => Ability::exact("RLIMIT_NPROC of a user id of its own"),
+            Ids::Callers => Ability::approximate("a watchdog that counts the process tree"),
         },
-        Limit::Disk => approximate(
+        Limit::Disk => Ability::approximate(
             "RLIMIT_FSIZE for each file, and a watchdog that adds up the scratch directory",
         ),
-        Limit::Inodes => approximate("a watchdog that counts the scratch directory"),
+        Limit::Inodes => Ability::approximate("a watchdog that counts the scratch directory"),
         Limit::Connections | Limit::EgressBytes | Limit::EgressRate => {
-            exact("nothing leaves: seccomp refuses every socket")
+            Ability::exact("nothing leaves: seccomp refuses every socket")
         }
         Limit::ToolCalls
         | Limit::ToolTime
         | Limit::ToolBytes
         | Limit::ToolDepth
         | Limit::ToolRate
-        | Limit::ToolsAtOnce => exact("no tool can be called"),
+        | Limit::ToolsAtOnce => Ability::exact("no tool can be called"),
         other => of_limit(other, layout),
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use stockade_hostfiles::program_filters;
 use stockade_interpreters::{Directories, ProgramSetup, Surroundings};
 use stockade_policy::Isolation;
 use stockade_provider::{
@@ -12,7 +13,7 @@ use stockade_provider::{
 };
 
 use crate::error::StartError;
-use crate::filters::{memory_holder, program_filters, reduced_filters};
+use crate::filters::{memory_holder, reduced_filters};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;

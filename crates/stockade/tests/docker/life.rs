@@ -3,9 +3,11 @@
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use stockade_testing::wait_for;
+use stockade_testing::{engine, wait_for};
 
-use crate::support::{command, containers, docker, finish, run, tests, wait_until_removed};
+use crate::support::{
+    command, containers, directory, docker, finish, run, tests, wait_until_removed,
+};
 
 tests![
     ended_killed_and_cancelled_runs_leave_nothing,
@@ -16,8 +18,7 @@ tests![
 pub(crate) fn running(mark: &str) -> Option<String> {
     let all = containers("stockade.sandbox");
     all.into_iter().find(|id| {
-        let inspected =
-            finish(crate::engine::docker(&crate::engine::directory()).args(["top", id]));
+        let inspected = finish(engine::client(&directory()).args(["top", id]));
         inspected.code == 0 && inspected.stdout.contains(mark)
     })
 }

@@ -8,16 +8,18 @@
 //! `STOCKADE_DOCKER=1 cargo test -p stockade --test docker hello` runs the tests with `hello` in
 //! their names; without the variable nothing runs, because starting an engine takes long.
 
-mod engine;
 mod life;
+mod mounts;
 mod network;
 mod restart;
 mod runs;
 mod support;
+mod trouble;
 
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
+use stockade_testing::engine;
 
 /// The variable that tells a child of this target which tests to run.
 const PHASE: &str = "STOCKADE_DOCKER_PHASE";
@@ -34,44 +36,61 @@ fn main() -> ExitCode {
     match phase.as_str() {
         "tests" => {
             support::begin(entered);
-            let mut tests = vec![runs::once()];
+            let mut tests = vec![runs::once(), trouble::tests()];
             for runtime in support::runtimes() {
-                tests.extend([runs::tests(runtime), network::tests(runtime), life::tests(runtime)]);
+                tests.extend([
+                    runs::tests(runtime),
+                    network::tests(runtime),
+                    mounts::tests(runtime),
+                    life::tests(runtime),
+                ]);
             }
             let tests = tests.into_iter().flatten().collect();
             libtest_mimic::run(&arguments, tests).exit_code()
         }
-        "restart" => libtest_mimic::run(&arguments, restart::tests()).exit_code(),
+        "restart" => {
+            // Each test stops the engine.
+            arguments.test_threads = Some(1);
+            libtest_mimic::run(&arguments, restart::tests()).exit_code()
+        }
         _ => whole(&arguments),
     }
 }
 
-/// Starts an engine, runs the phases, and stops it.
+/// Runs the phases, with an engine of this process unless the caller has one.
 fn whole(arguments: &Arguments) -> ExitCode {
     if std::env::var_os("STOCKADE_DOCKER").is_none() {
         stockade_testing::not_run("the suite docker sets STOCKADE_DOCKER and runs these tests");
         return ExitCode::SUCCESS;
     }
-    let engine = match engine::Engine::start() {
-        Ok(engine) => engine,
+    if std::env::var_os(engine::DIRECTORY).is_some() {
+        return phases(None);
+    }
+    match engine::Engine::start() {
+        Ok(engine) => phases(Some(&engine)),
         Err((part, reason)) => {
             let skip = move || {
                 stockade_testing::skipped(part, &reason);
                 Ok(())
             };
             let tests = vec![Trial::test("container_tests_can_run_here", skip)];
-            return libtest_mimic::run(arguments, tests).exit_code();
+            libtest_mimic::run(arguments, tests).exit_code()
         }
-    };
+    }
+}
+
+/// Runs the phases with an engine of this process, or with that of the caller.
+fn phases(own: Option<&engine::Engine>) -> ExitCode {
     let phase = |name: &str| {
-        let own = std::env::current_exe().expect("a running program has a path");
-        let mut command = Command::new(own);
+        let this = std::env::current_exe().expect("a running program has a path");
+        let mut command = Command::new(this);
         command.args(std::env::args_os().skip(1)).env(PHASE, name);
-        command.env(engine::DIRECTORY, engine.directory());
+        command.envs(own.map(|engine| (engine::DIRECTORY, engine.directory())));
         command.status().is_ok_and(|status| status.success())
     };
     let passed = phase("tests");
-    let passed = phase("restart") && passed;
-    drop(engine);
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match phase("restart") && passed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }

@@ -1,20 +1,44 @@
 //! The engine ends and comes back.
 
-use std::process::Stdio;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use libtest_mimic::Trial;
-use stockade_testing::{ended, wait_for};
+use stockade_testing::{Run, Scratch, ended, engine, wait_for};
 
-use crate::engine;
 use crate::life::running;
-use crate::support::{command, containers, docker, run, wait_until_removed};
+use crate::support::{
+    command, containers, directory, docker, finish, named, report, run, skipped, stockade,
+    wait_until_removed,
+};
 
 pub(crate) fn tests() -> Vec<Trial> {
-    let restart = || {
-        restarted_engine_ends_the_session_and_leaves_nothing();
-        Ok(())
-    };
-    vec![Trial::test("restarted_engine_ends_the_session_and_leaves_nothing", restart)]
+    named![
+        restarted_engine_ends_the_session_and_leaves_nothing,
+        runsc_that_is_runc_is_caught_by_its_kernel,
+        engine_behind_tls_works_by_address_and_by_context,
+        engine_with_a_full_disk_is_named_and_leaves_nothing,
+    ]
+}
+
+/// Starts the engine again with other arguments, until the test ends.
+struct Changed;
+
+impl Changed {
+    fn start(runsc: &str, arguments: &[&str]) -> Changed {
+        engine::stop(&directory());
+        engine::start(&directory(), runsc, arguments).expect("the engine starts again");
+        Changed
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        engine::stop(&directory());
+        engine::start(&directory(), engine::GVISOR, &[]).expect("the engine starts again");
+    }
 }
 
 fn restarted_engine_ends_the_session_and_leaves_nothing() {
@@ -23,11 +47,11 @@ fn restarted_engine_ends_the_session_and_leaves_nothing() {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("stockade starts");
     wait_for("the program runs", || running("86403"));
-    engine::stop(&engine::directory());
+    engine::stop(&directory());
     let ended = ended(child);
     assert_eq!(ended.json()["outcome"], "engine_lost", "{ended:?}");
     assert_eq!(run("runc", &[], &["true"]).code, 125);
-    engine::start(&engine::directory()).expect("the engine starts again");
+    engine::start(&directory(), engine::GVISOR, &[]).expect("the engine starts again");
     assert_eq!(run("runc", &[], &["true"]).code, 0);
     wait_until_removed("stockade.sandbox");
     assert_eq!(containers("stockade.user"), [] as [String; 0]);
@@ -43,4 +67,134 @@ fn restarted_engine_ends_the_session_and_leaves_nothing() {
         images.iter().all(|name| ["python", "stockade-trial"].contains(&&**name)),
         "{images:?}"
     );
+}
+
+fn runsc_that_is_runc_is_caught_by_its_kernel() {
+    let _changed = Changed::start(r#"{"path": "/usr/bin/runc"}"#, &[]);
+    let refused = run("runsc", &[], &["true"]);
+    assert_eq!(refused.code, 125, "{refused:?}");
+    assert!(refused.stderr.contains("which is not what its name promises"), "{refused:?}");
+    let report = report("auto", &[], &["true"]);
+    assert_eq!(report["isolation"]["level"], "container", "{report}");
+    let floor = run("auto", &["--isolation", "user-kernel"], &["true"]);
+    assert_eq!(floor.code, 125, "{floor:?}");
+    let doctor = finish(stockade().args(["doctor"]));
+    assert!(doctor.stdout.contains("not what its name promises"), "{doctor:?}");
+}
+
+/// Makes an authority, and certificates of it for the engine and for a client.
+fn certificates(place: &Path) {
+    let openssl = |words: &[&str]| {
+        let made = finish(Command::new("openssl").args(words).current_dir(place));
+        assert_eq!(made.code, 0, "{words:?}: {}", made.stderr);
+    };
+    let new = ["req", "-newkey", "rsa:2048", "-nodes", "-days", "2"];
+    openssl(
+        &[&new[..], &["-x509", "-subj", "/CN=a", "-keyout", "a.key", "-out", "ca.pem"]].concat(),
+    );
+    for (name, extension) in
+        [("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")]
+    {
+        let subject = format!("/CN={name}");
+        let (key, asked, made) =
+            (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
+        openssl(&[&new[..4], &["-subj", &subject, "-keyout", &key, "-out", &asked]].concat());
+        fs::write(place.join("extension"), extension).expect("a file can be written");
+        let sign = ["x509", "-req", "-CA", "ca.pem", "-CAkey", "a.key", "-CAcreateserial"];
+        let rest = ["-days", "2", "-in", &asked, "-out", &made, "-extfile", "extension"];
+        openssl(&[&sign[..], &rest].concat());
+    }
+    for (from, to) in [("client.pem", "cert.pem"), ("client.key", "key.pem")] {
+        fs::copy(place.join(from), place.join(to)).expect("a file can be copied");
+    }
+}
+
+fn engine_behind_tls_works_by_address_and_by_context() {
+    if !engine::has("openssl") {
+        return skipped("docker", "openssl is not installed");
+    }
+    let (place, stranger) = (Scratch::new(), Scratch::new());
+    certificates(place.path());
+    certificates(stranger.path());
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let url = format!("tcp://{}", port.expect("a port is free"));
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let (ca, certificate, key) = (file("ca.pem"), file("server.pem"), file("server.key"));
+    let tls = ["--tlsverify", "--tlscacert", &ca, "--tlscert", &certificate, "--tlskey", &key];
+    let _changed = Changed::start(engine::GVISOR, &[&["--host", &url], &tls[..]].concat());
+    let remote = |certificates: &str, flags: &[&str]| -> Run {
+        let mut command = stockade();
+        command.env_remove("DOCKER_HOST").env("DOCKER_TLS_VERIFY", "1");
+        command.env("DOCKER_CERT_PATH", certificates);
+        command.args(["run", "--docker-url", &url, "--runtime", "runsc"]);
+        finish(command.args(flags).args(["--", "echo", "x"]))
+    };
+    assert_eq!(remote(place.text(), &[]).text(), "x\n");
+    let strange = remote(stranger.text(), &[]);
+    assert_eq!(strange.code, 125, "{strange:?}");
+    assert!(strange.stderr.contains("cannot reach a Docker engine"), "{strange:?}");
+    let mounted = remote(place.text(), &["--mount", &format!("{}:/in", place.text())]);
+    assert_eq!(mounted.code, 125, "{mounted:?}");
+    assert!(mounted.stderr.contains("another machine"), "{mounted:?}");
+    let home = Scratch::new();
+    let docker = format!("host={url},ca={ca},cert={},key={}", file("cert.pem"), file("key.pem"));
+    let mut context = Command::new("docker");
+    context.args(["context", "create", "away", "--docker", &docker]).env("HOME", home.path());
+    finish(context).text();
+    let mut command = stockade();
+    command.env_remove("DOCKER_HOST").env("HOME", home.path()).env("DOCKER_CONTEXT", "away");
+    command.args(["run", "--runtime", "runc", "--", "echo", "x"]);
+    assert_eq!(finish(command).text(), "x\n");
+}
+
+/// A file system of a few megabytes; dropping it unmounts it.
+struct Small(Scratch);
+
+impl Small {
+    fn mount() -> Small {
+        let place = Scratch::new();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "stockade-test"]).arg(place.path());
+        finish(mount).text();
+        Small(place)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        engine::stop(self.0.path());
+        finish(Command::new("umount").args(["--recursive", "--lazy"]).arg(self.0.path()));
+    }
+}
+
+fn engine_with_a_full_disk_is_named_and_leaves_nothing() {
+    let small = Small::mount();
+    let place = small.0.path();
+    engine::start(place, engine::GVISOR, &[]).expect("a second engine starts");
+    let archive = place.join("image.tar");
+    let mut pack = Command::new("tar");
+    finish(pack.arg("-cf").arg(&archive).args(["-C", "/etc", "hostname"])).text();
+    finish(engine::client(place).arg("import").arg(&archive).arg("small:1")).text();
+    let run = || {
+        let mut command = stockade();
+        command.env("DOCKER_HOST", engine::address(place));
+        finish(command.args(["run", "--runtime", "runc", "--image", "small:1", "--", "/x"]))
+    };
+    // The program is missing, so the container itself works.
+    assert_eq!(run().code, 127);
+    let filler = place.join("filler");
+    let mut fill = Command::new("dd");
+    finish(fill.args(["if=/dev/zero", "bs=64k"]).arg(format!("of={}", filler.display())));
+    let full = run();
+    assert_eq!(full.code, 125, "{full:?}");
+    assert!(full.stderr.contains("because its disk is full"), "{full:?}");
+    assert!(full.stderr.contains("docker system prune"), "{full:?}");
+    assert!(full.elapsed.as_secs() < 30, "{full:?}");
+    fs::remove_file(&filler).expect("the filler is removed");
+    for kind in [&["ps", "--all", "--quiet"][..], &["volume", "ls", "--quiet"]] {
+        wait_for("nothing is left", || {
+            finish(engine::client(place).args(kind)).text().is_empty().then_some(())
+        });
+    }
+    assert_eq!(run().code, 127);
 }

@@ -3,9 +3,9 @@
 use std::fs;
 
 use libtest_mimic::Trial;
-use stockade_testing::examples;
+use stockade_testing::{engine, examples};
 
-use crate::support::{command, docker, finish, finish_with, report, run, stockade, tests};
+use crate::support::{command, docker, finish, finish_with, named, report, run, stockade, tests};
 
 tests![
     hello_runs_as_nobody_in_an_empty_workspace,
@@ -23,19 +23,13 @@ tests![
 
 /// Tests that do not depend on a runtime.
 pub(crate) fn once() -> Vec<Trial> {
-    let test = |name: &str, test: fn()| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    vec![
-        test("auto_takes_the_strongest_that_starts", auto_takes_the_strongest_that_starts),
-        test("runtime_that_cannot_start_is_refused", runtime_that_cannot_start_is_refused),
-        test("missing_image_is_named_with_a_remedy", missing_image_is_named_with_a_remedy),
-        test("floor_above_the_runtime_is_refused", floor_above_the_runtime_is_refused),
-        test("engine_that_is_down_is_a_short_error", engine_that_is_down_is_a_short_error),
-        test("plan_and_doctor_know_the_wall", plan_and_doctor_know_the_wall),
+    named![
+        auto_takes_the_strongest_that_starts,
+        runtime_that_cannot_start_is_refused,
+        missing_image_is_named_with_a_remedy,
+        floor_above_the_runtime_is_refused,
+        engine_that_is_down_is_a_short_error,
+        plan_and_doctor_know_the_wall,
     ]
 }
 
@@ -176,7 +170,7 @@ fn report_names_the_kernel_that_ran(runtime: &'static str) {
 }
 
 fn auto_takes_the_strongest_that_starts() {
-    let expected = match crate::engine::has("runsc") {
+    let expected = match engine::has("runsc") {
         true => "user-kernel",
         false => "container",
     };

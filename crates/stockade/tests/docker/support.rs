@@ -1,5 +1,6 @@
 //! Programs in containers, and what the engine has.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -7,9 +8,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use stockade_internet::{EnterError, Internet};
 pub(crate) use stockade_testing::{Run, finish, finish_with, skipped};
-use stockade_testing::{under_test, wait_for};
-
-use crate::engine;
+use stockade_testing::{engine, under_test, wait_for};
 
 static INTERNET: OnceLock<Option<Internet>> = OnceLock::new();
 
@@ -25,6 +24,11 @@ pub(crate) fn internet() -> Option<&'static Internet> {
         skipped("internet", "the fake internet could not be entered");
     }
     internet
+}
+
+/// The directory of the running engine.
+pub(crate) fn directory() -> PathBuf {
+    std::env::var_os(engine::DIRECTORY).map(PathBuf::from).expect("main has started an engine")
 }
 
 /// The runtimes to test.
@@ -47,6 +51,17 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
+/// Tests that do not depend on a runtime, each named after its function.
+macro_rules! named {
+    ($($name:ident),* $(,)?) => {
+        vec![$(libtest_mimic::Trial::test(stringify!($name), || {
+            $name();
+            Ok(())
+        })),*]
+    };
+}
+pub(crate) use named;
+
 pub(crate) fn trial(runtime: &'static str, name: &str, test: fn(&'static str)) -> Trial {
     Trial::test(format!("{runtime}::{name}"), move || {
         test(runtime);
@@ -56,7 +71,7 @@ pub(crate) fn trial(runtime: &'static str, name: &str, test: fn(&'static str)) -
 
 /// A `stockade` command with the engine's address.
 pub(crate) fn stockade() -> Command {
-    let directory = engine::directory();
+    let directory = directory();
     let mut command = Command::new(under_test(env!("CARGO_BIN_EXE_stockade")));
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &directory);
     command.env("DOCKER_HOST", engine::address(&directory));
@@ -86,7 +101,7 @@ pub(crate) fn report(runtime: &str, flags: &[&str], words: &[&str]) -> Value {
 /// The lines that a `docker` command prints.
 #[track_caller]
 pub(crate) fn docker(words: &[&str]) -> Vec<String> {
-    let run = finish(engine::docker(&engine::directory()).args(words));
+    let run = finish(engine::client(&directory()).args(words));
     run.text().lines().map(str::to_owned).collect()
 }
 

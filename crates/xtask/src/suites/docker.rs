@@ -1,31 +1,54 @@
-//! The container wall with an engine of the suite's own, on runc and on gVisor.
+//! The container wall with an engine of the suite's own, on runc and on gVisor: tests of this wall,
+//! tests of the command line that hold behind any wall, and probes from inside.
+
+mod portable;
+mod probes;
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
+use stockade_testing::engine::{self, Engine};
 
-use crate::program::{cargo, finish};
+use super::cargo::{count_tests, failed_tests};
+use super::stage::Stage;
+use crate::program::finish;
 use crate::suite::Outcome;
 
-/// The prefix of the line that a skipped test prints.
-const SKIPPED: &str = "run tests: skipped for want of ";
-
-/// Runs the test target `docker`, which starts an engine and stops it.
+/// Starts an engine, runs everything with it, and stops it.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
-    let mut command = cargo(root);
-    command.args(["test", "--package", "stockade", "--test", "docker", "--locked", "--quiet"]);
-    command.env("STOCKADE_DOCKER", "1");
-    let finished = finish(command)?;
-    Ok(judge(finished.success, &finished.output))
+    if !engine::has("runsc") {
+        return Ok(Outcome::skipped("gvisor: runsc is not installed"));
+    }
+    let engine = match Engine::start() {
+        Ok(engine) => engine,
+        Err((part, reason)) => return Ok(Outcome::skipped(format!("{part}: {reason}"))),
+    };
+    let targets = [&["docker"], &portable::TARGETS[..]].concat();
+    let stage = Stage::new(root, "docker", &["stockade", "stockade-backends"], &targets)?;
+    let mut own = Command::new(stage.executable("docker")?);
+    own.env("STOCKADE_DOCKER", "1").env(engine::DIRECTORY, engine.directory());
+    let own = finish(own)?;
+    let (mut success, mut output) = (own.success, own.output);
+    for runtime in ["runc", "runsc"] {
+        for part in [
+            portable::run(&stage, engine.directory(), runtime)?,
+            probes::run(root, engine.directory(), runtime)?,
+        ] {
+            success &= part.success;
+            output.push_str(&part.output);
+        }
+    }
+    Ok(judge(success, &output))
 }
 
 fn judge(success: bool, output: &str) -> Outcome {
-    match (success, output.lines().find_map(|line| line.strip_prefix(SKIPPED))) {
-        (false, _) => Outcome::failed(output),
-        (true, Some(reason)) => Outcome::skipped(reason),
-        (true, None) => {
-            Outcome::passed("containers ran on runc and on gVisor, and nothing is left")
-        }
+    match (success, count_tests(output).passed) {
+        (false, _) => Outcome::failed(format!("{}\n{output}", failed_tests(output))),
+        (true, 0) => Outcome::failed("no test ran at all"),
+        (true, passed) => Outcome::passed(format!(
+            "{passed} tests and the probes, on runc and on gVisor, and nothing is left"
+        )),
     }
 }
 
@@ -34,12 +57,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_without_an_engine_or_gvisor_is_skipped_and_not_passed() {
-        for reason in ["docker: dockerd is not installed", "gvisor: runsc is not installed"] {
-            let output = format!("running 1 test\n{SKIPPED}{reason}\ntest result: ok.");
-            assert_eq!(judge(true, &output), Outcome::skipped(reason));
-            assert_eq!(judge(false, &output), Outcome::failed(&output));
-        }
-        assert!(matches!(judge(true, "test result: ok."), Outcome::Passed { .. }));
+    fn failure_of_any_part_fails_the_suite_and_so_does_a_run_without_tests() {
+        let output = "test a ... FAILED\ntest result: ok. 3 passed; 0 failed";
+        assert_eq!(judge(false, output), Outcome::failed(format!("1 failed: a\n{output}")));
+        assert!(matches!(judge(true, output), Outcome::Passed { .. }));
+        assert_eq!(judge(true, ""), Outcome::failed("no test ran at all"));
     }
 }

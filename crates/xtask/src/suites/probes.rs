@@ -21,8 +21,9 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
         Ok(built) => built,
         Err(reason) => return Ok(Outcome::skipped(reason)),
     };
-    let probes = built.harness("probes", env::var_os("STOCKADE_PROBES_JSON").map(PathBuf::from))?;
-    let layers = built.harness("layers", Some(root.join(PAGE)))?;
+    let json = env::var_os("STOCKADE_PROBES_JSON").map(PathBuf::from);
+    let probes = built.harness("probes", json, &[])?;
+    let layers = built.harness("layers", Some(root.join(PAGE)), &[])?;
     Ok(judge(&probes, &layers))
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn matrix(root: &Path) -> Result<Outcome> {
         Ok(built) => built,
         Err(reason) => return Ok(Outcome::skipped(reason)),
     };
-    let finished = built.harness("matrix", Some(root.join(PAGE)))?;
+    let finished = built.harness("matrix", Some(root.join(PAGE)), &[])?;
     Ok(match finished.success {
         true => {
             Outcome::passed(format!("some probe fails without each layer\n{}", finished.output))
@@ -54,7 +55,7 @@ fn judge(probes: &Finished, layers: &Finished) -> Outcome {
 }
 
 /// The inputs of the harness.
-struct Built {
+pub(super) struct Built {
     harness: PathBuf,
     stockade: PathBuf,
     weakened: PathBuf,
@@ -62,18 +63,24 @@ struct Built {
 }
 
 impl Built {
-    fn harness(&self, task: &str, last: Option<PathBuf>) -> Result<Finished> {
+    /// Runs a task of the harness, with more variables.
+    pub(super) fn harness(
+        &self,
+        task: &str,
+        last: Option<PathBuf>,
+        variables: &[(&str, &str)],
+    ) -> Result<Finished> {
         let scratch = Scratch::new("probes")?;
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o755))?;
         let mut command = Command::new(&self.harness);
         command.arg(task).args([&self.stockade, &self.weakened, &self.probe]);
-        command.arg(scratch.path()).args(last);
+        command.arg(scratch.path()).args(last).envs(variables.iter().copied());
         finish(command)
     }
 }
 
 /// Builds everything, or returns why it cannot run here.
-fn prepare(root: &Path) -> Result<Result<Built, String>> {
+pub(super) fn prepare(root: &Path) -> Result<Result<Built, String>> {
     if fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() != 0 {
         return Ok(Err("the controls need root".to_owned()));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use stockade_conformance::Tried;
 use stockade_sys::probe::{Argument, raw_call};
-use stockade_sys::{Cloned, Namespaces, clone_process};
+use stockade_sys::{Forked, fork_process};
 
 use crate::{Act, number, word};
 
@@ -78,8 +78,8 @@ fn daemon(words: &[&str]) -> Tried {
     let mut command = Command::new("/proc/self/exe");
     command.args(["beat", word(words, 0), word(words, 1)]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match clone_process(Namespaces::NONE, None) {
-        Ok(Cloned::Child) => {
+    match fork_process() {
+        Ok(Forked::Child) => {
             for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
                 // Best effort: a signal that cannot be ignored only makes the daemon easier to
                 // kill.
@@ -92,7 +92,7 @@ fn daemon(words: &[&str]) -> Tried {
             let _ = command.spawn();
             std::process::exit(0)
         }
-        Ok(Cloned::Original { child, .. }) => {
+        Ok(Forked::Original { child }) => {
             let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
             Tried::one(Ok("left behind"))
         }
@@ -137,19 +137,19 @@ fn many(words: &[&str]) -> Tried {
 /// Leaves this many dead children to be reparented, or keeps them; then counts the zombies.
 fn orphans(words: &[&str]) -> Tried {
     for _ in 0..number(words, 0) {
-        match clone_process(Namespaces::NONE, None) {
-            Ok(Cloned::Child) => {
+        match fork_process() {
+            Ok(Forked::Child) => {
                 if word(words, 1) == "given-away" {
                     // Both child and grandchild exit; the grandchild has lost its parent.
-                    let _ = clone_process(Namespaces::NONE, None);
+                    let _ = fork_process();
                 }
                 std::process::exit(0)
             }
-            Ok(Cloned::Original { child, .. }) if word(words, 1) == "given-away" => {
+            Ok(Forked::Original { child }) if word(words, 1) == "given-away" => {
                 let _ =
                     rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
             }
-            Ok(Cloned::Original { .. }) => {}
+            Ok(Forked::Original { .. }) => {}
             Err(error) => return Tried::counted(0, Some(error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stockade_native::{HostProcess, NativeProvider, Surroundings};
+use stockade_backends::{ContainerChoice, HostProcess, Surroundings, providers};
 use stockade_provider::{
     Entry, Execution, FileBytes, FileEntry, FileError, FileErrorKind, FilePart, FilePath,
     FileWriteMode, FileWriting, Files, ProcessEnd, Program, Provider, Sandbox, SandboxRequest,
@@ -27,9 +27,17 @@ pub(crate) fn bytes(content: &[u8]) -> FileBytes {
     Box::new(std::io::Cursor::new(content.to_vec()))
 }
 
-pub(crate) fn native() -> NativeProvider {
+/// The wall under test: `STOCKADE_TEST_PROVIDER`, else the native one. `STOCKADE_TEST_RUNTIME` names
+/// the runtime of containers.
+fn wall() -> Arc<dyn Provider> {
+    let name = std::env::var("STOCKADE_TEST_PROVIDER").unwrap_or_else(|_| "native".to_owned());
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
-    NativeProvider::new(HostProcess::Continues, Surroundings { path, ..Surroundings::default() })
+    let surroundings = Surroundings { path, ..Surroundings::default() };
+    let runtime = std::env::var("STOCKADE_TEST_RUNTIME").ok();
+    let containers = ContainerChoice { url: None, runtime };
+    let all = providers(HostProcess::Continues, &surroundings, &containers);
+    let found = all.into_iter().find(|provider| provider.name().as_str() == name);
+    found.unwrap_or_else(|| panic!("there is no wall {name}"))
 }
 
 pub(crate) fn request(policy: &str) -> SandboxRequest {
@@ -47,9 +55,9 @@ impl Inside {
     }
 
     pub(crate) async fn of(request: &SandboxRequest) -> Inside {
-        let created = native().create(request).await;
+        let created = wall().create(request).await;
         let sandbox = created.unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let files = sandbox.files().expect("the native wall has files");
+        let files = sandbox.files().expect("the wall has files");
         Inside { sandbox, files }
     }
 
@@ -114,7 +122,7 @@ pub(crate) fn kind<T>(result: Result<T, FileError>) -> FileErrorKind {
 pub(crate) fn walls_can_be_built() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
-        let built = runtime().block_on(async { native().create(&request("{}")).await });
+        let built = runtime().block_on(async { wall().create(&request("{}")).await });
         built.err().map(|error| chain(&error))
     });
     let Some(reason) = reason else { return true };

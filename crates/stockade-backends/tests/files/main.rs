@@ -1,4 +1,4 @@
-//! The files of sandboxes of the real wall.
+//! The files of sandboxes of a real wall.
 // Always true here; with it clippy treats the functions between the tests as test code.
 #![cfg(test)]
 

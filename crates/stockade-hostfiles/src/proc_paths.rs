@@ -7,7 +7,7 @@
 
 /// Masked paths: a file by `/dev/null`, a directory by an empty one. Paths that a host does not
 /// have are skipped.
-pub const MASKED: [&str; 13] = [
+pub const MASKED_PROC: [&str; 13] = [
     // Names the root disk, and contains any secret that a provisioning tool passed to the kernel.
     "/proc/cmdline",
     // Without root the sandbox has the caller's uid on the host and sees the names of the caller's
@@ -39,4 +39,4 @@ pub const MASKED: [&str; 13] = [
 
 /// Read-only paths. A process that created a namespace may change its sysctls without a capability:
 /// a sandbox could raise `fs/mqueue/msg_max` or `kernel/shmmax` and set `kernel/ns_last_pid`.
-pub const READ_ONLY: [&str; 1] = ["/proc/sys"];
+pub const READ_ONLY_PROC: [&str; 1] = ["/proc/sys"];

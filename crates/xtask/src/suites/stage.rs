@@ -1,0 +1,123 @@
+//! Test targets where every user can read them, to run as an unprivileged user.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+use crate::program::{cargo, executable, finish};
+use crate::scratch::Scratch;
+
+/// The user and group `nobody`, which own no files.
+pub(super) const NOBODY: u32 = 65_534;
+
+/// The name prefixes of folders that tests install into the cache: the Python clients of the
+/// network gate, and the MCP server of an example.
+const INSTALLED: [&str; 2] = ["clients-", "mcp-server-"];
+
+/// The `stockade` binary, test targets and examples; dropping it removes them.
+pub(super) struct Stage {
+    scratch: Scratch,
+    /// Cargo's messages, which name the executables.
+    built: String,
+    pub(super) stockade: PathBuf,
+}
+
+impl Stage {
+    /// Builds test targets of packages and copies everything but the targets.
+    pub(super) fn new(
+        root: &Path,
+        name: &str,
+        packages: &[&str],
+        targets: &[&str],
+    ) -> Result<Stage> {
+        let mut build = cargo(root);
+        build.args(["test", "--quiet", "--locked", "--no-run", "--message-format=json"]);
+        build.args(packages.iter().flat_map(|package| ["--package", package]));
+        build.args(targets.iter().flat_map(|target| ["--test", target]));
+        let built = finish(build)?;
+        ensure!(built.success, "the tests do not build\n{}", built.output);
+        let scratch = Scratch::new(name)?;
+        let place = scratch.path();
+        let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
+        copy_folder(&root.join("examples"), &place.join("examples"))?;
+        copy_installed(&place.join("cache"))?;
+        let home = place.join("home");
+        fs::create_dir(&home)?;
+        chown(&home, Some(NOBODY), Some(NOBODY))?;
+        fs::set_permissions(place, Permissions::from_mode(0o755))?;
+        Ok(Stage { scratch, built: built.output, stockade })
+    }
+
+    /// A folder that every user may read.
+    pub(super) fn place(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Where cargo put the executable of a target.
+    pub(super) fn executable(&self, target: &str) -> Result<PathBuf> {
+        executable(&self.built, target)
+    }
+
+    /// A test target as user 65534, with an empty home and few variables.
+    pub(super) fn command(&self, target: &str) -> Result<Command> {
+        let place = self.place();
+        let tests = place.join(target);
+        if !tests.exists() {
+            copy(&self.executable(target)?, &tests)?;
+        }
+        let home = place.join("home");
+        let mut command = Command::new(tests);
+        command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
+        command.env("HOME", &home).env("XDG_CACHE_HOME", place.join("cache"));
+        command.env("STOCKADE_UNDER_TEST", &self.stockade);
+        command.env("STOCKADE_EXAMPLES", place.join("examples"));
+        for name in ["PATH", "STOCKADE_REQUIRE"] {
+            command.envs(env::var_os(name).map(|value| (name, value)));
+        }
+        Ok(command)
+    }
+}
+
+/// Copies what the tests have installed, if anything, so that it is not downloaded again.
+fn copy_installed(cache: &Path) -> Result<()> {
+    let (from, to) = (cache::folder()?, cache.join("stockade"));
+    fs::create_dir_all(&to)?;
+    for folder in [cache, &to] {
+        fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    }
+    let entries = fs::read_dir(&from).into_iter().flatten().flatten();
+    let is_whole = |name: &str| {
+        // Skips a folder that another run is still filling.
+        INSTALLED.iter().any(|begin| name.starts_with(begin)) && !name.ends_with(".making")
+    };
+    for entry in entries.filter(|entry| is_whole(&entry.file_name().to_string_lossy())) {
+        copy_folder(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    Ok(to.to_path_buf())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to).with_context(|| format!("cannot make {}", to.display()))?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, copied) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&source, &copied)?,
+            false => _ = copy(&source, &copied)?,
+        }
+    }
+    Ok(())
+}
