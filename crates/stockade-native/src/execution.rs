@@ -46,6 +46,7 @@ impl NativeExecution {
     pub(crate) fn followed(self: &Arc<Self>, mut end: End, limit: Option<Duration>) -> End {
         let execution = Arc::clone(self);
         let (sender, ended) = oneshot::channel();
+        self.watched.running.send_modify(|running| *running += 1);
         tokio::spawn(async move {
             let result = match limit {
                 None => end.await,
@@ -57,6 +58,7 @@ impl NativeExecution {
             let result = explain(result, &execution.sandbox).await;
             execution.release();
             execution.finish().await;
+            execution.watched.running.send_modify(|running| *running -= 1);
             // The caller may not wait for it.
             let _ = sender.send(result);
         });
