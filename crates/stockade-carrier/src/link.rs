@@ -272,7 +272,7 @@ impl Link {
     ) -> Result<(ExecutionControl, Running), Error> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
         let request = Execute { leaf, next_leaf, ..request(execution, &command, &self.filters)? };
-        let request = HostMessage::Execute(request);
+        let request = HostMessage::Execute(Box::new(request));
         let end = self.conversation.expect(execution)?;
         let started = self.start(execution, &request, command.code);
         let (stdin, stdout, stderr) =

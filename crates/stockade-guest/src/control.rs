@@ -59,7 +59,7 @@ pub(crate) async fn converse(stream: Stream, state: State, greeted: Rc<Cell<bool
         };
         match message {
             HostMessage::Hello(_) => return GuestExit::OutOfPlace,
-            HostMessage::Execute(request) => requests.execute(request),
+            HostMessage::Execute(request) => requests.execute(*request),
             HostMessage::Signal(wire::Signal { execution, signal }) => {
                 requests.signal(execution, signal);
             }

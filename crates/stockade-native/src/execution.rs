@@ -41,10 +41,12 @@ impl NativeExecution {
     pub(crate) fn followed(self: &Arc<Self>, end: End, limit: Option<Duration>) -> End {
         let (execution, sandbox) = (Arc::clone(self), Arc::clone(&self.sandbox));
         let end_sandbox = async move { sandbox.end() };
+        self.watched.running.send_modify(|running| *running += 1);
         follow(end, limit, Arc::clone(self) as _, end_sandbox, |result| async move {
             let result = explain(result, &execution.sandbox).await;
             execution.release();
             execution.finish().await;
+            execution.watched.running.send_modify(|running| *running -= 1);
             result
         })
     }

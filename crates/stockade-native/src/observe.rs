@@ -11,6 +11,7 @@ use stockade_cgroup::Group;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{ExecutionUsage, SandboxUsage};
 use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
+use tokio::sync::watch;
 
 use crate::leaves::{Leaf, Leaves};
 use crate::looks::blocking;
@@ -20,6 +21,9 @@ use crate::reduced::ScratchDirectory;
 
 /// How often to measure what the kernel does not enforce by itself.
 const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The same while no program runs: then only an interpreter that waits for code uses anything.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Every so many measurements include the scratch directory, which takes longer to add up.
 const DIRECTORY_LOOKS: u32 = 5;
@@ -56,6 +60,8 @@ pub(crate) struct Watched {
     pub(crate) before_kill: OnceLock<SandboxUsage>,
     /// Maxima of what only periodic measurements see.
     pub(crate) seen: Mutex<Seen>,
+    /// How many programs run.
+    pub(crate) running: watch::Sender<usize>,
 }
 
 /// Measures a sandbox's processes, if no cgroup limits them, and its scratch directory.
@@ -176,8 +182,17 @@ impl Watched {
         if !self.needs_looks() {
             std::future::pending::<()>().await;
         }
+        let mut running = self.running.subscribe();
         loop {
-            tokio::time::sleep(pause).await;
+            let is_idle = *running.borrow() == 0 && !paused;
+            match is_idle {
+                // Hundreds of idle sandboxes must not keep a processor busy.
+                true => {
+                    let started = running.wait_for(|running| *running > 0);
+                    let _ = tokio::time::timeout(IDLE_INTERVAL, started).await;
+                }
+                false => tokio::time::sleep(pause).await,
+            }
             let watched = Arc::clone(self);
             let (measured, exceeded) = blocking(move || watched.look_in_time(cpu_time)).await;
             if let Some(limit) = exceeded {

@@ -97,6 +97,7 @@ impl NativeSandbox {
             pids_held,
             before_kill: OnceLock::new(),
             seen: Mutex::default(),
+            running: tokio::sync::watch::Sender::new(0),
         };
         Ok(NativeSandbox {
             control: wall.control,

@@ -226,13 +226,15 @@ impl State {
         self.sweep()
     }
 
-    /// The socket of a session.
+    /// The socket of a session. Looks only at that session: each execution needs it, however many
+    /// sessions there are.
     pub fn socket(&self, name: &SessionName) -> Result<PathBuf, StateError> {
-        let known = self.list()?;
-        match known.iter().any(|listed| listed.name == name.0) {
-            true => Ok(self.sessions.join(name.as_str()).join("socket")),
-            false => Err(StateError::Unknown { name: name.0.clone() }),
-        }
+        let _all = self.lock()?;
+        let unknown = || StateError::Unknown { name: name.0.clone() };
+        let named = self.directories()?.into_iter().find(|(_, found)| found == &name.0);
+        let (path, found) = named.ok_or_else(unknown)?;
+        look(&path, &found)?.ok_or_else(unknown)?;
+        Ok(path.join("socket"))
     }
 
     fn lock(&self) -> Result<File, StateError> {
@@ -244,35 +246,45 @@ impl State {
 
     fn sweep(&self) -> Result<Vec<Listed>, StateError> {
         let mut listed = Vec::new();
-        let entries = fs::read_dir(&self.sessions).map_err(file("read", &self.sessions))?;
-        for entry in entries {
-            let path = entry.map_err(file("read", &self.sessions))?.path();
-            check(&path)?;
-            let corrupt = |reason: &str| StateError::Corrupt {
-                path: path.clone(),
-                reason: reason.to_owned(),
-            };
-            let name = path.file_name().and_then(|name| name.to_str());
-            let name = name.ok_or_else(|| corrupt("its name is not text"))?;
-            if SessionName::parse(name).is_err() {
-                return Err(corrupt("its name is not that of a session"));
-            }
-            let lock = open_lock(&path.join("lock"))?;
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => remove(&path)?,
-                Err(Errno::WOULDBLOCK) => {
-                    let session = read(&path.join("session"))?;
-                    if session.name != name {
-                        return Err(corrupt("its file names another session"));
-                    }
-                    listed.push(session);
-                }
-                Err(errno) => return Err(file("lock", &path)(errno.into())),
-            }
+        for (path, name) in self.directories()? {
+            listed.extend(look(&path, &name)?);
         }
         listed.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(listed)
     }
+
+    /// The directories of all sessions with their names, which are all that is checked.
+    fn directories(&self) -> Result<Vec<(PathBuf, String)>, StateError> {
+        let entries = fs::read_dir(&self.sessions).map_err(file("read", &self.sessions))?;
+        let named = |entry: io::Result<fs::DirEntry>| {
+            let path = entry.map_err(file("read", &self.sessions))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.ok_or_else(|| corrupt(&path, "its name is not text"))?.to_owned();
+            match SessionName::parse(&name) {
+                Ok(_) => Ok((path, name)),
+                Err(_) => Err(corrupt(&path, "its name is not that of a session")),
+            }
+        };
+        entries.map(named).collect()
+    }
+}
+
+/// The session of a directory. Removes the directory if its supervisor is dead.
+fn look(path: &Path, name: &str) -> Result<Option<Listed>, StateError> {
+    check(path)?;
+    let lock = open_lock(&path.join("lock"))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => remove(path).map(|()| None),
+        Err(Errno::WOULDBLOCK) => match read(&path.join("session"))? {
+            session if session.name == name => Ok(Some(session)),
+            _ => Err(corrupt(path, "its file names another session")),
+        },
+        Err(errno) => Err(file("lock", path)(errno.into())),
+    }
+}
+
+fn corrupt(path: &Path, reason: &str) -> StateError {
+    StateError::Corrupt { path: path.to_owned(), reason: reason.to_owned() }
 }
 
 impl Claimed {

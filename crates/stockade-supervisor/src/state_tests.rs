@@ -34,6 +34,24 @@ fn directory_of_a_dead_supervisor_is_swept() {
 }
 
 #[test]
+fn socket_is_found_without_looking_at_other_sessions_and_never_of_a_dead_one() {
+    let place = tempfile::tempdir().unwrap();
+    let state = State::open(place.path()).unwrap();
+    let _one = state.claim(&name("one"), 7).unwrap();
+    let other = state.claim(&name("other"), 7).unwrap();
+    fs::write(place.path().join("sessions/other/session"), "not JSON").unwrap();
+    assert!(state.socket(&name("one")).is_ok());
+    assert!(matches!(state.socket(&name("other")), Err(StateError::Corrupt { .. })));
+    drop(other);
+    let left = place.path().join("sessions/left");
+    DirBuilder::new().mode(0o700).create(&left).unwrap();
+    assert!(matches!(state.socket(&name("left")), Err(StateError::Unknown { .. })));
+    assert!(!left.exists(), "what a dead supervisor left is removed");
+    fs::create_dir(place.path().join("sessions/-x")).unwrap();
+    assert!(matches!(state.socket(&name("one")), Err(StateError::Corrupt { .. })));
+}
+
+#[test]
 fn linked_writable_and_corrupt_state_is_refused_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let real = place.path().join("real");

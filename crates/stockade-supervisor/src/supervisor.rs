@@ -36,6 +36,10 @@ const LAST_REPLIES: Duration = Duration::from_secs(2);
 /// receive that reason and not a cancellation.
 const OWN_ENDS: Duration = Duration::from_millis(500);
 
+/// How long the client that removes a session waits for the wall to confirm the kill. A container
+/// engine takes longer; the kill is on its way by then.
+const KILLED: Duration = Duration::from_millis(25);
+
 /// What the connections of a session share.
 pub(crate) struct Shared {
     pub(crate) session: Session,
@@ -175,12 +179,18 @@ impl Supervisor {
         shared.ending.send_replace(true);
         // Programs are cancelled before the sandbox is killed: their clients must not see a loss.
         tokio::task::yield_now().await;
-        shared.session.kill().await;
-        // The name is free again before the client is answered.
-        drop(claimed);
-        if let Some(mut remover) = remover {
-            // Fails if the client has left.
-            let _ = write_frame(&mut remover, &Frame::Reply(Reply::Done)).await;
+        {
+            let mut kill = pin!(shared.session.kill());
+            let is_confirmed = timeout(KILLED, &mut kill).await.is_ok();
+            // The name is free again before the client is answered.
+            drop(claimed);
+            if let Some(mut remover) = remover {
+                // Fails if the client has left.
+                let _ = write_frame(&mut remover, &Frame::Reply(Reply::Done)).await;
+            }
+            if !is_confirmed {
+                kill.await;
+            }
         }
         let last = async { while clients.join_next().await.is_some() {} };
         let _ = timeout(LAST_REPLIES, last).await;

@@ -176,7 +176,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
     let execute = execute.prop_map(|fields| {
         let (execution, program, arguments, environment, working_directory, ..) = fields;
         let (.., code, next_code, terminal, filters, (leaf, next_leaf)) = fields;
-        HostMessage::Execute(Execute {
+        HostMessage::Execute(Box::new(Execute {
             execution,
             program,
             arguments,
@@ -188,7 +188,7 @@ fn any_host_message() -> impl Strategy<Value = HostMessage> {
             filters,
             leaf,
             next_leaf,
-        })
+        }))
     });
     let resize = (any::<u64>(), any_size())
         .prop_map(|(execution, size)| HostMessage::Resize(Resize { execution, size }));

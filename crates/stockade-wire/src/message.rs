@@ -22,7 +22,7 @@ pub enum HostMessage {
     /// The host's first message.
     Hello(Hello),
     /// Start a program.
-    Execute(Execute),
+    Execute(Box<Execute>),
     /// Send a signal to one program.
     Signal(Signal),
     /// Kill one program and its process group.

@@ -16,7 +16,7 @@ use crate::args::BenchArgs;
 const CROWD: usize = 100;
 /// How many executions one figure of the row `crowd` is taken from, and how often it is taken.
 const EXECUTIONS: usize = 300;
-const FIGURES: u32 = 5;
+const FIGURES: u32 = 3;
 
 const TRUE: What<'static> = What::Command(&["/bin/true"]);
 const PYTHON: What<'static> = What::Python { code: CODE[1], prints: RESULT };
@@ -114,8 +114,9 @@ pub(super) fn crowd(ours: &Ours) -> anyhow::Result<Row> {
     let sessions = Sessions::new(ours.stockade(), "crowd")?;
     let session = sessions.create(&[])?;
     let (mut many, mut one) = (Vec::new(), Vec::new());
-    // The first pair of figures warms caches.
-    for figure in 0..=FIGURES {
+    // The first warms caches.
+    tail(&sessions, &session)?;
+    for figure in 1..=FIGURES {
         let alone = tail(&sessions, &session)?;
         let crowd: Vec<Session> = (1..CROWD)
             .map(|number| {
@@ -127,10 +128,8 @@ pub(super) fn crowd(ours: &Ours) -> anyhow::Result<Row> {
         for idle in &crowd {
             sessions.end(idle)?;
         }
-        if figure > 0 {
-            one.push(alone);
-            many.push(crowded);
-        }
+        one.push(alone);
+        many.push(crowded);
     }
     let command = format!("99th percentile of {EXECUTIONS} times /bin/true, over the socket");
     let of = |name: &str, figures| Samples::new(name.to_owned(), command.clone(), figures);

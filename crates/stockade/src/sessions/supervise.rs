@@ -181,6 +181,8 @@ async fn serve(
     // The stream has a second descriptor here, which watched `create` until now.
     let _ = socket.shutdown(Shutdown::Both);
     drop((socket, view));
+    // Most of what the start used is never used again.
+    stockade_sys::release_memory();
     supervisor.serve(interrupted).await.map_err(|error| trouble::problem(&error))?;
     Ok(())
 }

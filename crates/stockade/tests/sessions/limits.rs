@@ -28,3 +28,26 @@ fn unused_session_ends_and_one_with_a_program_does_not() {
     wait_for_end(sessions.supervisor("busy"));
     assert_eq!(sessions.text(&["ls", "-q"]), "");
 }
+
+#[test]
+fn idle_session_hardly_wakes_up() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    sessions.sh("one", "true").text();
+    let supervisor = sessions.supervisor("one");
+    let switches = || -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{supervisor}/task")).unwrap().flatten();
+        let of_task = |task: std::fs::DirEntry| {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let mut lines = status.lines();
+            let line = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            line.trim().parse::<u64>().ok()
+        };
+        tasks.filter_map(of_task).sum()
+    };
+    let before = switches();
+    std::thread::park_timeout(std::time::Duration::from_secs(2));
+    let woken = switches().saturating_sub(before);
+    // A look every 20 ms would be at least 100.
+    assert!(woken < 50, "it woke up {woken} times in 2 seconds");
+}
