@@ -31,6 +31,19 @@ fn table() -> String {
     text
 }
 
+/// The controls that the native wall enforces and containers with a runtime refuse.
+fn refused_in_containers(runtime: Runtime) -> Vec<(Control, String)> {
+    let native = stockade_native::reference_abilities();
+    let native = native.into_iter().find(|(name, _)| name.as_str() == "native");
+    let native = native.expect("the native wall has abilities").1;
+    let containers = stockade_docker::reference_abilities(runtime);
+    let refused = containers.into_iter().filter_map(|(control, ability)| match ability {
+        Ability::Missing(obstacle) => Some((control, obstacle.reason)),
+        Ability::Enforced { .. } | Ability::NotBuiltIn(_) => None,
+    });
+    refused.filter(|(control, _)| matches!(native[control], Ability::Enforced { .. })).collect()
+}
+
 fn cell(ability: &Ability) -> String {
     match ability {
         Ability::Enforced { mechanism, precision: Precision::Exact } => mechanism.clone(),
@@ -54,4 +67,25 @@ fn page_has_the_table_that_the_code_makes() {
         return;
     }
     assert_eq!(found, made, "STOCKADE_BLESS=1 writes the table anew");
+}
+
+#[test]
+fn containers_refuse_at_most_five_controls_of_the_native_wall_and_no_basic_one() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for runtime in [Runtime::Runc, Runtime::Runsc] {
+        let refused = refused_in_containers(runtime);
+        assert!(!refused.is_empty() && refused.len() <= 5, "{refused:?}");
+        for (control, reason) in refused {
+            // Running, output, exit codes, timeouts, memory, egress, tools and files are basic.
+            let name = control.as_str();
+            let others = ["max_io_bytes_per_second", "workspace_layer", "commands"];
+            assert!(others.contains(&name), "{name}: {reason}");
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            assert!(
+                row.is_some_and(|row| row.contains(&format!("**refused:** {reason}"))),
+                "{name}"
+            );
+        }
+    }
 }

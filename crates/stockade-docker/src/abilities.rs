@@ -154,9 +154,12 @@ fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
             "the size of each tmpfs that is writable inside; the memory limit holds all \
                         of them together",
         ),
-        Limit::Inodes => {
-            Ability::approximate("the number of inodes of each tmpfs that is writable inside")
-        }
+        Limit::Inodes => Ability::approximate(match runtime {
+            Runtime::Runc | Runtime::Crun | Runtime::Kata => {
+                "the number of inodes of each tmpfs that is writable inside"
+            }
+            Runtime::Runsc => "the memory limit: gVisor does not count the inodes of a tmpfs",
+        }),
         Limit::OpenFiles => Ability::exact("RLIMIT_NOFILE"),
         Limit::Timeout | Limit::Lifetime => {
             Ability::exact("the engine's clock; everything inside is killed")

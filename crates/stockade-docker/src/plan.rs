@@ -160,18 +160,19 @@ fn ports(policy: &Policy) -> Vec<u16> {
 }
 
 /// The paths that engines mask by default, which a list of our own replaces, and those that are
-/// hidden behind the native wall.
+/// missing or hidden behind the native wall.
 fn masked_paths() -> Vec<String> {
-    const DEFAULT: [&str; 7] = [
+    const MASKED: [&str; 8] = [
         "/proc/acpi",
         "/proc/kcore",
         "/proc/latency_stats",
         "/proc/sched_debug",
+        "/proc/sys/kernel/random/boot_id",
         "/proc/timer_list",
         "/proc/timer_stats",
-        "/sys/firmware",
+        "/sys",
     ];
-    DEFAULT.into_iter().chain(MASKED_PROC).map(str::to_owned).collect()
+    MASKED.into_iter().chain(MASKED_PROC).map(str::to_owned).collect()
 }
 
 fn security_options(inputs: &Inputs<'_>) -> Vec<String> {

@@ -92,7 +92,8 @@ fn whole_configuration_of_a_container_is_as_hard_as_it_can_be() {
             "ReadonlyRootfs": true,
             "MaskedPaths": [
                 "/proc/acpi", "/proc/kcore", "/proc/latency_stats", "/proc/sched_debug",
-                "/proc/timer_list", "/proc/timer_stats", "/sys/firmware", "/proc/cmdline",
+                "/proc/sys/kernel/random/boot_id", "/proc/timer_list", "/proc/timer_stats", "/sys",
+                "/proc/cmdline",
                 "/proc/keys", "/proc/kallsyms", "/proc/modules", "/proc/interrupts", "/proc/irq",
                 "/proc/bus", "/proc/fs", "/proc/driver", "/proc/diskstats", "/proc/partitions",
                 "/proc/scsi", "/proc/asound",

@@ -1,9 +1,10 @@
 //! Where the record of a sandbox is kept: outside of everything that its programs can see.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use stockade_policy::{Policy, Workspace};
+use stockade_engine::keep_record_apart;
+use stockade_policy::Policy;
 use stockade_provider::Root;
 use stockade_record::{Place, Recorder, default_places};
 
@@ -12,7 +13,8 @@ use crate::failure::Problem;
 /// Where the caller wants the record: at the user's default place, or in a directory.
 pub(crate) type Wanted = (Option<PathBuf>,);
 
-/// The recorder of a sandbox. Refuses a directory that programs inside could see.
+/// The recorder of a sandbox. Hides a directory that programs inside could see, and refuses one
+/// that they could change.
 pub(crate) fn recorder(
     wanted: Wanted,
     policy: &mut Policy,
@@ -29,40 +31,9 @@ pub(crate) fn recorder(
             default_places(|name| std::env::var_os(name), user)
         }
     };
-    let shown = shown(policy, root);
-    for place in &places {
-        let path = place.path();
-        for shown in &shown {
-            if overlap(&path, shown) {
-                let (path, shown) = (path.display(), shown.display());
-                let message =
-                    format!("the records in {path} would be visible inside, where {shown} is");
-                return Err(Problem::invalid(message, "pass record=DIRECTORY with another one"));
-            }
-        }
-    }
+    let places = keep_record_apart(places, policy, root).map_err(|error| {
+        let remedy = error.remedy("pass record=DIRECTORY with another one");
+        Problem::invalid(error.to_string(), remedy)
+    })?;
     Ok(Arc::new(Recorder::new(places)?))
-}
-
-/// The host directories that the policy makes visible.
-fn shown(policy: &Policy, root: &Root) -> Vec<PathBuf> {
-    let mut shown: Vec<PathBuf> = policy.mounts.iter().map(|mount| mount.host.clone()).collect();
-    if let Workspace::Host { host, .. } = &policy.workspace.value {
-        shown.push(host.clone());
-    }
-    if let Root::Directory(directory) = root {
-        shown.push(directory.clone());
-    }
-    shown
-}
-
-fn overlap(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| {
-        let known = path.ancestors().find_map(|above| {
-            Some((above.canonicalize().ok()?, path.strip_prefix(above).ok()?.to_path_buf()))
-        });
-        known.map_or_else(|| path.to_path_buf(), |(real, rest)| real.join(rest))
-    };
-    let (one, other) = (real(one), real(other));
-    one.starts_with(&other) || other.starts_with(&one)
 }

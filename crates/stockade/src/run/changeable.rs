@@ -3,14 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use stockade_engine::TrustedPaths;
+use stockade_engine::{TrustedPaths, real_path, shown_paths};
 use stockade_policy::{Policy, SYSTEM};
 use stockade_provider::Root;
 use stockade_sys::MountTable;
 
 use crate::Problem;
-
-use super::record::{real, shown};
 
 /// The host paths that a run can write, and the mount table to find other paths to them.
 pub(crate) struct Writable {
@@ -21,8 +19,8 @@ pub(crate) struct Writable {
 impl Writable {
     /// The writable paths of a policy.
     pub(crate) fn of(policy: &Policy, root: &Root) -> Result<Writable, Problem> {
-        let shown = shown(policy, root).into_iter().filter(|shown| shown.is_writable);
-        let places: Vec<PathBuf> = shown.map(|shown| real(&shown.host)).collect();
+        let shown = shown_paths(policy, root).into_iter().filter(|shown| shown.is_writable);
+        let places: Vec<PathBuf> = shown.map(|shown| real_path(&shown.host)).collect();
         if places.is_empty() {
             return Ok(Writable { places, mounts: MountTable::default() });
         }

@@ -78,8 +78,10 @@ fn runsc_that_is_runc_is_caught_by_its_kernel() {
     assert_eq!(report["isolation"]["level"], "container", "{report}");
     let floor = run("auto", &["--isolation", "user-kernel"], &["true"]);
     assert_eq!(floor.code, 125, "{floor:?}");
-    let doctor = finish(stockade().args(["doctor"]));
-    assert!(doctor.stdout.contains("not what its name promises"), "{doctor:?}");
+    let doctor = finish(stockade().args(["doctor", "--json"])).json();
+    let trials = doctor["machine"]["containers"]["trials"].as_array().cloned().unwrap_or_default();
+    let runsc = trials.into_iter().find(|trial| trial["runtime"] == "runsc").unwrap_or_default();
+    assert!(runsc["obstacle"]["reason"].to_string().contains("its name promises"), "{runsc}");
 }
 
 /// Makes an authority, and certificates of it for the engine and for a client.

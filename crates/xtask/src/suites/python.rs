@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 use crate::suite::Outcome;
 
 /// What the suite installs, once, into the cache folder of tools.
-const TOOLS: [&str; 3] = ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1"];
+const TOOLS: [&str; 4] = ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1", "auditwheel==6.8.2"];
 
 /// The frameworks of the recipes in `examples/python`.
 const FRAMEWORKS: [&str; 5] = [
@@ -68,6 +68,10 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     let built = build(root, &tools, &place.join("wheels"), "dev")?;
     if !built.success {
         return Ok(Outcome::failed(format!("the wheel cannot be built\n{}", built.output)));
+    }
+    let audited = audit(&tools, &place.join("wheels"))?;
+    if let Some(why) = newer_than(&audited.output, COMPATIBILITY) {
+        return Ok(Outcome::failed(format!("{why}\n{}", audited.output)));
     }
     let installed = install(&python, &tools, place)?;
     let tests = place.join("tests");
@@ -144,6 +148,31 @@ fn build(root: &Path, tools: &Path, wheels: &Path, profile: &str) -> Result<Fini
     build.args(["-m", "maturin", "build", "--quiet", "--profile", profile, "--strip", "--locked"]);
     build.args(["--compatibility", COMPATIBILITY, "--out"]).arg(wheels).current_dir(root);
     finish(build)
+}
+
+/// What auditwheel finds in the wheel: the symbols that it needs decide the platform tag.
+fn audit(tools: &Path, wheels: &Path) -> Result<Finished> {
+    let mut entries = fs::read_dir(wheels)?.filter_map(Result::ok);
+    let wheel = entries.next().context("maturin made no wheel")?.path();
+    let mut audit = Command::new(tools);
+    audit.args(["-m", "auditwheel", "show"]).arg(wheel);
+    finish(audit)
+}
+
+/// Why a wheel needs a newer glibc than a tag allows, from what `auditwheel show` prints.
+fn newer_than(audited: &str, most: &str) -> Option<String> {
+    let minor = |tag: &str| {
+        let rest = tag.split("manylinux_2_").nth(1)?;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+    };
+    // Without the line breaks, which may be anywhere in the sentence.
+    let text = audited.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = text.split("the following platform tag:").nth(1).and_then(minor);
+    match (found, minor(most)) {
+        (Some(found), Some(most)) if found <= most => None,
+        (Some(found), _) => Some(format!("the wheel needs manylinux_2_{found}, newer than {most}")),
+        (None, _) => Some("auditwheel names no platform of the wheel".to_owned()),
+    }
 }
 
 /// A new virtual environment with the wheel; the tools are visible in it.
@@ -242,4 +271,21 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 
 fn last_line(output: &str) -> &str {
     output.trim_end().lines().last().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wheel_for_a_newer_glibc_is_refused() {
+        let shown = |tag: &str| {
+            format!("stockade.whl is consistent with the\nfollowing platform tag:\n\"{tag}\".\n")
+        };
+        assert_eq!(newer_than(&shown("manylinux_2_34_x86_64"), COMPATIBILITY), None);
+        assert_eq!(newer_than(&shown("manylinux_2_17_x86_64"), COMPATIBILITY), None);
+        let newer = "the wheel needs manylinux_2_36, newer than manylinux_2_34".to_owned();
+        assert_eq!(newer_than(&shown("manylinux_2_36_x86_64"), COMPATIBILITY), Some(newer));
+        assert!(newer_than(&shown("linux_x86_64"), COMPATIBILITY).is_some());
+    }
 }

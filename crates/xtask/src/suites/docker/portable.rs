@@ -62,7 +62,7 @@ fn parse(text: &str) -> Result<Vec<Excluded>> {
 fn entry(value: &Value) -> Result<Excluded> {
     let text = |key: &str| {
         let found = value.get(key).and_then(Value::as_str).unwrap_or_default().trim();
-        ensure!(!found.is_empty(), "an entry of not_portable.toml has no {key}: {value}");
+        ensure!(!found.is_empty(), "an entry of not_portable.toml has no {key}: {value:?}");
         Ok(found.to_owned())
     };
     text("reason")?;
