@@ -2,6 +2,8 @@
 //! host, programs and their output, temporary directories, waiting for events.
 
 mod host;
+#[cfg(feature = "image")]
+pub mod image;
 mod program;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
