@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Sandbox, SandboxRequest};
+use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Root, Sandbox, SandboxRequest};
 use stockade_record::Recorder;
 use tokio::time::{sleep, timeout};
 
@@ -125,7 +125,11 @@ async fn stop(cancel: impl Future<Output = ()>, recorder: Option<Arc<Recorder>>)
 
 fn opened(session: &SessionRequest, command: Option<stockade_record::Command>) -> Opened<'_> {
     let variables = session.environment.iter().map(|(name, _)| name.clone()).collect();
-    Opened { policy: &session.policy, command, variables, user: session.user }
+    let image = match &session.root {
+        Root::Image(image) => Some(image),
+        Root::Standard | Root::Directory(_) => None,
+    };
+    Opened { policy: &session.policy, command, variables, user: session.user, image }
 }
 
 impl Engine {

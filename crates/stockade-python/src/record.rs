@@ -50,9 +50,7 @@ fn shown(policy: &Policy, root: &Root) -> Vec<PathBuf> {
     if let Workspace::Host { host, .. } = &policy.workspace.value {
         shown.push(host.clone());
     }
-    if let Root::Directory(directory) = root {
-        shown.push(directory.clone());
-    }
+    shown.extend(root.directory().map(Path::to_owned));
     shown
 }
 
