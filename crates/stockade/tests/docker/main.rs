@@ -9,6 +9,7 @@
 //! their names; without the variable nothing runs, because starting an engine takes long.
 
 mod engine;
+mod images;
 mod life;
 mod network;
 mod restart;
@@ -34,9 +35,10 @@ fn main() -> ExitCode {
     match phase.as_str() {
         "tests" => {
             support::begin(entered);
-            let mut tests = vec![runs::once()];
+            let mut tests = vec![runs::once(), images::once()];
             for runtime in support::runtimes() {
                 tests.extend([runs::tests(runtime), network::tests(runtime), life::tests(runtime)]);
+                tests.push(images::tests(runtime));
             }
             let tests = tests.into_iter().flatten().collect();
             libtest_mimic::run(&arguments, tests).exit_code()

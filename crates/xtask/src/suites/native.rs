@@ -19,13 +19,14 @@ use crate::suite::Outcome;
 const NOBODY: u32 = 65_534;
 
 /// The test targets that build walls: those of the command line, and four of the native wall.
-const TARGETS: [&str; 14] = [
+const TARGETS: [&str; 15] = [
     "run",
     "commands",
     "doctor",
     "executions",
     "faults",
     "files",
+    "images",
     "leaks",
     "leaves",
     "network",
