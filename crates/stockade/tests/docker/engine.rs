@@ -14,7 +14,7 @@ pub(crate) const DIRECTORY: &str = "STOCKADE_DOCKER_DIRECTORY";
 const IMAGE: &str = "python:3.11-slim";
 
 /// Installed in the image.
-const PACKAGES: &str = "python3,ca-certificates,curl,python3-requests,python3-pip";
+const PACKAGES: &str = "python3,ca-certificates,curl,python3-requests,python3-pip,passwd";
 
 const READY: Duration = Duration::from_secs(60);
 
@@ -36,6 +36,7 @@ impl Engine {
             }
         }
         let image = image().map_err(|reason| ("docker", reason))?;
+        crate::images::download().map_err(|reason| ("docker", reason))?;
         let directory = tempfile::Builder::new().prefix("stockade-docker-").tempdir();
         let engine = Engine { directory: directory.expect("there is room for an engine") };
         start(engine.directory()).map_err(|reason| ("docker", reason))?;
