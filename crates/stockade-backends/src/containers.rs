@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 #[cfg(feature = "docker")]
 use serde_json::json;
-use stockade_image::{ImageConfig, ImageUser};
+use stockade_image::{ImageConfig, ImageUser, Listed};
 #[cfg(not(feature = "docker"))]
 use stockade_provider::ErrorKind;
 use stockade_provider::{Error, Provider};
@@ -75,6 +75,18 @@ pub async fn container_image(
 ) -> Result<ContainerImage, Error> {
     let error = Error::new(ErrorKind::Invalid, "the docker wall is not built into this version");
     Err(error.with_remedy("import the image, and use --provider native"))
+}
+
+/// The images of the container engine; `None` if it cannot be reached or is not built in.
+#[cfg(feature = "docker")]
+pub async fn container_images() -> Option<Vec<Listed>> {
+    stockade_docker::engine_images(&ContainerChoice::default().options()).await.ok()
+}
+
+/// The container wall is not built in.
+#[cfg(not(feature = "docker"))]
+pub async fn container_images() -> Option<Vec<Listed>> {
+    None
 }
 
 /// A container engine, for display.

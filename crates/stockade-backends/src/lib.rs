@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use containers::{
-    ContainerChoice, ContainerImage, ContainerLook, RUNTIMES, container_image, container_look,
+    ContainerChoice, ContainerImage, ContainerLook, RUNTIMES, container_image, container_images,
+    container_look,
 };
 pub use stockade_native::{
     CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,

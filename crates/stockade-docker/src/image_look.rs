@@ -1,9 +1,9 @@
 //! An image of the engine before a sandbox starts from it: its id, its program and its users.
 
 use bollard::models::{ContainerCreateBody, ImageInspect};
-use bollard::query_parameters::DownloadFromContainerOptionsBuilder;
+use bollard::query_parameters::{DownloadFromContainerOptionsBuilder, ListImagesOptionsBuilder};
 use futures_util::StreamExt;
-use stockade_image::{ImageConfig, ImageUser, user_in};
+use stockade_image::{ImageConfig, ImageUser, Listed, user_in};
 
 use crate::engine::Engine;
 use crate::owner::Labels;
@@ -52,6 +52,26 @@ impl ImageLook {
             };
         Ok(ImageLook { id, config: config(&found), user })
     }
+}
+
+/// Every image of the engine that has a name.
+pub async fn engine_images(options: &DockerOptions) -> Result<Vec<Listed>, DockerError> {
+    let engine = Engine::connect(options).await?;
+    let list = ListImagesOptionsBuilder::new().build();
+    let found = engine.ask("list images", engine.docker.list_images(Some(list))).await?;
+    let listed = found.into_iter().map(|image| Listed {
+        id: image.id,
+        // Without a name the engine has a placeholder.
+        names: image.repo_tags.into_iter().filter(|name| is_name(name)).collect(),
+        bytes: u64::try_from(image.size).unwrap_or(0),
+        layers: None,
+        created: Some(image.created),
+    });
+    Ok(listed.filter(|image| !image.names.is_empty()).collect())
+}
+
+fn is_name(name: &str) -> bool {
+    !name.contains('<') && !name.starts_with(crate::trial_image::NAME)
 }
 
 fn config(found: &ImageInspect) -> ImageConfig {

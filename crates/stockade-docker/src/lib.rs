@@ -37,7 +37,7 @@ mod trial_image;
 pub use abilities::reference_abilities;
 pub use error::DockerError;
 pub use host::{EngineFacts, EngineLimits};
-pub use image_look::ImageLook;
+pub use image_look::{ImageLook, engine_images};
 pub use look::EngineLook;
 pub use options::DockerOptions;
 pub use provider::DockerProvider;

@@ -49,7 +49,7 @@ pub(crate) struct Unpacked {
 
 /// What a layer removes: a name or, if `is_all`, everything in a directory.
 pub(crate) struct Whiteout {
-    path: Vec<Vec<u8>>,
+    pub(crate) path: Vec<Vec<u8>>,
     is_all: bool,
 }
 
@@ -59,51 +59,70 @@ pub(crate) fn check(
     layer: &Layer,
     limits: &mut Limits,
 ) -> Result<Vec<Whiteout>, ImageError> {
-    let mut whiteouts = Vec::new();
-    let (hasher, mut seen) = (RandomState::new(), HashSet::new());
-    limits.bytes = read(parcel, layer, limits.bytes, |entry, _| {
+    let mut checking = Checking::new(&layer.file, limits.entries);
+    limits.bytes = read(parcel, layer, limits.bytes, |entry, _| checking.entry(entry))?;
+    limits.entries = checking.entries;
+    Ok(checking.whiteouts)
+}
+
+/// Checks the entries of a layer one by one.
+pub(crate) struct Checking<'c> {
+    part: &'c str,
+    /// How many entries may follow.
+    entries: u64,
+    hasher: RandomState,
+    /// The hashes of the paths so far, and of the directories above them.
+    seen: HashSet<u64>,
+    pub(crate) whiteouts: Vec<Whiteout>,
+}
+
+impl Checking<'_> {
+    pub(crate) fn new(part: &str, entries: u64) -> Checking<'_> {
+        let (hasher, seen, whiteouts) = (RandomState::new(), HashSet::new(), Vec::new());
+        Checking { part, entries, hasher, seen, whiteouts }
+    }
+
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
-        limits.entries =
-            limits.entries.checked_sub(1).ok_or_else(|| refused(&name, Refusal::TooLarge))?;
-        let path = path_of(layer, entry)?;
-        if path.len() > MOST_DEPTH {
-            return Err(refused(&name, Refusal::TooLarge));
-        }
+        let wrong = |refusal| Err(refused(&name, refusal));
+        let path = path_of(self.part, entry)?;
+        let Some(left) = self.entries.checked_sub(1).filter(|_| path.len() <= MOST_DEPTH) else {
+            return wrong(Refusal::TooLarge);
+        };
+        self.entries = left;
         let Attributes { mode, user, group, .. } = entry.attributes;
         if mode.is_none() || user.is_none() || group.is_none() {
-            return Err(refused(&name, Refusal::Attributes));
+            return wrong(Refusal::Attributes);
         }
-        let is_hidden = |part: &&&[u8]| part.starts_with(PREFIX);
         let Some((last, above)) = path.split_last() else { return Ok(()) };
-        if above.iter().any(|part| is_hidden(&part)) {
-            return Err(refused(&name, Refusal::Whiteout));
+        if above.iter().any(|part| part.starts_with(PREFIX)) {
+            return wrong(Refusal::Whiteout);
         }
         if !last.starts_with(PREFIX) {
-            seen.extend((1..=path.len()).map(|end| hasher.hash_one(&path[..end])));
+            self.seen.extend((1..=path.len()).map(|end| self.hasher.hash_one(&path[..end])));
             return Ok(());
         }
-        if !matches!(entry.kind, EntryKind::File { bytes: 0, .. }) && !last.starts_with(OTHER) {
-            return Err(refused(&name, Refusal::Whiteout));
+        let is_all = *last == OPAQUE;
+        if last.starts_with(OTHER) && !is_all {
+            return Ok(());
+        }
+        if !matches!(entry.kind, EntryKind::File { bytes: 0, .. }) {
+            return wrong(Refusal::Whiteout);
         }
         let mut removed = above.to_vec();
-        let is_all = *last == OPAQUE;
-        if !is_all && last.starts_with(OTHER) {
-            return Ok(());
-        }
         if !is_all {
             let target = &last[PREFIX.len()..];
             removed.push(target);
             // What an engine does with an entry before its own whiteout depends on the engine.
-            let is_later = seen.contains(&hasher.hash_one(&removed[..]));
+            let is_later = self.seen.contains(&self.hasher.hash_one(&removed[..]));
             if target.is_empty() || target == b"." || target == b".." || is_later {
-                return Err(refused(&name, Refusal::Whiteout));
+                return wrong(Refusal::Whiteout);
             }
         }
         let path = removed.iter().map(|part| part.to_vec()).collect();
-        whiteouts.push(Whiteout { path, is_all });
+        self.whiteouts.push(Whiteout { path, is_all });
         Ok(())
-    })?;
-    Ok(whiteouts)
+    }
 }
 
 /// Removes what a layer hides of the lower ones.
@@ -170,9 +189,9 @@ fn read(
     }
 }
 
-fn path_of<'e>(layer: &Layer, entry: &'e Entry) -> Result<Vec<&'e [u8]>, ImageError> {
+fn path_of<'e>(part: &str, entry: &'e Entry) -> Result<Vec<&'e [u8]>, ImageError> {
     components(&entry.name).map_err(|refusal| ImageError::Archive {
-        part: layer.file.clone(),
+        part: part.to_owned(),
         source: ArchiveError::Refused { name: entry.name.clone(), refusal },
     })
 }
@@ -190,7 +209,7 @@ struct Unpacking<'u> {
 impl Unpacking<'_> {
     fn entry(&mut self, entry: &Entry, content: &mut dyn Read) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
-        let path = path_of(self.layer, entry)?;
+        let path = path_of(&self.layer.file, entry)?;
         let Some((last, above)) = path.split_last() else {
             return match entry.kind {
                 EntryKind::Directory => Ok(()),

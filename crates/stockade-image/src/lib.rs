@@ -11,6 +11,8 @@
 mod config;
 mod digest;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod layer;
 mod model;

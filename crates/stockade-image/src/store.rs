@@ -64,8 +64,8 @@ pub struct Listed {
     pub names: Vec<String>,
     /// The size of its layers without compression.
     pub bytes: u64,
-    /// How many layers it has.
-    pub layers: usize,
+    /// How many layers it has, if this is known.
+    pub layers: Option<usize>,
     /// When it was made, in seconds since 1970.
     pub created: Option<i64>,
 }
@@ -110,6 +110,14 @@ impl Store {
             }
         }
         Ok(Store { directory: directory.to_owned(), images })
+    }
+
+    /// Opens the store if it exists.
+    pub fn existing(directory: &Path) -> Result<Option<Store>, ImageError> {
+        match directory.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => Store::open(directory).map(Some),
+        }
     }
 
     /// Every image, by its first name.
@@ -261,6 +269,7 @@ impl Store {
         let names = names.filter(|(_, digest)| *digest == id.to_string()).map(|(name, _)| name);
         let created = ImageConfig::of(&self.configuration(id)?).created;
         let Facts { bytes, layers } = facts;
+        let layers = Some(layers);
         Ok(Listed { id: id.to_string(), names: names.collect(), bytes, layers, created })
     }
 

@@ -1,12 +1,14 @@
 //! `stockade image …`.
 
+use serde::Serialize;
 use serde_json::json;
-use stockade_image::{Imported, Limits, Listed, Reference};
+use stockade_image::{Imported, Limits, Listed, Reference, Store, store_directory};
 
 use crate::args::{ImageArgs, ImageCommand, ImportArgs};
 use crate::render::{self, Output};
 use crate::run::image::{problem, store};
 use crate::sessions::table;
+use crate::{Problem, load};
 
 pub(crate) fn run(args: ImageArgs, output: Output) -> anyhow::Result<u8> {
     match args.command {
@@ -54,11 +56,11 @@ fn report(imported: &Imported) {
 }
 
 fn list(output: Output) -> anyhow::Result<u8> {
-    let images = store()?.list().map_err(|error| problem(&error))?;
+    let images = images()?;
     match output {
         Output::Json => render::json(&images)?,
         Output::Text => {
-            let titles = ["IMAGE", "DIGEST", "SIZE", "AGE"].map(str::to_owned).to_vec();
+            let titles = ["IMAGE", "DIGEST", "SIZE", "AGE", "WALL"].map(str::to_owned).to_vec();
             let rows = images.iter().map(row);
             let rows: Vec<Vec<String>> = [titles].into_iter().chain(rows).collect();
             render::text(&table::table(&rows))?;
@@ -67,14 +69,51 @@ fn list(output: Output) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn row(image: &Listed) -> Vec<String> {
+/// An image and the wall that can start from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Kept {
+    #[serde(flatten)]
+    pub(crate) image: Listed,
+    pub(crate) provider: &'static str,
+}
+
+/// The images of the store, and of the engine if it answers.
+pub(crate) fn images() -> Result<Vec<Kept>, Problem> {
+    let directory = store_directory(|name| std::env::var_os(name));
+    let store = directory.map(|directory| Store::existing(&directory)).transpose();
+    let store = store.map_err(|error| problem(&error))?.flatten();
+    let listed = store.map(|store| store.list()).transpose().map_err(|error| problem(&error))?;
+    let of = |provider| move |image| Kept { image, provider };
+    let mut images: Vec<Kept> = listed.into_iter().flatten().map(of("native")).collect();
+    let engine = load::container_images().unwrap_or_default();
+    images.extend(engine.into_iter().map(of("docker")));
+    Ok(images)
+}
+
+/// What to say about images that are too old, one line each. `now` is in seconds since 1970.
+pub(crate) fn old(images: &[Kept], now: i64) -> Vec<String> {
+    const DAY: i64 = 86_400;
+    const MOST_DAYS: i64 = 90;
+    let line = |Kept { image, provider }: &Kept| {
+        let days = now.checked_sub(image.created?)? / DAY;
+        let name = image.names.first().unwrap_or(&image.id);
+        (days > MOST_DAYS).then(|| {
+            format!("the image {name} ({provider}) is {days} days old: build or pull it again")
+        })
+    };
+    images.iter().filter_map(line).collect()
+}
+
+fn row(kept: &Kept) -> Vec<String> {
+    let Kept { image, provider } = kept;
     let names = match image.names.is_empty() {
         true => "-".to_owned(),
         false => image.names.join(", "),
     };
     let age = image.created.and_then(|created| u64::try_from(created).ok()).map(table::since);
     let digest = image.id.chars().take("sha256:".len() + 12).collect();
-    vec![names, digest, table::size(image.bytes), age.unwrap_or_else(|| "-".to_owned())]
+    let age = age.unwrap_or_else(|| "-".to_owned());
+    vec![names, digest, table::size(image.bytes), age, (*provider).to_owned()]
 }
 
 fn remove(images: &[String], output: Output) -> anyhow::Result<u8> {
@@ -89,4 +128,32 @@ fn remove(images: &[String], output: Output) -> anyhow::Result<u8> {
         Output::Text => render::text(&(images.join("\n") + "\n"))?,
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_images_older_than_ninety_days_are_named() {
+        let now = 200 * 86_400;
+        let image = |name: &str, created: Option<i64>| Kept {
+            image: Listed {
+                id: "sha256:00".to_owned(),
+                names: vec![name.to_owned()],
+                bytes: 1,
+                layers: None,
+                created,
+            },
+            provider: "native",
+        };
+        let images = [
+            image("new:1", Some(now - 90 * 86_400)),
+            image("old:1", Some(now - 91 * 86_400)),
+            image("unknown:1", None),
+            image("future:1", Some(now + 86_400)),
+        ];
+        let lines = old(&images, now);
+        assert_eq!(lines, ["the image old:1 (native) is 91 days old: build or pull it again"]);
+    }
 }

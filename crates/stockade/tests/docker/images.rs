@@ -341,6 +341,10 @@ fn same_image_is_the_same_files_behind_both_walls() {
     let difference = (only(&ours, &theirs), only(&theirs, &ours));
     assert_eq!(difference, (Vec::new(), Vec::new()));
     let id = native(&["image", "ls", "--json"]).json()[0]["id"].clone();
+    let listed = native(&["image", "ls", "--json"]).json();
+    let of_engine = |it: &&Value| it["provider"] == "docker" && it["id"] == id;
+    let found = listed.as_array().and_then(|all| all.iter().find(of_engine));
+    assert_eq!(found.map(|it| &it["names"][0]), Some(&"agent-sandbox:latest".into()), "{listed}");
     let engine = docker(&["images", "--quiet", "--no-trunc", agent_sandbox()]).remove(0);
     assert_eq!(id, engine.as_str(), "the same digest");
     // The image's own program, too.

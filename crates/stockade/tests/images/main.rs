@@ -122,6 +122,9 @@ fn image_is_listed_kept_while_it_is_used_and_removed() {
     let place = Place::with(&image);
     let listed = place.image(&["ls", "--json"]).json();
     assert_eq!((&listed[0]["id"], &listed[0]["names"]), (&json!(image.id()), &json!(["test:1"])));
+    let doctor = finish(place.command(&["doctor", "--json"])).json();
+    let warning = doctor["machine"]["image_warnings"][0].as_str().unwrap_or_default().to_owned();
+    assert!(warning.starts_with("the image test:1 (native) is "), "{doctor}");
     let table = place.image(&["ls"]);
     assert!(table.text().contains(&image.id()[..19]), "{table:?}");
     let mut command = place.command(&["run", "--provider", "native", "--image", "test:1"]);

@@ -61,6 +61,8 @@ impl Place {
         command.args(words);
         command.env("XDG_DATA_HOME", self.path().join("data"));
         command.env("XDG_STATE_HOME", self.path().join("state"));
+        // Only the store: this host may have an engine with other images.
+        command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
         command
     }
 
