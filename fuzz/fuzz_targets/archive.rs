@@ -14,7 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         let mut content = Vec::new();
         let read = entries.read_to_end(&mut content);
         match entry.kind {
-            EntryKind::File { bytes, .. } => assert!(read.is_err() || content.len() as u64 == bytes),
+            EntryKind::File { bytes, .. } => {
+                assert!(read.is_err() || content.len() as u64 == bytes)
+            }
             EntryKind::Link { target } | EntryKind::HardLink { target } => {
                 assert!(content.is_empty() && target.len() <= 4095 && !target.contains(&0));
             }

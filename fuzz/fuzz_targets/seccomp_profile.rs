@@ -2,9 +2,7 @@
 
 #![no_main]
 
-use stockade_seccomp::{
-    Architecture, CompileError, CustomProfile, Host, compile, forbids_start,
-};
+use stockade_seccomp::{Architecture, CompileError, CustomProfile, Host, compile, forbids_start};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

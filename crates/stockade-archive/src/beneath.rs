@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::Refusal;
 
 /// The components of an entry's name; none for the directory itself.
-pub(crate) fn components(name: &[u8]) -> Result<Vec<&[u8]>, Refusal> {
+pub fn components(name: &[u8]) -> Result<Vec<&[u8]>, Refusal> {
     if name.is_empty() || name.starts_with(b"/") {
         return Err(Refusal::Name);
     }

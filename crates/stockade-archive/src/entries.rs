@@ -20,6 +20,21 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// What it is.
     pub kind: EntryKind,
+    /// What else the archive states about it.
+    pub attributes: Attributes,
+}
+
+/// What an archive states about an entry; `None` if the field cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permissions, with the set-id bits.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub user: Option<u64>,
+    /// The group.
+    pub group: Option<u64>,
+    /// When it was changed, in seconds since 1970.
+    pub modified: Option<u64>,
 }
 
 /// What an entry is.
@@ -62,6 +77,11 @@ impl<R: Read> Entries<R> {
         Entries { source, left: 0, padding: 0 }
     }
 
+    /// The stream behind the entries. After an entry its next bytes are the entry's content.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
     /// The next entry; skips what is left of the content of the last one. After the end of the
     /// archive, reads the stream to its end.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ArchiveError> {
@@ -88,7 +108,7 @@ impl<R: Read> Entries<R> {
                     let records = self.extension(stated)?;
                     // A path or a size for all entries has no meaning that two readers agree on.
                     match Extended::read(&records) {
-                        Ok(global) if global == Extended::default() => {}
+                        Ok(Extended { path: None, target: None, bytes: None, .. }) => {}
                         Ok(_) => return Err(refused(&name(), Refusal::Kind)),
                         Err(why) => return Err(refused(&name(), why)),
                     }
@@ -103,7 +123,14 @@ impl<R: Read> Entries<R> {
                         Some(_) => return Err(refused(&name, Refusal::Size)),
                         None => stated,
                     };
-                    return self.entry(&header, kind, name, target, bytes).map(Some);
+                    let attributes = Attributes {
+                        mode: header.mode().ok(),
+                        user: extended.user.or_else(|| header.uid().ok()),
+                        group: extended.group.or_else(|| header.gid().ok()),
+                        modified: extended.modified.or_else(|| header.mtime().ok()),
+                    };
+                    let entry = self.entry(kind, name, target, bytes, attributes);
+                    return entry.map(Some);
                 }
             }
         }
@@ -111,11 +138,11 @@ impl<R: Read> Entries<R> {
 
     fn entry(
         &mut self,
-        header: &Header,
         kind: EntryType,
         name: Vec<u8>,
         target: Option<Vec<u8>>,
         bytes: u64,
+        attributes: Attributes,
     ) -> Result<Entry, ArchiveError> {
         let target = target.unwrap_or_default();
         if name.len() > MAX_NAME_BYTES || target.len() > MAX_NAME_BYTES {
@@ -128,7 +155,7 @@ impl<R: Read> Entries<R> {
             // Archives older than POSIX mark a directory only by its name.
             EntryType::Regular if name.ends_with(b"/") && bytes == 0 => EntryKind::Directory,
             EntryType::Regular | EntryType::Continuous => {
-                let mode = header.mode().map_err(|_| refused(&name, Refusal::Damaged))?;
+                let mode = attributes.mode.ok_or_else(|| refused(&name, Refusal::Damaged))?;
                 EntryKind::File { bytes, executable: mode & 0o111 != 0 }
             }
             EntryType::Directory => EntryKind::Directory,
@@ -143,7 +170,7 @@ impl<R: Read> Entries<R> {
             _ if bytes != 0 => return Err(refused(&name, Refusal::Size)),
             _ => {}
         }
-        Ok(Entry { name, kind })
+        Ok(Entry { name, kind, attributes })
     }
 
     /// The next header; `None` at a block of zeros or at the end of the stream.

@@ -42,7 +42,8 @@ fn read(archive: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, Refusal> {
 
 fn file(name: &[u8], content: &[u8]) -> (Entry, Vec<u8>) {
     let kind = EntryKind::File { bytes: content.len() as u64, executable: false };
-    (Entry { name: name.to_vec(), kind }, content.to_vec())
+    let attributes = Attributes { mode: Some(0o644), modified: Some(0), ..Attributes::default() };
+    (Entry { name: name.to_vec(), kind, attributes }, content.to_vec())
 }
 
 #[test]
@@ -61,6 +62,25 @@ fn names_come_from_headers_extended_headers_and_long_names() {
     let name = b"x".repeat(300);
     let expected = vec![file(b"plain", b"one"), file(b"bet\xffer", b"two"), file(&name, b"")];
     assert_eq!(read(&archive), Ok(expected));
+}
+
+#[test]
+fn owner_mode_and_time_come_from_the_header_or_the_extended_header() {
+    let mut header = Header::new_gnu();
+    header.set_mode(0o4755);
+    header.set_uid(7);
+    header.set_gid(8);
+    header.set_mtime(9);
+    header.set_size(0);
+    header.set_entry_type(EntryType::Directory);
+    header.as_old_mut().name[..1].copy_from_slice(b"d");
+    header.set_cksum();
+    let plain = header.as_bytes().to_vec();
+    let own = Attributes { mode: Some(0o4755), user: Some(7), group: Some(8), modified: Some(9) };
+    let large = raw(b"pax", EntryType::XHeader, b"", b"15 uid=3000000\n");
+    let read = read(&[plain.clone(), large, plain].concat()).unwrap();
+    let found: Vec<Attributes> = read.iter().map(|(entry, _)| entry.attributes).collect();
+    assert_eq!(found, [own, Attributes { user: Some(3_000_000), ..own }]);
 }
 
 #[test]

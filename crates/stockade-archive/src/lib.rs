@@ -11,7 +11,8 @@ mod pack;
 mod pax;
 mod unpack;
 
-pub use entries::{Entries, Entry, EntryKind};
+pub use beneath::components;
+pub use entries::{Attributes, Entries, Entry, EntryKind};
 pub use error::{ArchiveError, Refusal};
 pub use pack::{Packed, pack};
-pub use unpack::{Limits, Links, Rename, Unpacked, unpack};
+pub use unpack::{Limits, Links, Rename, Unpacked, fill, unpack};

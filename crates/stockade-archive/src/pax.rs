@@ -8,6 +8,10 @@ pub(crate) struct Extended {
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) bytes: Option<u64>,
+    pub(crate) user: Option<u64>,
+    pub(crate) group: Option<u64>,
+    /// In whole seconds.
+    pub(crate) modified: Option<u64>,
 }
 
 impl Extended {
@@ -23,12 +27,20 @@ impl Extended {
                 b"size" => extended.bytes = Some(number(value).ok_or(Refusal::Damaged)?),
                 // The data of a sparse file is not its content.
                 _ if key.starts_with(b"GNU.sparse.") => return Err(Refusal::Kind),
-                // Times, owners and attributes are not restored.
+                b"uid" => extended.user = Some(number(value).ok_or(Refusal::Damaged)?),
+                b"gid" => extended.group = Some(number(value).ok_or(Refusal::Damaged)?),
+                b"mtime" => extended.modified = seconds(value),
+                // Extended attributes, such as capabilities of a file, are not restored.
                 _ => {}
             }
         }
         Ok(extended)
     }
+}
+
+/// The whole seconds of a time; `None` before 1970.
+fn seconds(value: &[u8]) -> Option<u64> {
+    number(value.split(|byte| *byte == b'.').next()?)
 }
 
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
@@ -55,11 +67,26 @@ mod tests {
     fn records_are_read_with_any_bytes_in_their_values() {
         let read = Extended::read(b"12 path=a\nb\n20 size=1234567890\n8 x=y=z\n");
         let expected =
-            Extended { path: Some(b"a\nb".to_vec()), target: None, bytes: Some(1_234_567_890) };
+            Extended { path: Some(b"a\nb".to_vec()), bytes: Some(1_234_567_890), ..none() };
         assert_eq!(read, Err(Refusal::Damaged), "the second length is wrong");
         let read = Extended::read(b"12 path=a\nb\n19 size=1234567890\n8 x=y=z\n");
         assert_eq!(read, Ok(expected));
         assert_eq!(Extended::read(b"22 GNU.sparse.major=1\n"), Err(Refusal::Kind));
+    }
+
+    fn none() -> Extended {
+        Extended::default()
+    }
+
+    #[test]
+    fn owner_and_time_are_read_and_extended_attributes_are_not() {
+        let read = Extended::read(
+            b"13 uid=70000\n12 gid=1000\n24 mtime=1700000000.999\n31 SCHILY.xattr.security.x=abc\n",
+        );
+        let (user, group, modified) = (Some(70_000), Some(1000), Some(1_700_000_000));
+        assert_eq!(read, Ok(Extended { user, group, modified, ..none() }));
+        assert_eq!(Extended::read(b"12 mtime=-5\n"), Ok(none()));
+        assert_eq!(Extended::read(b"9 uid=-5\n"), Err(Refusal::Damaged));
     }
 
     #[test]

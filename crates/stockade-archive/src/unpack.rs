@@ -92,7 +92,7 @@ struct Unpacking<'r> {
 
 impl Unpacking<'_> {
     fn entry(&mut self, entry: &Entry, content: &mut impl Read) -> Result<(), ArchiveError> {
-        let Entry { name, kind } = entry;
+        let Entry { name, kind, .. } = entry;
         if self.done.entries + self.done.left_out == self.limits.entries {
             return Err(refused(name, Refusal::TooLarge));
         }
@@ -127,7 +127,7 @@ impl Unpacking<'_> {
             EntryKind::File { bytes, executable } => {
                 self.count(name, *bytes)?;
                 let file = create(parent.as_fd(), last, *executable).map_err(failed)?;
-                fill(file, *bytes, content, name)
+                fill(&file, *bytes, content, name)
             }
             EntryKind::Link { target } => {
                 symlinkat(target.as_slice(), &parent, *last).map_err(failed)
@@ -214,9 +214,9 @@ fn create(parent: BorrowedFd<'_>, name: &[u8], executable: bool) -> rustix::io::
     Ok(openat(parent, name, flags, mode)?.into())
 }
 
-/// Writes the content; long zeros become holes.
-fn fill(
-    mut file: File,
+/// Writes the content of an entry to a new file; long zeros become holes.
+pub fn fill(
+    mut file: &File,
     bytes: u64,
     content: &mut impl Read,
     name: &[u8],

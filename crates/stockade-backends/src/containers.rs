@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 #[cfg(feature = "docker")]
 use serde_json::json;
-use stockade_provider::{Obstacle, Provider};
+use stockade_image::{ImageConfig, ImageUser, Listed};
+#[cfg(not(feature = "docker"))]
+use stockade_provider::ErrorKind;
+use stockade_provider::{Error, Obstacle, Provider};
 
 /// The values of `--runtime`.
 pub const RUNTIMES: [&str; 5] = ["auto", "runc", "crun", "runsc", "kata-runtime"];
@@ -53,6 +56,52 @@ impl ContainerChoice {
             remedy: "build Stockade with the feature docker".to_owned(),
         })
     }
+}
+
+/// An image of the container engine, for a sandbox that will start from it.
+#[derive(Clone, Debug)]
+pub struct ContainerImage {
+    /// Its digest.
+    pub id: String,
+    /// What it says about its own program.
+    pub config: ImageConfig,
+    /// The user that the caller asked for.
+    pub user: Option<ImageUser>,
+}
+
+/// Asks the container engine about an image and one of its users.
+#[cfg(feature = "docker")]
+pub async fn container_image(
+    choice: &ContainerChoice,
+    reference: &str,
+    user: Option<&str>,
+) -> Result<ContainerImage, Error> {
+    let look = stockade_docker::ImageLook::look(&choice.options(), reference, user).await?;
+    let stockade_docker::ImageLook { id, config, user } = look;
+    Ok(ContainerImage { id, config, user })
+}
+
+/// The container wall is not built in.
+#[cfg(not(feature = "docker"))]
+pub async fn container_image(
+    _: &ContainerChoice,
+    _: &str,
+    _: Option<&str>,
+) -> Result<ContainerImage, Error> {
+    let error = Error::new(ErrorKind::Invalid, "the docker wall is not built into this version");
+    Err(error.with_remedy("import the image, and use --provider native"))
+}
+
+/// The images of the container engine; `None` if it cannot be reached or is not built in.
+#[cfg(feature = "docker")]
+pub async fn container_images() -> Option<Vec<Listed>> {
+    stockade_docker::engine_images(&ContainerChoice::default().options()).await.ok()
+}
+
+/// The container wall is not built in.
+#[cfg(not(feature = "docker"))]
+pub async fn container_images() -> Option<Vec<Listed>> {
+    None
 }
 
 /// A container engine, for display.

@@ -7,7 +7,10 @@ mod control_table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use containers::{ContainerChoice, ContainerLook, RUNTIMES, container_look};
+pub use containers::{
+    ContainerChoice, ContainerImage, ContainerLook, RUNTIMES, container_image, container_images,
+    container_look,
+};
 pub use stockade_native::{
     CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,
 };

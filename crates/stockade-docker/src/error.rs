@@ -70,6 +70,14 @@ pub enum DockerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Programs cannot run as the requested user.
+    #[error("cannot use a user of the image {image}: {source}")]
+    User {
+        /// The reference.
+        image: String,
+        /// Why.
+        source: stockade_image::UserError,
+    },
     /// The engine does not have the requested runtime.
     #[error("the Docker engine has no runtime {name}; it has {known}")]
     NoRuntime {
@@ -178,6 +186,7 @@ impl DockerError {
                  downloads nothing"
             ),
             DockerError::Image { .. } => "name another image with --image".to_owned(),
+            DockerError::User { source, .. } => source.remedy().to_owned(),
             DockerError::NoRuntime { name, .. } => format!(
                 "register {name} in the engine's daemon.json, or choose another with --runtime"
             ),
@@ -218,6 +227,7 @@ impl From<DockerError> for Error {
             DockerError::Address { .. }
             | DockerError::NoImage { .. }
             | DockerError::Image { .. }
+            | DockerError::User { .. }
             | DockerError::HostFile(_)
             | DockerError::Tools { .. } => ErrorKind::Invalid,
             DockerError::Filter(FilterError::ForeignMachine) => ErrorKind::Unavailable,

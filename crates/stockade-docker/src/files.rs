@@ -62,7 +62,13 @@ pub(crate) fn files(
         });
     }
     refuse_uncoverable(policy, &shown, SocketSearch::Reported, &mounts, &is_separable)?;
-    let user = user(&shown, facts, caller);
+    let user = match request.root.user() {
+        None => user(&shown, facts, caller),
+        Some(chosen) => {
+            may_be(chosen, &shown, caller)?;
+            chosen
+        }
+    };
     Ok(Files { shown, user })
 }
 
@@ -110,6 +116,19 @@ fn may_show(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> Result<
 /// they write there belongs to its owner.
 fn is_nobodys(host: &Path) -> bool {
     std::fs::symlink_metadata(host).is_ok_and(|found| found.uid() == NOBODY.0)
+}
+
+/// Refuses a user of the image whose files on the host would not be the caller's.
+fn may_be(user: (u32, u32), shown: &[Shown], caller: (u32, u32)) -> Result<(), DockerError> {
+    let writes = shown.iter().any(|place| place.mode == Mode::Write);
+    match user.0 == 0 || (writes && user.0 != caller.0) {
+        true => Err(DockerError::Unsupported {
+            what: "--user with a writable mount",
+            reason: "the files would belong to that user on this host".to_owned(),
+            remedy: "leave --user out, show it read-only, or use the native wall",
+        }),
+        false => Ok(()),
+    }
 }
 
 /// The ids of the container's processes. With host files they are the caller's, so that programs

@@ -21,8 +21,8 @@ pub(crate) fn reference(root: &Root, entry: &Entry) -> Result<String, DockerErro
     match root {
         Root::Standard => Ok(standard(entry).to_owned()),
         Root::Image(image) => {
-            check(image)?;
-            Ok(image.clone())
+            check(&image.reference)?;
+            Ok(image.reference.clone())
         }
         Root::Directory(_) => Err(DockerError::Unsupported {
             what: "a directory as root",
@@ -34,7 +34,7 @@ pub(crate) fn reference(root: &Root, entry: &Entry) -> Result<String, DockerErro
 }
 
 /// Refuses a text that is not a plain reference. It becomes part of the path of a request.
-fn check(image: &str) -> Result<(), DockerError> {
+pub(crate) fn check(image: &str) -> Result<(), DockerError> {
     const MOST_BYTES: usize = 300;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     let starts = image.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -63,6 +63,11 @@ pub(crate) async fn find(
     facts: &EngineFacts,
     reference: &str,
 ) -> Result<Image, DockerError> {
+    of(&inspect(engine, reference).await?, facts, reference)
+}
+
+/// What the engine knows of an image.
+pub(crate) async fn inspect(engine: &Engine, reference: &str) -> Result<ImageInspect, DockerError> {
     let missing = |error: &bollard::errors::Error| {
         matches!(error, bollard::errors::Error::DockerResponseServerError { status_code: 404, .. })
     };
@@ -74,13 +79,15 @@ pub(crate) async fn find(
             }
         })
         .await?;
-    let Some(found) = inspected else {
-        return Err(DockerError::NoImage { image: reference.to_owned() });
-    };
-    of(&found, facts, reference)
+    inspected.ok_or_else(|| DockerError::NoImage { image: reference.to_owned() })
 }
 
-fn of(found: &ImageInspect, facts: &EngineFacts, reference: &str) -> Result<Image, DockerError> {
+/// The image for a container, if its machine is the engine's.
+pub(crate) fn of(
+    found: &ImageInspect,
+    facts: &EngineFacts,
+    reference: &str,
+) -> Result<Image, DockerError> {
     let wrong = |reason: String| DockerError::Image { image: reference.to_owned(), reason };
     let (os, machine) = (found.os.as_deref(), found.architecture.as_deref());
     if os.is_some_and(|os| os != "linux") {
@@ -108,12 +115,14 @@ fn of(found: &ImageInspect, facts: &EngineFacts, reference: &str) -> Result<Imag
 
 #[cfg(test)]
 mod tests {
+    use stockade_provider::ImageRoot;
+
     use super::*;
 
     #[test]
     fn reference_with_options_or_other_paths_is_refused() {
         let named = |image: &str| {
-            reference(&Root::Image(image.to_owned()), &Entry::Program("ls".to_owned()))
+            reference(&Root::Image(ImageRoot::named(image)), &Entry::Program("ls".to_owned()))
         };
         for plain in ["python:3.11-slim", "registry.test:5000/a/b@sha256:0f", "a_b.c"] {
             assert_eq!(named(plain).unwrap(), plain);

@@ -113,12 +113,21 @@ pub(crate) async fn start(engine: &Engine, prepared: Prepared) -> Result<Started
 }
 
 async fn create(engine: &Engine, prepared: &Prepared) -> Result<Container, DockerError> {
-    let options = CreateContainerOptionsBuilder::new().name(&prepared.name).build();
-    let creation = engine.docker.create_container(Some(options), prepared.configuration.clone());
+    created(engine, &prepared.name, prepared.configuration.clone()).await
+}
+
+/// Creates a container without starting it.
+pub(crate) async fn created(
+    engine: &Engine,
+    name: &str,
+    configuration: ContainerCreateBody,
+) -> Result<Container, DockerError> {
+    let options = CreateContainerOptionsBuilder::new().name(name).build();
+    let creation = engine.docker.create_container(Some(options), configuration);
     let created = engine.ask_within(MOST_START, "create a container", creation).await;
     if let Err(DockerError::Down { .. } | DockerError::Slow { .. }) = created {
         // The engine may have created it without being able to report that.
-        let _ = remove(engine, &prepared.name).await;
+        let _ = remove(engine, name).await;
     }
     Ok(Container { engine: engine.clone(), id: created?.id, is_removed: false })
 }

@@ -10,7 +10,7 @@ use crate::DockerError;
 use crate::engine::Engine;
 
 /// Its name. The tag changes with its content.
-const NAME: &str = "stockade-trial";
+pub(crate) const NAME: &str = "stockade-trial";
 const TAG: &str = "1";
 
 /// The image's id. Creates it if the engine does not have it.

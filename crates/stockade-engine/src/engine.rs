@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Sandbox, SandboxRequest};
+use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Root, Sandbox, SandboxRequest};
 use tokio::time::{sleep, timeout};
 
 use crate::record::{self, OfExecution, Opened, Record, RunningNow};
@@ -124,7 +124,11 @@ pub(crate) async fn stop(cancel: impl Future<Output = ()>, record: &Record) -> A
 
 fn opened(session: &SessionRequest, command: Option<stockade_record::Command>) -> Opened<'_> {
     let variables = session.environment.iter().map(|(name, _)| name.clone()).collect();
-    Opened { policy: &session.policy, command, variables, user: session.user }
+    let image = match &session.root {
+        Root::Image(image) => Some(image),
+        Root::Standard | Root::Directory(_) => None,
+    };
+    Opened { policy: &session.policy, command, variables, user: session.user, image }
 }
 
 impl Engine {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
-use stockade_provider::{Plan, Program};
+use stockade_provider::{ImageRoot, Plan, Program};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, FileOperation,
-    LimitHit, OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink, ToolCall,
-    Unrecorded, UsageCounts, VerdictGiven,
+    ImageUsed, LimitHit, OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink,
+    ToolCall, Unrecorded, UsageCounts, VerdictGiven,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -206,6 +206,7 @@ pub(crate) struct Opened<'r> {
     pub(crate) command: Option<Command>,
     pub(crate) variables: Vec<String>,
     pub(crate) user: u32,
+    pub(crate) image: Option<&'r ImageRoot>,
 }
 
 impl Opened<'_> {
@@ -214,6 +215,10 @@ impl Opened<'_> {
         let command = self.command.clone().unwrap_or_else(|| Command::of(&[], None));
         let mut started = SessionStarted::new(VERSION, policy, self.user, command);
         started.variables.clone_from(&self.variables);
+        started.image = self.image.map(|image| ImageUsed {
+            image: image.reference.clone(),
+            dropped_variables: image.dropped_variables.clone(),
+        });
         started
     }
 }

@@ -134,9 +134,10 @@ pub fn shown_paths(policy: &Policy, root: &Root) -> Vec<ShownPath> {
         Root::Standard => {
             shown.extend(SYSTEM.iter().map(Path::new).map(|path| at_top(path, path)));
         }
-        Root::Directory(directory) => shown.push(at_top(directory, Path::new("/"))),
-        // An image contains no host files.
-        Root::Image(_) => {}
+        // An image of an engine contains no host files.
+        Root::Directory(_) | Root::Image(_) => {
+            shown.extend(root.directory().map(|directory| at_top(directory, Path::new("/"))));
+        }
     }
     shown
 }

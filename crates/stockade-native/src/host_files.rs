@@ -20,6 +20,13 @@ pub(crate) enum Base {
     },
     /// A directory of the host.
     Directory(PathBuf),
+    /// The files of an image.
+    Image {
+        /// Where they are.
+        directory: PathBuf,
+        /// The files inside that keep the image's content although the wall has its own.
+        own: Vec<PathBuf>,
+    },
 }
 
 /// The host files that a sandbox sees.

@@ -21,11 +21,12 @@ use crate::machine::Machine;
 use crate::sub_ids::SubIds;
 
 pub(crate) use egress::Egress;
+pub(crate) use etc::ACCOUNTS;
 pub(crate) use files::Visible;
 pub(crate) use rest::{after, kept_small};
 pub(crate) use tools::command as tool_command;
 
-/// The user and group id of everything inside.
+/// The user and group id of everything inside, unless the caller chose a user of an image.
 pub(crate) const USER: u32 = 1000;
 
 /// The inputs of a plan.
@@ -34,6 +35,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) machine: &'a Machine,
     /// The host files that are shown inside.
     pub(crate) files: &'a HostFiles,
+    /// The user and group of everything inside; usually [`USER`].
+    pub(crate) ids: (u32, u32),
     /// The first host id of the sandbox's own range; `None` if it has only the caller's ids.
     pub(crate) first_id: Option<u32>,
     /// Ids that the host delegates to a caller who is not root, if the sandbox can use them.
@@ -72,11 +75,15 @@ pub(crate) struct CgroupInputs {
 pub(crate) fn plan(inputs: &Inputs<'_>) -> Plan {
     let visible = Visible::of(inputs);
     let range = |first: u32| IdMap { inside: 0, outside: first, count: IdRange::COUNT };
-    let own = |id: u32| IdMap { inside: USER, outside: id, count: 1 };
+    let own = |inside: u32, outside: u32| IdMap { inside, outside, count: 1 };
+    let (user, group) = inputs.ids;
     let (users, groups, mapper) = match (inputs.first_id, inputs.sub_ids) {
         (Some(first), _) => (range(first), range(first), Mapper::Launcher),
         (None, Some(ids)) => (range(ids.first_user), range(ids.first_group), Mapper::Helpers),
-        (None, None) => (own(inputs.machine.user), own(inputs.machine.group), Mapper::Launcher),
+        (None, None) => {
+            let (users, groups) = (inputs.machine.user, inputs.machine.group);
+            (own(user, users), own(group, groups), Mapper::Launcher)
+        }
     };
     Plan {
         outside: visible.taken_outside(),
@@ -100,7 +107,8 @@ fn inside(inputs: &Inputs<'_>, visible: &Visible) -> Vec<Step> {
     steps.extend([Step::OwnCgroups, Step::PrivateMounts]);
     // Before the change of user: opening host files needs the caller's rights.
     steps.extend(visible.taken());
-    steps.push(Step::BecomeUser { user: USER, group: USER });
+    let (user, group) = inputs.ids;
+    steps.push(Step::BecomeUser { user, group });
     // After the change of user: new file systems then belong to the ids that use them.
     steps.extend(visible.built(inputs));
     steps.extend(visible.finished(inputs));

@@ -80,6 +80,7 @@ fn planned_for(
         policy: &policy,
         machine,
         files,
+        ids: (USER, USER),
         first_id,
         sub_ids: machine.sub_ids,
         egress,

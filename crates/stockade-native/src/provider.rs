@@ -1,6 +1,6 @@
 //! The native wall as a provider.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -23,7 +23,7 @@ use crate::host_files::{Base, HostFiles};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
-use crate::plan::{Egress, Inputs, plan, tool_command};
+use crate::plan::{ACCOUNTS, Egress, Inputs, USER, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
@@ -81,6 +81,7 @@ impl NativeProvider {
             policy,
             machine,
             files: &files,
+            ids: request.root.user().unwrap_or((USER, USER)),
             first_id: range.as_ref().map(|range| range.first),
             sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
             egress,
@@ -218,6 +219,7 @@ pub(crate) fn entry_interpreter(
     match &request.root {
         Root::Standard => {}
         Root::Directory(_) => return Ok(None),
+        Root::Image(image) if image.directory.is_some() => return Ok(None),
         Root::Image(_) => return Err(NO_IMAGES),
     }
     match language(&request.entry) {
@@ -237,8 +239,8 @@ fn language(entry: &Entry) -> Option<Language> {
 /// The error for an image as root.
 const NO_IMAGES: StartError = StartError::Unsupported {
     what: "an image as root",
-    reason: "this wall starts from a directory of the host and fetches no images",
-    remedy: "unpack the image and name its directory, with --root",
+    reason: "this wall starts from files of the host, and the image is not unpacked here",
+    remedy: "import it with `stockade image import FILE.tar`, or name a directory with --root",
 };
 
 /// The language of a program of which users may have their own version. Shells are always the
@@ -272,7 +274,7 @@ fn host_files(
     let (search, mounts) = (machine.socket_search(), &machine.mounts);
     refuse_uncoverable(policy, &shown, search, mounts, &is_separable)?;
     let names = policy.commands.iter().flat_map(|list| &list.value).map(|name| &*name.value);
-    if let Root::Directory(directory) = &request.root {
+    if let Some(directory) = request.root.directory() {
         look(directory)?;
         let commands = match &policy.commands {
             Some(_) => {
@@ -283,7 +285,10 @@ fn host_files(
             }
             None => None,
         };
-        let base = Base::Directory(directory.clone());
+        let base = match &request.root {
+            Root::Image(_) => Base::Image { directory: directory.to_owned(), own: own(directory) },
+            Root::Standard | Root::Directory(_) => Base::Directory(directory.to_owned()),
+        };
         return Ok(HostFiles { base, shown, commands, pinned });
     }
     let (binds, links) = match interpreter {
@@ -309,12 +314,19 @@ fn host_files(
     Ok(HostFiles { base, shown, commands: Some(commands), pinned })
 }
 
+/// The files of the image that name its users, if they are plain files.
+fn own(directory: &Path) -> Vec<PathBuf> {
+    let inside = |path: &str| directory.join(path.trim_start_matches('/'));
+    let is_file = |path: &&str| inside(path).symlink_metadata().is_ok_and(|found| found.is_file());
+    ACCOUNTS.iter().filter(|path| is_file(path)).map(|path| PathBuf::from(*path)).collect()
+}
+
 /// The allowed executables, for the thread that records refused starts.
 fn listed(request: &SandboxRequest, files: HostFiles) -> Option<Listed> {
     let rule = request.policy.commands.as_ref()?.basis.to_string();
     let hidden = match files.base {
         Base::System { .. } => Hidden::HostPrograms,
-        Base::Directory(_) => Hidden::Nothing,
+        Base::Directory(_) | Base::Image { .. } => Hidden::Nothing,
     };
     let mut executables = files.commands?.executables;
     executables.extend(request.tools.as_ref().map(|_| tool_command()));

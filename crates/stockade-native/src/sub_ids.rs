@@ -92,7 +92,7 @@ pub(crate) fn suit(files: &HostFiles) -> bool {
         Base::System { binds, .. } => {
             files.shown.is_empty() && binds.iter().all(|(bind, _)| is_roots(&bind.host))
         }
-        Base::Directory(_) => false,
+        Base::Directory(_) | Base::Image { .. } => false,
     }
 }
 

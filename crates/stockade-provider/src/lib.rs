@@ -36,6 +36,6 @@ pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use outside::enforced_outside;
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
-pub use sandbox::{Entry, FACTS_AGE, Probe, Provider, Root, Sandbox, SandboxRequest};
+pub use sandbox::{Entry, FACTS_AGE, ImageRoot, Probe, Provider, Root, Sandbox, SandboxRequest};
 pub use tool_access::ToolAccess;
 pub use usage::{ExecutionUsage, SandboxUsage};

@@ -1,6 +1,6 @@
 //! The traits of a wall.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,9 +70,47 @@ pub enum Root {
     Standard,
     /// An unpacked image or any other directory of the host, read-only.
     Directory(PathBuf),
-    /// An image by its reference, as `docker run` takes it. A wall without images refuses it by
-    /// name.
-    Image(String),
+    /// An image. A wall without images refuses it by name.
+    Image(ImageRoot),
+}
+
+impl Root {
+    /// The host directory whose files are at `/`, if there is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Root::Standard => None,
+            Root::Directory(directory) => Some(directory),
+            Root::Image(image) => image.directory.as_deref(),
+        }
+    }
+
+    /// The user and group that the caller chose among those of the image.
+    pub fn user(&self) -> Option<(u32, u32)> {
+        match self {
+            Root::Standard | Root::Directory(_) => None,
+            Root::Image(image) => image.user,
+        }
+    }
+}
+
+/// An image as root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageRoot {
+    /// Its name or digest, as `docker run` takes it.
+    pub reference: String,
+    /// Its unpacked files, for a wall that starts from a directory of the host.
+    pub directory: Option<PathBuf>,
+    /// The user and group of programs, never root; `None` are the wall's own.
+    pub user: Option<(u32, u32)>,
+    /// The names of variables of the image that no program gets, for the record.
+    pub dropped_variables: Vec<String>,
+}
+
+impl ImageRoot {
+    /// An image of an engine.
+    pub fn named(reference: impl Into<String>) -> ImageRoot {
+        ImageRoot { reference: reference.into(), ..ImageRoot::default() }
+    }
 }
 
 /// The program that will be started.

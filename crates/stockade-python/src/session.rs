@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use stockade_backends::{ContainerChoice, HostProcess, RUNTIMES, Surroundings};
 use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
 use stockade_policy::Moment;
-use stockade_provider::{Entry, Language, Program, Root};
+use stockade_provider::{Entry, ImageRoot, Language, Program, Root};
 use stockade_record::Recorder;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -152,7 +152,7 @@ impl Session {
     ) -> PyResult<Operation> {
         let root = match (root, image) {
             (Some(directory), _) => Root::Directory(directory),
-            (None, Some(image)) => Root::Image(image),
+            (None, Some(image)) => Root::Image(ImageRoot::named(image)),
             (None, None) => Root::Standard,
         };
         let mut checked = (*policy.policy).clone();

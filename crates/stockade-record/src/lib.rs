@@ -40,7 +40,7 @@ pub use place::{Place, PlaceError, default_places, settle};
 pub use prune::{PruneError, Pruned, prune};
 pub use reader::{ReadError, Reader, Tail};
 pub use recorder::{MAX_RECORD_BYTES, Recorder};
-pub use session::{CodeDigest, Command, PolicyDigest, SessionEnded, SessionStarted};
+pub use session::{CodeDigest, Command, ImageUsed, PolicyDigest, SessionEnded, SessionStarted};
 pub use sink::{Sink, Unrecorded};
 pub use summary::{Latest, Summary};
 pub use time::Time;

@@ -27,6 +27,19 @@ pub struct SessionStarted {
     pub command: Command,
     /// The names of the caller's variables.
     pub variables: Vec<String>,
+    /// The image that the session starts from, if the caller named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageUsed>,
+}
+
+/// An image that a session starts from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageUsed {
+    /// Its digest, or its name if no digest is known.
+    pub image: String,
+    /// The names of its variables that no program gets.
+    pub dropped_variables: Vec<String>,
 }
 
 impl SessionStarted {
@@ -38,7 +51,7 @@ impl SessionStarted {
         command: Command,
     ) -> SessionStarted {
         let (stockade, variables) = (stockade.into(), Vec::new());
-        SessionStarted { format: FORMAT, stockade, policy, user, command, variables }
+        SessionStarted { format: FORMAT, stockade, policy, user, command, variables, image: None }
     }
 }
 

@@ -14,7 +14,7 @@ pub const DIRECTORY: &str = "STOCKADE_DOCKER_DIRECTORY";
 pub const IMAGE: &str = "python:3.11-slim";
 
 /// Installed in the image.
-const PACKAGES: &str = "python3,ca-certificates,curl,python3-requests";
+const PACKAGES: &str = "python3,ca-certificates,curl,python3-requests,python3-pip,passwd";
 
 /// gVisor as the engine must start it on hosts without hardware virtualisation.
 pub const GVISOR: &str =
@@ -167,12 +167,17 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
-/// The image as an archive, made once and kept in the user's cache.
-fn image() -> Result<PathBuf, String> {
+/// The directory for what the tests download or make once.
+pub fn cache() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-    let folder = cache.ok_or("there is no directory for an image")?.join("stockade").join("docker");
-    let file = folder.join("python-bookworm-1.tar");
+    Some(cache?.join("stockade").join("docker"))
+}
+
+/// The image as an archive, made once and kept in the user's cache.
+fn image() -> Result<PathBuf, String> {
+    let folder = cache().ok_or("there is no directory for an image")?;
+    let file = folder.join("python-bookworm-2.tar");
     if file.exists() {
         return Ok(file);
     }
@@ -182,6 +187,8 @@ fn image() -> Result<PathBuf, String> {
     command.args(["--quiet", "--variant=essential", "--format=tar"]);
     command.arg(format!("--include={PACKAGES}"));
     command.arg("--customize-hook=ln -sf python3 \"$1/usr/bin/python\"");
+    // Debian's pip refuses to install; the image that this one stands for has another.
+    command.arg("--customize-hook=rm \"$1\"/usr/lib/python3.11/EXTERNALLY-MANAGED");
     command.arg("bookworm").arg(&new);
     let made = finish(command);
     if made.code != 0 {

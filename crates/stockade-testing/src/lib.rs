@@ -4,6 +4,8 @@
 #[cfg(feature = "engine")]
 pub mod engine;
 mod host;
+#[cfg(feature = "image")]
+pub mod image;
 mod program;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;

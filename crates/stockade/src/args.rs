@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod doctor;
+mod image;
 mod init;
 mod run;
 mod sandbox;
@@ -22,6 +23,7 @@ use crate::render::Output;
 pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use image::{ImageArgs, ImageCommand, ImportArgs};
 pub(crate) use init::{FirstPolicyArgs, WorkspaceMode};
 pub(crate) use run::{RunArgs, Target};
 pub(crate) use sandbox::{PolicyFlags, SandboxArgs};
@@ -196,6 +198,9 @@ pub(crate) enum Command {
     Supervise,
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
+    /// Import, list and remove images that need no engine.
+    #[command(after_help = image::HELP)]
+    Image(ImageArgs),
     /// List, show, follow, check and sum up the records of runs.
     #[command(after_help = audit::HELP)]
     Audit(AuditArgs),

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command};
 use crate::render::{self, Output};
-use crate::{ERROR, audit, bench, doctor, init, pages, policy, run, sessions, version};
+use crate::{ERROR, audit, bench, doctor, image, init, pages, policy, run, sessions, version};
 
 /// Carries out what the arguments say, and returns the exit code of the process.
 pub(crate) fn carry_out() -> u8 {
@@ -41,6 +41,7 @@ fn dispatch(command: Command, output: Output) -> anyhow::Result<u8> {
         Command::Rm(args) => sessions::rm(&args, output),
         Command::Prune(args) => sessions::prune(&args, output),
         Command::Supervise => Ok(sessions::supervise()),
+        Command::Image(args) => image::run(args, output),
         Command::Audit(args) => audit::run(args, output),
         Command::Bench(args) => bench::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, output),

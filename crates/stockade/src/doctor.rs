@@ -13,7 +13,7 @@ use stockade_backends::{HostLook, Surroundings};
 use crate::args::DoctorArgs;
 use crate::render::{self, Output};
 use crate::run::account::{Account, ORDINARY};
-use crate::{ERROR, Problem, load};
+use crate::{ERROR, Problem, image, load};
 
 pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     if args.try_kvm {
@@ -39,6 +39,12 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
     let account = Account::look(ORDINARY);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    let old_images = match image::images() {
+        Ok(images) => image::old(&images, now),
+        Err(problem) => vec![problem.to_string()],
+    };
     match output {
         Output::Json => render::json(&json!({
             "can_run": answer,
@@ -48,6 +54,7 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
                 "kvm": kvm,
                 "account": machine::account_view(&account),
                 "containers": containers.map(|look| look.data),
+                "image_warnings": old_images,
             },
         }))?,
         Output::Text => {
@@ -58,6 +65,9 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
                 false => text::verdicts(&answer, &walls),
             };
             render::text(&text)?;
+            for line in &old_images {
+                render::talk(&format!("warning: {line}"));
+            }
         }
     }
     Ok(if answer.is_empty() { ERROR } else { 0 })

@@ -6,6 +6,7 @@ mod bench;
 mod clock;
 mod dispatch;
 mod doctor;
+mod image;
 mod init;
 mod invocation;
 mod load;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use stockade_backends::ContainerLook;
+use stockade_image::Listed;
 use stockade_policy::{MAX_TEXT_BYTES, Policy, PolicyText};
 use stockade_provider::HostFacts;
 
@@ -175,6 +176,11 @@ pub(crate) fn host_facts() -> anyhow::Result<HostFacts> {
 /// The container engine of this host, if that wall is built in.
 pub(crate) fn container_look() -> anyhow::Result<Option<ContainerLook>> {
     waited(stockade_backends::container_look())
+}
+
+/// The images of the container engine; `None` if it cannot be reached.
+pub(crate) fn container_images() -> Option<Vec<Listed>> {
+    waited(stockade_backends::container_images()).ok().flatten()
 }
 
 fn waited<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {

@@ -6,6 +6,7 @@ mod certificates;
 mod changeable;
 pub(crate) mod flags;
 mod hints;
+pub(crate) mod image;
 pub(crate) mod input;
 pub(crate) mod interrupt;
 mod learn;
@@ -108,13 +109,14 @@ struct Ended {
 /// Runs what the arguments name. `denials` prints denials while it runs.
 fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow::Result<Ended> {
     let argv: Vec<std::ffi::OsString> = invocation::arguments();
-    let Some(target) = args.target(&argv) else {
+    let named = args.target(&argv);
+    if named.is_none() && args.sandbox.image.is_none() {
         let remedy = "write `stockade run script.py`, or `stockade run -- ls -l`";
         return Err(Problem::new("nothing to run was named", remedy).into());
-    };
-    let script = match target {
-        Target::Script(script, _) => Some(Path::new(script)),
-        Target::Command(_) => None,
+    }
+    let script = match named {
+        Some(Target::Script(script, _)) => Some(Path::new(script)),
+        Some(Target::Command(_)) | None => None,
     };
     let texts = || args.sandbox.texts().chain(script);
     // Nothing is open yet: everything from here on is opened with the account's rights.
@@ -126,11 +128,24 @@ fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow:
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(&args.sandbox)?;
     let containers = request::containers(&args.sandbox)?;
+    let image = image::find(&args.sandbox, &containers)?;
+    let own = image::own_program(image.as_ref(), named)?;
+    let image = image.map(|image| image.with_variables(own.is_some()));
+    if let Some(image) = image.as_ref().filter(|_| !args.quiet) {
+        image.report();
+    }
+    let target = match (&own, named) {
+        (Some(own), _) => Target::Command(&own.argv),
+        (None, Some(named)) => named,
+        (None, None) => return Err(image::no_program(&args.sandbox).into()),
+    };
     let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
     let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
+    let place = own.as_ref().and_then(|own| own.working_directory.as_deref());
+    let started = request::Started { target, image: image.as_ref(), working_directory: place };
     let (request, offered, asked) =
-        request::request(args, target, args.options(&argv), output, denials)?;
+        request::request(args, started, args.options(&argv), output, denials)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
     let policy = request.session.policy.clone();
     // A policy, tools file or script on standard input leaves no input for the program.

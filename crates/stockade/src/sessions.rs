@@ -13,7 +13,7 @@ mod names;
 mod remove;
 mod summary;
 mod supervise;
-mod table;
+pub(crate) mod table;
 mod terminal;
 
 pub(crate) use cp::cp;

@@ -3,6 +3,9 @@
 /// The host name inside.
 pub(super) const HOST_NAME: &str = "sandbox";
 
+/// The files that name users. An image's own are kept.
+pub(crate) const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
+
 /// Paths and contents; the user's home is `/tmp`.
 pub(super) const FILES: [(&str, &str); 5] = [
     (

@@ -10,7 +10,7 @@ use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
 use crate::host_files::Base;
 use crate::machine::Setting;
 
-use super::{Inputs, USER, etc, limit};
+use super::{Inputs, etc, limit};
 
 /// Device nodes that are shown from the host.
 const NODES: [&str; 6] =
@@ -80,6 +80,10 @@ pub(crate) struct Visible {
     links: Vec<Link>,
     copies: Vec<PathBuf>,
     base: Option<PathBuf>,
+    /// Files of the base that the wall does not replace by its own.
+    kept: Vec<PathBuf>,
+    /// The first host id of the sandbox's own range.
+    first_id: Option<u32>,
     owners: Option<(IdMap, IdMap)>,
 }
 
@@ -90,9 +94,12 @@ impl Visible {
             links: Vec::new(),
             copies: Vec::new(),
             base: None,
+            kept: Vec::new(),
+            first_id: inputs.first_id,
             owners: inputs.first_id.map(|first| {
-                let map = |own| IdMap { inside: own, outside: first + USER, count: 1 };
-                (map(inputs.machine.user), map(inputs.machine.group))
+                let map = |own, id: u32| IdMap { inside: own, outside: first + id, count: 1 };
+                let (user, group) = inputs.ids;
+                (map(inputs.machine.user, user), map(inputs.machine.group, group))
             }),
         };
         match &inputs.files.base {
@@ -104,6 +111,10 @@ impl Visible {
                 visible.settings(inputs);
             }
             Base::Directory(directory) => visible.base = Some(directory.clone()),
+            Base::Image { directory, own } => {
+                visible.base = Some(directory.clone());
+                visible.kept.clone_from(own);
+            }
         }
         for node in NODES {
             let attributes = Attributes { writable: true, executable: false, devices: true };
@@ -174,18 +185,17 @@ impl Visible {
                 });
             }
         }
-        if let (Some(base), Some((_, _))) = (&self.base, self.owners) {
+        if let (Some(base), Some(first)) = (&self.base, self.first_id) {
             // The whole range, so that the users of an image keep their ids.
-            let map = |map: IdMap| IdMap { inside: 0, outside: map.outside - USER, count: 1 << 16 };
-            let owners = self.owners.map(|(users, groups)| (map(users), map(groups)));
-            steps.extend(owners.map(|(users, groups)| OutsideStep::TakeOwnedTree {
+            let all = IdMap { inside: 0, outside: first, count: 1 << 16 };
+            steps.push(OutsideStep::TakeOwnedTree {
                 name: BASE.to_owned(),
                 path: base.clone(),
                 attributes: Attributes { writable: false, executable: true, devices: false },
                 kind: TreeKind::Directory,
-                users,
-                groups,
-            }));
+                users: all,
+                groups: all,
+            });
         }
         steps
     }
@@ -232,7 +242,9 @@ impl Visible {
         let is_shown = |path: &Path| self.trees.iter().any(|tree| tree.guest == path);
         let resolver = ("/etc/resolv.conf", inputs.egress.resolver());
         let settings = etc::FILES.iter().chain([&resolver]);
+        let is_kept = |path: &Path| self.kept.iter().any(|kept| kept == path);
         let settings = settings.filter(|(path, _)| !is_shown(Path::new(path)));
+        let settings = settings.filter(|(path, _)| !is_kept(Path::new(path)));
         steps.extend(settings.map(|(path, content)| Step::File {
             path: PathBuf::from(path),
             content: (*content).to_owned(),

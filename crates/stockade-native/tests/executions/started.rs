@@ -39,7 +39,7 @@ fn image_is_refused_by_name_with_a_remedy() {
         return;
     }
     runtime().block_on(async {
-        let root = Root::Image("docker.io/library/alpine:3".to_owned());
+        let root = Root::Image(ImageRoot::named("docker.io/library/alpine:3"));
         let image = SandboxRequest { root, ..request() };
         let error = native().create(&image).await.err().expect("it is refused");
         assert_eq!(error.kind(), ErrorKind::Unenforceable);

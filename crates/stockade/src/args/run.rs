@@ -10,7 +10,8 @@ use super::sandbox::{FILES, NETWORK, PROGRAM, SandboxArgs, WALL};
 pub(super) const USAGE: &str = "\
 stockade run [OPTIONS] <SCRIPT> [ARGUMENTS]...
        stockade run [OPTIONS] - [ARGUMENTS]...
-       stockade run [OPTIONS] -- <COMMAND> [ARGUMENTS]...";
+       stockade run [OPTIONS] -- <COMMAND> [ARGUMENTS]...
+       stockade run [OPTIONS] --image <IMAGE> [-- ARGUMENTS...]";
 
 /// What `-h` ends with.
 pub(super) const AFTER: &str = "\

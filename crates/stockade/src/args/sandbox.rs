@@ -44,10 +44,12 @@ pub(crate) struct SandboxArgs {
     /// An unpacked image works. Its own programs run instead of the host's.
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) root: Option<PathBuf>,
-    /// Use an image of the Docker engine.
+    /// Use an image.
     ///
-    /// It must be on the engine already: Stockade downloads nothing. Implies --provider docker,
-    /// whose default is python:3.11-slim, or node:22-slim for JavaScript.
+    /// With --provider native, one of `stockade image import`. Otherwise one that the Docker engine
+    /// has already: Stockade downloads nothing. It implies --provider docker, whose default is
+    /// python:3.11-slim, or node:22-slim for JavaScript. Without a program, or with arguments after
+    /// `--` and an image with an ENTRYPOINT, the image's own program runs.
     #[arg(
         long,
         value_name = "IMAGE",
@@ -56,6 +58,17 @@ pub(crate) struct SandboxArgs {
         conflicts_with = "root"
     )]
     pub(crate) image: Option<String>,
+    /// Run as a user of the image.
+    ///
+    /// A name of its /etc/passwd or a number; user 0 is refused.
+    #[arg(
+        long,
+        value_name = "NAME|UID",
+        help_heading = FILES,
+        hide_short_help = true,
+        requires = "image"
+    )]
+    pub(crate) user: Option<String>,
     /// The Python: an executable or an environment.
     ///
     /// An activated environment is used automatically.

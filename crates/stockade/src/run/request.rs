@@ -16,26 +16,39 @@ use crate::{Problem, clock, load};
 
 use super::changeable::Writable;
 use super::hints::{Advice, Asked};
+use super::image::Image;
 use super::tools::Offered;
 use super::variables::{Said, Variables};
 use super::{certificates, flags, record, script, variables};
+
+/// What a run starts, and in which image.
+#[derive(Clone, Copy)]
+pub(crate) struct Started<'a> {
+    pub(crate) target: Target<'a>,
+    pub(crate) image: Option<&'a Image>,
+    /// Where the image's own program starts.
+    pub(crate) working_directory: Option<&'a str>,
+}
 
 /// The request to the engine, the offered tools, and the facts for hints; `options` are the
 /// arguments before the target, and `denials` prints denials while the program runs. Every error in the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
-    target: Target<'_>,
+    started: Started<'_>,
     options: &[OsString],
     output: Output,
     denials: Option<&Denials>,
 ) -> anyhow::Result<(RunRequest, Offered, Asked)> {
+    let target = started.target;
     let program = program(args, target, options)?;
     let passage = match args.learn {
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
-    let (session, offered) = session(&args.sandbox, passage, denials)?;
+    let (session, offered) = session(&args.sandbox, started.image, passage, denials)?;
     let working_directory = args.workdir.as_deref().map(inside);
+    let working_directory =
+        working_directory.or_else(|| started.working_directory.map(str::to_owned));
     let request = RunRequest { session, program, working_directory };
     let advice = match args.sandbox.policy.is_empty() {
         true => Advice::Flags,
@@ -62,9 +75,10 @@ fn inside(directory: &str) -> String {
 }
 
 /// The sandbox that the arguments describe, and the tools that it offers, which are not started
-/// yet. `denials` prints denials while programs run.
+/// yet. `image` is the one that `--image` names, and `denials` prints denials while programs run.
 pub(crate) fn session(
     args: &SandboxArgs,
+    image: Option<&Image>,
     passage: Passage,
     denials: Option<&Denials>,
 ) -> anyhow::Result<(SessionRequest, Offered)> {
@@ -82,9 +96,12 @@ pub(crate) fn session(
     if args.policy.is_empty() && policy.may_reach_anything() {
         certificates::show(&mut policy, &mut environment, |name| std::env::var_os(name), user);
     }
-    let root = match (&args.root, &args.image) {
+    if let Some(image) = image {
+        environment = image.environment(&policy, environment, !args.tools.is_empty());
+    }
+    let root = match (&args.root, image) {
         (Some(directory), _) => root(directory, &here)?,
-        (None, Some(image)) => Root::Image(image.clone()),
+        (None, Some(image)) => image.root(),
         (None, None) => Root::Standard,
     };
     let writable = Writable::of(&policy, &root)?;
@@ -138,13 +155,13 @@ pub(crate) fn surroundings(args: &SandboxArgs) -> anyhow::Result<Surroundings> {
 }
 
 /// The wall that the caller names; options of the container wall name it too.
-fn provider(args: &SandboxArgs) -> Option<String> {
+pub(super) fn provider(args: &SandboxArgs) -> Option<String> {
     let is_container = args.image.is_some() || args.runtime.is_some() || args.docker_url.is_some();
     args.provider.clone().or_else(|| is_container.then(|| CONTAINERS.to_owned()))
 }
 
 /// The wall of `--image`, `--runtime` and `--docker-url`.
-const CONTAINERS: &str = "docker";
+pub(super) const CONTAINERS: &str = "docker";
 
 /// The container engine and runtime. Refuses options of two different walls.
 pub(crate) fn containers(args: &SandboxArgs) -> Result<ContainerChoice, Problem> {

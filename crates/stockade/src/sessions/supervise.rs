@@ -25,7 +25,7 @@ use super::client::{refused, state};
 use crate::args::{Cli, Command, CreateArgs};
 use crate::render::{self, Output};
 use crate::run::interrupt::Interrupts;
-use crate::run::{request, trouble};
+use crate::run::{image, request, trouble};
 use crate::{ERROR, Problem};
 
 /// The maximum size of all arguments; the kernel's own limit is lower.
@@ -107,7 +107,9 @@ fn hold(mut args: CreateArgs, socket: UnixStream) -> anyhow::Result<()> {
     let providers =
         stockade_backends::providers(HostProcess::Continues, &surroundings, &containers);
     let engine = Engine::new(providers);
-    let (mut session, offered) = request::session(&args.sandbox, Passage::Allowed, None)?;
+    let image = image::find(&args.sandbox, &containers)?;
+    let (mut session, offered) =
+        request::session(&args.sandbox, image.as_ref(), Passage::Allowed, None)?;
     let entry = entry(&args);
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let created = created.map_or(0, |since| since.as_secs());

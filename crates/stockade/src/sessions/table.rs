@@ -1,7 +1,7 @@
 //! Tables for people.
 
 /// Columns as wide as their widest cell, two spaces apart. The last is not padded.
-pub(super) fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -21,7 +21,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// A time span in its two largest units.
-pub(super) fn age(seconds: u64) -> String {
+pub(crate) fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),
@@ -32,13 +32,13 @@ pub(super) fn age(seconds: u64) -> String {
 }
 
 /// How long ago a time was, in seconds since 1970.
-pub(super) fn since(time: u64) -> String {
+pub(crate) fn since(time: u64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
     age(now.map_or(0, |now| now.as_secs()).saturating_sub(time))
 }
 
 /// A size in its largest fitting binary unit.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let scaled = |shift: u32| bytes / (1 << shift);
     match bytes {
         0..1024 => format!("{bytes} B"),

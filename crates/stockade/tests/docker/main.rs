@@ -8,6 +8,7 @@
 //! `STOCKADE_DOCKER=1 cargo test -p stockade --test docker hello` runs the tests with `hello` in
 //! their names; without the variable nothing runs, because starting an engine takes long.
 
+mod images;
 mod life;
 mod mounts;
 mod network;
@@ -36,13 +37,14 @@ fn main() -> ExitCode {
     match phase.as_str() {
         "tests" => {
             support::begin(entered);
-            let mut tests = vec![runs::once(), trouble::tests()];
+            let mut tests = vec![runs::once(), trouble::tests(), images::once()];
             for runtime in support::runtimes() {
                 tests.extend([
                     runs::tests(runtime),
                     network::tests(runtime),
                     mounts::tests(runtime),
                     life::tests(runtime),
+                    images::tests(runtime),
                 ]);
             }
             let tests = tests.into_iter().flatten().collect();
@@ -66,7 +68,8 @@ fn whole(arguments: &Arguments) -> ExitCode {
     if std::env::var_os(engine::DIRECTORY).is_some() {
         return phases(None);
     }
-    match engine::Engine::start() {
+    let downloaded = images::download().map_err(|reason| ("docker", reason));
+    match downloaded.and_then(|()| engine::Engine::start()) {
         Ok(engine) => phases(Some(&engine)),
         Err((part, reason)) => {
             let skip = move || {

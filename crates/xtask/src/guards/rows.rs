@@ -29,6 +29,7 @@ const ROWS: [&[&str]; 8] = [
         "stockade-tools",
         "stockade-cgroup",
         "stockade-hostfiles",
+        "stockade-image",
         "stockade-interpreters",
     ],
     &[

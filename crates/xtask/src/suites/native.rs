@@ -13,13 +13,14 @@ use crate::suite::Outcome;
 
 /// The test targets that build walls: those of the command line, of the native wall, and of all
 /// walls.
-const TARGETS: [&str; 14] = [
+const TARGETS: [&str; 15] = [
     "run",
     "commands",
     "doctor",
     "executions",
     "faults",
     "files",
+    "images",
     "leaks",
     "leaves",
     "network",

@@ -1,0 +1,352 @@
+//! Images: their own program, their users, what they cannot change, and the same files behind both
+//! walls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+use stockade_testing::{Run, Scratch, engine, examples, set_mode, wait_for};
+
+use crate::support::{containers, directory, docker, finish, stockade, tests};
+
+tests![
+    own_program_of_an_image_runs_with_its_settings,
+    agent_sandbox_example_runs_as_its_user,
+    thumbnail_example_writes_a_picture_that_belongs_to_the_caller,
+    image_cannot_change_the_isolation,
+];
+
+/// Tests that do not depend on a runtime.
+pub(crate) fn once() -> Vec<Trial> {
+    let name = "same_image_is_the_same_files_behind_both_walls";
+    vec![Trial::test(name, || {
+        same_image_is_the_same_files_behind_both_walls();
+        Ok(())
+    })]
+}
+
+/// The user and group `nobody`.
+const NOBODY: u32 = 65_534;
+
+/// Builds an image once, without a network.
+#[track_caller]
+fn built(tag: &str, dockerfile: &str, context: &Path, arguments: &[&str]) {
+    static BUILT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.iter().any(|known| known == tag) {
+        return;
+    }
+    let mut command = engine::client(&directory());
+    command.args(["build", "--quiet", "--network", "none", "--tag", tag]);
+    for argument in arguments {
+        command.args(["--build-arg", argument]);
+    }
+    command.arg("--file").arg(dockerfile).arg(context);
+    let run = finish(command);
+    assert_eq!(run.code, 0, "{run:?}");
+    all.push(tag.to_owned());
+}
+
+/// The arguments that build an example without a network: a base image with its packages.
+fn offline(example: &str) -> [String; 2] {
+    let wheels = wheels(example);
+    let folder = wheels.file_name().and_then(|name| name.to_str()).expect("the path is text");
+    let base = format!("base-{folder}");
+    let context = Scratch::new();
+    context.file("Dockerfile", "FROM python:3.11-slim\nCOPY *.whl /wheels/\n");
+    for wheel in fs::read_dir(wheels).expect("the wheels can be listed").flatten() {
+        fs::copy(wheel.path(), context.path().join(wheel.file_name())).expect("it can be copied");
+    }
+    let dockerfile = context.path().join("Dockerfile");
+    built(&base, dockerfile.to_str().expect("the path is text"), context.path(), &[]);
+    [format!("BASE={base}"), "PIP_ARGS=--no-index --find-links=/wheels".to_owned()]
+}
+
+/// The packages of an example as wheels, in the user's cache.
+fn wheels(example: &str) -> PathBuf {
+    let requirements = examples().join(example).join("requirements.txt");
+    let text = fs::read_to_string(requirements).expect("the example lists its packages");
+    let name = text.trim().replace("==", "-");
+    engine::cache().expect("there is a cache").join(format!("wheels-{name}"))
+}
+
+/// Downloads the packages of the examples, once. The tests have no network.
+pub(crate) fn download() -> Result<(), String> {
+    for example in ["docker", "image"] {
+        let folder = wheels(example);
+        if folder.exists() {
+            continue;
+        }
+        let new = folder.with_extension("new");
+        let mut command = Command::new("python3");
+        command.args(["-m", "pip", "download", "--quiet", "--only-binary=:all:", "--no-deps"]);
+        command.args(["--python-version", "3.11", "--requirement"]);
+        command.arg(examples().join(example).join("requirements.txt"));
+        let run = finish(command.arg("--dest").arg(&new));
+        if run.code != 0 {
+            return Err(format!("pip cannot download the packages of an example: {}", run.stderr));
+        }
+        fs::rename(&new, &folder).map_err(|error| format!("cannot keep packages: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Runs an image with a runtime.
+fn run(runtime: &str, words: &[&str]) -> Run {
+    let mut command = stockade();
+    command.args(["run", "--runtime", runtime, "--image"]).args(words);
+    finish(command)
+}
+
+/// An image that tries everything.
+const HOSTILE: &str = r#"FROM python:3.11-slim
+ENV LD_PRELOAD=/evil.so PYTHONSTARTUP=/evil.py MODE=on PATH=/usr/bin:/bin
+USER root
+VOLUME /workspace /data
+EXPOSE 22
+LABEL stockade.owner=1.1.1 stockade.user=0 com.docker.security=privileged
+STOPSIGNAL SIGUSR1
+HEALTHCHECK --interval=1s CMD touch /tmp/healthy
+WORKDIR /usr
+ENTRYPOINT ["python3", "-c", "import os, sys; print(sys.argv[1:], os.getcwd(), os.getuid()); print(sorted(os.environ))"]
+CMD ["from-cmd"]
+"#;
+
+fn hostile() -> &'static str {
+    let context = Scratch::new();
+    let dockerfile = context.file("Dockerfile", HOSTILE);
+    built("hostile:1", &dockerfile, context.path(), &[]);
+    "hostile:1"
+}
+
+fn own_program_of_an_image_runs_with_its_settings(runtime: &'static str) {
+    let ended = run(runtime, &[hostile()]);
+    let text = ended.text();
+    assert!(text.starts_with("['from-cmd'] /usr 65534\n"), "{ended:?}");
+    assert!(text.contains("'MODE'") && !text.contains("LD_PRELOAD"), "{ended:?}");
+    for name in ["LD_PRELOAD", "PYTHONSTARTUP"] {
+        assert!(ended.stderr.contains(&format!("dropped its variable {name}")), "{ended:?}");
+    }
+    let ended = run(runtime, &[hostile(), "--quiet", "--user", "games", "--", "a", "b"]);
+    assert!(ended.text().starts_with("['a', 'b'] /usr 5\n"), "{ended:?}");
+    for user in ["root", "0"] {
+        let ended = run(runtime, &[hostile(), "--user", user]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        assert!(ended.stderr.contains("no program in a sandbox is root"), "{ended:?}");
+    }
+    // An image without ENTRYPOINT and CMD has no program of its own.
+    let ended = run(runtime, &["python:3.11-slim"]);
+    assert_eq!(ended.code, 125, "{ended:?}");
+    assert!(ended.stderr.contains("neither ENTRYPOINT nor CMD"), "{ended:?}");
+}
+
+fn agent_sandbox() -> &'static str {
+    static ARGUMENTS: OnceLock<[String; 2]> = OnceLock::new();
+    let context = examples().join("docker");
+    let dockerfile = context.join("Dockerfile.agent-sandbox");
+    let arguments = ARGUMENTS.get_or_init(|| offline("docker"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let dockerfile = dockerfile.to_str().expect("the path is text");
+    built("agent-sandbox:latest", dockerfile, &context, &arguments);
+    "agent-sandbox:latest"
+}
+
+fn agent_sandbox_example_runs_as_its_user(runtime: &'static str) {
+    let words = [agent_sandbox(), "--user", "agent"];
+    let ended = run(runtime, &words);
+    let lines: Vec<Vec<&str>> =
+        ended.text().lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        ["arguments", "hello"],
+        ["user", "1000"],
+        ["home", "/home/agent"],
+        ["directory", "/home/agent"],
+    ];
+    assert_eq!(lines, expected, "{ended:?}");
+    let ended = run(runtime, &[&words[..], &["--", "one"]].concat());
+    assert!(ended.text().contains("one"), "{ended:?}");
+}
+
+fn thumbnail_example_writes_a_picture_that_belongs_to_the_caller(runtime: &'static str) {
+    let context = examples().join("image");
+    let arguments = offline("image");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let dockerfile = context.join("Dockerfile");
+    let dockerfile = dockerfile.to_str().expect("the path is text");
+    built("thumbnail:latest", dockerfile, &context, &arguments);
+    let scratch = Scratch::new();
+    let (out, home) = (scratch.directory("out"), scratch.directory("home"));
+    for path in [&out, &home] {
+        chown(path, Some(NOBODY), Some(NOBODY)).expect("root can give files away");
+    }
+    let photo = scratch.file("photo.png", fs::read(context.join("photo.png")).expect("it exists"));
+    let (input, output) = (format!("{photo}:/input/photo.png"), format!("{out}:/output:rw"));
+    // No program in a container is root, so files for root are refused.
+    let flags = ["--memory", "100m", "--cpus", "0.5", "--mount", &input, "--mount", &output];
+    let words = [&["thumbnail:latest"], &flags[..]].concat();
+    let refused = run(runtime, &words);
+    assert!(refused.stderr.contains("never run as root"), "{refused:?}");
+    let mut command = as_nobody(Path::new(&home));
+    command.args(["run", "--runtime", runtime, "--image"]).args(words);
+    let ended = finish(command);
+    assert_eq!(ended.text(), "PNG 64x48 -> 16x12\n", "{ended:?}");
+    let made = Path::new(&out).join("thumbnail.png");
+    let bytes = fs::read(&made).expect("the picture is there");
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "{bytes:?}");
+    assert_eq!(&bytes[16..24], [0, 0, 0, 16, 0, 0, 0, 12]);
+    assert_eq!(fs::metadata(&made).expect("it is there").uid(), NOBODY);
+}
+
+/// A `stockade` command of an ordinary user who may use the engine.
+fn as_nobody(home: &Path) -> Command {
+    let directory = directory();
+    set_mode(&directory, 0o711);
+    set_mode(&directory.join("docker.sock"), 0o666);
+    let binary = home.with_file_name("stockade");
+    fs::copy(stockade().get_program(), &binary).expect("the binary can be copied");
+    set_mode(&binary, 0o755);
+    let mut command = Command::new(binary);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", home);
+    command.env("DOCKER_HOST", engine::address(&directory));
+    command.uid(NOBODY).gid(NOBODY);
+    command
+}
+
+fn image_cannot_change_the_isolation(runtime: &'static str) {
+    let plain = inspected(runtime, "python:3.11-slim", &["--", "sleep", "30"]);
+    // The hostile image has an ENTRYPOINT, so a script is what runs the same program in both.
+    let script = Scratch::new();
+    let file = script.file("wait.py", "import time; time.sleep(30)\n");
+    let hostile = inspected(runtime, hostile(), &[&file]);
+    let tmpfs = |inspected: &Value| -> BTreeMap<String, String> {
+        serde_json::from_value(inspected["HostConfig"]["Tmpfs"].clone()).expect("it has tmpfs")
+    };
+    let added: Vec<String> =
+        tmpfs(&hostile).into_keys().filter(|place| !tmpfs(&plain).contains_key(place)).collect();
+    assert_eq!(added, ["/data"], "volumes of the image are small and in memory");
+    let settings = |inspected: &Value| -> BTreeMap<String, Value> {
+        let host = inspected["HostConfig"].as_object().cloned().unwrap_or_default();
+        let own = ["User", "Entrypoint", "Cmd", "StopSignal", "WorkingDir", "Tty"];
+        let own = own.map(|key| (format!("Config.{key}"), inspected["Config"][key].clone()));
+        let test = inspected["Config"]["Healthcheck"]["Test"].clone();
+        let own = own.into_iter().chain([("Healthcheck".to_owned(), test)]);
+        host.into_iter().filter(|(key, _)| key != "Tmpfs").chain(own).collect()
+    };
+    let (plain, other) = (settings(&plain), settings(&hostile));
+    assert!(plain.len() > 40, "{plain:?}");
+    for (key, value) in plain {
+        let label = "stockade.";
+        let is_named = |text: &str| text.contains(label);
+        match (other.get(&key), key.as_str()) {
+            // The labels of the guest's volume name its owner.
+            (Some(found), "Mounts") if is_named(&found.to_string()) => {
+                assert_eq!(value.as_array().map(Vec::len), found.as_array().map(Vec::len));
+            }
+            (found, _) => assert_eq!(Some(&value), found, "{key}"),
+        }
+    }
+    let owner = &hostile["Config"]["Labels"]["stockade.owner"];
+    assert_ne!(owner, "1.1.1", "the label is Stockade's own");
+}
+
+/// What the engine says about the container of a run, which is then ended.
+fn inspected(runtime: &str, image: &str, words: &[&str]) -> Value {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = stockade();
+    command.args(["run", "--runtime", runtime, "--image", image]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("stockade starts");
+    let found = wait_for("the container runs", || {
+        let all = containers("stockade.sandbox");
+        let all = all.iter().filter_map(|id| {
+            let mut command = engine::client(&directory());
+            let run = finish(command.args(["inspect", id]));
+            serde_json::from_str::<Value>(&run.stdout).ok().map(|found| found[0].clone())
+        });
+        let is_own = |found: &Value| {
+            let owner = found["Config"]["Labels"]["stockade.owner"].as_str().unwrap_or_default();
+            owner.starts_with(&format!("{}.", child.id())) && found["State"]["Running"] == true
+        };
+        all.into_iter().find(is_own)
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("it is a child");
+    found
+}
+
+/// Lists every file with its kind, permissions, owner and content. Set-id bits and the permissions
+/// of a directory's owner have no effect behind either wall.
+const LISTING: &str = "
+import hashlib, os, stat
+SKIPPED = {'/dev', '/proc', '/sys', '/run', '/tmp', '/workspace', '/var/tmp', '/.dockerenv',
+           '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/etc/mtab', '/etc/nsswitch.conf'}
+lines = []
+def walk(folder):
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if path in SKIPPED:
+            continue
+        found = os.lstat(path)
+        line = [path, found.st_uid, found.st_gid]
+        if stat.S_ISLNK(found.st_mode):
+            line += ['link', os.readlink(path)]
+        elif stat.S_ISDIR(found.st_mode):
+            line += ['directory', oct(found.st_mode & 0o1777 | 0o700)]
+        else:
+            line += ['file', oct(found.st_mode & 0o777), found.st_size, int(found.st_mtime)]
+            try:
+                with open(path, 'rb') as file:
+                    line.append(hashlib.sha256(file.read()).hexdigest())
+            except PermissionError:
+                line.append('closed')
+        lines.append(line)
+        if stat.S_ISDIR(found.st_mode) and os.access(path, os.R_OK | os.X_OK):
+            walk(path)
+walk('/')
+for line in lines:
+    print(*line)
+";
+
+fn same_image_is_the_same_files_behind_both_walls() {
+    let scratch = Scratch::new();
+    let archive = scratch.path().join("agent.tar");
+    let archive = archive.to_str().expect("the path is text");
+    docker(&["save", "--output", archive, agent_sandbox()]);
+    let listing = scratch.file("listing.py", LISTING);
+    let flags = ["--user", "agent", "--quiet", "--timeout", "5m", "--max-output", "64m"];
+    let data = scratch.path().join("data");
+    let native = |words: &[&str]| {
+        let mut command = stockade();
+        command.env("XDG_DATA_HOME", &data).args(words);
+        finish(command)
+    };
+    assert_eq!(native(&["image", "import", archive]).text(), "agent-sandbox:latest\n");
+    let words = ["run", "--provider", "native", "--image", "agent-sandbox:latest"];
+    let ours = native(&[&words[..], &flags, &[&listing]].concat());
+    let theirs = run("runc", &[&[agent_sandbox()], &flags[..], &[&listing]].concat());
+    let lines = |run: &Run| -> Vec<String> { run.text().lines().map(str::to_owned).collect() };
+    let (ours, theirs) = (lines(&ours), lines(&theirs));
+    let only = |one: &[String], other: &[String]| -> Vec<String> {
+        one.iter().filter(|line| !other.contains(line)).take(5).cloned().collect()
+    };
+    assert!(ours.len() > 1000, "{} files", ours.len());
+    let difference = (only(&ours, &theirs), only(&theirs, &ours));
+    assert_eq!(difference, (Vec::new(), Vec::new()));
+    let id = native(&["image", "ls", "--json"]).json()[0]["id"].clone();
+    let listed = native(&["image", "ls", "--json"]).json();
+    let of_engine = |it: &&Value| it["provider"] == "docker" && it["id"] == id;
+    let found = listed.as_array().and_then(|all| all.iter().find(of_engine));
+    assert_eq!(found.map(|it| &it["names"][0]), Some(&"agent-sandbox:latest".into()), "{listed}");
+    let engine = docker(&["images", "--quiet", "--no-trunc", agent_sandbox()]).remove(0);
+    assert_eq!(id, engine.as_str(), "the same digest");
+    // The image's own program, too.
+    let words = [&words[..], &["--user", "agent", "--quiet", "--", "one"]].concat();
+    assert!(native(&words).text().contains("/home/agent"));
+}
