@@ -65,12 +65,13 @@ fn whole(arguments: &Arguments) -> ExitCode {
         stockade_testing::not_run("the suite docker sets STOCKADE_DOCKER and runs these tests");
         return ExitCode::SUCCESS;
     }
-    if std::env::var_os(engine::DIRECTORY).is_some() {
-        return phases(None);
-    }
     let downloaded = images::download().map_err(|reason| ("docker", reason));
-    match downloaded.and_then(|()| engine::Engine::start()) {
-        Ok(engine) => phases(Some(&engine)),
+    let engine = downloaded.and_then(|()| match std::env::var_os(engine::DIRECTORY) {
+        Some(_) => Ok(None),
+        None => engine::Engine::start().map(Some),
+    });
+    match engine {
+        Ok(engine) => phases(engine.as_ref()),
         Err((part, reason)) => {
             let skip = move || {
                 stockade_testing::skipped(part, &reason);
