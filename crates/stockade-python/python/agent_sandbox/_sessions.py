@@ -161,12 +161,12 @@ class Registry:
         self._fail(execution.session)
         return result
 
-    def abandon(self, execution: Execution) -> None:
-        """Completes the handle of an execution whose caller does not wait any more; waiting for it
-        ended with its program."""
+    def abandon(self, execution: Execution) -> SandboxResult:
+        """Completes the handle of an execution that was cancelled before it had a report."""
         reason = "Execution was cancelled"
         result = SandboxResult(False, -1, killed=True, kill_reason=reason)
         self._complete(execution, ExecutionStatus.CANCELLED, result)
+        return result
 
     def _complete(
         self, execution: Execution, status: ExecutionStatus, result: SandboxResult

@@ -231,6 +231,9 @@ class WallProvider(SandboxProvider):
     def _finish(self, execution: Execution, report: Callable[[], Any]) -> SandboxResult:
         try:
             ended, problem = _core.finish(report(), check=False)
+        except stockade.InterruptedCallError:
+            # Cancelled before it started.
+            return self._registry.abandon(execution)
         except stockade.StockadeError as error:
             return self._registry.lose(execution, str(error))
         except BaseException:
