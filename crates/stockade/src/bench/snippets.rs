@@ -17,9 +17,10 @@ const MOST_ROUNDS: u32 = 5;
 const DONE: &str = "200 snippets\n";
 
 const OURS: &str = "
+import tempfile
 from stockade import Sandbox
 
-with Sandbox() as sandbox:
+with tempfile.TemporaryDirectory() as records, Sandbox(record=records) as sandbox:
     for number in range(200):
         printed = sandbox.run_code(f'print({number} * 2)').stdout
         assert printed == f'{number * 2}\\n', printed

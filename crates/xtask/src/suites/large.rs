@@ -10,7 +10,7 @@ use crate::suite::Outcome;
 /// The prefix of the line that a skipped test prints.
 const SKIPPED: &str = "run tests: skipped for want of ";
 
-/// The tests of large files with all their bytes; the suite `tests` copies one gigabyte.
+/// The tests of large files with all their bytes; the suite `tests` copies 256 MB.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let mut command = cargo(root);
     command.args(["test", "--package", "stockade", "--test", "sessions", "--locked", "--quiet"]);
