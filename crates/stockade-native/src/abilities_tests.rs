@@ -1,3 +1,5 @@
+use stockade_provider::Precision;
+
 use super::*;
 
 fn commands_of(landlock_found: Landlock) -> Ability {

@@ -6,14 +6,17 @@ mod probes;
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use stockade_testing::engine::{self, Engine};
 
 use super::cargo::{count_tests, failed_tests};
 use super::stage::Stage;
 use crate::program::finish;
 use crate::suite::Outcome;
+
+const RUNTIMES: [&str; 2] = ["runc", "runsc"];
 
 /// Starts an engine, runs everything with it, and stops it.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
@@ -24,21 +27,32 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
         Ok(engine) => engine,
         Err((part, reason)) => return Ok(Outcome::skipped(format!("{part}: {reason}"))),
     };
-    let targets = [&["docker"], &portable::TARGETS[..]].concat();
+    let targets = [&["docker", portable::ALONE], &portable::TOGETHER[..]].concat();
     let stage = Stage::new(root, "docker", &["stockade", "stockade-backends"], &targets)?;
-    let mut own = Command::new(stage.executable("docker")?);
-    own.env("STOCKADE_DOCKER", "1").env(engine::DIRECTORY, engine.directory());
+    let mut own = Command::new(stage.place().join("docker"));
+    own.env("STOCKADE_DOCKER", "1")
+        .env("STOCKADE_UNDER_TEST", &stage.stockade)
+        .env(engine::DIRECTORY, engine.directory());
     let own = finish(own)?;
-    let (mut success, mut output) = (own.success, own.output);
-    for runtime in ["runc", "runsc"] {
-        for part in [
-            portable::run(&stage, engine.directory(), runtime)?,
-            probes::run(root, engine.directory(), runtime)?,
-        ] {
-            success &= part.success;
-            output.push_str(&part.output);
-        }
+    let mut parts = vec![own];
+    let portable = |runtime: &str, targets: &[&str]| {
+        portable::run(&stage, engine.directory(), runtime, targets)
+    };
+    // Most of a test's time is waiting.
+    let (runc, runsc) = thread::scope(|scope| {
+        let runc = scope.spawn(|| portable("runc", &portable::TOGETHER));
+        let runsc = portable("runsc", &portable::TOGETHER);
+        (runc.join(), runsc)
+    });
+    let runc = runc.map_err(|_| anyhow!("the thread of the tests on runc panicked"))?;
+    parts.extend([runc?, runsc?]);
+    for runtime in RUNTIMES {
+        // Alone: it changes the image. The probes compare the host before and after.
+        parts.push(portable(runtime, &[portable::ALONE])?);
+        parts.push(probes::run(root, engine.directory(), runtime)?);
     }
+    let success = parts.iter().all(|part| part.success);
+    let output: String = parts.into_iter().map(|part| part.output).collect();
     Ok(judge(success, &output))
 }
 

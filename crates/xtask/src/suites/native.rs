@@ -44,7 +44,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     let stage = Stage::new(root, "native", &packages, &TARGETS)?;
     let (mut success, mut output) = (true, String::new());
     for target in TARGETS {
-        let finished = finish(stage.command(target)?)?;
+        let finished = finish(stage.command(target))?;
         success &= finished.success;
         output.push_str(&finished.output);
     }

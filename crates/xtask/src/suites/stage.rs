@@ -23,13 +23,11 @@ const INSTALLED: [&str; 2] = ["clients-", "mcp-server-"];
 /// The `stockade` binary, test targets and examples; dropping it removes them.
 pub(super) struct Stage {
     scratch: Scratch,
-    /// Cargo's messages, which name the executables.
-    built: String,
     pub(super) stockade: PathBuf,
 }
 
 impl Stage {
-    /// Builds test targets of packages and copies everything but the targets.
+    /// Builds test targets of packages and copies everything.
     pub(super) fn new(
         root: &Path,
         name: &str,
@@ -47,11 +45,14 @@ impl Stage {
         let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
         copy_folder(&root.join("examples"), &place.join("examples"))?;
         copy_installed(&place.join("cache"))?;
+        for target in targets {
+            copy(&executable(&built.output, target)?, &place.join(target))?;
+        }
         let home = place.join("home");
         fs::create_dir(&home)?;
         chown(&home, Some(NOBODY), Some(NOBODY))?;
         fs::set_permissions(place, Permissions::from_mode(0o755))?;
-        Ok(Stage { scratch, built: built.output, stockade })
+        Ok(Stage { scratch, stockade })
     }
 
     /// A folder that every user may read.
@@ -59,20 +60,11 @@ impl Stage {
         self.scratch.path()
     }
 
-    /// Where cargo put the executable of a target.
-    pub(super) fn executable(&self, target: &str) -> Result<PathBuf> {
-        executable(&self.built, target)
-    }
-
     /// A test target as user 65534, with an empty home and few variables.
-    pub(super) fn command(&self, target: &str) -> Result<Command> {
+    pub(super) fn command(&self, target: &str) -> Command {
         let place = self.place();
-        let tests = place.join(target);
-        if !tests.exists() {
-            copy(&self.executable(target)?, &tests)?;
-        }
         let home = place.join("home");
-        let mut command = Command::new(tests);
+        let mut command = Command::new(place.join(target));
         command.current_dir(&home).env_clear().uid(NOBODY).gid(NOBODY);
         command.env("HOME", &home).env("XDG_CACHE_HOME", place.join("cache"));
         command.env("STOCKADE_UNDER_TEST", &self.stockade);
@@ -80,7 +72,7 @@ impl Stage {
         for name in ["PATH", "STOCKADE_REQUIRE"] {
             command.envs(env::var_os(name).map(|value| (name, value)));
         }
-        Ok(command)
+        command
     }
 }
 
