@@ -190,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn user_of_an_image_writes_no_files_of_the_host_as_another_user() {
+        let place = |mode| Shown {
+            host: "/srv".into(),
+            guest: "/srv".into(),
+            kind: stockade_hostfiles::TreeKind::Directory,
+            mode,
+        };
+        let other = (1005, 1005);
+        assert!(may_be(other, &[], CALLER).is_ok());
+        assert!(may_be(other, &[place(Mode::Read)], CALLER).is_ok());
+        assert!(may_be(CALLER, &[place(Mode::Write)], CALLER).is_ok());
+        for (user, shown) in [(other, vec![place(Mode::Write)]), ((0, 0), Vec::new())] {
+            let refused = may_be(user, &shown, CALLER).unwrap_err().to_string();
+            assert!(refused.contains("would belong to that user"), "{refused}");
+        }
+    }
+
+    #[test]
     fn overlay_and_mounts_over_the_guest_are_refused() {
         let facts = crate::host::example();
         let directory = tempfile::tempdir().unwrap();
