@@ -7,8 +7,8 @@ use futures_core::future::BoxFuture;
 use stockade_interpreters::{ProgramSetup, host_loopback, threads};
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Entry, Error, FACTS_AGE, Language, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Root,
-    Sandbox, SandboxRequest, WallFacts,
+    Entry, Error, FACTS_AGE, ImageRoot, Language, Obstacle, Probe, ProgramKinds, Provider,
+    ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
 };
 use stockade_wire::PROXY;
 use tokio::sync::Mutex;
@@ -75,7 +75,7 @@ impl DockerProvider {
     }
 
     async fn find_image(&self, image: &str) -> Result<bool, DockerError> {
-        let root = Root::Image(image.to_owned());
+        let root = Root::Image(ImageRoot::named(image));
         let reference = image::reference(&root, &Entry::Interpreter(Language::Python))?;
         let engine = Engine::connect(&self.options).await?;
         let facts = engine.facts().await?;
