@@ -1,6 +1,7 @@
 //! Sessions that `stockade create` makes for a measurement, used over their sockets from this
 //! process: what every client does, without the start of a client.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -131,25 +132,39 @@ impl Sessions {
     /// Removes a session and returns the time until its supervisor has ended, in milliseconds:
     /// until then something of the sandbox may be left.
     pub(super) fn end(&self, session: &Session) -> anyhow::Result<f64> {
-        let pid = i32::try_from(session.supervisor).ok().and_then(Pid::from_raw);
-        let pid = pid.context("the supervisor has no process id")?;
-        let supervisor = pidfd_open(pid, PidfdFlags::empty())?;
+        let supervisor = process(session.supervisor)?;
         let ended = || {
             self.remove(session)?;
-            let limit = Timespec { tv_sec: GONE.as_secs() as i64, tv_nsec: 0 };
-            match poll(&mut [PollFd::new(&supervisor, PollFlags::IN)], Some(&limit))? {
-                0 => bail!("the supervisor of a removed session went on for {GONE:?}"),
-                _ => Ok(()),
-            }
+            wait_for_end(&supervisor)
         };
         Ok(timed(ended)?.0)
     }
 }
 
+/// A process of this machine, also after its id is another's.
+fn process(id: u32) -> anyhow::Result<OwnedFd> {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw).context("this is no process id")?;
+    Ok(pidfd_open(id, PidfdFlags::empty())?)
+}
+
+fn wait_for_end(process: &OwnedFd) -> anyhow::Result<()> {
+    let limit = Timespec { tv_sec: GONE.as_secs() as i64, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit))? {
+        0 => bail!("the supervisor of a removed session went on for {GONE:?}"),
+        _ => Ok(()),
+    }
+}
+
 impl Drop for Sessions {
     fn drop(&mut self) {
+        let left = self.state.list().unwrap_or_default();
+        let left: Vec<_> = left.iter().flat_map(|session| process(session.supervisor)).collect();
         // A session that stays ends by itself, because it is idle.
         let _ = self.output(self.command(&["prune", "--force"]));
+        // Until then a supervisor writes to the directory of the records.
+        for supervisor in left {
+            let _ = wait_for_end(&supervisor);
+        }
     }
 }
 
