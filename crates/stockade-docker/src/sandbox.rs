@@ -181,6 +181,10 @@ async fn explain(
         return end;
     }
     let seen = shared.events.wait_for(ENDED, |seen| seen.exit_code.is_some()).await;
+    if seen.exit_code == Some(128 + SIGKILL) {
+        // The engine may report the cause after the end.
+        shared.events.wait_for(REPORTED, |seen| seen.memory_kills > kills_before).await;
+    }
     match seen.exit_code {
         Some(code) if code > 128 => Ok(ProcessEnd::SandboxEnded { signal: Some(code - 128) }),
         _ => end,
