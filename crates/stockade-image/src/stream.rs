@@ -43,9 +43,12 @@ struct Zstd<R: Read> {
     state: Option<Frames<R>>,
 }
 
+/// The decoder of one frame, whose magic number was read already.
+type Frame<R> = StreamingDecoder<Chain<Cursor<[u8; 4]>, R>, FrameDecoder>;
+
 enum Frames<R: Read> {
     Between(R),
-    Within(Box<StreamingDecoder<Chain<Cursor<[u8; 4]>, R>, FrameDecoder>>),
+    Within(Box<Frame<R>>),
 }
 
 impl<R: BufRead> Read for Zstd<R> {
