@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use stockade_policy::Limit;
-use stockade_provider::{ErrorKind, Execution, ProcessEnd, Provider, Root, SandboxRequest, chain};
+use stockade_provider::{
+    ErrorKind, Execution, ImageRoot, ProcessEnd, Provider, Root, SandboxRequest, chain,
+};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
