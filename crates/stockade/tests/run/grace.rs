@@ -30,12 +30,12 @@ fn start(policy: &str, script: &str) -> Conversation {
 /// Sends SIGINT, and returns the exit code, the rest of the output and the time until the end.
 fn interrupt(run: &mut Conversation) -> (Option<i32>, String, Duration) {
     let asked = Instant::now();
-    kill_process(Pid::from_child(&run.0), Signal::INT).unwrap();
+    kill_process(Pid::from_child(&run.0), Signal::INT).expect("Stockade runs");
     let mut rest = String::new();
     if let Some(mut stdout) = run.0.stdout.take() {
-        stdout.read_to_string(&mut rest).unwrap();
+        stdout.read_to_string(&mut rest).expect("output is text");
     }
-    (run.0.wait().unwrap().code(), rest, asked.elapsed())
+    (run.0.wait().expect("Stockade ends").code(), rest, asked.elapsed())
 }
 
 #[test]
