@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use crate::record::{self, OfExecution, Opened, Record, RunningNow};
 use crate::services::Services;
 use crate::session::{ExecutionRequest, Session, entry};
-use crate::wait::Asked;
+use crate::stopping::{Asked, Stopping};
 use crate::{
     Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment, gate,
 };
@@ -60,7 +60,7 @@ impl Engine {
         let RunRequest { session, program, working_directory } = request;
         let asked = Instant::now();
         let record = Record::of(session.recorder.clone());
-        let mut cancel = pin!(stop(cancel, &record));
+        let mut cancel = pin!(Stopping::new(cancel, &record));
         let started = AtomicBool::new(false);
         let result = async {
             let verdict = gate::judge(&session.policy, &program, &session.context);
@@ -96,7 +96,7 @@ impl Engine {
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<Option<Session>, RunError> {
         let record = Record::of(request.recorder.clone());
-        let cancel = pin!(stop(cancel, &record));
+        let cancel = pin!(Stopping::new(cancel, &record));
         let result = async {
             record.begin(&opened(&request, None))?;
             self.build(request, entry, None, cancel).await
@@ -113,14 +113,6 @@ impl Engine {
 
 /// The number of the only execution of a run.
 const FIRST: u64 = 0;
-
-/// Resolves when the caller cancels, or when the record cannot be written.
-pub(crate) async fn stop(cancel: impl Future<Output = ()>, record: &Record) -> Asked {
-    tokio::select! {
-        () = cancel => Asked::Caller,
-        () = record.failed() => Asked::Record,
-    }
-}
 
 fn opened(session: &SessionRequest, command: Option<stockade_record::Command>) -> Opened<'_> {
     let variables = session.environment.iter().map(|(name, _)| name.clone()).collect();

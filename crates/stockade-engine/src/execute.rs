@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 use crate::outcome::{self, Reader};
 use crate::output::Output;
 use crate::services::Services;
-use crate::wait::{Asked, Deadlines, Held, Stop, Unwritable, Waited, wait};
+use crate::stopping::Asked;
+use crate::wait::{Deadlines, Held, Stop, Unwritable, Waited, wait};
 use crate::{Live, Outcome, OutputStream, RunError, RunReport, Streams, Usage};
 
 /// Longer than any limit of a policy: the deadline if no limit applies.

@@ -20,6 +20,7 @@ mod request;
 mod services;
 mod session;
 mod signal;
+mod stopping;
 mod wait;
 
 #[cfg(test)]

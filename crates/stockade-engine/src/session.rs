@@ -25,8 +25,9 @@ use crate::execute::{self, Clocks, clock};
 use crate::files::RecordedFiles;
 use crate::record::{Record, RunningNow, command};
 use crate::services::Services;
-use crate::wait::{Asked, Held};
-use crate::{Audit, Outcome, RunError, RunReport, Streams, engine, environment, gate};
+use crate::stopping::{Asked, Stopping};
+use crate::wait::Held;
+use crate::{Audit, Outcome, RunError, RunReport, Streams, environment, gate};
 
 /// One program of a session, as a front end requests it.
 #[derive(Clone, Debug)]
@@ -115,7 +116,7 @@ impl Session {
         let command = command(&request.program);
         self.record.execution_started(execution, &self.plan, Some(command))?;
         // A program whose record cannot be written is stopped.
-        let mut stop = pin!(engine::stop(cancel, &self.record));
+        let mut stop = pin!(Stopping::new(cancel, &self.record));
         self.running.add(execution);
         let before = self.services.limits_hit();
         let result = async {

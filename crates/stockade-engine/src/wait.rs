@@ -20,6 +20,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::OutputStream;
 use crate::execute::Clocks;
 use crate::output::Output;
+use crate::stopping::Asked;
 
 /// How long the engine collects already printed output after a kill.
 const COLLECT: Duration = Duration::from_millis(100);
@@ -53,14 +54,6 @@ impl Held<'_> {
             Held::Session(sandbox) => *sandbox,
         }
     }
-}
-
-/// Who asks to stop a program before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Caller,
-    /// The record cannot be written, so nothing may run any longer.
-    Record,
 }
 
 /// Why the engine ended a program.
@@ -174,7 +167,7 @@ pub(crate) async fn wait(
         }
     };
     let grace = stop.grace(&clocks);
-    let mut is_gone = false;
+    let (mut is_gone, is_timed_out) = (false, matches!(stop, Stop::TimedOut));
     if ended.is_none() && !grace.is_zero() && control.signal(SIGTERM).await.is_ok() {
         let mut grace = pin!(sleep(grace));
         is_gone = loop {
@@ -182,6 +175,9 @@ pub(crate) async fn wait(
                 biased;
                 _ = &mut end => break true,
                 () = &mut grace => break false,
+                // After the caller cancelled, only a record that cannot be written asks again.
+                _ = &mut cancel => break false,
+                () = &mut deadline, if !is_timed_out => break false,
                 () = &mut lifetime => break false,
                 _ = &mut exceeded => break false,
                 _ = &mut passing, if !is_passed => is_passed = true,

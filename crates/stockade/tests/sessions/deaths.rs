@@ -70,6 +70,24 @@ fn interrupted_client_reports_the_cancellation() {
 }
 
 #[test]
+fn program_that_is_cancelled_shortly_before_its_timeout_ends_alone() {
+    let Some(sessions) = Sessions::new() else { return };
+    let text = "defaults: { timeout_seconds: 5 }\nlimits: { cancel_grace_seconds: 60 }\n";
+    let policy = sessions.place.file("policy.yaml", text);
+    sessions.text(&["create", "--name", "one", "--policy", &policy]);
+    let script = "trap 'echo heard' INT TERM; echo started; while :; do sleep 0.1; done";
+    let program = sessions.start(&["--json", "exec", "one", "--", "sh", "-c", script]);
+    sessions.wait_for_programs("one", 1);
+    let pid = i32::try_from(program.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let run = ended(program);
+    assert_eq!((run.code, run.json()["outcome"].as_str()), (130, Some("cancelled")));
+    // Its timeout ends the grace before the launcher's own clock ends the sandbox.
+    sessions.wait_for_programs("one", 0);
+    assert_eq!(sessions.text(&["exec", "one", "--", "echo", "alive"]), "alive\n");
+}
+
+#[test]
 fn killed_processes_of_the_sandbox_end_the_session_with_a_typed_answer() {
     let Some(sessions) = Sessions::new() else { return };
     // The launcher, which is the parent of the first process, and the first process itself.
