@@ -46,7 +46,9 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
              socket is refused, but one that a host process makes there during the run can be \
              connected to",
         ),
-        Control::WritePaths => Ability::exact("bind mounts, with the caller's user id inside"),
+        Control::WritePaths => Ability::exact(
+            "bind mounts, with the caller's user id inside; for root, only of directories of user 65534",
+        ),
         Control::MovedPaths => Ability::exact("bind mounts at the paths that the policy names"),
         Control::HidePaths => Ability::exact("an empty read-only tmpfs over each"),
         Control::Workspace => Ability::exact("a tmpfs or a bind mount at /workspace"),
@@ -70,9 +72,10 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
             "only Landlock can tell a listed program from another file, and this wall does not use it",
             "remove command_allowlist, or use the native wall",
         ),
-        Control::Environment => {
-            Ability::exact("an environment made from nothing, without the image's")
-        }
+        Control::Environment => Ability::exact(
+            "an environment made from nothing; of the image's, only its own program gets what is \
+                 harmless",
+        ),
         Control::SystemCalls if !facts.has_seccomp => Ability::missing(
             "this engine cannot install seccomp filters",
             "use an engine whose kernel has seccomp, or the native wall",

@@ -118,14 +118,14 @@ fn is_nobodys(host: &Path) -> bool {
     std::fs::symlink_metadata(host).is_ok_and(|found| found.uid() == NOBODY.0)
 }
 
-/// Refuses a user of the image whose files on the host would not be the caller's.
+/// Refuses a user of the image who would see files of the host as somebody other than the caller:
+/// the image, which is not trusted, chooses the numbers.
 fn may_be(user: (u32, u32), shown: &[Shown], caller: (u32, u32)) -> Result<(), DockerError> {
-    let writes = shown.iter().any(|place| place.mode == Mode::Write);
-    match user.0 == 0 || (writes && user.0 != caller.0) {
+    match user.0 == 0 || user.1 == 0 || (!shown.is_empty() && user != caller) {
         true => Err(DockerError::Unsupported {
-            what: "--user with a writable mount",
-            reason: "the files would belong to that user on this host".to_owned(),
-            remedy: "leave --user out, show it read-only, or use the native wall",
+            what: "--user with files of the host",
+            reason: "on this host they would be read and written as that user and group".to_owned(),
+            remedy: "leave --user out, show no files of the host, or use the native wall",
         }),
         false => Ok(()),
     }
@@ -199,11 +199,16 @@ mod tests {
         };
         let other = (1005, 1005);
         assert!(may_be(other, &[], CALLER).is_ok());
-        assert!(may_be(other, &[place(Mode::Read)], CALLER).is_ok());
         assert!(may_be(CALLER, &[place(Mode::Write)], CALLER).is_ok());
-        for (user, shown) in [(other, vec![place(Mode::Write)]), ((0, 0), Vec::new())] {
+        for (user, shown) in [
+            (other, vec![place(Mode::Read)]),
+            (other, vec![place(Mode::Write)]),
+            ((CALLER.0, 42), vec![place(Mode::Read)]),
+            ((0, 0), Vec::new()),
+            ((1005, 0), Vec::new()),
+        ] {
             let refused = may_be(user, &shown, CALLER).unwrap_err().to_string();
-            assert!(refused.contains("would belong to that user"), "{refused}");
+            assert!(refused.contains("as that user and group"), "{refused}");
         }
     }
 

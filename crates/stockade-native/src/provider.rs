@@ -81,7 +81,7 @@ impl NativeProvider {
             policy,
             machine,
             files: &files,
-            ids: request.root.user().unwrap_or((USER, USER)),
+            ids: ids(&request.root)?,
             first_id: range.as_ref().map(|range| range.first),
             sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
             egress,
@@ -233,6 +233,19 @@ fn language(entry: &Entry) -> Option<Language> {
     match entry {
         Entry::Interpreter(language) => Some(*language),
         Entry::Program(name) => language_of(name),
+    }
+}
+
+/// The user and group of programs inside. Never root, although a library may ask for it.
+fn ids(root: &Root) -> Result<(u32, u32), StartError> {
+    match root.user() {
+        Some((0, _) | (_, 0)) => Err(StartError::Unsupported {
+            what: "a program that is root inside",
+            reason: "no program behind this wall is root or in its group",
+            remedy: "name another user of the image",
+        }),
+        Some(ids) => Ok(ids),
+        None => Ok((USER, USER)),
     }
 }
 
