@@ -37,8 +37,8 @@ const LAST_REPLIES: Duration = Duration::from_secs(2);
 const OWN_ENDS: Duration = Duration::from_millis(500);
 
 /// How long the client that removes a session waits for the wall to confirm the kill. A container
-/// engine takes longer; the kill is on its way by then.
-const KILLED: Duration = Duration::from_millis(25);
+/// engine can take longer; it has the request by then.
+const KILLED: Duration = Duration::from_millis(250);
 
 /// What the connections of a session share.
 pub(crate) struct Shared {
@@ -184,13 +184,18 @@ impl Supervisor {
             let is_confirmed = timeout(KILLED, &mut kill).await.is_ok();
             // The name is free again before the client is answered.
             drop(claimed);
-            if let Some(mut remover) = remover {
-                // Fails if the client has left.
-                let _ = write_frame(&mut remover, &Frame::Reply(Reply::Done)).await;
-            }
-            if !is_confirmed {
-                kill.await;
-            }
+            let answer = async {
+                if let Some(mut remover) = remover {
+                    // Fails if the client has left.
+                    let _ = write_frame(&mut remover, &Frame::Reply(Reply::Done)).await;
+                }
+            };
+            let rest = async {
+                if !is_confirmed {
+                    kill.await;
+                }
+            };
+            tokio::join!(rest, answer);
         }
         let last = async { while clients.join_next().await.is_some() {} };
         let _ = timeout(LAST_REPLIES, last).await;

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde_json::json;
@@ -38,7 +39,8 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> anyhow::Result<u8> {
 /// Writes a policy to a file. Replaces an existing one only with `force`.
 pub(crate) fn write(file: &Path, text: &str, force: bool) -> Result<(), Problem> {
     let mut options = OpenOptions::new();
-    options.write(true);
+    // Code that once had this directory writable may have left a link under the name.
+    options.write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     match force {
         true => options.create(true).truncate(true),
         false => options.create_new(true),
