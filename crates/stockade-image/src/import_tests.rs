@@ -302,6 +302,12 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
         (0..501).fold(Layer::default(), |layer, number| layer.file(&format!("f{number}"), ""));
     let result = place.layers(vec![many]);
     assert_eq!(refusal(&place, result), Refusal::TooLarge);
+    // Few entries can imply many directories.
+    let implied = (0..12).fold(Layer::default(), |layer, number| {
+        layer.file(&format!("{number}/{}f", "d/".repeat(45)), "")
+    });
+    let result = place.layers(vec![implied]);
+    assert_eq!(refusal(&place, result), Refusal::TooLarge, "directories that names imply");
     // Names may be short where links make the tree deep.
     let mut deep = Layer::default();
     let name = "d/".repeat(40);
