@@ -72,9 +72,9 @@ impl Store {
             let root = File::open(new.root()).map_err(new.failed("open"))?;
             let mut left = limits;
             for layer in &selected.layers {
-                let whiteouts = layer::check(&parcel, layer, &mut left)?;
-                layer::hide(&whiteouts, root.as_fd())?;
-                layer::unpack(&parcel, layer, root.as_fd(), &mut done)?;
+                let checked = layer::check(&parcel, layer, &mut left)?;
+                layer::hide(&checked.whiteouts, root.as_fd())?;
+                layer::unpack(&parcel, layer, &checked, root.as_fd(), &mut done)?;
             }
             let facts = Facts { bytes: limits.bytes - left.bytes, layers: selected.layers.len() };
             new.finish(selected.id, &selected.text, &facts)?;

@@ -308,6 +308,16 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
     });
     let result = place.layers(vec![implied]);
     assert_eq!(refusal(&place, result), Refusal::TooLarge, "directories that names imply");
+    // The same names, each time through a link to another directory.
+    let mut again = Layer::default();
+    for number in 0..12 {
+        again = again
+            .directory(&format!("{number}"))
+            .link("l", &format!("{number}"))
+            .file(&format!("l/{}f", "d/".repeat(45)), "");
+    }
+    let result = place.layers(vec![again]);
+    assert_eq!(refusal(&place, result), Refusal::TooLarge, "directories that links multiply");
     // Names may be short where links make the tree deep.
     let mut deep = Layer::default();
     let name = "d/".repeat(40);
@@ -319,6 +329,49 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
     }
     let result = place.layers(vec![deep]);
     assert_eq!(refusal(&place, result), Refusal::TooLarge);
+}
+
+#[test]
+fn archive_that_changes_after_its_check_is_stopped_by_what_the_check_counted() {
+    let place = place();
+    let path = place.folder.path().join("image.tar");
+    let noise: Vec<u8> = (0..64_u32 << 10).map(|number| (number % 251) as u8).collect();
+    let good = image(vec![Layer::default().file("noise", noise)]);
+    let archive = good.saved();
+    fs::write(&path, &archive).unwrap();
+    let many =
+        (0..100).fold(Layer::default(), |layer, number| layer.file(&format!("f{number}"), ""));
+    for bomb in [Layer::default().file("zeros", vec![0; 3 << 20]), many] {
+        let parcel = Parcel::open(&path).unwrap();
+        let selected = select(&parcel).unwrap();
+        let layer = &selected.layers[0];
+        let checked = layer::check(&parcel, layer, &mut LIMITS.clone()).unwrap();
+        let at = archive.windows(4096).position(|it| it == &good.layers[0][..4096]).unwrap();
+        let bomb = gzip(&bomb.0);
+        let changed = [&archive[..at], &bomb[..], &archive[at + bomb.len()..]].concat();
+        fs::write(&path, &changed).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = File::open(folder.path()).unwrap();
+        let done = &mut Unpacked::default();
+        let result = layer::unpack(&parcel, layer, &checked, root.as_fd(), done);
+        let is_expected =
+            matches!(&result, Err(ImageError::Refused { refusal: Refusal::TooLarge, .. }));
+        assert!(is_expected, "{result:?}");
+        fs::write(&path, &archive).unwrap();
+    }
+}
+
+#[test]
+fn directories_that_names_imply_are_open_to_all_users_of_the_image() {
+    let place = place();
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let imported = place.layers(vec![Layer::default().file("a/b/file", "1")]);
+    rustix::process::umask(before);
+    imported.unwrap();
+    for name in ["a", "a/b"] {
+        let mode = fs::metadata(place.root().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{name}");
+    }
 }
 
 #[test]

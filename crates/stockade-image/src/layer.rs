@@ -64,16 +64,25 @@ impl Whiteout {
     }
 }
 
+/// A layer whose digest and entries were checked.
+pub(crate) struct Checked {
+    pub(crate) whiteouts: Vec<Whiteout>,
+    /// What it used of the limits.
+    used: Limits,
+}
+
 /// Reads a layer to its end, checks its digest and every entry, and counts it against the limits.
 pub(crate) fn check(
     parcel: &Parcel,
     layer: &Layer,
     limits: &mut Limits,
-) -> Result<Vec<Whiteout>, ImageError> {
+) -> Result<Checked, ImageError> {
+    let before = *limits;
     let mut checking = Checking::new(&layer.file, limits.entries);
     limits.bytes = read(parcel, layer, limits.bytes, |entry, _| checking.entry(entry))?;
     limits.entries = checking.entries;
-    Ok(checking.whiteouts)
+    let (bytes, entries) = (before.bytes - limits.bytes, before.entries - limits.entries);
+    Ok(Checked { whiteouts: checking.whiteouts, used: Limits { bytes, entries } })
 }
 
 /// Checks the entries of a layer one by one.
@@ -191,16 +200,19 @@ pub(crate) fn hide(whiteouts: &[Whiteout], root: BorrowedFd<'_>) -> Result<(), I
     Ok(())
 }
 
-/// Unpacks the entries of a layer over the lower ones.
+/// Unpacks the entries of a layer over the lower ones. It may use no more than the check counted:
+/// the archive can change between the two, and its digest is known only at the end.
 pub(crate) fn unpack(
     parcel: &Parcel,
     layer: &Layer,
+    checked: &Checked,
     root: BorrowedFd<'_>,
     done: &mut Unpacked,
 ) -> Result<(), ImageError> {
     let is_root = rustix::process::geteuid().is_root();
-    let mut unpacking = Unpacking { layer, root, is_root, parent: None, done };
-    read(parcel, layer, u64::MAX, |entry, content| unpacking.entry(entry, content)).map(drop)
+    let Limits { bytes, entries } = checked.used;
+    let mut unpacking = Unpacking { layer, root, is_root, entries, parent: None, done };
+    read(parcel, layer, bytes, |entry, content| unpacking.entry(entry, content)).map(drop)
 }
 
 /// Reads the entries of a layer and checks its digest. Returns how many bytes are left.
@@ -218,13 +230,7 @@ fn read(
     let content = content.map_err(|refusal| refused(part, refusal))?;
     let mut content = Hashed::new(Limited::new(content, most));
     let mut entries = Entries::new(&mut content);
-    let in_layer = |error: ArchiveError| match error {
-        ArchiveError::Stream { source } if source.kind() == io::ErrorKind::QuotaExceeded => {
-            refused(part, Refusal::TooLarge)
-        }
-        source => ImageError::Archive { part: part.to_owned(), source },
-    };
-    while let Some(entry) = entries.next_entry().map_err(in_layer)? {
+    while let Some(entry) = entries.next_entry().map_err(in_layer(part))? {
         each(&entry, &mut entries)?;
     }
     let left = content.source().left();
@@ -232,6 +238,16 @@ fn read(
     match digest == layer.content {
         true => Ok(left),
         false => Err(refused(part, Refusal::Digest)),
+    }
+}
+
+/// An error of the archive of a layer, where the end of the limit is a refusal.
+fn in_layer(part: &str) -> impl Fn(ArchiveError) -> ImageError {
+    move |error| match error {
+        ArchiveError::Stream { source } if source.kind() == io::ErrorKind::QuotaExceeded => {
+            refused(part, Refusal::TooLarge)
+        }
+        source => ImageError::Archive { part: part.to_owned(), source },
     }
 }
 
@@ -247,6 +263,8 @@ struct Unpacking<'u> {
     root: BorrowedFd<'u>,
     /// Only root can give files to other users.
     is_root: bool,
+    /// How many entries and directories above them may follow.
+    entries: u64,
     /// The directory of the last entry.
     parent: Option<(Vec<Vec<u8>>, OwnedFd)>,
     done: &'u mut Unpacked,
@@ -256,6 +274,7 @@ impl Unpacking<'_> {
     fn entry(&mut self, entry: &Entry, content: &mut dyn Read) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
         let path = path_of(&self.layer.file, entry)?;
+        self.count(1).map_err(|errno| failed(&name, errno))?;
         let Some((last, above)) = path.split_last() else {
             return match entry.kind {
                 EntryKind::Directory => Ok(()),
@@ -315,9 +334,8 @@ impl Unpacking<'_> {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let made = openat(parent, last, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
                 let file = File::from(made.map_err(failed)?);
-                fill(&file, *bytes, &mut { content }, &entry.name).map_err(|source| {
-                    ImageError::Archive { part: self.layer.file.clone(), source }
-                })?;
+                fill(&file, *bytes, &mut { content }, &entry.name)
+                    .map_err(in_layer(&self.layer.file))?;
                 self.own(file.as_fd(), user, group).map_err(failed)?;
                 fchmod(&file, mode).map_err(failed)?;
                 futimens(&file, &times(entry.attributes.modified)).map_err(failed)?;
@@ -342,13 +360,20 @@ impl Unpacking<'_> {
                 Ok(open)
             }
             _ => {
-                let open = tree::made_directory(self.root, above)?;
+                let (open, made) = tree::made_directory(self.root, above)?;
+                self.count(made)?;
                 match tree::depth(self.root, open.as_fd())? < MOST_DEPTH {
                     true => Ok(open),
                     false => Err(Errno::NAMETOOLONG),
                 }
             }
         }
+    }
+
+    /// Counts entries and directories against the limit.
+    fn count(&mut self, made: u64) -> rustix::io::Result<()> {
+        self.entries = self.entries.checked_sub(made).ok_or(Errno::NAMETOOLONG)?;
+        Ok(())
     }
 
     fn hard_link(
