@@ -51,6 +51,12 @@ pub enum ImageError {
         /// The reference.
         reference: String,
     },
+    /// The store has no room for more names.
+    #[error("the names of all images in {} are longer than 4 MiB", store.display())]
+    Full {
+        /// The store.
+        store: PathBuf,
+    },
     /// The store does not belong to the caller alone.
     #[error("refusing the image store {}: {reason}", path.display())]
     Unsafe {
@@ -110,6 +116,7 @@ impl ImageError {
             }
             ImageError::Ambiguous { .. } => "write more of its digits".to_owned(),
             ImageError::InUse { .. } => "end the sandbox first".to_owned(),
+            ImageError::Full { .. } => "remove names with `stockade image rm NAME`".to_owned(),
             ImageError::Unsafe { path, .. } => {
                 format!("look at it, then `chown` it to you and `chmod 700 {}`", path.display())
             }
@@ -142,6 +149,9 @@ pub enum Refusal {
     /// A document is too large, or there are too many layers.
     #[error("it has more bytes, entries, layers or levels than allowed")]
     TooLarge,
+    /// The archive gives the image too many names.
+    #[error("the archive has more than 64 names")]
+    Names,
     /// The archive lacks a file.
     #[error("the archive does not have it")]
     Absent,

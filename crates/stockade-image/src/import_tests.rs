@@ -446,9 +446,35 @@ fn wrong_manifests_are_refused_with_the_reason() {
     check(|it| *it = json!([it[0], it[0]]), Refusal::Several);
     check(|it| *it = json!([]), Refusal::Several);
     check(|it| it[0]["Layers"] = json!(vec!["0/layer.tar"; 300]), Refusal::TooLarge);
+    check(|it| it[0]["RepoTags"] = json!(tags(65)), Refusal::Names);
     let result = place.bytes(&with_manifest(|it| *it = json!({ "not": "a list" })));
     assert!(matches!(refusal(&place, result), Refusal::Json { .. }));
-    place.bytes(&with_manifest(|_| ())).unwrap();
+    let named = place.bytes(&with_manifest(|it| it[0]["RepoTags"] = json!(tags(64))));
+    assert_eq!(named.unwrap().names.len(), 64);
+}
+
+fn tags(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("test:{number}")).collect()
+}
+
+#[test]
+fn tag_alone_in_a_layout_is_not_a_name() {
+    let whole = "io.containerd.image.name";
+    let other = "org.opencontainers.image.ref.name";
+    for (annotations, expected) in [
+        (json!({ whole: "docker.io/library/tool:1", other: "1" }), Some("tool:1")),
+        (json!({ whole: "docker.io/library/tool:1", other: "python:3" }), Some("tool:1")),
+        (json!({ other: "python" }), None),
+        (json!({ other: "tool:1" }), Some("tool:1")),
+        (json!({ other: "registry.test/tool" }), Some("registry.test/tool:latest")),
+        (json!({}), None),
+    ] {
+        let place = place();
+        let mut image = image(vec![Layer::default().file("a", "1")]);
+        image.annotations = annotations.clone();
+        let imported = place.bytes(&image.layout(PLAIN, <[u8]>::to_vec)).unwrap();
+        assert_eq!(imported.names, Vec::from_iter(expected), "{annotations}");
+    }
 }
 
 #[test]

@@ -318,7 +318,12 @@ impl Store {
 
     fn write_names(&self, names: &BTreeMap<String, String>) -> Result<(), ImageError> {
         let (path, new) = (self.directory.join("names.json"), self.directory.join("names.new"));
-        write(&new, &serde_json::to_vec(names).unwrap_or_default())?;
+        let text = serde_json::to_vec(names).unwrap_or_default();
+        // A longer text could not be read again, and then no image would be found.
+        if text.len() as u64 > MOST_DOCUMENT {
+            return Err(ImageError::Full { store: self.directory.clone() });
+        }
+        write(&new, &text)?;
         fs::rename(&new, &path).map_err(file("write", &path))
     }
 

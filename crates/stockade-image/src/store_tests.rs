@@ -77,6 +77,19 @@ fn name_moves_to_the_next_image_and_the_last_name_removes_the_files() {
 }
 
 #[test]
+fn names_that_could_not_be_read_again_are_not_written() {
+    let place = place();
+    let image = image("tool:1", "one");
+    place.import(&image);
+    let long = "n".repeat(200);
+    let many: BTreeMap<String, String> =
+        (0..20_000).map(|number| (format!("{long}{number}:1"), image.id())).collect();
+    let written = place.store.write_names(&many);
+    assert!(matches!(written, Err(ImageError::Full { .. })), "{written:?}");
+    assert_eq!(place.store.find("tool:1").unwrap().id.to_string(), image.id());
+}
+
+#[test]
 fn killed_import_is_not_an_image_and_is_removed_by_the_next() {
     let place = place();
     let new = place.store.images.join(NEW);
