@@ -29,5 +29,5 @@ pub use digest::Digest;
 pub use error::{ImageError, Refusal};
 pub use import::{Imported, Limits};
 pub use reference::Reference;
-pub use store::{Found, Held, Listed, Store, store_directory};
+pub use store::{Found, Held, Listed, Store, Taken, store_directory};
 pub use users::{ImageUser, UserError, user_in};

@@ -11,7 +11,7 @@
 //! ```
 //! A directory with a digest as its name is complete: it was renamed when everything was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -68,6 +68,24 @@ pub struct Listed {
     pub layers: Option<usize>,
     /// When it was made, in seconds since 1970.
     pub created: Option<i64>,
+}
+
+/// A name in an archive that stayed with another image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Taken {
+    /// The name.
+    pub name: String,
+    /// The digest of the image that has it.
+    pub id: String,
+}
+
+/// Where the names of an import come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    /// Another image loses the name.
+    Caller,
+    /// Another image keeps the name: an archive must not replace what the user runs by it.
+    Archive,
 }
 
 /// An image for a sandbox. It is not removed while this value lives.
@@ -250,16 +268,28 @@ impl Store {
         Ok(new)
     }
 
-    /// Adds names to an image; another image loses them.
+    /// Adds names to an image. Returns those that stayed with other images.
     pub(crate) fn name(
         &self,
         _lock: &Lock,
         id: Digest,
-        added: &[Reference],
-    ) -> Result<(), ImageError> {
+        added: &BTreeSet<Reference>,
+        by: NamedBy,
+    ) -> Result<Vec<Taken>, ImageError> {
         let mut names = self.names()?;
-        names.extend(added.iter().map(|name| (name.as_str().to_owned(), id.to_string())));
-        self.write_names(&names)
+        let mut taken = Vec::new();
+        for name in added {
+            let name = name.as_str().to_owned();
+            let other = names.get(&name).and_then(|text| Digest::parse(text).ok());
+            match other.filter(|other| *other != id && self.has(*other)) {
+                Some(other) if by == NamedBy::Archive => {
+                    taken.push(Taken { name, id: other.to_string() });
+                }
+                _ => drop(names.insert(name, id.to_string())),
+            }
+        }
+        self.write_names(&names)?;
+        Ok(taken)
     }
 
     pub(crate) fn listed(&self, id: Digest) -> Result<Listed, ImageError> {
