@@ -65,6 +65,16 @@ pub enum ImageError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// Another user can replace the store.
+    #[error("refusing the image store {}: {} {reason}", store.display(), path.display())]
+    Above {
+        /// The store.
+        store: PathBuf,
+        /// The directory above it.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The store has something that Stockade did not write.
     #[error("the image store is corrupt: {}: {reason}", path.display())]
     Corrupt {
@@ -120,6 +130,10 @@ impl ImageError {
             ImageError::Unsafe { path, .. } => {
                 format!("look at it, then `chown` it to you and `chmod 700 {}`", path.display())
             }
+            ImageError::Above { path, .. } => format!(
+                "`chmod go-w {}` if it is yours, or set XDG_DATA_HOME to a directory of your own",
+                path.display()
+            ),
             ImageError::Corrupt { path, .. } => {
                 format!("look at it, then remove {}", path.display())
             }

@@ -8,6 +8,7 @@
 //! An image is hostile: nothing of it is trusted before its digest is checked, no entry leaves the
 //! directory that it is unpacked into, and nothing in it changes how a sandbox is built.
 
+mod above;
 mod config;
 mod digest;
 mod error;

@@ -25,7 +25,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Configuration, MOST_DOCUMENT, document};
-use crate::{Digest, ImageConfig, ImageError, Reference, tree};
+use crate::{Digest, ImageConfig, ImageError, Reference, above, tree};
 
 const NEW: &str = ".new";
 const GONE: &str = ".gone";
@@ -117,17 +117,14 @@ pub(crate) struct New<'s> {
 impl Store {
     /// Opens the store, and creates it if it is missing. Refuses one that another user could change.
     pub fn open(directory: &Path) -> Result<Store, ImageError> {
+        above::check(directory)?;
+        private(DirBuilder::new().recursive(true), directory)?;
+        // Links above it may lead elsewhere. From here on there are none.
+        let directory = directory.canonicalize().map_err(file("find", directory))?;
+        above::check(&directory)?;
         let images = directory.join("images");
-        for path in [directory, &images] {
-            let made = DirBuilder::new().recursive(path == directory).mode(0o700).create(path);
-            match made {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(file("create", path)(error));
-                }
-                _ => check(path)?,
-            }
-        }
-        Ok(Store { directory: directory.to_owned(), images })
+        private(&mut DirBuilder::new(), &images)?;
+        Ok(Store { directory, images })
     }
 
     /// Opens the store if it exists.
@@ -428,6 +425,16 @@ fn open_lock(path: &Path) -> Result<File, ImageError> {
     // Only the store's own lock may be missing: that of an image came with it.
     options.create(path.parent().is_some_and(|above| above.join("images").is_dir()));
     options.open(path).map_err(file("open", path))
+}
+
+/// Creates a directory of the caller alone, if it is missing.
+fn private(builder: &mut DirBuilder, path: &Path) -> Result<(), ImageError> {
+    match builder.mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(file("create", path)(error))
+        }
+        _ => check(path),
+    }
 }
 
 /// Refuses a directory that is a link, belongs to another user, or that others can enter.
