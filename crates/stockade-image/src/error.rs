@@ -51,10 +51,26 @@ pub enum ImageError {
         /// The reference.
         reference: String,
     },
+    /// The store has no room for more names.
+    #[error("the names of all images in {} are longer than 4 MiB", store.display())]
+    Full {
+        /// The store.
+        store: PathBuf,
+    },
     /// The store does not belong to the caller alone.
     #[error("refusing the image store {}: {reason}", path.display())]
     Unsafe {
         /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Another user can replace the store.
+    #[error("refusing the image store {}: {} {reason}", store.display(), path.display())]
+    Above {
+        /// The store.
+        store: PathBuf,
+        /// The directory above it.
         path: PathBuf,
         /// What is wrong with it.
         reason: &'static str,
@@ -110,9 +126,14 @@ impl ImageError {
             }
             ImageError::Ambiguous { .. } => "write more of its digits".to_owned(),
             ImageError::InUse { .. } => "end the sandbox first".to_owned(),
+            ImageError::Full { .. } => "remove names with `stockade image rm NAME`".to_owned(),
             ImageError::Unsafe { path, .. } => {
                 format!("look at it, then `chown` it to you and `chmod 700 {}`", path.display())
             }
+            ImageError::Above { path, .. } => format!(
+                "`chmod go-w {}` if it is yours, or set XDG_DATA_HOME to a directory of your own",
+                path.display()
+            ),
             ImageError::Corrupt { path, .. } => {
                 format!("look at it, then remove {}", path.display())
             }
@@ -142,6 +163,9 @@ pub enum Refusal {
     /// A document is too large, or there are too many layers.
     #[error("it has more bytes, entries, layers or levels than allowed")]
     TooLarge,
+    /// The archive gives the image too many names.
+    #[error("the archive has more than 64 names")]
+    Names,
     /// The archive lacks a file.
     #[error("the archive does not have it")]
     Absent,

@@ -18,10 +18,9 @@ pub fn layer(bytes: &[u8]) {
         }
     }
     for whiteout in &checking.whiteouts {
-        assert!(whiteout.path.len() <= MOST_DEPTH);
-        for part in &whiteout.path {
-            assert!(!part.is_empty() && part != b"." && part != b".." && !part.contains(&b'/'));
-        }
+        let parts = whiteout.parts();
+        assert!(parts.len() <= MOST_DEPTH);
+        assert!(parts.iter().all(|part| *part != b"." && *part != b".."));
     }
 }
 

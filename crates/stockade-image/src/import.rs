@@ -1,5 +1,6 @@
 //! Imports an archive into the store.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,8 +10,8 @@ use serde::Serialize;
 use crate::layer::{self, Unpacked};
 use crate::parcel::Parcel;
 use crate::select::select;
-use crate::store::{Facts, Store};
-use crate::{Digest, ImageError, Reference};
+use crate::store::{Facts, NamedBy, Store, Taken};
+use crate::{ImageError, Listed, Reference};
 
 /// How much an image may contain, over all its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Imported {
     pub id: String,
     /// The names that it has now.
     pub names: Vec<String>,
+    /// The names in the archive that other images have; these keep them.
+    pub taken: Vec<Taken>,
     /// Whether the store had it already.
     pub was_there: bool,
     /// The size of its layers without compression.
@@ -50,7 +53,7 @@ pub struct Imported {
 
 impl Store {
     /// Imports the only image of an archive: an OCI layout, or what `docker save` wrote. It gets a
-    /// name, or those in the archive.
+    /// name, which another image may lose, or those in the archive that no other image has.
     pub fn import(
         &self,
         file: &Path,
@@ -59,10 +62,13 @@ impl Store {
     ) -> Result<Imported, ImageError> {
         let parcel = Parcel::open(file)?;
         let selected = select(&parcel)?;
-        let names: Vec<Reference> = match name {
-            Some(name) => vec![name.clone()],
+        let (names, by): (BTreeSet<Reference>, NamedBy) = match name {
+            Some(name) => ([name.clone()].into(), NamedBy::Caller),
             // A name that cannot be used is not a name; the digest always is.
-            None => selected.names.iter().filter_map(|it| Reference::parse(it).ok()).collect(),
+            None => {
+                let names = selected.names.iter().filter_map(|it| Reference::parse(it).ok());
+                (names.collect(), NamedBy::Archive)
+            }
         };
         let lock = self.lock()?;
         let mut done = Unpacked::default();
@@ -72,29 +78,18 @@ impl Store {
             let root = File::open(new.root()).map_err(new.failed("open"))?;
             let mut left = limits;
             for layer in &selected.layers {
-                let whiteouts = layer::check(&parcel, layer, &mut left)?;
-                layer::hide(&whiteouts, root.as_fd())?;
-                layer::unpack(&parcel, layer, root.as_fd(), &mut done)?;
+                let checked = layer::check(&parcel, layer, &mut left)?;
+                layer::hide(&checked.whiteouts, root.as_fd())?;
+                layer::unpack(&parcel, layer, &checked, root.as_fd(), &mut done)?;
             }
             let facts = Facts { bytes: limits.bytes - left.bytes, layers: selected.layers.len() };
             new.finish(selected.id, &selected.text, &facts)?;
         }
-        self.name(&lock, selected.id, &names)?;
-        let listed = self.listed(selected.id)?;
-        Ok(imported(selected.id, listed.names, listed.bytes, was_there, done))
+        let taken = self.name(&lock, selected.id, &names, by)?;
+        let Listed { id, names, bytes, .. } = self.listed(selected.id)?;
+        let Unpacked { left_out, set_ids, owners, examples } = done;
+        Ok(Imported { id, names, taken, was_there, bytes, left_out, set_ids, owners, examples })
     }
-}
-
-fn imported(
-    id: Digest,
-    names: Vec<String>,
-    bytes: u64,
-    was_there: bool,
-    done: Unpacked,
-) -> Imported {
-    let Unpacked { left_out, set_ids, owners, examples } = done;
-    let id = id.to_string();
-    Imported { id, names, was_there, bytes, left_out, set_ids, owners, examples }
 }
 
 #[cfg(test)]

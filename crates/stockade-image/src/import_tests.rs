@@ -302,6 +302,22 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
         (0..501).fold(Layer::default(), |layer, number| layer.file(&format!("f{number}"), ""));
     let result = place.layers(vec![many]);
     assert_eq!(refusal(&place, result), Refusal::TooLarge);
+    // Few entries can imply many directories.
+    let implied = (0..12).fold(Layer::default(), |layer, number| {
+        layer.file(&format!("{number}/{}f", "d/".repeat(45)), "")
+    });
+    let result = place.layers(vec![implied]);
+    assert_eq!(refusal(&place, result), Refusal::TooLarge, "directories that names imply");
+    // The same names, each time through a link to another directory.
+    let mut again = Layer::default();
+    for number in 0..12 {
+        again = again
+            .directory(&format!("{number}"))
+            .link("l", &format!("{number}"))
+            .file(&format!("l/{}f", "d/".repeat(45)), "");
+    }
+    let result = place.layers(vec![again]);
+    assert_eq!(refusal(&place, result), Refusal::TooLarge, "directories that links multiply");
     // Names may be short where links make the tree deep.
     let mut deep = Layer::default();
     let name = "d/".repeat(40);
@@ -313,6 +329,49 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
     }
     let result = place.layers(vec![deep]);
     assert_eq!(refusal(&place, result), Refusal::TooLarge);
+}
+
+#[test]
+fn archive_that_changes_after_its_check_is_stopped_by_what_the_check_counted() {
+    let place = place();
+    let path = place.folder.path().join("image.tar");
+    let noise: Vec<u8> = (0..64_u32 << 10).map(|number| (number % 251) as u8).collect();
+    let good = image(vec![Layer::default().file("noise", noise)]);
+    let archive = good.saved();
+    fs::write(&path, &archive).unwrap();
+    let many =
+        (0..100).fold(Layer::default(), |layer, number| layer.file(&format!("f{number}"), ""));
+    for bomb in [Layer::default().file("zeros", vec![0; 3 << 20]), many] {
+        let parcel = Parcel::open(&path).unwrap();
+        let selected = select(&parcel).unwrap();
+        let layer = &selected.layers[0];
+        let checked = layer::check(&parcel, layer, &mut LIMITS.clone()).unwrap();
+        let at = archive.windows(4096).position(|it| it == &good.layers[0][..4096]).unwrap();
+        let bomb = gzip(&bomb.0);
+        let changed = [&archive[..at], &bomb[..], &archive[at + bomb.len()..]].concat();
+        fs::write(&path, &changed).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = File::open(folder.path()).unwrap();
+        let done = &mut Unpacked::default();
+        let result = layer::unpack(&parcel, layer, &checked, root.as_fd(), done);
+        let is_expected =
+            matches!(&result, Err(ImageError::Refused { refusal: Refusal::TooLarge, .. }));
+        assert!(is_expected, "{result:?}");
+        fs::write(&path, &archive).unwrap();
+    }
+}
+
+#[test]
+fn directories_that_names_imply_are_open_to_all_users_of_the_image() {
+    let place = place();
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let imported = place.layers(vec![Layer::default().file("a/b/file", "1")]);
+    rustix::process::umask(before);
+    imported.unwrap();
+    for name in ["a", "a/b"] {
+        let mode = fs::metadata(place.root().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{name}");
+    }
 }
 
 #[test]
@@ -387,9 +446,35 @@ fn wrong_manifests_are_refused_with_the_reason() {
     check(|it| *it = json!([it[0], it[0]]), Refusal::Several);
     check(|it| *it = json!([]), Refusal::Several);
     check(|it| it[0]["Layers"] = json!(vec!["0/layer.tar"; 300]), Refusal::TooLarge);
+    check(|it| it[0]["RepoTags"] = json!(tags(65)), Refusal::Names);
     let result = place.bytes(&with_manifest(|it| *it = json!({ "not": "a list" })));
     assert!(matches!(refusal(&place, result), Refusal::Json { .. }));
-    place.bytes(&with_manifest(|_| ())).unwrap();
+    let named = place.bytes(&with_manifest(|it| it[0]["RepoTags"] = json!(tags(64))));
+    assert_eq!(named.unwrap().names.len(), 64);
+}
+
+fn tags(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("test:{number}")).collect()
+}
+
+#[test]
+fn tag_alone_in_a_layout_is_not_a_name() {
+    let whole = "io.containerd.image.name";
+    let other = "org.opencontainers.image.ref.name";
+    for (annotations, expected) in [
+        (json!({ whole: "docker.io/library/tool:1", other: "1" }), Some("tool:1")),
+        (json!({ whole: "docker.io/library/tool:1", other: "python:3" }), Some("tool:1")),
+        (json!({ other: "python" }), None),
+        (json!({ other: "tool:1" }), Some("tool:1")),
+        (json!({ other: "registry.test/tool" }), Some("registry.test/tool:latest")),
+        (json!({}), None),
+    ] {
+        let place = place();
+        let mut image = image(vec![Layer::default().file("a", "1")]);
+        image.annotations = annotations.clone();
+        let imported = place.bytes(&image.layout(PLAIN, <[u8]>::to_vec)).unwrap();
+        assert_eq!(imported.names, Vec::from_iter(expected), "{annotations}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,8 @@ use crate::{ImageError, Limits, Refusal};
 const NOBODY: u32 = 65_534;
 /// The ids that a sandbox has.
 const IDS: u64 = 1 << 16;
+/// The maximum memory of the whiteouts of a layer, in bytes.
+const MOST_WHITEOUTS: usize = 32 << 20;
 /// How many entries are named in a report.
 const MOST_EXAMPLES: usize = 8;
 
@@ -49,8 +51,24 @@ pub(crate) struct Unpacked {
 
 /// What a layer removes: a name or, if `is_all`, everything in a directory.
 pub(crate) struct Whiteout {
-    pub(crate) path: Vec<Vec<u8>>,
+    /// Joined by slashes: a layer can have very many, and each part of its own would cost more
+    /// memory than it has letters.
+    path: Vec<u8>,
     is_all: bool,
+}
+
+impl Whiteout {
+    /// The parts of its path; no parts mean the root.
+    pub(crate) fn parts(&self) -> Vec<&[u8]> {
+        self.path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect()
+    }
+}
+
+/// A layer whose digest and entries were checked.
+pub(crate) struct Checked {
+    pub(crate) whiteouts: Vec<Whiteout>,
+    /// What it used of the limits.
+    used: Limits,
 }
 
 /// Reads a layer to its end, checks its digest and every entry, and counts it against the limits.
@@ -58,28 +76,32 @@ pub(crate) fn check(
     parcel: &Parcel,
     layer: &Layer,
     limits: &mut Limits,
-) -> Result<Vec<Whiteout>, ImageError> {
+) -> Result<Checked, ImageError> {
+    let before = *limits;
     let mut checking = Checking::new(&layer.file, limits.entries);
     limits.bytes = read(parcel, layer, limits.bytes, |entry, _| checking.entry(entry))?;
     limits.entries = checking.entries;
-    Ok(checking.whiteouts)
+    let (bytes, entries) = (before.bytes - limits.bytes, before.entries - limits.entries);
+    Ok(Checked { whiteouts: checking.whiteouts, used: Limits { bytes, entries } })
 }
 
 /// Checks the entries of a layer one by one.
 pub(crate) struct Checking<'c> {
     part: &'c str,
-    /// How many entries may follow.
+    /// How many entries and directories above them may follow.
     entries: u64,
     hasher: RandomState,
     /// The hashes of the paths so far, and of the directories above them.
     seen: HashSet<u64>,
     pub(crate) whiteouts: Vec<Whiteout>,
+    /// How many bytes more whiteouts may have.
+    whiteout_bytes: usize,
 }
 
 impl Checking<'_> {
     pub(crate) fn new(part: &str, entries: u64) -> Checking<'_> {
         let (hasher, seen, whiteouts) = (RandomState::new(), HashSet::new(), Vec::new());
-        Checking { part, entries, hasher, seen, whiteouts }
+        Checking { part, entries, hasher, seen, whiteouts, whiteout_bytes: MOST_WHITEOUTS }
     }
 
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), ImageError> {
@@ -99,8 +121,10 @@ impl Checking<'_> {
             return wrong(Refusal::Whiteout);
         }
         if !last.starts_with(PREFIX) {
-            self.seen.extend((1..=path.len()).map(|end| self.hasher.hash_one(&path[..end])));
-            return Ok(());
+            return match self.see(&path) {
+                true => Ok(()),
+                false => wrong(Refusal::TooLarge),
+            };
         }
         let is_all = *last == OPAQUE;
         if last.starts_with(OTHER) && !is_all {
@@ -114,22 +138,51 @@ impl Checking<'_> {
             let target = &last[PREFIX.len()..];
             removed.push(target);
             // What an engine does with an entry before its own whiteout depends on the engine.
-            let is_later = self.seen.contains(&self.hasher.hash_one(&removed[..]));
+            let hash = hashes(&self.hasher, &removed).last();
+            let is_later = hash.is_some_and(|hash| self.seen.contains(&hash));
             if target.is_empty() || target == b"." || target == b".." || is_later {
                 return wrong(Refusal::Whiteout);
             }
         }
-        let path = removed.iter().map(|part| part.to_vec()).collect();
+        let path = removed.join(&b'/');
+        let bytes = path.len() + size_of::<Whiteout>();
+        let Some(left) = self.whiteout_bytes.checked_sub(bytes) else {
+            return wrong(Refusal::TooLarge);
+        };
+        self.whiteout_bytes = left;
         self.whiteouts.push(Whiteout { path, is_all });
         Ok(())
     }
+
+    /// Remembers an entry and the directories above it. Each directory that is new counts as an
+    /// entry, because unpacking makes it. Returns whether that is within the limit.
+    fn see(&mut self, path: &[&[u8]]) -> bool {
+        for (number, hash) in (1..).zip(hashes(&self.hasher, path)) {
+            let is_new = self.seen.insert(hash);
+            if is_new && number < path.len() {
+                let Some(left) = self.entries.checked_sub(1) else { return false };
+                self.entries = left;
+            }
+        }
+        true
+    }
+}
+
+/// The hashes of the first part of a path, of the first two, and so on.
+fn hashes(state: &RandomState, path: &[&[u8]]) -> impl Iterator<Item = u64> {
+    let mut hasher = state.build_hasher();
+    path.iter().map(move |part| {
+        hasher.write(part);
+        // No part has a slash, so different paths are different bytes.
+        hasher.write(b"/");
+        hasher.finish()
+    })
 }
 
 /// Removes what a layer hides of the lower ones.
 pub(crate) fn hide(whiteouts: &[Whiteout], root: BorrowedFd<'_>) -> Result<(), ImageError> {
     for whiteout in whiteouts {
-        let path: Vec<&[u8]> = whiteout.path.iter().map(Vec::as_slice).collect();
-        let name = path.join(&b'/').escape_ascii().to_string();
+        let path = whiteout.parts();
         let removed = match (whiteout.is_all, path.split_last()) {
             (true, _) => tree::directory(root, &path).and_then(|it| tree::empty(it.as_fd())),
             (false, Some((last, above))) => tree::directory(root, above)
@@ -139,22 +192,27 @@ pub(crate) fn hide(whiteouts: &[Whiteout], root: BorrowedFd<'_>) -> Result<(), I
         match removed {
             // The lower layers have nothing there.
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(errno) => return Err(failed(&name, errno)),
+            Err(errno) => {
+                return Err(failed(&whiteout.path.escape_ascii().to_string(), errno));
+            }
         }
     }
     Ok(())
 }
 
-/// Unpacks the entries of a layer over the lower ones.
+/// Unpacks the entries of a layer over the lower ones. It may use no more than the check counted:
+/// the archive can change between the two, and its digest is known only at the end.
 pub(crate) fn unpack(
     parcel: &Parcel,
     layer: &Layer,
+    checked: &Checked,
     root: BorrowedFd<'_>,
     done: &mut Unpacked,
 ) -> Result<(), ImageError> {
     let is_root = rustix::process::geteuid().is_root();
-    let mut unpacking = Unpacking { layer, root, is_root, parent: None, done };
-    read(parcel, layer, u64::MAX, |entry, content| unpacking.entry(entry, content)).map(drop)
+    let Limits { bytes, entries } = checked.used;
+    let mut unpacking = Unpacking { layer, root, is_root, entries, parent: None, done };
+    read(parcel, layer, bytes, |entry, content| unpacking.entry(entry, content)).map(drop)
 }
 
 /// Reads the entries of a layer and checks its digest. Returns how many bytes are left.
@@ -172,13 +230,7 @@ fn read(
     let content = content.map_err(|refusal| refused(part, refusal))?;
     let mut content = Hashed::new(Limited::new(content, most));
     let mut entries = Entries::new(&mut content);
-    let in_layer = |error: ArchiveError| match error {
-        ArchiveError::Stream { source } if source.kind() == io::ErrorKind::QuotaExceeded => {
-            refused(part, Refusal::TooLarge)
-        }
-        source => ImageError::Archive { part: part.to_owned(), source },
-    };
-    while let Some(entry) = entries.next_entry().map_err(in_layer)? {
+    while let Some(entry) = entries.next_entry().map_err(in_layer(part))? {
         each(&entry, &mut entries)?;
     }
     let left = content.source().left();
@@ -186,6 +238,16 @@ fn read(
     match digest == layer.content {
         true => Ok(left),
         false => Err(refused(part, Refusal::Digest)),
+    }
+}
+
+/// An error of the archive of a layer, where the end of the limit is a refusal.
+fn in_layer(part: &str) -> impl Fn(ArchiveError) -> ImageError {
+    move |error| match error {
+        ArchiveError::Stream { source } if source.kind() == io::ErrorKind::QuotaExceeded => {
+            refused(part, Refusal::TooLarge)
+        }
+        source => ImageError::Archive { part: part.to_owned(), source },
     }
 }
 
@@ -201,6 +263,8 @@ struct Unpacking<'u> {
     root: BorrowedFd<'u>,
     /// Only root can give files to other users.
     is_root: bool,
+    /// How many entries and directories above them may follow.
+    entries: u64,
     /// The directory of the last entry.
     parent: Option<(Vec<Vec<u8>>, OwnedFd)>,
     done: &'u mut Unpacked,
@@ -210,6 +274,7 @@ impl Unpacking<'_> {
     fn entry(&mut self, entry: &Entry, content: &mut dyn Read) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
         let path = path_of(&self.layer.file, entry)?;
+        self.count(1).map_err(|errno| failed(&name, errno))?;
         let Some((last, above)) = path.split_last() else {
             return match entry.kind {
                 EntryKind::Directory => Ok(()),
@@ -269,9 +334,8 @@ impl Unpacking<'_> {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let made = openat(parent, last, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
                 let file = File::from(made.map_err(failed)?);
-                fill(&file, *bytes, &mut { content }, &entry.name).map_err(|source| {
-                    ImageError::Archive { part: self.layer.file.clone(), source }
-                })?;
+                fill(&file, *bytes, &mut { content }, &entry.name)
+                    .map_err(in_layer(&self.layer.file))?;
                 self.own(file.as_fd(), user, group).map_err(failed)?;
                 fchmod(&file, mode).map_err(failed)?;
                 futimens(&file, &times(entry.attributes.modified)).map_err(failed)?;
@@ -296,13 +360,20 @@ impl Unpacking<'_> {
                 Ok(open)
             }
             _ => {
-                let open = tree::made_directory(self.root, above)?;
+                let (open, made) = tree::made_directory(self.root, above)?;
+                self.count(made)?;
                 match tree::depth(self.root, open.as_fd())? < MOST_DEPTH {
                     true => Ok(open),
                     false => Err(Errno::NAMETOOLONG),
                 }
             }
         }
+    }
+
+    /// Counts entries and directories against the limit.
+    fn count(&mut self, made: u64) -> rustix::io::Result<()> {
+        self.entries = self.entries.checked_sub(made).ok_or(Errno::NAMETOOLONG)?;
+        Ok(())
     }
 
     fn hard_link(
@@ -386,3 +457,7 @@ fn failed(name: &str, errno: Errno) -> ImageError {
         errno => ImageError::File { doing: "unpack", path: name.into(), source: errno.into() },
     }
 }
+
+#[cfg(test)]
+#[path = "layer_tests.rs"]
+mod tests;

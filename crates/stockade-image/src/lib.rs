@@ -8,6 +8,7 @@
 //! An image is hostile: nothing of it is trusted before its digest is checked, no entry leaves the
 //! directory that it is unpacked into, and nothing in it changes how a sandbox is built.
 
+mod above;
 mod config;
 mod digest;
 mod error;
@@ -29,5 +30,5 @@ pub use digest::Digest;
 pub use error::{ImageError, Refusal};
 pub use import::{Imported, Limits};
 pub use reference::Reference;
-pub use store::{Found, Held, Listed, Store, store_directory};
+pub use store::{Found, Held, Listed, Store, Taken, store_directory};
 pub use users::{ImageUser, UserError, user_in};

@@ -9,6 +9,8 @@ use crate::{Digest, ImageError, Refusal};
 
 /// The maximum number of layers; engines allow 127.
 const MOST_LAYERS: usize = 256;
+/// The maximum number of names in an archive.
+const MOST_NAMES: usize = 64;
 /// How many indexes may be inside each other.
 const MOST_INDEXES: usize = 2;
 
@@ -49,9 +51,7 @@ fn of_layout(parcel: &Parcel) -> Result<Selected, ImageError> {
     let mut names = Vec::new();
     for _ in 0..=MOST_INDEXES {
         let chosen = choose(index)?;
-        for key in ["io.containerd.image.name", "org.opencontainers.image.ref.name"] {
-            names.extend(chosen.annotations.get(key).cloned());
-        }
+        names.extend(name_of(&chosen).cloned());
         let (file, text) = blob(parcel, &chosen)?;
         if !is_index(&chosen.media_type) {
             let manifest: Manifest = parsed(&file, &text)?;
@@ -60,6 +60,14 @@ fn of_layout(parcel: &Parcel) -> Result<Selected, ImageError> {
         index = parsed(&file, &text)?;
     }
     Err(refused(name, Refusal::TooLarge))
+}
+
+/// The name in the annotations of a manifest. `docker save` writes the whole name into one and
+/// only the tag into the other, where other tools write the whole name.
+fn name_of(manifest: &Descriptor) -> Option<&String> {
+    let whole = manifest.annotations.get("io.containerd.image.name");
+    let other = manifest.annotations.get("org.opencontainers.image.ref.name");
+    whole.or_else(|| other.filter(|name| name.contains([':', '/'])))
 }
 
 fn of_manifest(
@@ -109,6 +117,9 @@ fn selected(
     files: Vec<String>,
     names: Vec<String>,
 ) -> Result<Selected, ImageError> {
+    if names.len() > MOST_NAMES {
+        return Err(refused("its names", Refusal::Names));
+    }
     let configuration: Configuration = parsed(file, &text)?;
     let (system, ours) = (machine(&configuration), format!("linux/{}", architecture()));
     if system != ours {

@@ -11,7 +11,7 @@
 //! ```
 //! A directory with a digest as its name is complete: it was renamed when everything was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Configuration, MOST_DOCUMENT, document};
-use crate::{Digest, ImageConfig, ImageError, Reference, tree};
+use crate::{Digest, ImageConfig, ImageError, Reference, above, tree};
 
 const NEW: &str = ".new";
 const GONE: &str = ".gone";
@@ -70,6 +70,24 @@ pub struct Listed {
     pub created: Option<i64>,
 }
 
+/// A name in an archive that stayed with another image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Taken {
+    /// The name.
+    pub name: String,
+    /// The digest of the image that has it.
+    pub id: String,
+}
+
+/// Where the names of an import come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    /// Another image loses the name.
+    Caller,
+    /// Another image keeps the name: an archive must not replace what the user runs by it.
+    Archive,
+}
+
 /// An image for a sandbox. It is not removed while this value lives.
 #[derive(Debug)]
 pub struct Found {
@@ -99,17 +117,14 @@ pub(crate) struct New<'s> {
 impl Store {
     /// Opens the store, and creates it if it is missing. Refuses one that another user could change.
     pub fn open(directory: &Path) -> Result<Store, ImageError> {
+        above::check(directory)?;
+        private(DirBuilder::new().recursive(true), directory)?;
+        // Links above it may lead elsewhere. From here on there are none.
+        let directory = directory.canonicalize().map_err(file("find", directory))?;
+        above::check(&directory)?;
         let images = directory.join("images");
-        for path in [directory, &images] {
-            let made = DirBuilder::new().recursive(path == directory).mode(0o700).create(path);
-            match made {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(file("create", path)(error));
-                }
-                _ => check(path)?,
-            }
-        }
-        Ok(Store { directory: directory.to_owned(), images })
+        private(&mut DirBuilder::new(), &images)?;
+        Ok(Store { directory, images })
     }
 
     /// Opens the store if it exists.
@@ -250,16 +265,28 @@ impl Store {
         Ok(new)
     }
 
-    /// Adds names to an image; another image loses them.
+    /// Adds names to an image. Returns those that stayed with other images.
     pub(crate) fn name(
         &self,
         _lock: &Lock,
         id: Digest,
-        added: &[Reference],
-    ) -> Result<(), ImageError> {
+        added: &BTreeSet<Reference>,
+        by: NamedBy,
+    ) -> Result<Vec<Taken>, ImageError> {
         let mut names = self.names()?;
-        names.extend(added.iter().map(|name| (name.as_str().to_owned(), id.to_string())));
-        self.write_names(&names)
+        let mut taken = Vec::new();
+        for name in added {
+            let name = name.as_str().to_owned();
+            let other = names.get(&name).and_then(|text| Digest::parse(text).ok());
+            match other.filter(|other| *other != id && self.has(*other)) {
+                Some(other) if by == NamedBy::Archive => {
+                    taken.push(Taken { name, id: other.to_string() });
+                }
+                _ => drop(names.insert(name, id.to_string())),
+            }
+        }
+        self.write_names(&names)?;
+        Ok(taken)
     }
 
     pub(crate) fn listed(&self, id: Digest) -> Result<Listed, ImageError> {
@@ -318,7 +345,12 @@ impl Store {
 
     fn write_names(&self, names: &BTreeMap<String, String>) -> Result<(), ImageError> {
         let (path, new) = (self.directory.join("names.json"), self.directory.join("names.new"));
-        write(&new, &serde_json::to_vec(names).unwrap_or_default())?;
+        let text = serde_json::to_vec(names).unwrap_or_default();
+        // A longer text could not be read again, and then no image would be found.
+        if text.len() as u64 > MOST_DOCUMENT {
+            return Err(ImageError::Full { store: self.directory.clone() });
+        }
+        write(&new, &text)?;
         fs::rename(&new, &path).map_err(file("write", &path))
     }
 
@@ -393,6 +425,16 @@ fn open_lock(path: &Path) -> Result<File, ImageError> {
     // Only the store's own lock may be missing: that of an image came with it.
     options.create(path.parent().is_some_and(|above| above.join("images").is_dir()));
     options.open(path).map_err(file("open", path))
+}
+
+/// Creates a directory of the caller alone, if it is missing.
+fn private(builder: &mut DirBuilder, path: &Path) -> Result<(), ImageError> {
+    match builder.mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(file("create", path)(error))
+        }
+        _ => check(path),
+    }
 }
 
 /// Refuses a directory that is a link, belongs to another user, or that others can enter.

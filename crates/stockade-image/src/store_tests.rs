@@ -22,9 +22,14 @@ fn place() -> Place {
 
 impl Place {
     fn import(&self, image: &Image) -> crate::Imported {
+        self.import_as(image, None)
+    }
+
+    fn import_as(&self, image: &Image, name: Option<&str>) -> crate::Imported {
         let path = self.folder.path().join("image.tar");
         image.save(&path);
-        self.store.import(&path, None, Limits::default()).unwrap()
+        let name = name.map(|name| Reference::parse(name).unwrap());
+        self.store.import(&path, name.as_ref(), Limits::default()).unwrap()
     }
 }
 
@@ -58,11 +63,27 @@ fn digest_of(text: &str) -> String {
 }
 
 #[test]
+fn archive_takes_no_name_of_another_image() {
+    let place = place();
+    let (one, two) = (image("tool:1", "one"), image("tool:1", "two"));
+    assert_eq!(place.import(&one).taken, []);
+    let imported = place.import(&two);
+    let taken = Taken { name: "tool:1".to_owned(), id: one.id() };
+    assert_eq!((imported.names, imported.taken), (Vec::new(), vec![taken]));
+    assert_eq!(place.store.find("tool:1").unwrap().id.to_string(), one.id());
+    // An image may be imported again, and a removed one keeps no name.
+    assert_eq!(place.import(&one).taken, []);
+    place.store.remove(&one.id()).unwrap();
+    let imported = place.import(&two);
+    assert_eq!((imported.names, imported.taken), (vec!["tool:1".to_owned()], Vec::new()));
+}
+
+#[test]
 fn name_moves_to_the_next_image_and_the_last_name_removes_the_files() {
     let place = place();
     let (one, two) = (image("tool:1", "one"), image("tool:1", "two"));
     place.import(&one);
-    place.import(&two);
+    assert_eq!(place.import_as(&two, Some("tool:1")).taken, []);
     assert_eq!(place.store.find("tool:1").unwrap().id.to_string(), two.id());
     let unnamed = place.store.find(&one.id()).unwrap();
     let root = unnamed.root.clone();
@@ -74,6 +95,19 @@ fn name_moves_to_the_next_image_and_the_last_name_removes_the_files() {
     assert_eq!(place.store.list().unwrap(), []);
     assert!(matches!(place.store.remove("tool:1"), Err(ImageError::Missing { .. })));
     assert_eq!(fs::read_dir(&place.store.images).unwrap().count(), 0);
+}
+
+#[test]
+fn names_that_could_not_be_read_again_are_not_written() {
+    let place = place();
+    let image = image("tool:1", "one");
+    place.import(&image);
+    let long = "n".repeat(200);
+    let many: BTreeMap<String, String> =
+        (0..20_000).map(|number| (format!("{long}{number}:1"), image.id())).collect();
+    let written = place.store.write_names(&many);
+    assert!(matches!(written, Err(ImageError::Full { .. })), "{written:?}");
+    assert_eq!(place.store.find("tool:1").unwrap().id.to_string(), image.id());
 }
 
 #[test]

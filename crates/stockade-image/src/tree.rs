@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlink, statat,
-    unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat, openat2, readlink,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -28,17 +28,25 @@ pub(crate) fn directory(root: BorrowedFd<'_>, path: &[&[u8]]) -> rustix::io::Res
     }
 }
 
-/// Opens a directory of the tree, and makes those that are missing.
-pub(crate) fn made_directory(root: BorrowedFd<'_>, path: &[&[u8]]) -> rustix::io::Result<OwnedFd> {
+/// Opens a directory of the tree, and makes those that are missing. Returns how many it made.
+pub(crate) fn made_directory(
+    root: BorrowedFd<'_>,
+    path: &[&[u8]],
+) -> rustix::io::Result<(OwnedFd, u64)> {
     match directory(root, path) {
         Err(Errno::NOENT) => {}
-        opened => return opened,
+        opened => return opened.map(|open| (open, 0)),
     }
     let (last, above) = path.split_last().ok_or(Errno::NOENT)?;
-    let parent = made_directory(root, above)?;
+    let (parent, made) = made_directory(root, above)?;
+    let mode = Mode::from_raw_mode(0o755);
     // EEXIST is a link to nothing, which no later entry may fill.
-    mkdirat(&parent, OsStr::from_bytes(last), Mode::from_raw_mode(0o755))?;
-    openat(&parent, OsStr::from_bytes(last), DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+    mkdirat(&parent, OsStr::from_bytes(last), mode)?;
+    let open =
+        openat(&parent, OsStr::from_bytes(last), DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+    // The umask may have narrowed it.
+    fchmod(&open, mode)?;
+    Ok((open, made + 1))
 }
 
 /// How deep an open directory is below the root.

@@ -1,6 +1,6 @@
 //! The native wall as a provider.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -19,11 +19,11 @@ use crate::abilities::abilities;
 use crate::commands::Commands;
 use crate::error::StartError;
 use crate::filters::{filters, memory_holder, program_watch};
-use crate::host_files::{Base, HostFiles};
+use crate::host_files::{Base, HostFiles, accounts};
 use crate::id_range::IdRange;
 use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
-use crate::plan::{ACCOUNTS, Egress, Inputs, USER, plan, tool_command};
+use crate::plan::{Egress, Inputs, USER, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
@@ -299,7 +299,9 @@ fn host_files(
             None => None,
         };
         let base = match &request.root {
-            Root::Image(_) => Base::Image { directory: directory.to_owned(), own: own(directory) },
+            Root::Image(_) => {
+                Base::Image { directory: directory.to_owned(), own: accounts(directory) }
+            }
             Root::Standard | Root::Directory(_) => Base::Directory(directory.to_owned()),
         };
         return Ok(HostFiles { base, shown, commands, pinned });
@@ -325,13 +327,6 @@ fn host_files(
     let (binds, links) = commands.narrow(kinds, links)?;
     let base = Base::System { binds, links };
     Ok(HostFiles { base, shown, commands: Some(commands), pinned })
-}
-
-/// The files of the image that name its users, if they are plain files.
-fn own(directory: &Path) -> Vec<PathBuf> {
-    let inside = |path: &str| directory.join(path.trim_start_matches('/'));
-    let is_file = |path: &&str| inside(path).symlink_metadata().is_ok_and(|found| found.is_file());
-    ACCOUNTS.iter().filter(|path| is_file(path)).map(|path| PathBuf::from(*path)).collect()
 }
 
 /// The allowed executables, for the thread that records refused starts.

@@ -90,6 +90,8 @@ pub struct Image {
     pub config: Value,
     /// Its name.
     pub name: String,
+    /// The annotations that name it in a layout.
+    pub annotations: Value,
 }
 
 impl Image {
@@ -109,7 +111,13 @@ impl Image {
             "config": run,
             "rootfs": { "type": "layers", "diff_ids": ids },
         });
-        Image { layers, config, name: name.to_owned() }
+        let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+        // As `docker save` writes them: the whole name, and only the tag.
+        let annotations = json!({
+            "io.containerd.image.name": format!("docker.io/library/{repository}:{tag}"),
+            "org.opencontainers.image.ref.name": tag,
+        });
+        Image { layers, config, name: name.to_owned(), annotations }
     }
 
     /// The digest of its configuration.
@@ -149,7 +157,7 @@ impl Image {
         let manifest = json!({ "schemaVersion": 2, "config": config, "layers": layers });
         let manifest = manifest.to_string().into_bytes();
         let mut manifest = blob(manifest, "application/vnd.oci.image.manifest.v1+json");
-        manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": self.name });
+        manifest["annotations"] = self.annotations.clone();
         let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
         archive.file("index.json", index.to_string()).0
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::json;
-use stockade_image::{Imported, Limits, Listed, Reference, Store, store_directory};
+use stockade_image::{Imported, Limits, Listed, Reference, Store, Taken, store_directory};
 
 use crate::args::{ImageArgs, ImageCommand, ImportArgs};
 use crate::render::{self, Output};
@@ -49,6 +49,11 @@ fn report(imported: &Imported) {
         if *count > 0 {
             render::talk(&format!("image: {count} {what}"));
         }
+    }
+    for Taken { name, id } in &imported.taken {
+        render::talk(&format!(
+            "image: the name {name} stays with {id}; to move it, import with `--name {name}`"
+        ));
     }
     for example in &imported.examples {
         render::talk(&format!("  {example}"));

@@ -36,7 +36,8 @@ pub(crate) struct ImportArgs {
     /// What `docker save` wrote, or an OCI layout as a tar archive.
     #[arg(value_name = "FILE.tar")]
     pub(crate) file: PathBuf,
-    /// The name of the image [default: those in the archive].
+    /// The name of the image, which another image may lose [default: those in the archive that
+    /// no other image has].
     #[arg(long, value_name = "NAME[:TAG]")]
     pub(crate) name: Option<String>,
     /// The most that its layers may contain without compression [default: 8g].

@@ -224,6 +224,25 @@ fn hostile_image_is_refused_with_the_reason_and_a_remedy() {
 }
 
 #[test]
+fn name_of_another_image_moves_only_if_the_caller_says_so() {
+    let first = Image::new("tool:1", vec![Layer::default().file("a", "1")], json!({}));
+    let second = Image::new("tool:1", vec![Layer::default().file("a", "2")], json!({}));
+    let place = Place::with(&first);
+    let file = place.path().join("second.tar");
+    second.save(&file);
+    let file = file.to_str().unwrap();
+    let run = place.image(&["import", file]);
+    assert_eq!(run.text(), format!("{}\n", second.id()));
+    let expected = format!("the name tool:1 stays with {}; to move it, import", first.id());
+    assert!(run.stderr.contains(&expected), "{run:?}");
+    let report = place.image(&["import", "--json", file]).json();
+    assert_eq!(report["taken"], json!([{ "name": "tool:1", "id": first.id() }]), "{report}");
+    assert_eq!(place.id("tool:1"), json!(first.id()));
+    assert_eq!(place.image(&["import", "--name", "tool:1", file]).text(), "tool:1\n");
+    assert_eq!(place.id("tool:1"), json!(second.id()));
+}
+
+#[test]
 fn mistakes_are_named_with_a_remedy() {
     let place = Place::with(&shell("test:1", json!({})));
     for (words, message) in [
