@@ -341,7 +341,9 @@ fn archive_that_changes_after_its_check_is_stopped_by_what_the_check_counted() {
     fs::write(&path, &archive).unwrap();
     let many =
         (0..100).fold(Layer::default(), |layer, number| layer.file(&format!("f{number}"), ""));
-    for bomb in [Layer::default().file("zeros", vec![0; 3 << 20]), many] {
+    let deep = "d/".repeat(200) + "f\0";
+    let deep = Layer::default().entry("long", EntryType::GNULongName, "", deep.as_bytes());
+    for bomb in [Layer::default().file("zeros", vec![0; 3 << 20]), many, deep.file("f", "")] {
         let parcel = Parcel::open(&path).unwrap();
         let selected = select(&parcel).unwrap();
         let layer = &selected.layers[0];
@@ -357,6 +359,7 @@ fn archive_that_changes_after_its_check_is_stopped_by_what_the_check_counted() {
         let is_expected =
             matches!(&result, Err(ImageError::Refused { refusal: Refusal::TooLarge, .. }));
         assert!(is_expected, "{result:?}");
+        assert!(!folder.path().join("d").exists(), "too deep to be removed again");
         fs::write(&path, &archive).unwrap();
     }
 }

@@ -108,9 +108,7 @@ impl Checking<'_> {
         let name = entry.name.escape_ascii().to_string();
         let wrong = |refusal| Err(refused(&name, refusal));
         let path = path_of(self.part, entry)?;
-        let Some(left) = self.entries.checked_sub(1).filter(|_| path.len() <= MOST_DEPTH) else {
-            return wrong(Refusal::TooLarge);
-        };
+        let Some(left) = self.entries.checked_sub(1) else { return wrong(Refusal::TooLarge) };
         self.entries = left;
         let Attributes { mode, user, group, .. } = entry.attributes;
         if mode.is_none() || user.is_none() || group.is_none() {
@@ -251,11 +249,16 @@ fn in_layer(part: &str) -> impl Fn(ArchiveError) -> ImageError {
     }
 }
 
+/// The parts of the name of an entry.
 fn path_of<'e>(part: &str, entry: &'e Entry) -> Result<Vec<&'e [u8]>, ImageError> {
-    components(&entry.name).map_err(|refusal| ImageError::Archive {
+    let path = components(&entry.name).map_err(|refusal| ImageError::Archive {
         part: part.to_owned(),
         source: ArchiveError::Refused { name: entry.name.clone(), refusal },
-    })
+    })?;
+    match path.len() <= MOST_DEPTH {
+        true => Ok(path),
+        false => Err(refused(&entry.name.escape_ascii().to_string(), Refusal::TooLarge)),
+    }
 }
 
 struct Unpacking<'u> {
