@@ -72,9 +72,15 @@ def test_policy_file_that_could_be_changed_from_inside_is_refused(tmp_path: Path
         Sandbox(str(work / "p.yaml"))
 
 
-def test_record_that_would_be_visible_inside_is_refused(tmp_path: Path) -> None:
+def test_record_is_hidden_inside_and_refused_where_it_could_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "seen").write_text("x")
     policy = {"filesystem": {"read": [{"host": str(tmp_path), "guest": "/input"}]}}
-    with pytest.raises(InvalidError, match="visible inside"):
+    with Sandbox(policy, record=tmp_path / "records") as sandbox:
+        assert sandbox.run("ls /input").stdout.split() == ["records", "seen"]
+        assert sandbox.run("ls -A /input/records").stdout == ""
+    assert list((tmp_path / "records").iterdir())
+    policy = {"filesystem": {"write": [{"host": str(tmp_path), "guest": "/input"}]}}
+    with pytest.raises(InvalidError, match="could be changed from inside"):
         Sandbox(policy, record=tmp_path / "records")
     with Sandbox(policy, record=False) as sandbox:
         with pytest.raises(stockade.RecordError):
