@@ -49,6 +49,8 @@ def test_interrupt_cancels_the_program_and_is_raised() -> None:
     code = """
 import os, signal, threading, time
 from stockade import Sandbox
+# A caller of the tests that ignores the signal leaves Python without its handler.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Sandbox() as sandbox:
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
