@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -91,10 +90,7 @@ class FilesystemSandbox:
             raise SecurityError(f"Path traversal attempt: {path}")
         try:
             with _beneath.directory(self.base_path, names[:-1]) as at:
-                try:
-                    os.unlink(names[-1], dir_fd=at)
-                except IsADirectoryError:
-                    shutil.rmtree(f"/proc/self/fd/{at}/{names[-1]}")
+                _beneath.remove(at, names[-1])
         except FileNotFoundError:
             return False
         except _beneath.LeavesError as error:
@@ -104,7 +100,7 @@ class FilesystemSandbox:
     def cleanup(self) -> None:
         """Removes the directory with everything in it."""
         if self.base_path.exists():
-            shutil.rmtree(self.base_path)
+            _beneath.remove_tree(self.base_path)
 
     def _names(self, path: str) -> list[str]:
         try:
