@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import sys
@@ -197,6 +198,55 @@ def test_judge_of_the_caller_is_asked_too() -> None:
         agents.create_session("a", runtime=object())
 
 
+ENTRIES: dict[str, Any] = {
+    "execute_code": lambda it, session, word: it.execute_code("a", session, f"print('{word}')"),
+    "execute_code_async": lambda it, session, word: asyncio.run(
+        it.execute_code_async("a", session, f"print('{word}')")
+    ),
+    "run": lambda it, session, word: it.run("a", ["echo", word]),
+    "run with an id": lambda it, session, word: it.run("a", ["echo", word], session_id=session),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_judge_is_asked_by_every_entry_point(provider: str, entry: str) -> None:
+    seen: list[Any] = []
+
+    class Judge:
+        def evaluate(self, fields: dict[str, Any]) -> Any:
+            seen.append(fields)
+            return SimpleNamespace(allowed="secret" not in fields["code"], reason="no secrets")
+
+    agents = make(provider)
+    made = agents.create_session("a", runtime=Judge())
+    ENTRIES[entry](agents, made.session_id, "open word")
+    with pytest.raises(PermissionError, match="no secrets"):
+        ENTRIES[entry](agents, made.session_id, "secret word")
+    assert len(seen) == 2 and len(agents.list_executions("a", made.session_id)) == 1
+    asked = {"agent_id": "a", "session_id": made.session_id, "action": "execute"}
+    asked["code"] = "print('secret word')"
+    if entry.startswith("run"):
+        asked = {**asked, "command": ["echo", "secret word"], "code": "echo 'secret word'"}
+    assert seen[-1] == asked
+    agents.destroy_session("a", made.session_id)
+
+
+def test_judge_sees_the_name_of_the_tool() -> None:
+    class Judge:
+        def evaluate(self, fields: dict[str, Any]) -> Any:
+            is_allowed = fields.get("tool_name") == "search"
+            return SimpleNamespace(allowed=is_allowed, reason="not this tool")
+
+    agents = NonoSandboxProvider()
+    made = agents.create_session("a", runtime=Judge())
+    context = {"tool_name": "search"}
+    assert agents.execute_code("a", made.session_id, "print(1)", context=context).result.success  # type: ignore[union-attr]
+    for other in ({"tool_name": "delete"}, None):
+        with pytest.raises(PermissionError, match="not this tool"):
+            agents.execute_code("a", made.session_id, "print(1)", context=other)
+    agents.destroy_session("a", made.session_id)
+
+
 @pytest.mark.skipif(HAS_TOOLKIT, reason="the toolkit has the hypervisor")
 def test_ring_that_nothing_enforces_is_refused() -> None:
     with pytest.raises(RuntimeError, match="hypervisor"):
@@ -212,7 +262,11 @@ def test_ring_narrows_a_session() -> None:
     assert not agents._registry.find("a", made.session_id).policy.why(host="example.com")
     with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
         agents.execute_code("a", made.session_id, "print(1)")
+    with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
+        agents.run("a", ["true"])
     agents.destroy_session("a", made.session_id)
+    with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
+        agents.run("a", ["true"], SandboxConfig(ring=ring))
 
 
 def test_named_hosts_are_reached_and_no_others(provider: str) -> None:
