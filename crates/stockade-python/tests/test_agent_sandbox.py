@@ -215,6 +215,21 @@ def test_destroyed_session_ends_its_running_code(agents: Any) -> None:
     assert not done[0].result.success and done[0].status is not ExecutionStatus.COMPLETED
 
 
+def test_failed_execution_leaves_its_session_ready() -> None:
+    agents = NonoSandboxProvider()
+    session = agents.create_session("agent-1").session_id
+    sandbox = agents._registry.find("agent-1", session).sandbox
+    sandbox.pause()
+    refused = agents.execute_code("agent-1", session, "print(1)")
+    assert refused.result is not None
+    assert refused.status is ExecutionStatus.FAILED and "paused" in refused.result.stderr
+    assert not refused.result.killed and not agents.run("agent-1", ["true"]).success
+    assert agents.get_session_status("agent-1", session) is SessionStatus.READY
+    sandbox.resume()
+    assert agents.run("agent-1", ["echo", "1"]).stdout == "1\n"
+    agents.destroy_session("agent-1", session)
+
+
 def test_run_once_leaves_no_session() -> None:
     for agents in (NonoSandboxProvider(), MxcSandboxProvider(backend="bubblewrap")):
         done = agents.run_once("a", "print('once')", config=SandboxConfig(timeout_seconds=20))

@@ -236,8 +236,10 @@ class WallProvider(SandboxProvider):
         except stockade.InterruptedCallError:
             # Cancelled before it started.
             return self._registry.abandon(execution)
-        except stockade.StockadeError as error:
+        except (stockade.LostError, stockade.ClosedError) as error:
             return self._registry.lose(execution, str(error))
+        except stockade.StockadeError as error:
+            return self._registry.refuse(execution, str(error))
         except BaseException:
             # Ctrl-C, for example.
             self._registry.abandon(execution)
