@@ -90,6 +90,51 @@ def test_mistyped_clause_is_an_error(tmp_path: Path) -> None:
         agents.create_session("a", policy=7)
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [
+        {"command_allowlist": None},
+        {"network_blocklist": None},
+        {"rules": None},
+        {"rules": [{**RULE, "action": None}]},
+        {"defaults": {"action": None}},
+        {"defaults": {"action": "allow", "network_default": None}},
+        {"limits": {"exact": None}},
+        {"filesystem": {"hide": None}},
+    ],
+    ids=json.dumps,
+)
+@pytest.mark.parametrize("form", ["mapping", "text", "file", "object"])
+def test_clause_without_a_value_is_refused(
+    clause: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    policy: dict[str, Any] = {"name": "n", "defaults": {"action": "allow"}, **clause}
+    file = tmp_path / "p.yaml"
+    file.write_text(json.dumps(policy))
+    forms = {"text": json.dumps(policy), "file": file, "object": SimpleNamespace(**policy)}
+    with pytest.raises(ValueError, match=next(reversed(clause))):
+        NonoSandboxProvider().create_session("a", policy=forms.get(form, policy))
+
+
+def test_null_of_a_limit_a_mount_or_a_time_is_its_default() -> None:
+    limits = {"max_cpu": None, "max_memory_mb": None, "timeout_seconds": None}
+    policy = {
+        "defaults": {"action": "allow", **limits},
+        "limits": {"max_pids": None},
+        "scope": None,
+        "sandbox_mounts": {"input_dir": None, "output_dir": None},
+        "rules": [{**RULE, "dynamic_condition": None}],
+    }
+    agents, config = NonoSandboxProvider(), SandboxConfig(memory_mb=64, timeout_seconds=9)
+    for form in (policy, json.dumps(policy)):
+        made = agents.create_session("a", policy=form, config=config)
+        session = agents._registry.find("a", made.session_id)
+        assert (session.timeout, session.memory_mb) == (9, 64)
+        with pytest.raises(PermissionError, match="shell-out blocked"):
+            agents.execute_code("a", made.session_id, "import subprocess")
+        agents.destroy_session("a", made.session_id)
+
+
 def test_document_is_written_and_read_again(tmp_path: Path) -> None:
     document = PolicyDocument.model_validate(
         {"name": "n", "rules": [RULE], "network_allowlist": ["*.example.com"], "version": "2"}
