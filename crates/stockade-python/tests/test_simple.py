@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +100,24 @@ def test_image_that_is_missing_is_an_error(provider: str) -> None:
         DockerSandbox(SandboxConfig(), image="no-such-image:1").execute("print(1)")
 
 
-def test_connections_are_judged_and_counted() -> None:
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The addresses of names: tests reach no name server."""
+    known: dict[str, list[str]] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: str, port: int, **options: Any) -> list[Any]:
+        found = known.get(host.lower().rstrip("."), [host])
+        options["flags"] = socket.AI_NUMERICHOST
+        return [it for address in found for it in real(address, port, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+def test_connections_are_judged_and_counted(names: dict[str, list[str]]) -> None:
+    for name in ("api.example.com", "bad.example.com", "other.example.com", "example.org"):
+        names[name] = ["8.8.4.4"]
     closed = NetworkSandbox(NetworkPolicy())
     assert not closed.check_connection("api.example.com", 443)
     policy = NetworkPolicy(
@@ -115,11 +133,46 @@ def test_connections_are_judged_and_counted() -> None:
     answers = [network.check_connection(host, port) for host, port in asked]
     assert answers == [True, True, False, False, False, False, False]
     assert [network.open_connection("api.example.com", 443) for _ in range(3)] == [True, True, False]
+    assert not network.check_connection("api.example.com", 443)
     network.close_connection()
     assert network.open_connection("api.example.com", 443) and network.active_connections == 2
     anywhere = NetworkSandbox(NetworkPolicy(allow_outbound=True))
     assert anywhere.check_connection("example.org", 443)
     assert not anywhere.check_connection("169.254.169.254", 80)
+
+
+@pytest.mark.parametrize("hosts", [None, ["inner.example"]])
+def test_every_address_of_a_name_is_judged(names: dict[str, list[str]], hosts: Any) -> None:
+    network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_hosts=hosts))
+    for found, is_allowed in [
+        (["8.8.4.4"], True),
+        (["8.8.4.4", "10.0.0.1"], False),
+        (["127.0.0.1"], False),
+        (["169.254.169.254"], False),
+        (["fd00::1"], False),
+        ([], False),
+    ]:
+        names["inner.example"] = found
+        assert network.check_connection("inner.example", 443) is is_allowed, found
+        assert network.open_connection("inner.example", 443) is is_allowed, found
+    assert not network.check_connection("no-address.example", 443)
+
+
+def test_empty_collection_of_ports_is_no_network(names: dict[str, list[str]]) -> None:
+    names["example.org"] = ["8.8.4.4"]
+    code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:{}/', timeout=5).status)"
+    with serving() as (port, seen):
+        hosts = [f"127.0.0.1:{port}"]
+        for ports, status in (([port], "200\n"), ([], "")):
+            policy = NetworkPolicy(allow_outbound=True, allowed_hosts=hosts, allowed_ports=ports)
+            network = NetworkSandbox(policy)
+            assert network.check_connection("127.0.0.1", port) is bool(ports)
+            assert network.execute(code.format(port))["stdout"] == status
+            network.cleanup()
+        assert seen == ["/"]
+    for ports in (None, []):
+        network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_ports=ports))
+        assert network.check_connection("example.org", 443) is (ports is None)
 
 
 def test_requests_of_code_are_in_the_log() -> None:
