@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from agents import only_docker, serving
 
+import stockade
 from stockade.simple import (
     DockerSandbox,
     FilesystemSandbox,
@@ -88,10 +92,15 @@ def test_only_allowed_commands_start() -> None:
 
 
 def test_network_is_closed_until_it_is_allowed(provider: str) -> None:
-    only_docker(provider)
-    with DockerSandbox(SandboxConfig()) as sandbox:
-        code = "import urllib.request as r; r.urlopen('http://192.0.2.1/', timeout=5)"
-        assert not sandbox.execute(code)["success"]
+    code = "import urllib.request as r; print(r.urlopen('http://{}/', timeout=5).status)"
+    with serving() as (port, seen):
+        place = f"127.0.0.1:{port}"
+        network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_hosts=[place]))
+        assert network.execute(code.format(place))["stdout"] == "200\n"
+        network.cleanup()
+        with sandbox_of(provider, SandboxConfig()) as sandbox:
+            assert not sandbox.execute(code.format(place))["success"]
+        assert seen == ["/"]
 
 
 def test_image_that_is_missing_is_an_error(provider: str) -> None:
@@ -305,6 +314,61 @@ def test_agents_have_files_and_code_of_their_own() -> None:
     assert not Path(two["working_directory"]).exists()
 
 
+def test_cleanup_ends_every_sandbox_before_it_removes_files() -> None:
+    manager = SandboxManager()
+    places = {name: manager.create_agent_environment(name)["filesystem"] for name in ("a", "b")}
+    for name in places:
+        assert manager.execute_in_sandbox(name, "print(1)")["success"]
+    sandboxes = dict(manager._sandboxes)
+    states: list[Any] = []
+    real = places["a"].cleanup
+
+    def fail() -> None:
+        states.extend(it._wall for it in sandboxes.values())
+        raise OSError("a cannot be removed")
+
+    places["a"].cleanup = fail
+    with pytest.raises(RuntimeError, match="a cannot be removed"):
+        manager.cleanup()
+    assert states == [None, None] and not places["b"].base_path.exists()
+    done = sandboxes["b"].execute("print(1)")
+    assert done["success"] is False and "removed" in done["error"]
+    assert not places["b"].base_path.exists()
+    real()
+    assert manager.execute_in_sandbox("b", "print(2)")["stdout"] == "2\n"
+    manager.cleanup()
+
+
+UNREADABLE = """
+import os, tempfile
+from stockade.simple import FilesystemSandbox, ResourceExhaustedError
+files = FilesystemSandbox(tempfile.mkdtemp() + "/files")
+files.write_file("d/e/x", "y")
+for name in ("d/e", "d"):
+    os.chmod(files.base_path / name, 0)
+try:
+    files.write_file("more", "y")
+except ResourceExhaustedError:
+    print("over")
+files.cleanup()
+print(files.base_path.exists())
+"""
+
+
+def test_unreadable_directory_is_over_the_quota_and_is_removed() -> None:
+    # Root reads everything, so this runs as an ordinary user, with an interpreter for all of them.
+    is_root = os.geteuid() == 0
+    python = "/usr/bin/python3" if is_root else sys.executable
+    other: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if is_root else {}
+    packages = str(Path(stockade.__file__).parents[1])
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chmod(home, 0o777)
+        variables = {"PYTHONPATH": packages, "TMPDIR": home, "HOME": home}
+        words = [python, "-B", "-c", UNREADABLE]
+        ended = subprocess.run(words, capture_output=True, text=True, env=variables, cwd=home, **other)
+    assert ended.stdout == "over\nFalse\n", ended.stderr
+
+
 def test_subprocess_sandbox_returns_output_and_errors() -> None:
     sandbox = SubprocessSandbox(timeout=2)
     assert sandbox.run("import sys; print(1); sys.stderr.write('e')") == ("1\n", "e")
@@ -323,11 +387,10 @@ def test_safe_shell_reads_no_shell_syntax() -> None:
 
 
 def test_code_runs_in_a_container_with_one_call(provider: str) -> None:
-    if provider == "docker":
-        assert run_code_in_sandbox("print(6 * 7)") == "42\n"
-        assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
-        big = run_code_in_sandbox("x = bytearray(400 << 20)")
-        assert big.startswith("Error: ")
+    only_docker(provider)
+    assert run_code_in_sandbox("print(6 * 7)") == "42\n"
+    assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
+    assert run_code_in_sandbox("x = bytearray(400 << 20)").startswith("Error: ")
 
 
 def test_missing_engine_is_an_error_and_never_another_wall(

@@ -61,7 +61,7 @@ class NetworkPolicy:
     """How many connections may be open at once."""
 
     @property
-    def has_network(self) -> bool:
+    def _has_network(self) -> bool:
         """Whether any connection is allowed."""
         return self.allow_outbound and (self.allowed_ports is None or len(self.allowed_ports) > 0)
 
@@ -69,11 +69,11 @@ class NetworkPolicy:
         """The same as clauses of a policy."""
         ports = sorted(_USUAL_PORTS if self.allowed_ports is None else self.allowed_ports)
         hosts = sorted(self.allowed_hosts or ())
-        is_open = self.has_network and self.allowed_hosts is None
+        is_open = self._has_network and self.allowed_hosts is None
         return {
             "defaults": {"network_default": "allow" if is_open else "deny"},
             "network_ports": ports,
-            "network_allowlist": hosts if self.has_network else [],
+            "network_allowlist": hosts if self._has_network else [],
             "network_blocklist": sorted(self.blocked_hosts or ()),
             "limits": {"max_connections": self.max_connections},
         }
@@ -122,7 +122,7 @@ class NetworkSandbox:
 
     def _may(self, host: str, port: int) -> bool:
         """Whether the gate would connect: it judges the name, and then every address of it."""
-        if not self.policy.has_network:
+        if not self.policy._has_network:
             return False
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -214,7 +214,7 @@ class _Gated(Sandbox):
 
     def _make(self) -> _Wall:
         wall = super()._make()
-        if self._proxy_port is not None and self._policy.has_network:
+        if self._proxy_port is not None and self._policy._has_network:
             self._relay = wall.start_code(_RELAY, arguments=[str(self._proxy_port)])
             next(iter(self._relay.stdout), "")
         return wall
