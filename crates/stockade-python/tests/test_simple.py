@@ -350,6 +350,7 @@ try:
     files.write_file("more", "y")
 except ResourceExhaustedError:
     print("over")
+os.chmod(files.base_path.parent, 0o300)
 files.cleanup()
 print(files.base_path.exists())
 """

@@ -169,8 +169,12 @@ def remove(at: int, name: str) -> None:
 def remove_tree(path: Path) -> None:
     """The same for a path of the host, whose last name is not followed."""
     above, name = os.path.split(os.path.abspath(path))
-    with directory(above, []) as at:
+    # Removing a name needs no permission to list the others.
+    at = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         remove(at, name)
+    finally:
+        os.close(at)
 
 
 def regular_files(base: Path, most: int) -> Iterator[tuple[list[str], bytes, int]]:
