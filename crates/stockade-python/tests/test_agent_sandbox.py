@@ -185,6 +185,30 @@ def test_cancelled_task_ends_its_code(agents: Any, session: str) -> None:
     assert agents.execute_code("agent-1", session, "print(1)").result.stdout == "1\n"
 
 
+def test_cancelled_code_has_no_grace_unless_the_policy_gives_it(agents: Any) -> None:
+    code = """
+import signal, sys, time
+def end(*_):
+    open("ended", "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+open("up", "w").close()
+time.sleep(1000)
+"""
+    for limits, has_grace in (({}, False), ({"cancel_grace_seconds": 20}, True)):
+        policy = {"defaults": {"action": "allow"}, "limits": limits}
+        session = agents.create_session("a", policy=policy).session_id
+        files = agents._registry.find("a", session).sandbox.files
+        thread = threading.Thread(target=agents.execute_code, args=("a", session, code))
+        thread.start()
+        assert eventually(lambda: files.exists("up"))
+        (running,) = agents.list_executions("a", session)
+        assert agents.cancel_execution("a", session, running.execution_id)
+        thread.join(30)
+        assert files.exists("ended") is has_grace
+        agents.destroy_session("a", session)
+
+
 def test_cancelled_creation_leaves_no_session(agents: Any) -> None:
     async def stop_early() -> None:
         task = asyncio.create_task(agents.create_session_async("agent-1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from agents import only_docker, serving
+from conftest import eventually
 
 import stockade
 from stockade.simple import (
@@ -336,6 +338,34 @@ def test_cleanup_ends_every_sandbox_before_it_removes_files() -> None:
     assert not places["b"].base_path.exists()
     real()
     assert manager.execute_in_sandbox("b", "print(2)")["stdout"] == "2\n"
+    manager.cleanup()
+
+
+def test_interrupted_code_has_no_grace() -> None:
+    code = """
+import signal, sys, time
+def end(*_):
+    open("ended", "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+open("up", "w").close()
+time.sleep(1000)
+"""
+    manager = SandboxManager()
+    place = manager.create_agent_environment("a")["filesystem"].base_path
+
+    def interrupt() -> None:
+        assert eventually((place / "up").exists)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        manager.execute_in_sandbox("a", code)
+    thread.join(30)
+    # The sandbox answers, so what the signal caused is done.
+    assert manager.execute_in_sandbox("a", "print(1)")["success"]
+    assert not (place / "ended").exists()
     manager.cleanup()
 
 

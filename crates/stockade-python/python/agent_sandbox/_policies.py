@@ -49,6 +49,8 @@ def session_policy(
     clauses["defaults"] = _defaults(said, policy is not None, config)
     limits = {"max_output_bytes": config.output_max_bytes}
     limits.update(max_lifetime_seconds=_LONGEST_SECONDS, idle_seconds=_LONGEST_SECONDS)
+    # A cancelled execution is reported as ended at once, so it must not run on.
+    limits["cancel_grace_seconds"] = 0
     clauses["limits"] = {**limits, **said.get("limits", {})}
     clauses["sandbox_mounts"] = _mounts(said.get("sandbox_mounts", {}), config, base)
     clauses["network_allowlist"] = _list("network_allowlist", said, config)
