@@ -44,6 +44,11 @@ impl Context {
         self.extra.insert(field.to_owned(), value);
         Ok(())
     }
+
+    /// A field of the caller.
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        self.extra.get(field)
+    }
 }
 
 /// The act to judge.

@@ -154,7 +154,8 @@ pub(crate) fn context(fields: &str) -> Result<Context, Problem> {
     extended(Context::default(), fields)
 }
 
-/// A context with the caller's fields and this moment.
+/// A context with the caller's fields and this moment. A field that the context has keeps its
+/// value: an execution must not become one of another agent or session.
 pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Problem> {
     let remedy = "pass a dictionary of plain values";
     let fields: Map<String, Value> = serde_json::from_str(fields).map_err(|error| {
@@ -162,6 +163,10 @@ pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Pr
     })?;
     context.now = Some(now()?);
     for (field, value) in fields {
+        if held(&context, &field).is_some_and(|held| held != value) {
+            let why = format!("the field {} of the sandbox cannot be replaced", Printable(&field));
+            return Err(Problem::invalid(why, "remove it from the context of the execution"));
+        }
         match (field.as_str(), value) {
             ("agent_id", Value::String(text)) => context.agent_id = Some(text),
             ("session_id", Value::String(text)) => context.session_id = Some(text),
@@ -171,6 +176,15 @@ pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Pr
         }
     }
     Ok(context)
+}
+
+/// The value that a field of the caller has in a context.
+fn held(context: &Context, field: &str) -> Option<Value> {
+    match field {
+        "agent_id" => context.agent_id.clone().map(Value::String),
+        "session_id" => context.session_id.clone().map(Value::String),
+        field => context.get(field).cloned(),
+    }
 }
 
 fn view(verdict: &Verdict) -> String {

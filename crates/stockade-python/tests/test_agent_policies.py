@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import sys
@@ -87,6 +88,51 @@ def test_mistyped_clause_is_an_error(tmp_path: Path) -> None:
         agents.create_session("a", policy=tmp_path / "absent.yaml")
     with pytest.raises(TypeError, match="cannot be a int"):
         agents.create_session("a", policy=7)
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        {"command_allowlist": None},
+        {"network_blocklist": None},
+        {"rules": None},
+        {"rules": [{**RULE, "action": None}]},
+        {"defaults": {"action": None}},
+        {"defaults": {"action": "allow", "network_default": None}},
+        {"limits": {"exact": None}},
+        {"filesystem": {"hide": None}},
+    ],
+    ids=json.dumps,
+)
+@pytest.mark.parametrize("form", ["mapping", "text", "file", "object"])
+def test_clause_without_a_value_is_refused(
+    clause: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    policy: dict[str, Any] = {"name": "n", "defaults": {"action": "allow"}, **clause}
+    file = tmp_path / "p.yaml"
+    file.write_text(json.dumps(policy))
+    forms = {"text": json.dumps(policy), "file": file, "object": SimpleNamespace(**policy)}
+    with pytest.raises(ValueError, match=next(reversed(clause))):
+        NonoSandboxProvider().create_session("a", policy=forms.get(form, policy))
+
+
+def test_null_of_a_limit_a_mount_or_a_time_is_its_default() -> None:
+    limits = {"max_cpu": None, "max_memory_mb": None, "timeout_seconds": None}
+    policy = {
+        "defaults": {"action": "allow", **limits},
+        "limits": {"max_pids": None},
+        "scope": None,
+        "sandbox_mounts": {"input_dir": None, "output_dir": None},
+        "rules": [{**RULE, "dynamic_condition": None}],
+    }
+    agents, config = NonoSandboxProvider(), SandboxConfig(memory_mb=64, timeout_seconds=9)
+    for form in (policy, json.dumps(policy)):
+        made = agents.create_session("a", policy=form, config=config)
+        session = agents._registry.find("a", made.session_id)
+        assert (session.timeout, session.memory_mb) == (9, 64)
+        with pytest.raises(PermissionError, match="shell-out blocked"):
+            agents.execute_code("a", made.session_id, "import subprocess")
+        agents.destroy_session("a", made.session_id)
 
 
 def test_document_is_written_and_read_again(tmp_path: Path) -> None:
@@ -197,6 +243,55 @@ def test_judge_of_the_caller_is_asked_too() -> None:
         agents.create_session("a", runtime=object())
 
 
+ENTRIES: dict[str, Any] = {
+    "execute_code": lambda it, session, word: it.execute_code("a", session, f"print('{word}')"),
+    "execute_code_async": lambda it, session, word: asyncio.run(
+        it.execute_code_async("a", session, f"print('{word}')")
+    ),
+    "run": lambda it, session, word: it.run("a", ["echo", word]),
+    "run with an id": lambda it, session, word: it.run("a", ["echo", word], session_id=session),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_judge_is_asked_by_every_entry_point(provider: str, entry: str) -> None:
+    seen: list[Any] = []
+
+    class Judge:
+        def evaluate(self, fields: dict[str, Any]) -> Any:
+            seen.append(fields)
+            return SimpleNamespace(allowed="secret" not in fields["code"], reason="no secrets")
+
+    agents = make(provider)
+    made = agents.create_session("a", runtime=Judge())
+    ENTRIES[entry](agents, made.session_id, "open word")
+    with pytest.raises(PermissionError, match="no secrets"):
+        ENTRIES[entry](agents, made.session_id, "secret word")
+    assert len(seen) == 2 and len(agents.list_executions("a", made.session_id)) == 1
+    asked = {"agent_id": "a", "session_id": made.session_id, "action": "execute"}
+    asked["code"] = "print('secret word')"
+    if entry.startswith("run"):
+        asked = {**asked, "command": ["echo", "secret word"], "code": "echo 'secret word'"}
+    assert seen[-1] == asked
+    agents.destroy_session("a", made.session_id)
+
+
+def test_judge_sees_the_name_of_the_tool() -> None:
+    class Judge:
+        def evaluate(self, fields: dict[str, Any]) -> Any:
+            is_allowed = fields.get("tool_name") == "search"
+            return SimpleNamespace(allowed=is_allowed, reason="not this tool")
+
+    agents = NonoSandboxProvider()
+    made = agents.create_session("a", runtime=Judge())
+    context = {"tool_name": "search"}
+    assert agents.execute_code("a", made.session_id, "print(1)", context=context).result.success  # type: ignore[union-attr]
+    for other in ({"tool_name": "delete"}, None):
+        with pytest.raises(PermissionError, match="not this tool"):
+            agents.execute_code("a", made.session_id, "print(1)", context=other)
+    agents.destroy_session("a", made.session_id)
+
+
 @pytest.mark.skipif(HAS_TOOLKIT, reason="the toolkit has the hypervisor")
 def test_ring_that_nothing_enforces_is_refused() -> None:
     with pytest.raises(RuntimeError, match="hypervisor"):
@@ -212,7 +307,11 @@ def test_ring_narrows_a_session() -> None:
     assert not agents._registry.find("a", made.session_id).policy.why(host="example.com")
     with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
         agents.execute_code("a", made.session_id, "print(1)")
+    with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
+        agents.run("a", ["true"])
     agents.destroy_session("a", made.session_id)
+    with pytest.raises(PermissionError, match="Ring enforcement denied subprocess"):
+        agents.run("a", ["true"], SandboxConfig(ring=ring))
 
 
 def test_named_hosts_are_reached_and_no_others(provider: str) -> None:

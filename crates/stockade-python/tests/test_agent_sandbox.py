@@ -185,6 +185,30 @@ def test_cancelled_task_ends_its_code(agents: Any, session: str) -> None:
     assert agents.execute_code("agent-1", session, "print(1)").result.stdout == "1\n"
 
 
+def test_cancelled_code_has_no_grace_unless_the_policy_gives_it(agents: Any) -> None:
+    code = """
+import signal, sys, time
+def end(*_):
+    open("ended", "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+open("up", "w").close()
+time.sleep(1000)
+"""
+    for limits, has_grace in (({}, False), ({"cancel_grace_seconds": 20}, True)):
+        policy = {"defaults": {"action": "allow"}, "limits": limits}
+        session = agents.create_session("a", policy=policy).session_id
+        files = agents._registry.find("a", session).sandbox.files
+        thread = threading.Thread(target=agents.execute_code, args=("a", session, code))
+        thread.start()
+        assert eventually(lambda: files.exists("up"))
+        (running,) = agents.list_executions("a", session)
+        assert agents.cancel_execution("a", session, running.execution_id)
+        thread.join(30)
+        assert files.exists("ended") is has_grace
+        agents.destroy_session("a", session)
+
+
 def test_cancelled_creation_leaves_no_session(agents: Any) -> None:
     async def stop_early() -> None:
         task = asyncio.create_task(agents.create_session_async("agent-1"))
@@ -213,6 +237,21 @@ def test_destroyed_session_ends_its_running_code(agents: Any) -> None:
     agents.destroy_session("a", made.session_id)
     thread.join(30)
     assert not done[0].result.success and done[0].status is not ExecutionStatus.COMPLETED
+
+
+def test_failed_execution_leaves_its_session_ready() -> None:
+    agents = NonoSandboxProvider()
+    session = agents.create_session("agent-1").session_id
+    sandbox = agents._registry.find("agent-1", session).sandbox
+    sandbox.pause()
+    refused = agents.execute_code("agent-1", session, "print(1)")
+    assert refused.result is not None
+    assert refused.status is ExecutionStatus.FAILED and "paused" in refused.result.stderr
+    assert not refused.result.killed and not agents.run("agent-1", ["true"]).success
+    assert agents.get_session_status("agent-1", session) is SessionStatus.READY
+    sandbox.resume()
+    assert agents.run("agent-1", ["echo", "1"]).stdout == "1\n"
+    agents.destroy_session("agent-1", session)
 
 
 def test_run_once_leaves_no_session() -> None:

@@ -104,12 +104,20 @@ def test_rules_see_the_context_of_the_sandbox_and_of_each_execution() -> None:
         rules=[rule("no-draft", "state", "draft"), rule("no-eve", "agent_id", "eve")],
     )
     assert policy.why(code="1") and not policy.why(code="1", context={"state": "draft"})
-    with Sandbox(policy, context={"agent_id": "bob", "state": "draft"}) as sandbox:
+    with Sandbox(policy, context={"state": "draft"}) as sandbox:
         with pytest.raises(stockade.DeniedError, match="no-draft"):
             sandbox.run_code("print(1)")
-        assert sandbox.run_code("print(1)", context={"state": "final"}).ok
+    own = {"agent_id": "bob", "session_id": "one", "team": "blue"}
+    with Sandbox(policy, context=own) as sandbox:
+        assert sandbox.run_code("print(1)", context={"state": "final", **own}).ok
+        with pytest.raises(stockade.DeniedError, match="no-draft"):
+            sandbox.run(["true"], context={"state": "draft"})
+        for other in ({"agent_id": "eve"}, {"session_id": "two"}, {"team": "red"}):
+            with pytest.raises(InvalidError, match="of the sandbox cannot be replaced"):
+                sandbox.run_code("print(1)", context=other)
+    with Sandbox(policy) as sandbox:
         with pytest.raises(stockade.DeniedError, match="no-eve"):
-            sandbox.run(["true"], context={"state": "final", "agent_id": "eve"})
+            sandbox.run(["true"], context={"agent_id": "eve"})
         with pytest.raises(InvalidError, match="cannot be replaced"):
             sandbox.run_code("print(1)", context={"code": "harmless"})
         with pytest.raises(InvalidError, match="cannot be JSON"):

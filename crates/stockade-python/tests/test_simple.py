@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +15,9 @@ from typing import Any
 
 import pytest
 from agents import only_docker, serving
+from conftest import eventually
 
+import stockade
 from stockade.simple import (
     DockerSandbox,
     FilesystemSandbox,
@@ -87,10 +94,15 @@ def test_only_allowed_commands_start() -> None:
 
 
 def test_network_is_closed_until_it_is_allowed(provider: str) -> None:
-    only_docker(provider)
-    with DockerSandbox(SandboxConfig()) as sandbox:
-        code = "import urllib.request as r; r.urlopen('http://192.0.2.1/', timeout=5)"
-        assert not sandbox.execute(code)["success"]
+    code = "import urllib.request as r; print(r.urlopen('http://{}/', timeout=5).status)"
+    with serving() as (port, seen):
+        place = f"127.0.0.1:{port}"
+        network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_hosts=[place]))
+        assert network.execute(code.format(place))["stdout"] == "200\n"
+        network.cleanup()
+        with sandbox_of(provider, SandboxConfig()) as sandbox:
+            assert not sandbox.execute(code.format(place))["success"]
+        assert seen == ["/"]
 
 
 def test_image_that_is_missing_is_an_error(provider: str) -> None:
@@ -99,7 +111,24 @@ def test_image_that_is_missing_is_an_error(provider: str) -> None:
         DockerSandbox(SandboxConfig(), image="no-such-image:1").execute("print(1)")
 
 
-def test_connections_are_judged_and_counted() -> None:
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The addresses of names: tests reach no name server."""
+    known: dict[str, list[str]] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: str, port: int, **options: Any) -> list[Any]:
+        found = known.get(host.lower().rstrip("."), [host])
+        options["flags"] = socket.AI_NUMERICHOST
+        return [it for address in found for it in real(address, port, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+def test_connections_are_judged_and_counted(names: dict[str, list[str]]) -> None:
+    for name in ("api.example.com", "bad.example.com", "other.example.com", "example.org"):
+        names[name] = ["8.8.4.4"]
     closed = NetworkSandbox(NetworkPolicy())
     assert not closed.check_connection("api.example.com", 443)
     policy = NetworkPolicy(
@@ -115,11 +144,46 @@ def test_connections_are_judged_and_counted() -> None:
     answers = [network.check_connection(host, port) for host, port in asked]
     assert answers == [True, True, False, False, False, False, False]
     assert [network.open_connection("api.example.com", 443) for _ in range(3)] == [True, True, False]
+    assert not network.check_connection("api.example.com", 443)
     network.close_connection()
     assert network.open_connection("api.example.com", 443) and network.active_connections == 2
     anywhere = NetworkSandbox(NetworkPolicy(allow_outbound=True))
     assert anywhere.check_connection("example.org", 443)
     assert not anywhere.check_connection("169.254.169.254", 80)
+
+
+@pytest.mark.parametrize("hosts", [None, ["inner.example"]])
+def test_every_address_of_a_name_is_judged(names: dict[str, list[str]], hosts: Any) -> None:
+    network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_hosts=hosts))
+    for found, is_allowed in [
+        (["8.8.4.4"], True),
+        (["8.8.4.4", "10.0.0.1"], False),
+        (["127.0.0.1"], False),
+        (["169.254.169.254"], False),
+        (["fd00::1"], False),
+        ([], False),
+    ]:
+        names["inner.example"] = found
+        assert network.check_connection("inner.example", 443) is is_allowed, found
+        assert network.open_connection("inner.example", 443) is is_allowed, found
+    assert not network.check_connection("no-address.example", 443)
+
+
+def test_empty_collection_of_ports_is_no_network(names: dict[str, list[str]]) -> None:
+    names["example.org"] = ["8.8.4.4"]
+    code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:{}/', timeout=5).status)"
+    with serving() as (port, seen):
+        hosts = [f"127.0.0.1:{port}"]
+        for ports, status in (([port], "200\n"), ([], "")):
+            policy = NetworkPolicy(allow_outbound=True, allowed_hosts=hosts, allowed_ports=ports)
+            network = NetworkSandbox(policy)
+            assert network.check_connection("127.0.0.1", port) is bool(ports)
+            assert network.execute(code.format(port))["stdout"] == status
+            network.cleanup()
+        assert seen == ["/"]
+    for ports in (None, []):
+        network = NetworkSandbox(NetworkPolicy(allow_outbound=True, allowed_ports=ports))
+        assert network.check_connection("example.org", 443) is (ports is None)
 
 
 def test_requests_of_code_are_in_the_log() -> None:
@@ -252,6 +316,90 @@ def test_agents_have_files_and_code_of_their_own() -> None:
     assert not Path(two["working_directory"]).exists()
 
 
+def test_cleanup_ends_every_sandbox_before_it_removes_files() -> None:
+    manager = SandboxManager()
+    places = {name: manager.create_agent_environment(name)["filesystem"] for name in ("a", "b")}
+    for name in places:
+        assert manager.execute_in_sandbox(name, "print(1)")["success"]
+    sandboxes = dict(manager._sandboxes)
+    states: list[Any] = []
+    real = places["a"].cleanup
+
+    def fail() -> None:
+        states.extend(it._wall for it in sandboxes.values())
+        raise OSError("a cannot be removed")
+
+    places["a"].cleanup = fail
+    with pytest.raises(RuntimeError, match="a cannot be removed"):
+        manager.cleanup()
+    assert states == [None, None] and not places["b"].base_path.exists()
+    done = sandboxes["b"].execute("print(1)")
+    assert done["success"] is False and "removed" in done["error"]
+    assert not places["b"].base_path.exists()
+    real()
+    assert manager.execute_in_sandbox("b", "print(2)")["stdout"] == "2\n"
+    manager.cleanup()
+
+
+def test_interrupted_code_has_no_grace() -> None:
+    code = """
+import signal, sys, time
+def end(*_):
+    open("ended", "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+open("up", "w").close()
+time.sleep(1000)
+"""
+    manager = SandboxManager()
+    place = manager.create_agent_environment("a")["filesystem"].base_path
+
+    def interrupt() -> None:
+        assert eventually((place / "up").exists)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        manager.execute_in_sandbox("a", code)
+    thread.join(30)
+    # The sandbox answers, so what the signal caused is done.
+    assert manager.execute_in_sandbox("a", "print(1)")["success"]
+    assert not (place / "ended").exists()
+    manager.cleanup()
+
+
+UNREADABLE = """
+import os, tempfile
+from stockade.simple import FilesystemSandbox, ResourceExhaustedError
+files = FilesystemSandbox(tempfile.mkdtemp() + "/files")
+files.write_file("d/e/x", "y")
+for name in ("d/e", "d"):
+    os.chmod(files.base_path / name, 0)
+try:
+    files.write_file("more", "y")
+except ResourceExhaustedError:
+    print("over")
+os.chmod(files.base_path.parent, 0o300)
+files.cleanup()
+print(files.base_path.exists())
+"""
+
+
+def test_unreadable_directory_is_over_the_quota_and_is_removed() -> None:
+    # Root reads everything, so this runs as an ordinary user, with an interpreter for all of them.
+    is_root = os.geteuid() == 0
+    python = "/usr/bin/python3" if is_root else sys.executable
+    other: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if is_root else {}
+    packages = str(Path(stockade.__file__).parents[1])
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chmod(home, 0o777)
+        variables = {"PYTHONPATH": packages, "TMPDIR": home, "HOME": home}
+        words = [python, "-B", "-c", UNREADABLE]
+        ended = subprocess.run(words, capture_output=True, text=True, env=variables, cwd=home, **other)
+    assert ended.stdout == "over\nFalse\n", ended.stderr
+
+
 def test_subprocess_sandbox_returns_output_and_errors() -> None:
     sandbox = SubprocessSandbox(timeout=2)
     assert sandbox.run("import sys; print(1); sys.stderr.write('e')") == ("1\n", "e")
@@ -270,11 +418,10 @@ def test_safe_shell_reads_no_shell_syntax() -> None:
 
 
 def test_code_runs_in_a_container_with_one_call(provider: str) -> None:
-    if provider == "docker":
-        assert run_code_in_sandbox("print(6 * 7)") == "42\n"
-        assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
-        big = run_code_in_sandbox("x = bytearray(400 << 20)")
-        assert big.startswith("Error: ")
+    only_docker(provider)
+    assert run_code_in_sandbox("print(6 * 7)") == "42\n"
+    assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
+    assert run_code_in_sandbox("x = bytearray(400 << 20)").startswith("Error: ")
 
 
 def test_missing_engine_is_an_error_and_never_another_wall(

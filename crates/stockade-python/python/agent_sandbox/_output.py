@@ -8,14 +8,16 @@ writes to a directory of its own instead, whose files are copied without followi
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
 import tempfile
 import threading
 import weakref
 from typing import Any, Optional
 
 from stockade import Policy, _beneath
+
+_log = logging.getLogger("agent_sandbox")
 
 _PREFIX = "stockade-output-"
 _NOBODY = 65534
@@ -39,22 +41,29 @@ class StagedOutput(Output):
         self._target, self._most = target, most_bytes
         _sweep()
         stage = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        self._lock, self._removed = threading.Lock(), threading.Event()
         # Also at the exit of the interpreter.
-        self._removal = weakref.finalize(self, shutil.rmtree, stage, ignore_errors=True)
+        self._removal = weakref.finalize(self, _discard, stage, self._lock, self._removed)
         self.place = os.path.join(stage, "output")
         """The directory that the sandbox writes to."""
         os.mkdir(self.place, 0o700)
-        self._lock = threading.Lock()
         self._known = self._copy(target, self.place)
-        for place, directories, files, at in os.fwalk(self.place, follow_symlinks=False):
-            for name in [*directories, *files, "."]:
+        for _, at, files in _beneath.walk(self.place):
+            os.fchown(at, _NOBODY, _NOBODY)
+            for name in files:
                 os.chown(name, _NOBODY, _NOBODY, dir_fd=at, follow_symlinks=False)
 
     def take(self) -> None:
         with self._lock:
+            # A stage that is being removed says nothing about the files of the caller.
+            if self._removed.is_set():
+                return
             found = self._copy(self.place, self._target)
             for names in self._known - found:
-                _remove(self._target, list(names))
+                if _beneath.is_missing(self.place, list(names)):
+                    _remove(self._target, list(names))
+                else:
+                    found.add(names)
             self._known = found
 
     def remove(self) -> None:
@@ -68,8 +77,8 @@ class StagedOutput(Output):
                 _beneath.write(target, names, content, mode)
                 found.add(tuple(names))
         except _beneath.TooLargeError as error:
-            limit = self._most // _MIB
-            raise RuntimeError(f"/output has more than the {limit} MB of max_disk_mb") from error
+            limit = f"its limit is the {self._most // _MIB} MB of max_disk_mb"
+            raise RuntimeError(f"cannot copy /output: {error}; {limit}") from error
         return found
 
 
@@ -87,16 +96,32 @@ def staged(policy: Policy) -> tuple[Policy, Output]:
     return Policy(made._checked, policy._files), output
 
 
+def _discard(stage: str, lock: threading.Lock, removed: threading.Event) -> None:
+    """Removes a stage that nothing is copied from any more."""
+    with lock:
+        removed.set()
+        try:
+            _beneath.remove_tree(stage)
+        except OSError as error:
+            _log.warning("cannot remove %s: %s", stage, error)
+
+
 def _sweep() -> None:
-    """Removes what killed processes of this user left."""
+    """Removes what killed processes of this user left. What cannot be removed stays."""
     place = tempfile.gettempdir()
-    for name in os.listdir(place):
+    try:
+        names = os.listdir(place)
+    except OSError:
+        return
+    for name in names:
         owner = name[len(_PREFIX) :].partition("-")[0] if name.startswith(_PREFIX) else ""
         path = os.path.join(place, name)
         if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            found = os.lstat(path)
-            if found.st_uid == os.geteuid() and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
+            try:
+                if os.lstat(path).st_uid == os.geteuid():
+                    _beneath.remove_tree(path)
+            except OSError as error:
+                _log.warning("cannot remove %s: %s", path, error)
 
 
 def _output_of(clauses: dict[str, Any]) -> Optional[str]:

@@ -22,6 +22,12 @@ _LONGEST_SECONDS = 2_592_000
 _NAMES = ["version", "name", "description", "rules", "defaults", "inherit", "scope"]
 _NAMES += ["network_allowlist", "tool_allowlist", "sandbox_mounts"]
 
+# The keys whose null means their default, in addition to `scope`, the limits and the time of rules.
+_NULLABLE = {
+    "defaults": ["max_cpu", "max_memory_mb", "timeout_seconds", "max_tool_calls"],
+    "sandbox_mounts": ["input_dir", "output_dir"],
+}
+
 # What a config may say next to a complete policy.
 _BESIDES = ["env_vars", "timeout_seconds", "runtime", "read_only_fs"]
 
@@ -43,6 +49,8 @@ def session_policy(
     clauses["defaults"] = _defaults(said, policy is not None, config)
     limits = {"max_output_bytes": config.output_max_bytes}
     limits.update(max_lifetime_seconds=_LONGEST_SECONDS, idle_seconds=_LONGEST_SECONDS)
+    # A cancelled execution is reported as ended at once, so it must not run on.
+    limits["cancel_grace_seconds"] = 0
     clauses["limits"] = {**limits, **said.get("limits", {})}
     clauses["sandbox_mounts"] = _mounts(said.get("sandbox_mounts", {}), config, base)
     clauses["network_allowlist"] = _list("network_allowlist", said, config)
@@ -61,6 +69,8 @@ def written(policy: Any) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     if policy is None:
         return {}, here, ()
     if isinstance(policy, str) and is_text(policy):
+        # Checks the whole text, which refuses a clause without a value.
+        Policy.parse(policy)
         return _pruned(parsed("policy", policy.encode())), here, ()
     if isinstance(policy, (str, os.PathLike)):
         file = os.path.abspath(policy)
@@ -74,7 +84,9 @@ def written(policy: Any) -> tuple[dict[str, Any], str, tuple[str, ...]]:
         kind = type(policy).__name__
         message = f"a policy cannot be a {kind}"
         raise TypeError(f"{message}; pass a PolicyDocument, a path or a YAML text")
-    return _pruned(said), here, ()
+    said = _pruned(said)
+    _refuse_nothing(said, "")
+    return said, here, ()
 
 
 def is_text(policy: str) -> bool:
@@ -109,11 +121,50 @@ def plain(value: Any) -> Any:
     return {name: plain(it) for name, it in found.items()} or None
 
 
-def _pruned(value: Any) -> Any:
-    """The same without keys that have no value: they are not said."""
+def _pruned(said: Any) -> Any:
+    """The same without the keys whose null means their default. Without any other key that has no
+    value, such as a list, a policy would allow more than it says."""
+    if not isinstance(said, dict):
+        return said
+    pruned = _without_nothing(said, ["scope"])
+    for section, names in _NULLABLE.items():
+        if section in pruned:
+            pruned[section] = _without_nothing(pruned[section], names)
+    limits = pruned.get("limits")
+    if isinstance(limits, dict):
+        names = [name for name in limits if name != "exact"]
+        pruned["limits"] = _without_nothing(limits, names)
+    rules = pruned.get("rules")
+    if isinstance(rules, list):
+        pruned["rules"] = [_pruned_rule(rule) for rule in rules]
+    return pruned
+
+
+def _pruned_rule(rule: Any) -> Any:
+    pruned = _without_nothing(rule, ["dynamic_condition"])
+    if isinstance(pruned, dict) and isinstance(pruned.get("dynamic_condition"), dict):
+        when = pruned["dynamic_condition"]
+        pruned["dynamic_condition"] = _without_nothing(when, list(when))
+    return pruned
+
+
+def _without_nothing(value: Any, names: list[str]) -> Any:
+    """A mapping without those of the named keys that have no value."""
+    if not isinstance(value, dict):
+        return value
+    return {key: it for key, it in value.items() if it is not None or key not in names}
+
+
+def _refuse_nothing(value: Any, place: str) -> None:
+    """Refuses a clause without a value; a rule may compare with nothing."""
+    if value is None and not place.endswith(".condition.value"):
+        raise ValueError(f"{place} of the policy has no value; remove it, or give it one")
     if isinstance(value, dict):
-        return {key: _pruned(item) for key, item in value.items() if item is not None}
-    return [_pruned(item) for item in value] if isinstance(value, list) else value
+        for key, item in value.items():
+            _refuse_nothing(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_nothing(item, f"{place}[{index}]")
 
 
 def _complete(policy: Policy, config: SandboxConfig, tools: list[str]) -> Policy:

@@ -161,6 +161,12 @@ class Registry:
         self._fail(execution.session)
         return result
 
+    def refuse(self, execution: Execution, why: str) -> SandboxResult:
+        """Completes the handle of an execution that failed, and whose session continues."""
+        result = SandboxResult(False, -1, stderr=why)
+        self._complete(execution, ExecutionStatus.FAILED, result)
+        return result
+
     def abandon(self, execution: Execution) -> SandboxResult:
         """Completes the handle of an execution that was cancelled before it had a report."""
         reason = "Execution was cancelled"

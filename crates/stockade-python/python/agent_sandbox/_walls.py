@@ -8,6 +8,7 @@ import functools
 import json
 import logging
 import re
+import shlex
 import threading
 from concurrent.futures import Future
 from typing import Any, Callable, ClassVar, Optional
@@ -204,14 +205,15 @@ class WallProvider(SandboxProvider):
         """Judges code and starts it."""
         session = self._registry.find(agent_id, session_id)
         added = _added(context)
-        _judge_tool(session, added.pop("tool_name", None), added)
+        tool = added.pop("tool_name", None)
+        _judge_tool(session, tool, added)
         fields = fields_of(added, session)
         violations = scan_code_for_subprocesses(code)
         # The session judges and records every code itself; this decides which refusal is first.
         if not violations or not session.policy.why(code=code, context=fields):
             violations = []
-        for judge in session.judges:
-            judge({**fields, "action": "execute", "code": code})
+        named = {} if tool is None else {"tool_name": tool}
+        _ask_judges(session, {**fields, **named, "code": code})
         if violations:
             raise SandboxCodeViolation(violations)
         envs = {}
@@ -234,8 +236,10 @@ class WallProvider(SandboxProvider):
         except stockade.InterruptedCallError:
             # Cancelled before it started.
             return self._registry.abandon(execution)
-        except stockade.StockadeError as error:
+        except (stockade.LostError, stockade.ClosedError) as error:
             return self._registry.lose(execution, str(error))
+        except stockade.StockadeError as error:
+            return self._registry.refuse(execution, str(error))
         except BaseException:
             # Ctrl-C, for example.
             self._registry.abandon(execution)
@@ -256,8 +260,10 @@ class WallProvider(SandboxProvider):
             timeout = min(timeout, config.timeout_seconds)
             envs = sanitize_env_vars(config.env_vars)
         words = [str(word) for word in command]
+        fields = fields_of(None, session)
+        _ask_judges(session, {**fields, "command": words, "code": shlex.join(words)})
         start = functools.partial(_core.start_command, session.sandbox._session, words)
-        execution = self._begin(session, start, envs, timeout, fields_of(None, session))
+        execution = self._begin(session, start, envs, timeout, fields)
         return self._finish(execution, lambda: _bridge.wait(execution.running.operation))
 
     def _begin(
@@ -322,6 +328,12 @@ def _judge_tool(session: Session, tool: Any, fields: dict[str, Any]) -> None:
     verdict = policy.why(tool=str(tool), context=fields_of(fields, session))
     if not verdict:
         raise PermissionError(f"Policy denied: {verdict.why}")
+
+
+def _ask_judges(session: Session, fields: dict[str, Any]) -> None:
+    """Asks the judges next to the policy about code or a command; each may raise."""
+    for judge in session.judges:
+        judge({**fields, "action": "execute"})
 
 
 def _same(config: SandboxConfig, own: SandboxConfig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -44,7 +43,7 @@ class FilesystemSandbox:
 
     @property
     def total_written(self) -> int:
-        """The bytes of all files."""
+        """The bytes of all files; OSError if code has made a directory unreadable."""
         return _beneath.total_size(self.base_path) if self.base_path.exists() else 0
 
     def get_path(self, relative_path: str) -> Path:
@@ -64,8 +63,7 @@ class FilesystemSandbox:
         sent = content.encode()
 
         def act(names: list[str]) -> bytes:
-            total = self.total_written - _beneath.size_of(self.base_path, names) + len(sent)
-            if total > self.max_size_mb * _MIB:
+            if self._is_over(len(sent) - _beneath.size_of(self.base_path, names)):
                 raise ResourceExhaustedError("Filesystem quota exceeded")
             _beneath.write(self.base_path, names, sent)
             return b""
@@ -91,10 +89,7 @@ class FilesystemSandbox:
             raise SecurityError(f"Path traversal attempt: {path}")
         try:
             with _beneath.directory(self.base_path, names[:-1]) as at:
-                try:
-                    os.unlink(names[-1], dir_fd=at)
-                except IsADirectoryError:
-                    shutil.rmtree(f"/proc/self/fd/{at}/{names[-1]}")
+                _beneath.remove(at, names[-1])
         except FileNotFoundError:
             return False
         except _beneath.LeavesError as error:
@@ -104,7 +99,14 @@ class FilesystemSandbox:
     def cleanup(self) -> None:
         """Removes the directory with everything in it."""
         if self.base_path.exists():
-            shutil.rmtree(self.base_path)
+            _beneath.remove_tree(self.base_path)
+
+    def _is_over(self, more: int = 0) -> bool:
+        """Whether the files with `more` bytes are too large. What cannot be counted is."""
+        try:
+            return self.total_written + more > self.max_size_mb * _MIB
+        except (OSError, _beneath.LeavesError):
+            return True
 
     def _names(self, path: str) -> list[str]:
         try:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import shutil
 import tempfile
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
+from .. import _beneath, errors
+from ..sandbox import Sandbox as _Wall
 from .filesystem import FilesystemSandbox, SecurityError
 from .network import NetworkPolicy, NetworkSandbox
 from .sandboxes import ProcessSandbox, SandboxConfig
 
 _AGENT_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}", re.ASCII)
+
+_Act = Callable[[], None]
 
 
 class SandboxManager:
@@ -48,29 +52,28 @@ class SandboxManager:
         if network_required and not self.config.allowed_network:
             return {"success": False, "error": "Network access not allowed"}
         files, sandbox = self._environment(agent_id)
-        if files.total_written > files.max_size_mb * 1024 * 1024:
+        if files._is_over():
             return {"success": False, "error": "Filesystem quota exceeded"}
         return sandbox.execute(code)
 
     def cleanup_agent(self, agent_id: str) -> None:
         """Ends the sandbox of an agent and removes its files; other agents keep theirs."""
         with self._lock:
-            sandbox = self._sandboxes.pop(agent_id, None)
-            files = self._files.pop(agent_id, None)
-        if sandbox is not None:
-            sandbox.cleanup()
-        if files is not None:
-            files.cleanup()
+            sandboxes = [self._sandboxes.pop(agent_id)] if agent_id in self._sandboxes else []
+            files = [self._files.pop(agent_id)] if agent_id in self._files else []
+        _finish([it.cleanup for it in sandboxes], [it.cleanup for it in files])
 
     def cleanup(self) -> None:
-        """Ends everything of every agent."""
-        for agent_id in list(self._files):
-            self.cleanup_agent(agent_id)
-        self.network_sandbox.cleanup()
+        """Ends everything of every agent, then removes their files."""
         with self._lock:
+            sandboxes, self._sandboxes = list(self._sandboxes.values()), {}
+            files, self._files = list(self._files.values()), {}
             directory, self._directory = self._directory, None
+        ends = [self.network_sandbox.cleanup, *(it.cleanup for it in sandboxes)]
+        removals: list[_Act] = [it.cleanup for it in files]
         if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+            removals.append(functools.partial(_beneath.remove_tree, directory))
+        _finish(ends, removals)
 
     def _environment(self, agent_id: str) -> tuple[FilesystemSandbox, _AgentSandbox]:
         if not isinstance(agent_id, str) or not _AGENT_ID.fullmatch(agent_id):
@@ -91,9 +94,34 @@ class _AgentSandbox(ProcessSandbox):
 
     def __init__(self, config: SandboxConfig, workspace: str) -> None:
         super().__init__(config)
-        self._workspace = workspace
+        self._workspace, self._is_closed = workspace, False
+
+    def cleanup(self) -> None:
+        """Ends the sandbox for good: its workspace is removed next."""
+        with self._lock:
+            self._is_closed = True
+        super().cleanup()
+
+    def _make(self) -> _Wall:
+        if self._is_closed:
+            message = "the environment of the agent is removed"
+            raise errors.ClosedError(message, "create another one")
+        return super()._make()
 
     def _clauses(self) -> dict[str, Any]:
         made = super()._clauses()
         made["filesystem"]["workspace"] = {"host": self._workspace, "mode": "write"}
         return made
+
+
+def _finish(ends: list[_Act], removals: list[_Act]) -> None:
+    """Ends sandboxes and then removes files. A failure stops none of the others."""
+    failures: list[Exception] = []
+    for act in [*ends, *removals]:
+        try:
+            act()
+        except (errors.StockadeError, OSError) as error:
+            failures.append(error)
+    if failures:
+        what = "; ".join(str(failure) for failure in failures)
+        raise RuntimeError(f"cannot clean up everything: {what}") from failures[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 import time
@@ -55,21 +54,26 @@ class NetworkPolicy:
     allowed_hosts: Optional[Collection[str]] = None
     """The only hosts, such as ``example.com`` or ``*.example.com``; None is every public host."""
     allowed_ports: Optional[Collection[int]] = None
-    """The only ports; None is 80 and 443."""
+    """The only ports; None is 80 and 443, and an empty collection is no network."""
     blocked_hosts: Optional[Collection[str]] = None
     """Names, addresses and ranges that are never reached."""
     max_connections: int = 10
     """How many connections may be open at once."""
 
+    @property
+    def _has_network(self) -> bool:
+        """Whether any connection is allowed."""
+        return self.allow_outbound and (self.allowed_ports is None or len(self.allowed_ports) > 0)
+
     def clauses(self) -> dict[str, Any]:
         """The same as clauses of a policy."""
-        ports = sorted(self.allowed_ports or _USUAL_PORTS)
+        ports = sorted(_USUAL_PORTS if self.allowed_ports is None else self.allowed_ports)
         hosts = sorted(self.allowed_hosts or ())
-        is_open = self.allow_outbound and self.allowed_hosts is None
+        is_open = self._has_network and self.allowed_hosts is None
         return {
             "defaults": {"network_default": "allow" if is_open else "deny"},
             "network_ports": ports,
-            "network_allowlist": hosts if self.allow_outbound else [],
+            "network_allowlist": hosts if self._has_network else [],
             "network_blocklist": sorted(self.blocked_hosts or ()),
             "limits": {"max_connections": self.max_connections},
         }
@@ -90,14 +94,17 @@ class NetworkSandbox:
     def check_connection(self, host: str, port: int) -> bool:
         """Whether a connection may be opened now."""
         with self._lock:
-            return self._may(host, port)
+            has_room = self.active_connections < self.policy.max_connections
+        return has_room and self._may(host, port)
 
     def open_connection(self, host: str, port: int) -> bool:
         """Counts a connection, if it may be opened. Returns whether it may."""
+        if not self._may(host, port):
+            return False
         with self._lock:
-            is_allowed = self._may(host, port)
-            self.active_connections += is_allowed
-            return is_allowed
+            has_room = self.active_connections < self.policy.max_connections
+            self.active_connections += has_room
+            return has_room
 
     def close_connection(self) -> None:
         """Counts the end of a connection."""
@@ -114,20 +121,17 @@ class NetworkSandbox:
         self._inside.cleanup()
 
     def _may(self, host: str, port: int) -> bool:
-        if not self.policy.allow_outbound:
+        """Whether the gate would connect: it judges the name, and then every address of it."""
+        if not self.policy._has_network:
             return False
-        if self.active_connections >= self.policy.max_connections:
-            return False
-        name = f"[{host}]" if ":" in host else host
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            if not self._checked.why(host=f"{name}:{port}"):
+            if not self._checked.why(host=name):
                 return False
+            found = _addresses(host, port)
+            return bool(found) and all(self._checked.why(host=name, address=it) for it in found)
         except errors.InvalidError:
             return False
-        return not any(_is_address(blocked) for blocked in self.policy.blocked_hosts or ()) or all(
-            self._checked.why(host=f"{name}:{port}", address=address)
-            for address in _addresses(host, port)
-        )
 
 
 class ProxiedNetworkSandbox(NetworkSandbox):
@@ -210,25 +214,17 @@ class _Gated(Sandbox):
 
     def _make(self) -> _Wall:
         wall = super()._make()
-        if self._proxy_port is not None and self._policy.allow_outbound:
+        if self._proxy_port is not None and self._policy._has_network:
             self._relay = wall.start_code(_RELAY, arguments=[str(self._proxy_port)])
             next(iter(self._relay.stdout), "")
         return wall
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 def _addresses(host: str, port: int) -> list[str]:
     """The addresses of a host; empty if it has none, and then nothing can connect to it."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):
         return []
     return sorted({str(it[4][0]) for it in found})
 

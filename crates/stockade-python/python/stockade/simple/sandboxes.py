@@ -50,7 +50,8 @@ class SandboxConfig:
                 "timeout_seconds": self.max_execution_time_seconds,
                 "network_default": "allow" if self.allowed_network else "deny",
             },
-            "limits": {"max_lifetime_seconds": LONGEST_SECONDS},
+            # Nothing runs on after `execute` was interrupted.
+            "limits": {"max_lifetime_seconds": LONGEST_SECONDS, "cancel_grace_seconds": 0},
             "filesystem": {"read": read},
         }
         if self.allowed_commands is not None:
