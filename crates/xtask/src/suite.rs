@@ -56,7 +56,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 28] = [
+pub(crate) const SUITES: [Suite; 29] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -79,9 +79,10 @@ pub(crate) const SUITES: [Suite; 28] = [
     slow("dist", dist::run),
     slow("python-recipes", python::recipes),
     slow("lab", lab::stable_kernel),
-    slow("large", large::run),
     slow("mutations", mutations::run),
     nightly("fuzz-long", fuzz::run_long),
+    nightly("docker-whole", docker::run_whole),
+    nightly("large", large::run),
     nightly("leaks", leaks::run),
     nightly("lab-newer", lab::newer_kernel),
     nightly("matrix", probes::matrix),
