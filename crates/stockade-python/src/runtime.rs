@@ -35,13 +35,28 @@ pub(crate) fn is_this_process(process: u32) -> bool {
 /// Calls the callbacks of finished operations, on a thread of its own: no thread of the runtime
 /// waits for the GIL.
 #[derive(Clone)]
-pub(crate) struct Notifier(Sender<Arc<Shared>>);
+pub(crate) struct Notifier(Sender<Message>);
+
+/// What the thread of callbacks receives.
+enum Message {
+    Ended(Arc<Shared>),
+    /// Ends the thread, and answers.
+    Close(Sender<()>),
+}
 
 impl Notifier {
     fn start() -> std::io::Result<Notifier> {
-        let (sender, receiver) = channel::<Arc<Shared>>();
+        let (sender, receiver) = channel::<Message>();
         thread::Builder::new().name("stockade-notify".to_owned()).spawn(move || {
-            for ended in receiver {
+            for message in receiver {
+                let ended = match message {
+                    Message::Ended(ended) => ended,
+                    Message::Close(closed) => {
+                        // The caller may no longer wait.
+                        let _ = closed.send(());
+                        return;
+                    }
+                };
                 let Some(callback) = ended.take_callback() else { continue };
                 // Attaching fails only when the interpreter exits; then no task waits.
                 let _ = Python::try_attach(|py| {
@@ -55,8 +70,17 @@ impl Notifier {
     }
 
     pub(crate) fn notify(&self, ended: Arc<Shared>) {
-        // The thread lives as long as a sender.
-        let _ = self.0.send(ended);
+        // Fails after the interpreter has begun to exit; then no task waits.
+        let _ = self.0.send(Message::Ended(ended));
+    }
+
+    /// Waits for the callback that runs now, and ends the thread: an interpreter that exits while
+    /// another thread runs Python code can abort.
+    fn close(&self) {
+        let (closed, answer) = channel();
+        if self.0.send(Message::Close(closed)).is_ok() {
+            let _ = answer.recv_timeout(LAST_WAIT);
+        }
     }
 }
 
@@ -167,6 +191,7 @@ impl Runtime {
                 let _ = tokio::time::timeout(LAST_WAIT, sessions.wait_for(|open| *open == 0)).await;
             });
             runtime.shutdown_background();
+            self.inner.notifier.close();
         });
     }
 }

@@ -358,6 +358,8 @@ time.sleep(1000)
         assert eventually((place / "up").exists)
         signal.raise_signal(signal.SIGINT)
 
+    # A caller of the tests that ignores the signal leaves Python without its handler.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
