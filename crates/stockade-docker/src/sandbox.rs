@@ -9,7 +9,7 @@
 //! engine then removes the container with its volume.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bollard::query_parameters::{KillContainerOptionsBuilder, StatsOptionsBuilder};
@@ -46,6 +46,8 @@ pub(crate) struct DockerSandbox {
     policy: Arc<Policy>,
     refused_call: Option<String>,
     starts: Arc<AtomicU64>,
+    /// Whether programs are paused and none may start.
+    paused: AtomicBool,
 }
 
 /// The container, for the tasks of executions too.
@@ -69,6 +71,7 @@ impl DockerSandbox {
             policy,
             refused_call,
             starts: Arc::default(),
+            paused: AtomicBool::new(false),
         }
     }
 
@@ -206,6 +209,10 @@ fn gone(end: ProcessEnd, control: Arc<dyn ExecutionControl>) -> Running {
 impl Sandbox for DockerSandbox {
     fn start(&self, execution: Execution) -> BoxFuture<'_, Result<Running, Error>> {
         Box::pin(async {
+            if self.paused.load(Ordering::SeqCst) {
+                let error = Error::new(ErrorKind::Busy, "the sandbox is paused");
+                return Err(error.with_remedy("resume it first"));
+            }
             let limit = execution.timeout;
             let command = self.setup.command(execution)?;
             if let Some(call) = &self.refused_call {
@@ -257,11 +264,18 @@ impl Sandbox for DockerSandbox {
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Ok(self.link.pause()?) })
+        Box::pin(async {
+            self.paused.store(true, Ordering::SeqCst);
+            Ok(self.link.pause()?)
+        })
     }
 
     fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Ok(self.link.resume()?) })
+        Box::pin(async {
+            self.link.resume()?;
+            self.paused.store(false, Ordering::SeqCst);
+            Ok(())
+        })
     }
 
     fn observe(&self) -> BoxFuture<'_, SandboxUsage> {
