@@ -84,7 +84,7 @@ fn missing(architecture: &Architecture) -> Result<Option<String>> {
         return Ok(None);
     }
     if on_path(&[architecture.linker]).is_none() {
-        let package = architecture.linker.replace('_', "-");
+        let package = format!("gcc-{}-linux-gnu", architecture.rust.replace('_', "-"));
         return Ok(Some(format!("no {}; apt install {package}", architecture.linker)));
     }
     let mut sysroot = Command::new("rustc");
