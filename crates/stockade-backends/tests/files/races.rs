@@ -173,7 +173,7 @@ fn seen(place: &Path) -> Vec<(PathBuf, Option<String>, SystemTime)> {
     let mut seen = Vec::new();
     for entry in std::fs::read_dir(place).expect("it is there").flatten() {
         let (path, found) = (entry.path(), entry.metadata().expect("it is there"));
-        let content = found.is_file().then(|| std::fs::read_to_string(&path).unwrap_or_default());
+        let content = found.is_file().then(|| std::fs::read_to_string(&path).expect("it is text"));
         if found.is_dir() {
             seen.extend(self::seen(&path));
         }

@@ -83,7 +83,7 @@ class Registry:
             self._sessions[session.agent_id, session.session_id] = session
 
     def find(self, agent_id: str, session_id: str) -> Session:
-        """A session; RuntimeError if there is none."""
+        """A session; RuntimeError for an unknown one."""
         with self._lock:
             session = self._sessions.get((agent_id, session_id))
         if session is None:
@@ -187,7 +187,7 @@ class Registry:
                 session.status = SessionStatus.FAILED
 
     def handle(self, agent_id: str, session_id: str, execution_id: str) -> ExecutionHandle:
-        """An execution as it is now; KeyError if there is none."""
+        """An execution as it is now; KeyError for an unknown one."""
         with self._lock:
             execution = self._executions.get((agent_id, session_id, execution_id))
             if execution is None:

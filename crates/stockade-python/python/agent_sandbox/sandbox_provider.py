@@ -156,7 +156,7 @@ class SandboxProvider(ABC):
         return ExecutionHandle(execution_id, agent_id, session_id)
 
     def cancel_execution(self, agent_id: str, session_id: str, execution_id: str) -> bool:
-        """Ends a running execution. False if there is none, as here."""
+        """Ends a running execution. This base class runs nothing, so it returns False."""
         return False
 
     async def create_session_async(

@@ -97,7 +97,7 @@ def write(base: Path, names: list[str], content: bytes, mode: int = 0o644) -> No
 
 
 def size_of(base: Path, names: list[str]) -> int:
-    """The size of a file; zero if there is none."""
+    """The size of a file; zero if it does not exist."""
     try:
         with directory(base, names[:-1]) as at:
             found = os.stat(_last(names), dir_fd=at, follow_symlinks=False)

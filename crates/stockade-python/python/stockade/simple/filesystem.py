@@ -83,7 +83,7 @@ class FilesystemSandbox:
         return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
     def delete_file(self, path: str) -> bool:
-        """Removes a file, a link, or a directory with everything in it. False if there is none."""
+        """Removes a file, a link, or a directory with everything in it. False if it does not exist."""
         names = self._names(path)
         if not names:
             raise SecurityError(f"Path traversal attempt: {path}")
