@@ -47,7 +47,7 @@ pub(crate) fn open(parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Ow
 /// Whether a link at this depth below a directory stays below it: relative, and goes up only at its
 /// beginning, where every component above is a real directory. A `..` after a name could follow
 /// another link, and then lead out.
-pub(crate) fn stays(target: &[u8], depth: usize) -> bool {
+pub fn stays(target: &[u8], depth: usize) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
         return false;
     }

@@ -15,7 +15,7 @@ const MAX_NAME_BYTES: usize = 4095;
 
 /// One entry. Its content comes from [`Entries`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ArchiveEntry {
     /// Its name, in any bytes.
     pub name: Vec<u8>,
     /// What it is.
@@ -84,7 +84,7 @@ impl<R: Read> Entries<R> {
 
     /// The next entry; skips what is left of the content of the last one. After the end of the
     /// archive, reads the stream to its end.
-    pub fn next_entry(&mut self) -> Result<Option<Entry>, ArchiveError> {
+    pub fn next_entry(&mut self) -> Result<Option<ArchiveEntry>, ArchiveError> {
         let (mut extended, mut long) = (Extended::default(), Extended::default());
         loop {
             self.skip()?;
@@ -143,7 +143,7 @@ impl<R: Read> Entries<R> {
         target: Option<Vec<u8>>,
         bytes: u64,
         attributes: Attributes,
-    ) -> Result<Entry, ArchiveError> {
+    ) -> Result<ArchiveEntry, ArchiveError> {
         let target = target.unwrap_or_default();
         if name.len() > MAX_NAME_BYTES || target.len() > MAX_NAME_BYTES {
             return Err(refused(&name, Refusal::LongName));
@@ -170,7 +170,7 @@ impl<R: Read> Entries<R> {
             _ if bytes != 0 => return Err(refused(&name, Refusal::Size)),
             _ => {}
         }
-        Ok(Entry { name, kind, attributes })
+        Ok(ArchiveEntry { name, kind, attributes })
     }
 
     /// The next header; `None` at a block of zeros or at the end of the stream.

@@ -21,7 +21,7 @@ fn raw_sized(name: &[u8], kind: EntryType, target: &[u8], bytes: u64, content: &
 }
 
 /// The entries with their content, or the refusal.
-fn read(archive: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, Refusal> {
+fn read(archive: &[u8]) -> Result<Vec<(ArchiveEntry, Vec<u8>)>, Refusal> {
     let mut entries = Entries::new(archive);
     let mut all = Vec::new();
     loop {
@@ -40,10 +40,10 @@ fn read(archive: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, Refusal> {
     }
 }
 
-fn file(name: &[u8], content: &[u8]) -> (Entry, Vec<u8>) {
+fn file(name: &[u8], content: &[u8]) -> (ArchiveEntry, Vec<u8>) {
     let kind = EntryKind::File { bytes: content.len() as u64, executable: false };
     let attributes = Attributes { mode: Some(0o644), modified: Some(0), ..Attributes::default() };
-    (Entry { name: name.to_vec(), kind, attributes }, content.to_vec())
+    (ArchiveEntry { name: name.to_vec(), kind, attributes }, content.to_vec())
 }
 
 #[test]

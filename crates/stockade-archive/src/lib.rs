@@ -2,17 +2,19 @@
 //!
 //! An archive is hostile on both sides. [`unpack`] resolves every name one component at a time below
 //! one open directory, follows no link, creates only files, directories and links, and bounds their
-//! number and size. [`pack`] follows no link either.
+//! number and size. [`pack`] follows no link either. [`tree`] has the same for checkpoints, with
+//! everything that an archive does not keep.
 
 mod beneath;
 mod entries;
 mod error;
 mod pack;
 mod pax;
+pub mod tree;
 mod unpack;
 
-pub use beneath::components;
-pub use entries::{Attributes, Entries, Entry, EntryKind};
+pub use beneath::{components, stays};
+pub use entries::{ArchiveEntry, Attributes, Entries, EntryKind};
 pub use error::{ArchiveError, Refusal};
-pub use pack::{Packed, pack};
+pub use pack::{Packed, pack, pack_without};
 pub use unpack::{Limits, Links, Rename, Unpacked, fill, unpack};

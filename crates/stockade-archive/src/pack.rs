@@ -1,5 +1,6 @@
 //! Packs a file or a tree into an archive.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,7 +36,19 @@ pub fn pack(
     packed_name: &[u8],
     output: impl Write,
 ) -> Result<Packed, ArchiveError> {
-    let mut packing = Packing { output, done: Packed::default() };
+    pack_without(parent, name, packed_name, &HashSet::new(), output)
+}
+
+/// Like [`pack`], without the content of some paths of the archive: a directory there is packed
+/// empty, and so is a file. A link there is left out.
+pub fn pack_without(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    packed_name: &[u8],
+    emptied: &HashSet<Vec<u8>>,
+    output: impl Write,
+) -> Result<Packed, ArchiveError> {
+    let mut packing = Packing { output, emptied, done: Packed::default() };
     packing.one(parent, name, packed_name, MAX_DEPTH)?;
     if packing.done.left_out > 0 && packing.done.bytes == 0 {
         let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -54,12 +67,13 @@ fn is_special(found: &Stat) -> bool {
     !matches!(FileType::from_raw_mode(found.st_mode), Directory | RegularFile | Symlink)
 }
 
-struct Packing<W> {
+struct Packing<'e, W> {
     output: W,
+    emptied: &'e HashSet<Vec<u8>>,
     done: Packed,
 }
 
-impl<W: Write> Packing<W> {
+impl<W: Write> Packing<'_, W> {
     fn one(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -69,8 +83,13 @@ impl<W: Write> Packing<W> {
     ) -> Result<(), ArchiveError> {
         let failed = |source| ArchiveError::File { name: path.to_vec(), source };
         let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        let is_emptied = self.emptied.contains(path);
         match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile if is_emptied => {
+                self.header(path, &found, EntryType::Regular, 0, &[])
+            }
             FileType::RegularFile => self.file(parent, name, path),
+            FileType::Symlink if is_emptied => Ok(()),
             FileType::Symlink => {
                 let target = readlinkat(parent, name, Vec::new()).map_err(failed)?;
                 self.header(path, &found, EntryType::Symlink, 0, target.as_bytes())
@@ -78,6 +97,9 @@ impl<W: Write> Packing<W> {
             FileType::Directory => {
                 let directory = open(parent, name).map_err(failed)?;
                 self.header(&[path, b"/"].concat(), &found, EntryType::Directory, 0, &[])?;
+                if is_emptied {
+                    return Ok(());
+                }
                 let depth = depth.checked_sub(1);
                 let depth = depth.ok_or_else(|| refused(path, Refusal::TooLarge))?;
                 self.directory(directory.as_fd(), path, depth)

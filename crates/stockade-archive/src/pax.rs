@@ -2,7 +2,7 @@
 
 use crate::Refusal;
 
-/// What an extended header says about the next entry.
+/// The fields of an extended header, which apply to the next entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
     pub(crate) path: Option<Vec<u8>>,

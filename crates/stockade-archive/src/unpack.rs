@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 use crate::beneath::{components, directory, stays};
-use crate::entries::{Entries, Entry, EntryKind, refused};
+use crate::entries::{ArchiveEntry, Entries, EntryKind, refused};
 use crate::error::{ArchiveError, Refusal};
 
 /// How much an archive may contain.
@@ -91,8 +91,8 @@ struct Unpacking<'r> {
 }
 
 impl Unpacking<'_> {
-    fn entry(&mut self, entry: &Entry, content: &mut impl Read) -> Result<(), ArchiveError> {
-        let Entry { name, kind, .. } = entry;
+    fn entry(&mut self, entry: &ArchiveEntry, content: &mut impl Read) -> Result<(), ArchiveError> {
+        let ArchiveEntry { name, kind, .. } = entry;
         if self.done.entries + self.done.left_out == self.limits.entries {
             return Err(refused(name, Refusal::TooLarge));
         }
