@@ -136,7 +136,7 @@ pub struct FileResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileView {
-    /// The path: as asked for, or below the listed directory.
+    /// The path: as requested, or below the listed directory.
     pub path: PathBytes,
     /// `file`, `directory`, `link` or `special`.
     pub kind: String,

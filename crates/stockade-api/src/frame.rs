@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{Control, Reply, Request};
+use crate::{ContextResult, ControlMessage, Reply, Request};
 
 /// The maximum size of a frame's content.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
@@ -27,13 +27,61 @@ pub enum Frame {
     /// Standard error of the program.
     Error(Vec<u8>),
     /// A signal for the program, or a new size of its terminal.
-    Control(Control),
+    Control(ControlMessage),
     /// A part of the code.
     Code(Vec<u8>),
     /// The end of the code.
     CodeEnd,
     /// Output in the log of a session.
     Log(LogChunk),
+    /// A part of a value that a call of a context shows.
+    Result(ResultPart),
+}
+
+/// A part of a [`ContextResult`] as JSON, which may be longer than a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultPart {
+    /// Whether no further part of the value follows.
+    pub is_last: bool,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl ResultPart {
+    /// The most bytes of JSON in one part.
+    const MAX_BYTES: usize = 512 << 10;
+
+    /// The parts of a value.
+    pub fn of(result: &ContextResult) -> Result<Vec<ResultPart>, FrameError> {
+        let bytes = json(result)?;
+        let count = bytes.len().div_ceil(ResultPart::MAX_BYTES);
+        let parts = bytes.chunks(ResultPart::MAX_BYTES).enumerate();
+        Ok(parts
+            .map(|(at, part)| ResultPart { is_last: at + 1 == count, bytes: part.to_vec() })
+            .collect())
+    }
+}
+
+/// Joins the parts of values.
+#[derive(Debug, Default)]
+pub struct ResultParts(Vec<u8>);
+
+impl ResultParts {
+    /// The longest value, as JSON.
+    const MAX_BYTES: usize = 64 << 20;
+
+    /// Adds a part; returns the value when it is complete.
+    pub fn push(&mut self, part: ResultPart) -> Result<Option<ContextResult>, FrameError> {
+        let bytes = self.0.len() + part.bytes.len();
+        if bytes > ResultParts::MAX_BYTES {
+            return Err(FrameError::TooLong { bytes });
+        }
+        self.0.extend(part.bytes);
+        match part.is_last {
+            true => parsed(&std::mem::take(&mut self.0)).map(Some),
+            false => Ok(None),
+        }
+    }
 }
 
 /// Output of one program, as the log of a session has it.
@@ -123,6 +171,7 @@ pub async fn write_frame(
         Frame::Code(bytes) => (7, bytes.clone()),
         Frame::CodeEnd => (8, Vec::new()),
         Frame::Log(chunk) => (9, chunk.to_bytes()),
+        Frame::Result(part) => (10, [&[u8::from(part.is_last)], part.bytes.as_slice()].concat()),
     };
     if bytes.len() > MAX_FRAME_BYTES {
         return Err(FrameError::TooLong { bytes: bytes.len() });
@@ -165,6 +214,12 @@ pub async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Frame, 
         7 => Frame::Code(content),
         8 => Frame::CodeEnd,
         9 => Frame::Log(LogChunk::from_bytes(&content)?),
+        10 => match content.split_first() {
+            Some((is_last, bytes)) => {
+                Frame::Result(ResultPart { is_last: *is_last != 0, bytes: bytes.to_vec() })
+            }
+            None => return Err(FrameError::TooShort { bytes: 0 }),
+        },
         kind => return Err(FrameError::Kind { kind }),
     })
 }
@@ -187,8 +242,9 @@ mod tests {
             Frame::Request(Request::Inspect),
             Frame::Input(b"\x00\xff".to_vec()),
             Frame::InputEnd,
-            Frame::Control(Control::Signal { signal: 2 }),
+            Frame::Control(ControlMessage::Signal { signal: 2 }),
             Frame::Log(LogChunk { execution: 1 << 40, is_error: true, bytes: vec![0, 255] }),
+            Frame::Result(ResultPart { is_last: true, bytes: b"{}".to_vec() }),
             Frame::Reply(Reply::Done),
         ];
         let mut bytes = Vec::new();
@@ -200,6 +256,17 @@ mod tests {
             assert_eq!(read_frame(&mut stream).await.unwrap(), *frame);
         }
         assert!(matches!(read_frame(&mut stream).await, Err(FrameError::Closed)));
+    }
+
+    #[test]
+    fn value_longer_than_a_frame_arrives_in_parts() {
+        let png = Some("aGk=".repeat(1 << 18));
+        let result = ContextResult { png, is_main_result: true, ..ContextResult::default() };
+        let parts = ResultPart::of(&result).unwrap();
+        assert_eq!(parts.len(), 3);
+        let mut joined = ResultParts::default();
+        let found: Vec<_> = parts.into_iter().map(|part| joined.push(part).unwrap()).collect();
+        assert_eq!(found, [None, None, Some(result)]);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{FileChangeView, FileResult};
+use crate::{CheckpointView, ContextView, FileChangeView, FileResult, PortView};
 
 /// An answer of the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Reply {
     Session(Box<SessionView>),
     /// Answers `Ps`.
     Executions(Vec<ExecutionView>),
+    /// Answers `Checkpoint`.
+    Checkpoint(CheckpointView),
     /// Answers `Stats`.
     Stats(StatsView),
     /// Answers `File`.
@@ -40,6 +42,10 @@ pub enum Reply {
         /// The error.
         failure: Failure,
     },
+    /// Answers `Context`.
+    Contexts(Vec<ContextView>),
+    /// Answers `Port`.
+    Ports(Vec<PortView>),
     /// The request could not be carried out.
     Failed(Failure),
 }
@@ -111,6 +117,8 @@ pub struct ExecutionView {
 pub struct StatsView {
     /// Processor time.
     pub cpu_ms: Option<u64>,
+    /// The memory in use now.
+    pub memory_bytes: Option<u64>,
     /// The most memory at once.
     pub memory_peak_bytes: Option<u64>,
     /// The most tasks at once.
@@ -119,4 +127,40 @@ pub struct StatsView {
     pub oom_kills: u64,
     /// How many programs run.
     pub running: usize,
+    /// What passed the gate so far; `None` if no record is kept.
+    pub network: Option<NetworkView>,
+    /// How many acts were denied so far.
+    pub denied: u64,
+    /// The last denials, the oldest first.
+    pub denials: Vec<DenialView>,
+}
+
+/// What passed the gate. A connection counts when it has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkView {
+    /// Bytes from inside to hosts.
+    pub sent_bytes: u64,
+    /// Bytes from hosts to the inside.
+    pub received_bytes: u64,
+    /// Connections and requests that were allowed.
+    pub allowed: u64,
+    /// Connections and requests that were denied.
+    pub denied: u64,
+}
+
+/// A denial, with its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DenialView {
+    /// When, in seconds since 1970.
+    pub time: u64,
+    /// The control that refused.
+    pub control: String,
+    /// The line or built-in rule that decided.
+    pub rule: String,
+    /// What was refused.
+    pub target: String,
+    /// Why.
+    pub why: String,
+    /// How to allow it.
+    pub how_to_allow: String,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::FileParams;
+use crate::{ContextParams, FileParams, PortParams, RestoreParams, StoreParams};
 
 /// The first frame of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,15 +37,46 @@ pub enum Request {
     },
     /// Use the files inside.
     File(FileParams),
+    /// Use a context: an interpreter that keeps its state between calls.
+    Context(ContextParams),
+    /// Forward ports of servers inside.
+    Port(PortParams),
+    /// Replace the value of a secret; programs keep their placeholder.
+    SetSecret {
+        /// The secret.
+        name: String,
+        /// Its new value.
+        value: SecretText,
+    },
     /// Stop all programs until [`Request::Resume`].
     Pause,
     /// Continue all programs.
     Resume,
+    /// Keep the files, with all programs stopped during the copy.
+    Checkpoint {
+        /// The name of the checkpoint in this session.
+        name: String,
+        /// Where it is kept.
+        store: StoreParams,
+    },
+    /// Replace the files by those of a checkpoint, or by none.
+    Restore(RestoreParams),
     /// End the session.
     Remove {
         /// End it although programs run.
         force: bool,
     },
+}
+
+/// A value that no message or log shows.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretText(pub String);
+
+impl std::fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SecretText(..)")
+    }
 }
 
 /// A program to run.
@@ -101,7 +132,7 @@ pub struct TerminalParams {
 /// A message about a running program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Control {
+pub enum ControlMessage {
     /// Send it a signal.
     Signal {
         /// The signal's number.

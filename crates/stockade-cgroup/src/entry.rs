@@ -15,7 +15,7 @@ use super::{CgroupError, Group, Version};
 /// The kernel checks the rights of the process that opened them, so a process that dropped its own
 /// rights can use them too.
 #[derive(Debug)]
-pub struct Entry {
+pub struct GroupEntry {
     /// The `tasks` files of v1; the process writes `0` to each, which does not wait for RCU. It
     /// must have one thread, because only the writing thread moves.
     pub tasks: Vec<OwnedFd>,
@@ -62,8 +62,8 @@ impl Group {
     }
 
     /// Opens the files that a process needs to enter.
-    pub fn entry(&self) -> Result<Entry, CgroupError> {
-        let mut entry = Entry { tasks: Vec::new(), unified: None };
+    pub fn entry(&self) -> Result<GroupEntry, CgroupError> {
+        let mut entry = GroupEntry { tasks: Vec::new(), unified: None };
         for directory in &self.directories {
             let seat = directory.seat();
             match directory.version {

@@ -16,6 +16,15 @@ pub struct MemoryEvents {
 }
 
 impl Group {
+    /// The memory in use now, in bytes, with files in memory and caches.
+    pub fn memory_used(&self) -> Result<u64, CgroupError> {
+        let (version, path) = self.place(Controller::Memory)?;
+        files::read_number(&path.join(match version {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        }))
+    }
+
     /// The most memory ever used, in bytes. On v2 needs Linux 5.19.
     pub fn memory_peak(&self) -> Result<u64, CgroupError> {
         let (version, path) = self.place(Controller::Memory)?;

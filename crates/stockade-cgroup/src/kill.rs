@@ -49,6 +49,20 @@ impl Group {
         }
     }
 
+    /// Whether every process is stopped after [`Group::freeze`]. A group that is gone is.
+    pub fn is_frozen(&self) -> Result<bool, CgroupError> {
+        let directory = self.directory(Controller::Kill)?;
+        let (file, wanted) = match directory.version {
+            Version::V1 => ("freezer.state", "FROZEN"),
+            Version::V2 => ("cgroup.events", "frozen 1"),
+        };
+        match std::fs::read_to_string(directory.path.join(file)) {
+            Ok(text) => Ok(text.lines().any(|line| line == wanted)),
+            Err(error) if files::is_gone(&error) => Ok(true),
+            Err(source) => Err(CgroupError::Read { path: directory.path.join(file), source }),
+        }
+    }
+
     /// Continues the processes that [`Group::freeze`] stopped.
     pub fn thaw(&self) -> Result<(), CgroupError> {
         let directory = self.directory(Controller::Kill)?;

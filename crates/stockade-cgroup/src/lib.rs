@@ -33,7 +33,7 @@ mod survey;
 mod sweep;
 
 pub use controller::{Controller, Version};
-pub use entry::{Entry, Tasks, UnifiedEntry};
+pub use entry::{GroupEntry, Tasks, UnifiedEntry};
 pub use error::CgroupError;
 pub use facts::MemoryEvents;
 pub use group::{Group, LeafParent};

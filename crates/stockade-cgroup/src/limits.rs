@@ -18,6 +18,8 @@ pub struct Limits {
     pub pids: Option<u64>,
     /// Reads and writes, each, per disk. On v1 this does not limit writes through the page cache.
     pub io_bytes_per_second: Option<u64>,
+    /// One more character device that may be opened, by its numbers. Only v1 restricts devices.
+    pub device: Option<(u32, u32)>,
 }
 
 /// One value for one file of a group.
@@ -67,7 +69,7 @@ impl Limits {
         match (version, controller) {
             (Version::V1, Controller::Memory) => self.v1_memory(),
             (Version::V2, Controller::Memory) => self.v2_memory(),
-            (Version::V1, Controller::Devices) => devices(),
+            (Version::V1, Controller::Devices) => devices(self.device),
             (_, Controller::Pids) => {
                 let tasks = self.pids.map(|pids| pids.saturating_add(OWN_TASKS));
                 tasks.map(|tasks| must("pids.max", tasks)).into_iter().collect()
@@ -123,10 +125,12 @@ impl Limits {
     }
 }
 
-fn devices() -> Vec<Setting> {
+fn devices(more: Option<(u32, u32)>) -> Vec<Setting> {
+    let more = more.map(|(major, minor)| format!("{major}:{minor}"));
+    let all = DEVICES.into_iter().map(str::to_owned).chain(more);
     let mut settings = vec![must("devices.deny", "a")];
     // Read and write access without mknod: the sandbox's nodes are bind mounts.
-    settings.extend(DEVICES.iter().map(|device| must("devices.allow", format!("c {device} rw"))));
+    settings.extend(all.map(|device| must("devices.allow", format!("c {device} rw"))));
     settings
 }
 

@@ -5,6 +5,7 @@ const ALL: Limits = Limits {
     cpu_millis: Some(1500),
     pids: Some(10),
     io_bytes_per_second: Some(1000),
+    device: None,
 };
 
 fn lines(limits: &Limits, version: Version, controller: Controller) -> Vec<String> {
@@ -72,6 +73,9 @@ fn devices_are_denied_before_some_are_allowed() {
     assert_eq!(written[0], "devices.deny=a");
     assert_eq!(written[1], "devices.allow=c 1:3 rw");
     assert_eq!(written.len(), 9);
+    let more = Limits { device: Some((10, 232)), ..Limits::default() };
+    let written = lines(&more, Version::V1, Controller::Devices);
+    assert_eq!((written.len(), written[9].as_str()), (10, "devices.allow=c 10:232 rw"));
     assert!(lines(&ALL, Version::V2, Controller::Devices).is_empty());
 }
 

@@ -210,12 +210,9 @@ fn workspace(first: &Sourced<Workspace>, second: &Sourced<Workspace>) -> Sourced
 fn secrets(first: &[Secret], second: &[Secret]) -> Vec<Secret> {
     let mut found = Vec::new();
     for one in first {
-        let twin = second.iter().find(|two| {
-            one.name == two.name
-                && one.from == two.from
-                && one.header == two.header
-                && one.format == two.format
-        });
+        let twin = second
+            .iter()
+            .find(|two| one.name == two.name && one.from == two.from && one.place == two.place);
         let Some(two) = twin else { continue };
         let mut hosts: Vec<HostPattern> = Vec::new();
         for host in one.hosts.iter().flat_map(|a| two.hosts.iter().filter_map(|b| a.intersect(b))) {

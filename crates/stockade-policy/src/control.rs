@@ -242,7 +242,7 @@ impl Policy {
                 let speech = entry.protocol.as_str();
                 let asks = format!("{} on {}, {speech}", entry.host, list_of(&entry.ports));
                 list.add(Control::NetworkHosts, "network_allowlist", asks, &entry.basis);
-                if entry.inspects_requests() {
+                if entry.opens_tls() {
                     let asks = format!("requests to {}, one by one", entry.host);
                     list.add(Control::NetworkRequests, "network_allowlist", asks, &entry.basis);
                 }

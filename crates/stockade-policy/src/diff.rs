@@ -69,8 +69,7 @@ impl Policy {
                 let covered = |host| old.hosts.iter().any(|pattern| pattern.covers(host));
                 old.name == secret.name
                     && old.from == secret.from
-                    && old.header == secret.header
-                    && old.format == secret.format
+                    && old.place == secret.place
                     && secret.hosts.iter().all(covered)
             });
             if !known {

@@ -53,8 +53,9 @@ pub use paths::{Access, FilePathError, GuestPath, WORKSPACE};
 pub use pattern::{BlockPattern, HostPattern, PatternError};
 pub use places::{DEVICES, SCRATCH, SETTINGS, SYSTEM};
 pub use policy::{
-    Gate, Isolation, MAX_GATES, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol,
-    Secret, SecretSource, ToolArguments, Variable, Workspace, WorkspaceMode,
+    Inspect, Isolation, MAX_GATES, Mount, NetworkDefault, NetworkEntry, NetworkGate, Policy,
+    PolicyGate, Protocol, Secret, SecretPlace, SecretSource, ToolArguments, Variable, Workspace,
+    WorkspaceMode,
 };
 pub use preset::Preset;
 pub use request::{Method, MethodError, PathError, PathPattern, UrlPath};

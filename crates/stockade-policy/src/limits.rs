@@ -32,6 +32,8 @@ pub enum Limit {
     IoRate,
     /// Network connections open at once.
     Connections,
+    /// Ports inside that are forwarded to the host at once.
+    ForwardedPorts,
     /// Bytes sent and received through the gate in one session.
     EgressBytes,
     /// Bytes through the gate per second.
@@ -162,7 +164,7 @@ macro_rules! spec {
 
 /// Every limit, in the order of the documentation.
 #[rustfmt::skip]
-pub const LIMITS: [LimitSpec; 23] = [
+pub const LIMITS: [LimitSpec; 24] = [
     spec!(Cpu, "defaults", "max_cpu", Cpus, 10, 1_024_000, Some(1000), "Processor share of the whole sandbox."),
     spec!(Memory, "defaults", "max_memory_mb", Mebibytes, 4, 4 << 20, Some(512), "Memory of the whole sandbox, memory-backed files included."),
     spec!(Timeout, "defaults", "timeout_seconds", Seconds, 10, 7 * DAY, Some(60_000), "Wall-clock time of one execution."),
@@ -175,6 +177,7 @@ pub const LIMITS: [LimitSpec; 23] = [
     spec!(CpuTime, "limits", "max_cpu_seconds", Seconds, 10, 1024 * 7 * DAY, None, "Processor time of one execution."),
     spec!(IoRate, "limits", "max_io_bytes_per_second", BytesPerSecond, 4096, 1 << 40, None, "Traffic with block devices."),
     spec!(Connections, "limits", "max_connections", Count, 0, 65_536, Some(64), "Network connections open at once."),
+    spec!(ForwardedPorts, "limits", "max_forwarded_ports", Count, 0, 64, Some(16), "Ports of servers inside that the owner of the session forwards to this host at once."),
     spec!(EgressBytes, "limits", "max_egress_bytes", Bytes, 0, 1 << 50, Some(1 << 30), "Bytes sent and received through the gate in one session."),
     spec!(EgressRate, "limits", "max_egress_bytes_per_second", BytesPerSecond, 1024, 1 << 40, None, "Bytes through the gate per second."),
     spec!(ToolTime, "limits", "max_tool_seconds", Seconds, 10, DAY, Some(30_000), "Time of one call to a tool, from the request to the answer."),
@@ -241,6 +244,13 @@ impl Limits {
     /// The basis of the limit.
     pub fn basis(&self, limit: Limit) -> Option<&Basis> {
         self.get(limit).map(|held| &held.basis)
+    }
+
+    /// Lowers a limit that is set; its basis stays.
+    pub fn lower(&mut self, limit: Limit, value: u64) {
+        if let Some(held) = &mut self.values[limit as usize] {
+            held.value = held.value.min(value);
+        }
     }
 
     pub(crate) fn set(&mut self, limit: Limit, value: Sourced<u64>) {

@@ -26,17 +26,20 @@ pub enum Isolation {
     Container,
     /// A kernel in user space, such as gVisor.
     UserKernel,
-    /// A virtual machine.
+    /// A virtual machine whose instructions a program translates, such as QEMU without KVM.
+    TranslatedVm,
+    /// A virtual machine that the processor separates from the host.
     Vm,
 }
 
 impl Isolation {
     /// Every level, weakest first.
-    pub const ALL: [Isolation; 5] = [
+    pub const ALL: [Isolation; 6] = [
         Isolation::Reduced,
         Isolation::Process,
         Isolation::Container,
         Isolation::UserKernel,
+        Isolation::TranslatedVm,
         Isolation::Vm,
     ];
 
@@ -47,6 +50,7 @@ impl Isolation {
             Isolation::Process => "process",
             Isolation::Container => "container",
             Isolation::UserKernel => "user-kernel",
+            Isolation::TranslatedVm => "translated-vm",
             Isolation::Vm => "vm",
         }
     }
@@ -76,7 +80,7 @@ pub struct Policy {
     /// Whether to refuse a wall that enforces a clause about files only approximately.
     pub files_exact: Sourced<bool>,
     /// Code rules and network lists, one gate per combined policy; every gate must allow.
-    pub gates: Vec<Gate>,
+    pub gates: Vec<PolicyGate>,
     /// Hosts, addresses and ranges that can never be reached.
     pub network_blocklist: Vec<Sourced<BlockPattern>>,
     /// Values that the gate adds to requests; they never enter the sandbox.
@@ -204,7 +208,7 @@ pub const MAX_GATES: usize = 16;
 ///
 /// Two gates are equal if they allow the same, independent of their names.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct PolicyGate {
     /// The name of its policy.
     pub name: String,
     /// Rules over code, commands and tool calls.
@@ -213,13 +217,13 @@ pub struct Gate {
     pub network: NetworkGate,
 }
 
-impl PartialEq for Gate {
-    fn eq(&self, other: &Gate) -> bool {
+impl PartialEq for PolicyGate {
+    fn eq(&self, other: &PolicyGate) -> bool {
         (&self.code, &self.network) == (&other.code, &other.network)
     }
 }
 
-impl Eq for Gate {}
+impl Eq for PolicyGate {}
 
 /// The hosts that one policy allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,14 +269,32 @@ pub struct NetworkEntry {
     pub methods: Option<Vec<Method>>,
     /// The paths; `None` is any.
     pub paths: Option<Vec<PathPattern>>,
+    /// Whether the gate reads every request, also inside TLS.
+    pub inspect: Inspect,
     /// The line that defines it.
     pub basis: Basis,
+}
+
+/// Whether the gate reads requests that no rule concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inspect {
+    /// TLS passes through untouched.
+    #[default]
+    Pass,
+    /// The gate ends TLS and records every request.
+    Requests,
 }
 
 impl NetworkEntry {
     /// Whether requests must be judged one by one.
     pub fn inspects_requests(&self) -> bool {
         self.methods.is_some() || self.paths.is_some()
+    }
+
+    /// Whether the gate ends TLS to read requests.
+    pub fn opens_tls(&self) -> bool {
+        self.inspects_requests() || self.inspect == Inspect::Requests
     }
 }
 
@@ -283,6 +305,7 @@ impl PartialEq for NetworkEntry {
             && self.protocol == other.protocol
             && self.methods == other.methods
             && self.paths == other.paths
+            && self.inspect == other.inspect
     }
 }
 
@@ -342,10 +365,8 @@ pub struct Secret {
     pub from: SecretSource,
     /// The hosts it is sent to, sorted.
     pub hosts: Vec<HostPattern>,
-    /// The header that carries it.
-    pub header: String,
-    /// The format of the header's value; `{}` is the secret.
-    pub format: String,
+    /// The place in a request that carries it.
+    pub place: SecretPlace,
     /// The line that defines it.
     pub basis: Basis,
 }
@@ -355,12 +376,40 @@ impl PartialEq for Secret {
         self.name == other.name
             && self.from == other.from
             && self.hosts == other.hosts
-            && self.header == other.header
-            && self.format == other.format
+            && self.place == other.place
     }
 }
 
 impl Eq for Secret {}
+
+/// The only place in a request where the gate replaces a placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// The value of a header.
+    Header {
+        /// The header's name.
+        name: String,
+        /// The format of the value; `{}` is the secret. `{}` alone allows any text around it.
+        format: String,
+    },
+    /// The value of a parameter in the query of the URL.
+    Query {
+        /// The parameter's name.
+        name: String,
+    },
+    /// The user or the password of basic authentication.
+    Basic,
+}
+
+impl std::fmt::Display for SecretPlace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SecretPlace::Header { name, .. } => write!(formatter, "header {name}"),
+            SecretPlace::Query { name } => write!(formatter, "query parameter {name}"),
+            SecretPlace::Basic => formatter.write_str("basic authentication"),
+        }
+    }
+}
 
 /// The source of a secret's value on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -369,6 +418,8 @@ pub enum SecretSource {
     Environment(String),
     /// The content of a file; absolute host path.
     File(PathBuf),
+    /// The output of a program of the host, as its words; no shell reads them.
+    Command(Vec<String>),
 }
 
 /// An environment variable set inside.

@@ -72,6 +72,40 @@ impl UrlPath {
         canonical_path(path).map(UrlPath)
     }
 
+    /// Converts the path of a request target into the one form that is judged and sent: needless
+    /// escapes are decoded, dot segments resolved and repeated slashes merged. Refuses what has
+    /// no such form, such as an escaped slash.
+    pub fn normalized(target: &str) -> Result<UrlPath, PathError> {
+        let end = target.find('?').unwrap_or(target.len());
+        let path = &target[..end];
+        if target.contains('#') {
+            return Err(PathError::ForbiddenCharacter { character: '#' });
+        }
+        if path.len() > MAX_PATH_BYTES {
+            return Err(PathError::TooLong { maximum: MAX_PATH_BYTES });
+        }
+        if !path.starts_with('/') {
+            return Err(PathError::NotAbsolute);
+        }
+        // Once: what an escape decodes to is judged, and never decoded again.
+        let decoded = without_needless_escapes(path)?;
+        let mut kept: Vec<&str> = Vec::new();
+        let mut is_directory = false;
+        for segment in decoded.split('/').skip(1) {
+            is_directory = matches!(segment, "" | "." | "..");
+            match segment {
+                "" | "." => {}
+                ".." => _ = kept.pop(),
+                segment => kept.push(segment),
+            }
+        }
+        let mut normal = kept.iter().map(|segment| format!("/{segment}")).collect::<String>();
+        if is_directory {
+            normal.push('/');
+        }
+        canonical_path(&normal).map(UrlPath)
+    }
+
     /// The path as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -114,6 +148,26 @@ fn canonical_path(path: &str) -> Result<String, PathError> {
         }
     }
     Ok(canonical)
+}
+
+/// Decodes escapes of characters that mean the same escaped and plain.
+fn without_needless_escapes(path: &str) -> Result<String, PathError> {
+    let mut decoded = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(character) = rest.chars().next() {
+        if character != '%' {
+            decoded.push(character);
+            rest = &rest[character.len_utf8()..];
+            continue;
+        }
+        let byte = hex_byte(&rest[1..]).ok_or(PathError::BadEscape)?;
+        match is_unreserved(byte) {
+            true => decoded.push(char::from(byte)),
+            false => decoded.push_str(&rest[..3]),
+        }
+        rest = &rest[3..];
+    }
+    Ok(decoded)
 }
 
 /// Converts escapes to upper case, and refuses those that some server would decode into something

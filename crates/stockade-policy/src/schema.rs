@@ -236,6 +236,7 @@ fn network_entry() -> Value {
             ("methods", methods),
             ("paths", paths),
             ("protocol", words(&["tls", "http", "tcp"], "Protocol; tls or http by default.")),
+            ("inspect", flag("Whether the gate reads and records every request, also inside TLS.")),
         ],
         &["host"],
         "A host with conditions.",
@@ -243,14 +244,20 @@ fn network_entry() -> Value {
     json!({ "anyOf": [text("Host, with or without a port."), long] })
 }
 
+fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "default": false, "description": description })
+}
+
 fn secret() -> Value {
     section(
         vec![
             ("name", text("Variable inside that holds the placeholder.")),
-            ("from", text("`env:NAME` or `file:PATH` on the host.")),
+            ("from", text("`env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENT` on the host.")),
             ("hosts", list(json!({ "type": "string" }), "Hosts it is sent to.")),
             ("header", text("Header that carries it; Authorization by default.")),
             ("format", text("Value of the header; `{}` is the secret.")),
+            ("query", text("Parameter of the URL that carries it, in place of a header.")),
+            ("basic", flag("Whether basic authentication carries it, in place of a header.")),
         ],
         &["name", "from", "hosts"],
         "One secret.",

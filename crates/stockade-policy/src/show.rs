@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::limits::{LIMITS, Unit};
 use crate::paths::Access;
 use crate::policy::{
-    Gate, NetworkEntry, NetworkGate, Policy, Protocol, Secret, SecretSource, Workspace,
+    Inspect, NetworkEntry, NetworkGate, Policy, PolicyGate, Protocol, Secret, SecretPlace,
+    SecretSource, Workspace,
 };
 use crate::rules::Rule;
 
@@ -128,6 +129,9 @@ fn entry(entry: &NetworkEntry) -> Value {
     if let Some(paths) = &entry.paths {
         map.insert("paths".to_owned(), paths.iter().map(|path| json!(path.to_string())).collect());
     }
+    if entry.inspect == Inspect::Requests {
+        map.insert("inspect".to_owned(), json!(true));
+    }
     match entry.protocol {
         Protocol::Web => {}
         Protocol::Tls | Protocol::Http | Protocol::Tcp => {
@@ -141,10 +145,22 @@ fn secret(secret: &Secret) -> Value {
     let from = match &secret.from {
         SecretSource::Environment(name) => format!("env:{name}"),
         SecretSource::File(path) => format!("file:{}", path.display()),
+        SecretSource::Command(words) => format!("command:{}", words.join(" ")),
     };
     let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
-    let (name, header, format) = (&secret.name, &secret.header, &secret.format);
-    json!({ "name": name, "from": from, "hosts": hosts, "header": header, "format": format })
+    let mut map = Map::new();
+    map.insert("name".to_owned(), json!(secret.name));
+    map.insert("from".to_owned(), json!(from));
+    map.insert("hosts".to_owned(), json!(hosts));
+    match &secret.place {
+        SecretPlace::Header { name, format } => {
+            map.insert("header".to_owned(), json!(name));
+            map.insert("format".to_owned(), json!(format));
+        }
+        SecretPlace::Query { name } => _ = map.insert("query".to_owned(), json!(name)),
+        SecretPlace::Basic => _ = map.insert("basic".to_owned(), json!(true)),
+    }
+    Value::Object(map)
 }
 
 fn rule(rule: &Rule) -> Value {
@@ -177,7 +193,7 @@ fn rule(rule: &Rule) -> Value {
     Value::Object(map)
 }
 
-fn also(gate: &Gate) -> Value {
+fn also(gate: &PolicyGate) -> Value {
     let rules: Value = gate.code.rules.iter().map(rule).collect();
     json!({
         "name": gate.name,

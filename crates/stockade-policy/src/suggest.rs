@@ -46,7 +46,7 @@ pub struct Line {
 }
 
 /// The list that an entry belongs to.
-enum Entry {
+enum ListEntry {
     Network(Vec<Value>),
     Command(Value),
     Tool(Value),
@@ -65,16 +65,16 @@ impl Suggestion {
 
     fn add(&mut self, denial: &Denial) {
         match entry(denial) {
-            Entry::Network(entries) => {
+            ListEntry::Network(entries) => {
                 for entry in entries {
                     self.left_out += put(&mut self.network_allowlist, entry, denial);
                 }
             }
-            Entry::Command(entry) => {
+            ListEntry::Command(entry) => {
                 self.left_out += put(&mut self.command_allowlist, entry, denial);
             }
-            Entry::Tool(entry) => self.left_out += put(&mut self.tool_allowlist, entry, denial),
-            Entry::ByHand => {
+            ListEntry::Tool(entry) => self.left_out += put(&mut self.tool_allowlist, entry, denial),
+            ListEntry::ByHand => {
                 let same = |line: &&mut Line| line.denial == *denial;
                 match self.by_hand.iter_mut().find(same) {
                     Some(line) => line.times += 1,
@@ -159,22 +159,22 @@ fn push(lines: &mut Vec<Line>, entry: Value, denial: &Denial) -> u64 {
 }
 
 /// The entry that would allow one denial. If its target does not parse, a person must decide.
-fn entry(denial: &Denial) -> Entry {
+fn entry(denial: &Denial) -> ListEntry {
     let control = |control: Control| denial.control == control.as_str();
     let answer = if control(Control::NetworkHosts) || control(Control::NetworkPublic) {
-        hosts(denial).map(Entry::Network)
+        hosts(denial).map(ListEntry::Network)
     } else if control(Control::NetworkRequests) {
-        request(denial).map(|entry| Entry::Network(vec![entry]))
+        request(denial).map(|entry| ListEntry::Network(vec![entry]))
     } else if control(Control::Commands) {
         added(denial, "command_allowlist")
             .filter(|name| check_command_name(name).is_ok())
-            .map(|name| Entry::Command(json!(name)))
+            .map(|name| ListEntry::Command(json!(name)))
     } else if control(Control::Tools) {
-        added(denial, "tool_allowlist").map(|name| Entry::Tool(json!(name)))
+        added(denial, "tool_allowlist").map(|name| ListEntry::Tool(json!(name)))
     } else {
         None
     };
-    answer.unwrap_or(Entry::ByHand)
+    answer.unwrap_or(ListEntry::ByHand)
 }
 
 /// The name that a denial suggests to add to a list.

@@ -163,8 +163,8 @@ impl VariableError {
             VariableError::BadName { .. } => "use letters, digits and `_`, not a digit first",
             VariableError::Loader { .. } => "remove it; put modules into the workspace instead",
             VariableError::Credential { .. } => {
-                "pass it in by name with `stockade run --env-secret NAME`, so that the program can read \
-                 it; this version has no `secrets`, which keep a value outside of the sandbox"
+                "keep it outside of the sandbox with `secrets`, which send it to its hosts only, or pass \
+                 it in by name with `stockade run --env-secret NAME`, so that the program can read it"
             }
             VariableError::Gate { .. } => "remove it; list hosts in network_allowlist",
         }

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::place::{Place, PlaceError};
+use crate::place::{PlaceError, RecordDirectory};
 
 const PRIVATE: Mode = Mode::RWXU;
 
@@ -22,7 +22,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Opens a place, and creates its missing directories.
-    pub(crate) fn open_or_make(place: &Place) -> Result<Directory, PlaceError> {
+    pub(crate) fn open_or_make(place: &RecordDirectory) -> Result<Directory, PlaceError> {
         let (mut descriptor, mut path) = (base(&place.base)?, place.base.clone());
         for name in &place.own {
             path.push(name);
@@ -40,7 +40,7 @@ impl Directory {
     }
 
     /// Opens an existing place for reading. A place that the user named may belong to any user.
-    pub(crate) fn open(place: &Place) -> Result<Option<Directory>, PlaceError> {
+    pub(crate) fn open(place: &RecordDirectory) -> Result<Option<Directory>, PlaceError> {
         let mut path = place.base.clone();
         if place.is_named {
             path = place.path();

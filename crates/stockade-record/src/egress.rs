@@ -45,6 +45,9 @@ pub struct Egress {
     pub denial: Option<Denial>,
     /// Why an allowed connection failed, such as a name that does not resolve.
     pub failure: Option<String>,
+    /// Secrets that were sent, misplaced or sent back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
 }
 
 /// How a connection reached the gate.
@@ -71,6 +74,32 @@ pub enum Inspection {
     None,
     /// The server name that a TLS client sent unencrypted.
     ServerName,
-    /// Every request.
+    /// Every request, of a connection without TLS or of one request that the wall makes.
     Requests,
+    /// Every request, of a connection whose TLS ended at the gate.
+    Opened,
+}
+
+/// What happened to a secret on a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretUse {
+    /// The secret's name.
+    pub name: String,
+    /// What happened.
+    pub act: SecretAct,
+}
+
+/// The ways in which a secret is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretAct {
+    /// The value was sent in its place, to a bound host.
+    Sent,
+    /// The placeholder was anywhere else: an alarm, and a denial.
+    Misplaced,
+    /// The program sent a credential of its own in the secret's header, and the gate dropped it.
+    Dropped,
+    /// The server sent the value back, and the gate redacted it.
+    Echoed,
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, FileOperation, LimitHit,
-    SessionEnded, SessionId, SessionStarted, Time, ToolCall, VerdictGiven,
+    Denied, Digest, Egress, ExecutionEnded, ExecutionStarted, FileOperation, LimitHit, PortEvent,
+    SecretReplaced, SessionEnded, SessionId, SessionStarted, Time, ToolCall, VerdictGiven,
 };
 
 /// One event, with its position in the stream.
@@ -38,6 +38,10 @@ pub enum Body {
     ToolCall(ToolCall),
     /// The host read or changed files inside.
     FileOperation(FileOperation),
+    /// A port was forwarded, or a connection to it ended or was refused.
+    Port(PortEvent),
+    /// The value of a secret was replaced.
+    SecretReplaced(SecretReplaced),
     /// A limit refused something, or ended the program.
     LimitHit(LimitHit),
     /// The wall refused something.
@@ -58,6 +62,8 @@ impl Body {
             Body::Egress(_) => "egress",
             Body::ToolCall(_) => "tool_call",
             Body::FileOperation(_) => "file_operation",
+            Body::Port(_) => "port",
+            Body::SecretReplaced(_) => "secret_replaced",
             Body::LimitHit(_) => "limit_hit",
             Body::Denial(_) => "denial",
             Body::ExecutionEnded(_) => "execution_ended",
@@ -68,7 +74,11 @@ impl Body {
     /// The execution it belongs to; `None` if it belongs to the session.
     pub fn execution(&self) -> Option<u64> {
         match self {
-            Body::SessionStarted(_) | Body::FileOperation(_) | Body::SessionEnded(_) => None,
+            Body::SessionStarted(_)
+            | Body::FileOperation(_)
+            | Body::Port(_)
+            | Body::SecretReplaced(_)
+            | Body::SessionEnded(_) => None,
             Body::Verdict(verdict) => verdict.execution,
             Body::ExecutionStarted(started) => Some(started.execution),
             Body::Egress(egress) => egress.execution,

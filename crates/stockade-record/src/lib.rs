@@ -14,9 +14,11 @@ mod identity;
 mod line;
 mod list;
 mod place;
+mod port;
 mod prune;
 mod reader;
 mod recorder;
+mod secret;
 mod session;
 mod shorten;
 mod sink;
@@ -26,7 +28,7 @@ mod tool_call;
 mod verify;
 mod writer;
 
-pub use egress::{Egress, Inspection, Via};
+pub use egress::{Egress, Inspection, SecretAct, SecretUse, Via};
 pub use event::{Body, Event};
 pub use execution::{
     Denied, ExecutionEnded, ExecutionStarted, LimitHit, OutputCounts, UsageCounts, VerdictGiven,
@@ -36,10 +38,12 @@ pub use glance::{Glance, glance};
 pub use identity::{IdentityError, SessionId};
 pub use line::{Digest, LineError, MAX_LINE_BYTES, decode, encode};
 pub use list::{ListError, Listed, list};
-pub use place::{Place, PlaceError, default_places, settle};
+pub use place::{PlaceError, RecordDirectory, default_places, settle};
+pub use port::PortEvent;
 pub use prune::{PruneError, Pruned, prune};
 pub use reader::{ReadError, Reader, Tail};
 pub use recorder::{MAX_RECORD_BYTES, Recorder};
+pub use secret::SecretReplaced;
 pub use session::{CodeDigest, Command, ImageUsed, PolicyDigest, SessionEnded, SessionStarted};
 pub use sink::{Sink, Unrecorded};
 pub use summary::{Latest, Summary};

@@ -10,7 +10,7 @@ use rustix::fs::{Dir, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::directory::Directory;
-use crate::place::{Place, PlaceError};
+use crate::place::{PlaceError, RecordDirectory};
 use crate::{SessionId, Time};
 
 const FINISHED: &str = ".jsonl";
@@ -45,7 +45,7 @@ pub enum ListError {
 }
 
 /// The records at a place, oldest first; empty if the directory does not exist.
-pub fn list(place: &Place) -> Result<Vec<Listed>, ListError> {
+pub fn list(place: &RecordDirectory) -> Result<Vec<Listed>, ListError> {
     let Some(directory) = Directory::open(place)? else { return Ok(Vec::new()) };
     let unread =
         |error: Errno| ListError::Read { path: directory.path.clone(), source: error.into() };

@@ -13,7 +13,7 @@ const SESSIONS: &str = "sessions";
 /// A directory for records: the last components of its path belong only to this user, and are
 /// created if they are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordDirectory {
     /// The path above them; links in it are followed.
     pub(crate) base: PathBuf,
     /// The components below it, each a directory that only its owner may enter.
@@ -113,16 +113,16 @@ impl PlaceError {
     }
 }
 
-impl Place {
+impl RecordDirectory {
     /// A directory that the user named by an absolute path.
-    pub fn named(path: &Path) -> Result<Place, PlaceError> {
+    pub fn named(path: &Path) -> Result<RecordDirectory, PlaceError> {
         let no_name = || PlaceError::NoName { path: path.to_owned() };
         let name = path.file_name().ok_or_else(no_name)?.to_owned();
         let base = path.parent().ok_or_else(no_name)?.to_owned();
         if base.components().any(|part| part == Component::ParentDir) || !base.is_absolute() {
             return Err(no_name());
         }
-        Ok(Place { base, own: vec![name], is_named: true })
+        Ok(RecordDirectory { base, own: vec![name], is_named: true })
     }
 
     /// Its path.
@@ -133,11 +133,14 @@ impl Place {
 
 /// The places for the records of a user, in order of preference: the user's state directory, and
 /// for a user without a home directory a directory in `/tmp`.
-pub fn default_places(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> Vec<Place> {
+pub fn default_places(
+    variable: impl Fn(&str) -> Option<OsString>,
+    user: u32,
+) -> Vec<RecordDirectory> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").map(|home| home.join(".local/state"));
     let state = absolute("XDG_STATE_HOME").or_else(home);
-    let place = |base, own| Place { base, own, is_named: false };
+    let place = |base, own| RecordDirectory { base, own, is_named: false };
     let kept = state.map(|base| place(base, vec![PRODUCT.into(), SESSIONS.into()]));
     let own = vec![format!("{PRODUCT}-{user}").into(), SESSIONS.into()];
     let passing = place(PathBuf::from("/tmp"), own);
@@ -146,12 +149,14 @@ pub fn default_places(variable: impl Fn(&str) -> Option<OsString>, user: u32) ->
 
 /// The first of some places that exists or can be created. An existing place that is open to others
 /// is refused and not skipped.
-pub fn settle(places: &[Place]) -> Result<Place, PlaceError> {
+pub fn settle(places: &[RecordDirectory]) -> Result<RecordDirectory, PlaceError> {
     settled(places).map(|(place, _)| place.clone())
 }
 
 /// The first usable place, open.
-pub(crate) fn settled(places: &[Place]) -> Result<(&Place, Directory), PlaceError> {
+pub(crate) fn settled(
+    places: &[RecordDirectory],
+) -> Result<(&RecordDirectory, Directory), PlaceError> {
     let mut last = PlaceError::NoName { path: PathBuf::new() };
     for place in places {
         match Directory::open_or_make(place) {
@@ -170,7 +175,7 @@ mod tests {
     fn paths(variables: &[(&str, &str)]) -> Vec<PathBuf> {
         let find = |name: &str| variables.iter().find(|(key, _)| *key == name);
         let variable = |name: &str| find(name).map(|(_, value)| value.into());
-        default_places(variable, 7).iter().map(Place::path).collect()
+        default_places(variable, 7).iter().map(RecordDirectory::path).collect()
     }
 
     #[test]
@@ -186,9 +191,9 @@ mod tests {
 
     #[test]
     fn named_place_is_one_directory_of_an_absolute_path() {
-        assert_eq!(Place::named(Path::new("/a/b/")).unwrap().path(), Path::new("/a/b"));
+        assert_eq!(RecordDirectory::named(Path::new("/a/b/")).unwrap().path(), Path::new("/a/b"));
         for path in ["/", "/a/..", "a", "/a/../b", ""] {
-            assert!(Place::named(Path::new(path)).is_err(), "{path}");
+            assert!(RecordDirectory::named(Path::new(path)).is_err(), "{path}");
         }
     }
 }

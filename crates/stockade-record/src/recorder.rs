@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::place::{Place, settled};
+use crate::place::{RecordDirectory, settled};
 use crate::writer::{WriteError, Writer};
 use crate::{
     Body, Egress, SessionEnded, SessionId, SessionStarted, Sink, Time, ToolCall, Unrecorded,
@@ -27,7 +27,7 @@ pub const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Writes the record of one session. All threads that record events share it.
 pub struct Recorder {
     session: SessionId,
-    places: Vec<Place>,
+    places: Vec<RecordDirectory>,
     limit: u64,
     state: Mutex<State>,
     /// Whether writing an event failed.
@@ -53,7 +53,7 @@ enum Stage {
 
 impl Recorder {
     /// A record at the first usable place. Touches no file yet.
-    pub fn new(places: Vec<Place>) -> Result<Recorder, WriteError> {
+    pub fn new(places: Vec<RecordDirectory>) -> Result<Recorder, WriteError> {
         let session = SessionId::new(Time::now()).map_err(WriteError::Name)?;
         let state = State { stage: Stage::Planned, failure: None };
         let failed = watch::Sender::new(false);

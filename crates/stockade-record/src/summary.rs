@@ -72,6 +72,8 @@ impl Summary {
             | Body::Verdict(_)
             | Body::ExecutionStarted(_)
             | Body::FileOperation(_)
+            | Body::Port(_)
+            | Body::SecretReplaced(_)
             | Body::LimitHit(_)
             | Body::Denial(_)
             | Body::ExecutionEnded(_)

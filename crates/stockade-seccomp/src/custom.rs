@@ -62,7 +62,7 @@ pub struct CustomProfile {
     default: Action,
     /// Words of `SCMP_ARCH_*`; empty if the profile lists none.
     architectures: Vec<String>,
-    entries: Vec<Entry>,
+    entries: Vec<SyscallEntry>,
     notes: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl CustomProfile {
 
 /// One element of `syscalls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct SyscallEntry {
     syscalls: Vec<Syscall>,
     action: Action,
     conditions: Vec<Condition>,
@@ -116,7 +116,7 @@ struct Entry {
     excludes: Selector,
 }
 
-impl Entry {
+impl SyscallEntry {
     fn applies(&self, host: Host) -> bool {
         let Selector { has_capabilities, architectures, kernel } = &self.includes;
         let own = words::container_architecture(host.architecture);

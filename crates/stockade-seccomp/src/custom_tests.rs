@@ -195,7 +195,7 @@ fn profile_errors_have_a_position_and_a_remedy() {
         ("{}".into(), "line 1, column 1: `defaultAction` is missing in this object; add `defaultAction`"),
         (
             "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n \"defaultAction\": \"SCMP_ACT_LOG\"}".into(),
-            "line 2, column 2: the key `defaultAction` stands here a second time; keep one of the two",
+            "line 2, column 2: the key `defaultAction` is repeated here; keep one of the two",
         ),
         (
             "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"syscals\": []}".into(),

@@ -74,7 +74,7 @@ impl TextErrors {
 
 /// A place in the text being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextSpan {
     /// Line, counted from one.
     pub line: usize,
     /// Column in characters, counted from one.
@@ -83,9 +83,9 @@ pub struct Place {
     pub width: usize,
 }
 
-impl Place {
+impl TextSpan {
     /// The start of the text.
-    pub const START: Place = Place { line: 1, column: 1, width: 1 };
+    pub const START: TextSpan = TextSpan { line: 1, column: 1, width: 1 };
 }
 
 /// Collects the mistakes of one text.
@@ -95,7 +95,7 @@ pub struct Report<'t> {
     lines: Vec<&'t str>,
     /// The lines without surrounding white space, trimmed once: many values may share a long line.
     trimmed: Vec<&'t str>,
-    /// What each line stands for, if the person wrote something else.
+    /// The flag that each line was made from, if the user wrote flags instead of a file.
     flags: Vec<Option<String>>,
     found: Vec<Diagnostic>,
 }
@@ -114,7 +114,12 @@ impl<'t> Report<'t> {
     }
 
     /// Adds a mistake; drops it if there are too many already, because the text is refused anyway.
-    pub fn mistake(&mut self, place: Place, message: impl Into<String>, remedy: impl Into<String>) {
+    pub fn mistake(
+        &mut self,
+        place: TextSpan,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
         if self.is_full() {
             return;
         }
@@ -140,7 +145,7 @@ impl<'t> Report<'t> {
     }
 
     /// A place with its source line.
-    pub fn origin(&self, place: Place) -> Origin {
+    pub fn origin(&self, place: TextSpan) -> Origin {
         let index = place.line.saturating_sub(1);
         if let Some(Some(flag)) = self.flags.get(index) {
             let text = Printable(flag).to_string().into();
@@ -185,7 +190,7 @@ fn printable(text: &str) -> String {
 
 /// The part of a line around a place, and the carets under it. Both have one column per character,
 /// so that the carets are aligned.
-fn excerpt(line: &str, place: Place) -> (String, String) {
+fn excerpt(line: &str, place: TextSpan) -> (String, String) {
     let shown: Vec<char> = line.chars().map(shown_as).collect();
     let start = place.column.saturating_sub(1).min(shown.len());
     let from = if shown.len() <= MAX_SHOWN { 0 } else { start.saturating_sub(MAX_SHOWN / 2) };
@@ -212,7 +217,7 @@ mod tests {
     #[test]
     fn caret_is_under_the_word_with_the_mistake() {
         let mut report = Report::new("p.yaml", "name: x\n  pids: -1\n", &PLAIN);
-        report.mistake(Place { line: 2, column: 9, width: 2 }, "bad", "write 1");
+        report.mistake(TextSpan { line: 2, column: 9, width: 2 }, "bad", "write 1");
         let error = report.finish::<()>(None).unwrap_err();
         let text = "p.yaml:2:9: bad\n  |\n2 |   pids: -1\n  |         ^^\n  = write 1";
         assert_eq!(error.to_string(), text);
@@ -221,7 +226,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_around_the_caret() {
         let line = format!("{}here{}", "x".repeat(5000), "y".repeat(5000));
-        let (source, marker) = excerpt(&line, Place { line: 1, column: 5001, width: 4 });
+        let (source, marker) = excerpt(&line, TextSpan { line: 1, column: 5001, width: 4 });
         assert_eq!(source.chars().count(), MAX_SHOWN);
         let column = marker.find('^').unwrap();
         assert_eq!(&source[column..column + 4], "here");
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn a_long_message_is_cut() {
         let mut report = Report::new("p", "", &PLAIN);
-        report.mistake(Place::START, "x".repeat(5000), "ü".repeat(5000));
+        report.mistake(TextSpan::START, "x".repeat(5000), "ü".repeat(5000));
         let found = &report.finish::<()>(None).unwrap_err().diagnostics()[0].clone();
         assert_eq!(found.message, format!("{}…", "x".repeat(MAX_MESSAGE)));
         assert_eq!(found.remedy, format!("{}…", "ü".repeat(MAX_MESSAGE)));
@@ -239,7 +244,7 @@ mod tests {
     #[test]
     fn terminal_escapes_in_the_text_are_not_repeated() {
         let mut report = Report::new("p\u{1b}]0;x", "a: \u{1b}[31mred", &PLAIN);
-        report.mistake(Place { line: 1, column: 1, width: 1 }, "bad \u{1b}[2J", "no \u{7}");
+        report.mistake(TextSpan { line: 1, column: 1, width: 1 }, "bad \u{1b}[2J", "no \u{7}");
         let text = report.finish::<()>(None).unwrap_err().to_string();
         assert!(text.chars().all(|c| c == '\n' || is_harmless(c)), "{text:?}");
     }

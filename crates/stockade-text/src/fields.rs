@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Dialect, Entry, Kind, Node, Place, Report};
+use crate::{Dialect, KeyValue, Kind, Node, Report, TextSpan};
 
 /// The most items a list may have.
 const MAX_ITEMS: usize = 4096;
@@ -12,19 +12,19 @@ const MAX_WORD_BYTES: usize = 80;
 
 /// A mapping whose keys are all known.
 pub struct Table<'n> {
-    entries: &'n [Entry],
+    entries: &'n [KeyValue],
     /// Where it starts.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 impl<'n> Table<'n> {
     /// A mapping without keys.
-    pub fn empty(place: Place) -> Table<'n> {
+    pub fn empty(place: TextSpan) -> Table<'n> {
         Table { entries: &[], place }
     }
 
     /// A mapping with these keys, which are not checked.
-    pub fn of(entries: &'n [Entry], place: Place) -> Table<'n> {
+    pub fn of(entries: &'n [KeyValue], place: TextSpan) -> Table<'n> {
         Table { entries, place }
     }
 
@@ -39,7 +39,7 @@ impl<'n> Table<'n> {
     }
 
     /// The place of a key, or else of the mapping.
-    pub fn key_place(&self, key: &str) -> Place {
+    pub fn key_place(&self, key: &str) -> TextSpan {
         let found = self.entries.iter().find(|entry| entry.key == key);
         found.map_or(self.place, |entry| entry.key_place)
     }
@@ -61,7 +61,7 @@ impl Report<'_> {
     }
 
     /// A mapping with any keys.
-    pub fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [Entry]> {
+    pub fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [KeyValue]> {
         match &node.kind {
             Kind::Map(entries) => Some(entries),
             _ => {

@@ -13,9 +13,9 @@ mod origin;
 mod parse;
 mod tree;
 
-pub use diagnostic::{Diagnostic, Place, Report, TextErrors};
+pub use diagnostic::{Diagnostic, Report, TextErrors, TextSpan};
 pub use dialect::{Aliases, Dialect};
 pub use fields::{Table, closest, describe, is_nearly};
 pub use origin::{Origin, Printable, is_harmless};
 pub use parse::{MAX_TEXT_BYTES, parse};
-pub use tree::{Entry, Kind, Node};
+pub use tree::{KeyValue, Kind, Node};

@@ -14,7 +14,7 @@ pub struct Origin {
     pub line: usize,
     /// Column in characters, counted from one; zero with a line of zero.
     pub column: usize,
-    /// The line itself, without its indentation, shortened; or the flag that a line stands for.
+    /// The line itself, without its indentation, shortened; or the flag that a line was made from.
     pub text: Arc<str>,
 }
 

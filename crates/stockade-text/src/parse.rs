@@ -1,6 +1,6 @@
 //! Parses bytes to a value, or to a list of all mistakes.
 
-use crate::{Dialect, Node, Place, Report, TextErrors, tree};
+use crate::{Dialect, Node, Report, TextErrors, TextSpan, tree};
 
 /// The longest text that is read at all, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -31,10 +31,10 @@ pub fn parse<T>(
 fn readable<'b>(
     bytes: &'b [u8],
     dialect: &Dialect,
-) -> Result<&'b str, (Place, String, &'static str)> {
+) -> Result<&'b str, (TextSpan, String, &'static str)> {
     if bytes.len() > MAX_TEXT_BYTES {
         let message = format!("the {} is larger than {MAX_TEXT_BYTES} bytes", dialect.name);
-        return Err((Place::START, message, "split it, or check that this is the right file"));
+        return Err((TextSpan::START, message, "split it, or check that this is the right file"));
     }
     let valid = match std::str::from_utf8(bytes) {
         Ok(valid) => valid,
@@ -51,7 +51,7 @@ fn readable<'b>(
     if let Some((at, character)) = strange {
         let line = 1 + valid[..at].matches('\n').count();
         let column = 1 + valid[..at].chars().rev().take_while(|before| *before != '\n').count();
-        let place = Place { line, column, width: 1 };
+        let place = TextSpan { line, column, width: 1 };
         let message = format!(
             "the character U+{:04X} is read differently by other parsers",
             u32::from(character)
@@ -73,10 +73,10 @@ fn readable<'b>(
 }
 
 /// The place of the character after a text.
-fn place_after(text: &str) -> Place {
+fn place_after(text: &str) -> TextSpan {
     let last = text.rsplit('\n').next().unwrap_or("");
     let line = 1 + text.matches('\n').count();
-    Place { line, column: 1 + last.chars().count(), width: 1 }
+    TextSpan { line, column: 1 + last.chars().count(), width: 1 }
 }
 
 /// Line ends of YAML 1.1 only, and direction marks.

@@ -10,7 +10,7 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Number, Value};
 
 use crate::dialect::Aliases;
-use crate::{Dialect, Place, Report};
+use crate::{Dialect, Report, TextSpan};
 
 /// The most bytes of text, counted after expanding aliases: a few aliases of one long text are a
 /// bomb too.
@@ -22,7 +22,7 @@ pub struct Node {
     /// Its kind and content.
     pub kind: Kind,
     /// Where it starts.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 /// The kind of a value.
@@ -38,16 +38,16 @@ pub enum Kind {
     /// A sequence.
     List(Vec<Node>),
     /// A mapping, in the order of the text, without duplicates.
-    Map(Vec<Entry>),
+    Map(Vec<KeyValue>),
 }
 
 /// One key of a mapping with its value.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct KeyValue {
     /// The key.
     pub key: String,
     /// Where the key starts.
-    pub key_place: Place,
+    pub key_place: TextSpan,
     /// Its value.
     pub value: Node,
 }
@@ -80,7 +80,7 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
     }
     if builder.root.is_none() && !builder.report.has_mistakes() {
         let message = format!("the {} is empty", dialect.name);
-        builder.report.mistake(Place::START, message, dialect.when_empty);
+        builder.report.mistake(TextSpan::START, message, dialect.when_empty);
     }
     let root = builder.root;
     if report.has_mistakes() { None } else { root }
@@ -93,8 +93,8 @@ struct Stop;
 struct Open {
     node: Node,
     anchor: usize,
-    pending_key: Option<(String, Place)>,
-    seen: HashMap<String, Place>,
+    pending_key: Option<(String, TextSpan)>,
+    seen: HashMap<String, TextSpan>,
 }
 
 /// The size of a value.
@@ -160,7 +160,7 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn expand(&mut self, anchor: usize, place: Place) -> Result<(), Stop> {
+    fn expand(&mut self, anchor: usize, place: TextSpan) -> Result<(), Stop> {
         self.refuse_alias(place)?;
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
             let message = "an alias is inside the value it names";
@@ -185,7 +185,7 @@ impl Builder<'_, '_> {
     }
 
     /// Adds to the total size, and stops if it is too large.
-    fn count(&mut self, size: Size, place: Place) -> Result<(), Stop> {
+    fn count(&mut self, size: Size, place: TextSpan) -> Result<(), Stop> {
         self.held.nodes += size.nodes;
         self.held.bytes += size.bytes;
         let Dialect { name, max_depth, max_nodes, .. } = self.dialect;
@@ -202,7 +202,7 @@ impl Builder<'_, '_> {
         self.stop(place, message, format!("split the {name}, or write values out without `*`"))
     }
 
-    fn refuse_alias(&mut self, place: Place) -> Result<(), Stop> {
+    fn refuse_alias(&mut self, place: TextSpan) -> Result<(), Stop> {
         match self.dialect.aliases {
             Aliases::Expanded => Ok(()),
             Aliases::Refused => {
@@ -230,7 +230,7 @@ impl Builder<'_, '_> {
         };
         match (&mut open.node.kind, open.pending_key.take()) {
             (Kind::Map(entries), Some((key, key_place))) => {
-                entries.push(Entry { key, key_place, value: node });
+                entries.push(KeyValue { key, key_place, value: node });
                 Ok(())
             }
             (Kind::Map(_), None) => self.key(node),
@@ -264,7 +264,7 @@ impl Builder<'_, '_> {
 
     fn stop<T>(
         &mut self,
-        place: Place,
+        place: TextSpan,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Result<T, Stop> {
@@ -289,7 +289,7 @@ impl Node {
             }
             Kind::Map(entries) => {
                 let pair = |entry| {
-                    let Entry { key, value, .. }: &Entry = entry;
+                    let KeyValue { key, value, .. }: &KeyValue = entry;
                     Ok((key.clone(), value.json()?))
                 };
                 entries.iter().map(pair).collect::<Result<_, _>>().map(Value::Object)
@@ -357,15 +357,15 @@ fn too_deep(dialect: &Dialect) -> String {
     format!("nested more than {} levels deep", dialect.max_depth)
 }
 
-fn place_of(span: &Span) -> Place {
+fn place_of(span: &Span) -> TextSpan {
     let same_line = span.end.line() == span.start.line();
     let width = if same_line { span.end.col().saturating_sub(span.start.col()) } else { 1 };
-    Place { line: span.start.line(), column: span.start.col() + 1, width: width.max(1) }
+    TextSpan { line: span.start.line(), column: span.start.col() + 1, width: width.max(1) }
 }
 
 fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
     let marker = error.marker();
-    let mut place = Place { line: marker.line(), column: marker.col() + 1, width: 1 };
+    let mut place = TextSpan { line: marker.line(), column: marker.col() + 1, width: 1 };
     // The parser detects some mistakes only at the end of the text, after the last line.
     while place.line > 1 && report.line(place.line).trim().is_empty() {
         place.line -= 1;
@@ -381,7 +381,7 @@ fn scan_mistake(report: &mut Report<'_>, error: &ScanError) -> Stop {
     }
     let indentation = indentation(place.line);
     let (message, remedy) = if indentation.contains('\t') {
-        place = Place { column: indentation.find('\t').unwrap_or(0) + 1, ..place };
+        place = TextSpan { column: indentation.find('\t').unwrap_or(0) + 1, ..place };
         ("indented with a tab".to_owned(), "use spaces: YAML does not indent with tabs")
     } else if info.contains("nesting") || info.contains("recursion") || info.contains("depth") {
         (too_deep(report.dialect), report.dialect.when_too_deep)

@@ -71,13 +71,13 @@ fn places_count_characters_from_one() {
     let text = "ü: 1\nlist:\n  - äöü: [x, yy]\n";
     let node = read(text, &mut Report::new("p", text, &PLAIN)).unwrap();
     let Kind::Map(entries) = &node.kind else { panic!("a map") };
-    assert_eq!(entries[0].value.place, Place { line: 1, column: 4, width: 1 });
-    assert_eq!(entries[1].key_place, Place { line: 2, column: 1, width: 4 });
+    assert_eq!(entries[0].value.place, TextSpan { line: 1, column: 4, width: 1 });
+    assert_eq!(entries[1].key_place, TextSpan { line: 2, column: 1, width: 4 });
     let Kind::List(items) = &entries[1].value.kind else { panic!("a list") };
     let Kind::Map(inner) = &items[0].kind else { panic!("a map") };
-    assert_eq!(inner[0].key_place, Place { line: 3, column: 5, width: 3 });
+    assert_eq!(inner[0].key_place, TextSpan { line: 3, column: 5, width: 3 });
     let Kind::List(words) = &inner[0].value.kind else { panic!("a list") };
-    assert_eq!(words[1].place, Place { line: 3, column: 14, width: 2 });
+    assert_eq!(words[1].place, TextSpan { line: 3, column: 14, width: 2 });
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn memory_limit_kills_and_is_counted() {
         let calm = MemoryEvents { limit_reached: false, oom_kills: 0 };
         assert_eq!(free.memory_events().unwrap(), calm, "{kind}");
         assert!(free.memory_peak().unwrap() >= 200_000_000);
+        // What the ended program used is free again.
+        assert!(free.memory_used().unwrap() < free.memory_peak().unwrap());
         finish(free);
 
         let bytes = 64 << 20;

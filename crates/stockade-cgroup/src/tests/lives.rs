@@ -21,7 +21,7 @@ fn many_rounds_leave_nothing() {
             memory_bytes: layout.has(Controller::Memory).then_some(64 << 20),
             cpu_millis: layout.has(Controller::Cpu).then_some(1000),
             pids: layout.has(Controller::Pids).then_some(100),
-            io_bytes_per_second: None,
+            ..Limits::default()
         };
         let (mut making, mut removing) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..ROUNDS {

@@ -2,7 +2,7 @@
 
 use stockade_text::{Kind, Node, Table};
 
-use crate::policy::{Gate, MAX_GATES, NetworkDefault, NetworkGate};
+use crate::policy::{MAX_GATES, NetworkDefault, NetworkGate, PolicyGate};
 use crate::rules::{Action, CodeGate};
 use crate::source::Sourced;
 
@@ -16,7 +16,7 @@ struct Parts<'n> {
 }
 
 impl Decoder<'_, '_> {
-    pub(super) fn gates(&mut self, table: &Table<'_>, name: &str) -> Vec<Gate> {
+    pub(super) fn gates(&mut self, table: &Table<'_>, name: &str) -> Vec<PolicyGate> {
         let defaults = self.silent_section(table, "defaults");
         let parts = Parts {
             action: defaults.get("action"),
@@ -49,7 +49,7 @@ impl Decoder<'_, '_> {
         }
     }
 
-    fn gate(&mut self, table: &Table<'_>, parts: &Parts<'_>, name: String) -> Gate {
+    fn gate(&mut self, table: &Table<'_>, parts: &Parts<'_>, name: String) -> PolicyGate {
         let rules = self.rules(table);
         let otherwise = if rules.is_empty() {
             Sourced::built_in(Action::Allow, "code runs when a policy has no rules")
@@ -61,7 +61,7 @@ impl Decoder<'_, '_> {
             self.word(node, "the default action", &actions).map(|action| self.sourced(action, node))
         });
         let code = CodeGate { default: explicit.unwrap_or(otherwise), rules };
-        Gate { name, code, network: self.network(table, parts.network_default) }
+        PolicyGate { name, code, network: self.network(table, parts.network_default) }
     }
 
     fn network(&mut self, table: &Table<'_>, default: Option<&Node>) -> NetworkGate {

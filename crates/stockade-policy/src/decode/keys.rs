@@ -42,6 +42,7 @@ pub(super) const LIMITS: &[&str] = &[
     "max_cpu_seconds",
     "max_io_bytes_per_second",
     "max_connections",
+    "max_forwarded_ports",
     "max_egress_bytes",
     "max_egress_bytes_per_second",
     "max_tool_seconds",
@@ -59,8 +60,9 @@ pub(super) const FILESYSTEM: &[&str] = &["read", "write", "hide", "workspace", "
 pub(super) const MOUNT: &[&str] = &["host", "guest"];
 pub(super) const WORKSPACE: &[&str] = &["host", "mode"];
 pub(super) const SANDBOX_MOUNTS: &[&str] = &["input_dir", "output_dir"];
-pub(super) const NETWORK_ENTRY: &[&str] = &["host", "ports", "methods", "paths", "protocol"];
-pub(super) const SECRET: &[&str] = &["name", "from", "hosts", "header", "format"];
+pub(super) const NETWORK_ENTRY: &[&str] =
+    &["host", "ports", "methods", "paths", "protocol", "inspect"];
+pub(super) const SECRET: &[&str] = &["name", "from", "hosts", "header", "format", "query", "basic"];
 pub(super) const RULE: &[&str] =
     &["name", "condition", "action", "priority", "message", "dynamic_condition", "override"];
 pub(super) const CONDITION: &[&str] = &["field", "operator", "value"];

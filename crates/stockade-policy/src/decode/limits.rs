@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stockade_text::{Place, Table};
+use stockade_text::{Table, TextSpan};
 
 use crate::limits::{LIMITS, Limit, Limits};
 use crate::source::Sourced;
@@ -57,7 +57,7 @@ impl Decoder<'_, '_> {
     }
 
     /// Refuses contradicting limits instead of resolving them silently.
-    fn consistent(&mut self, limits: &Limits, places: &BTreeMap<Limit, Place>) {
+    fn consistent(&mut self, limits: &Limits, places: &BTreeMap<Limit, TextSpan>) {
         let value = |limit| limits.value(limit).unwrap_or(u64::MAX);
         if let Some(place) = places.get(&Limit::Disk)
             && value(Limit::Disk) > value(Limit::Memory)

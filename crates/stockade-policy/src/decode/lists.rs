@@ -7,7 +7,7 @@ use stockade_text::{Kind, Node, Table};
 use crate::commands::check_command_name;
 use crate::paths::host_file;
 use crate::pattern::HostPattern;
-use crate::policy::{Secret, SecretSource, ToolArguments, Variable};
+use crate::policy::{Secret, SecretPlace, SecretSource, ToolArguments, Variable};
 use crate::source::{Basis, Sourced};
 use crate::variables::{check_name, check_secret_name, check_variable};
 
@@ -79,10 +79,41 @@ impl Decoder<'_, '_> {
         }
         hosts.sort();
         hosts.dedup();
-        let header = self.header(&table)?;
-        let format = self.format(&table)?;
+        let place = self.secret_place(&table, node)?;
         let basis = Basis::Line(self.report.origin(node.place));
-        Some(Secret { name, from, hosts, header, format, basis })
+        Some(Secret { name, from, hosts, place, basis })
+    }
+
+    /// One of a header, a parameter of the query, and basic authentication.
+    fn secret_place(&mut self, table: &Table<'_>, node: &Node) -> Option<SecretPlace> {
+        let basic = match table.get("basic") {
+            Some(node) => self.boolean(node, "secrets[].basic")?,
+            None => false,
+        };
+        let in_header = table.get("header").is_some() || table.get("format").is_some();
+        match (table.get("query"), basic, in_header) {
+            (None, false, _) => {
+                let (name, format) = (self.header(table)?, self.format(table)?);
+                Some(SecretPlace::Header { name, format })
+            }
+            (None, true, false) => Some(SecretPlace::Basic),
+            (Some(query), false, false) => {
+                let name = self.text(query, "secrets[].query")?;
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+                if name.is_empty() || name.len() > 128 || !name.bytes().all(plain) {
+                    let message = format!("`{name}` is not a plain parameter of a query");
+                    let remedy = "write its name with letters, digits and `- . _ ~`";
+                    self.mistake(query.place, message, remedy);
+                    return None;
+                }
+                Some(SecretPlace::Query { name })
+            }
+            _ => {
+                let message = "a secret has one place: `header` with `format`, `query`, or `basic`";
+                self.mistake(node.place, message, "keep one of them");
+                None
+            }
+        }
     }
 
     fn secret_source(&mut self, node: &Node) -> Option<SecretSource> {
@@ -95,9 +126,13 @@ impl Decoder<'_, '_> {
                 let read = host_file(path, self.base);
                 self.path(read, node).map(SecretSource::File)
             }
+            Some(("command", line)) if !line.trim().is_empty() => {
+                Some(SecretSource::Command(line.split_whitespace().map(str::to_owned).collect()))
+            }
             _ => {
                 let message = format!("`{text}` does not name the source of the secret");
-                self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
+                let remedy = "write `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENT`";
+                self.mistake(node.place, message, remedy);
                 None
             }
         }

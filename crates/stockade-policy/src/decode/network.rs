@@ -4,7 +4,7 @@ use stockade_text::{Kind, Node, Table, describe};
 
 use crate::host::split_port;
 use crate::pattern::{BlockPattern, HostPattern, PatternError};
-use crate::policy::{NetworkEntry, Protocol};
+use crate::policy::{Inspect, NetworkEntry, Protocol};
 use crate::request::{Method, PathPattern};
 use crate::source::{Basis, Sourced};
 
@@ -28,7 +28,8 @@ impl Decoder<'_, '_> {
             let (host, port) = self.host_and_port(node)?;
             let ports = port.map_or_else(|| ports.to_vec(), |port| vec![port]);
             let (methods, paths, protocol) = (None, None, Protocol::Web);
-            return Some(NetworkEntry { host, ports, protocol, methods, paths, basis });
+            let inspect = Inspect::Pass;
+            return Some(NetworkEntry { host, ports, protocol, methods, paths, inspect, basis });
         }
         let table = self.table(node, "network_allowlist[]", keys::NETWORK_ENTRY)?;
         let host_node = self.required(&table, "host", "network_allowlist[]")?;
@@ -71,12 +72,21 @@ impl Decoder<'_, '_> {
             }
             None => Protocol::Web,
         };
+        let inspect = match table.get("inspect") {
+            Some(node) if self.boolean(node, "network_allowlist[].inspect")? => Inspect::Requests,
+            _ => Inspect::Pass,
+        };
+        if protocol == Protocol::Tcp && inspect == Inspect::Requests {
+            let message = "`protocol: tcp` carries any bytes; the gate sees no requests to inspect";
+            self.mistake(node.place, message, "remove `protocol: tcp`, or `inspect`");
+            return None;
+        }
         if protocol == Protocol::Tcp && (methods.is_some() || paths.is_some()) {
             let message = "`protocol: tcp` carries any bytes; the gate sees no methods or paths";
             self.mistake(node.place, message, "remove `protocol: tcp`, or `methods` and `paths`");
             return None;
         }
-        Some(NetworkEntry { host, ports, protocol, methods, paths, basis })
+        Some(NetworkEntry { host, ports, protocol, methods, paths, inspect, basis })
     }
 
     fn host_and_port(&mut self, node: &Node) -> Option<(HostPattern, Option<u16>)> {

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::host::Host;
 use crate::pattern::{BlockPattern, HostPattern};
-use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol};
+use crate::policy::{Inspect, NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol};
 use crate::source::Sourced;
 
 use super::{Widening, add};
@@ -92,6 +92,7 @@ fn wider(old: &NetworkGate, new: &NetworkGate) -> Vec<(Control, String)> {
             protocol: Protocol::Web,
             methods: None,
             paths: None,
+            inspect: Inspect::Pass,
             basis: new.default.basis.clone(),
         };
         if !named && !covered(old, &entry.host, &open) {

@@ -6,7 +6,7 @@ use stockade_text::Printable;
 use crate::commands::entry_matches;
 use crate::context::{Act, Context, Facts};
 use crate::control::Control;
-use crate::policy::{Gate, Policy};
+use crate::policy::{Policy, PolicyGate};
 use crate::rules::{Action, Rule};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
@@ -156,7 +156,7 @@ impl Ruling {
     }
 }
 
-fn rule_on(gate: &Gate, facts: &Facts<'_>, unmatched: Unmatched) -> Ruling {
+fn rule_on(gate: &PolicyGate, facts: &Facts<'_>, unmatched: Unmatched) -> Ruling {
     for rule in &gate.code.rules {
         match applies(rule, facts) {
             Ok(false) => {}
@@ -213,7 +213,7 @@ fn looks_at(rule: &Rule) -> String {
     format!("`{}` {} {}", condition.field, condition.operator.as_str(), condition.value)
 }
 
-fn by_default(gate: &Gate) -> Ruling {
+fn by_default(gate: &PolicyGate) -> Ruling {
     let default = &gate.code.default;
     let effect = effect_of(default.value);
     let why = if gate.code.rules.is_empty() {

@@ -6,7 +6,9 @@ use crate::address::{AddressKind, classify, is_metadata_name};
 use crate::control::Control;
 use crate::host::Host;
 use crate::pattern::HostPattern;
-use crate::policy::{NetworkDefault, NetworkEntry, NetworkGate, Policy, Protocol};
+use crate::policy::{
+    Inspect, NetworkDefault, NetworkEntry, NetworkGate, Policy, PolicyGate, Protocol,
+};
 use crate::request::{Method, UrlPath};
 use crate::source::Basis;
 use crate::verdict::{Effect, Verdict};
@@ -36,7 +38,7 @@ impl Policy {
         !self.gates.is_empty() && self.gates.iter().all(|gate| opens(&gate.network))
     }
 
-    /// This policy with the hosts that `caller` allows and blocks, and nothing else of `caller`.
+    /// This policy with the hosts that `caller` allows and blocks, its secrets, and nothing else of `caller`.
     /// This widens the policy, so `caller` must come from the same person who may choose the
     /// policy, such as a command line; the blocklist still wins.
     pub fn with_hosts_of_caller(&self, caller: &Policy) -> Policy {
@@ -46,7 +48,22 @@ impl Policy {
             gate.network.entries.extend(allowed().cloned());
         }
         with.network_blocklist.extend(caller.network_blocklist.iter().cloned());
+        // The caller's own values: its secret replaces one of the policy with the same name.
+        let replaced = |name: &str| caller.secrets.iter().any(|own| own.name == name);
+        with.secrets.retain(|secret| !replaced(&secret.name));
+        with.secrets.extend(caller.secrets.iter().cloned());
         with
+    }
+
+    /// This policy with the requests to every allowed host read and recorded. This allows nothing
+    /// more.
+    pub fn inspecting(mut self) -> Policy {
+        for entry in self.gates.iter_mut().flat_map(|gate| &mut gate.network.entries) {
+            if entry.protocol != Protocol::Tcp {
+                entry.inspect = Inspect::Requests;
+            }
+        }
+        self
     }
 
     /// Judges opening a connection to a host name or literal, before it is resolved.
@@ -109,6 +126,29 @@ impl Policy {
             let mut open = open_entries(&gate.network, host, port).peekable();
             open.peek().is_some() && open.all(NetworkEntry::inspects_requests)
         })
+    }
+
+    /// Whether the gate reads the requests to a host, and so ends TLS: an entry asks for it, or a
+    /// secret is sent there.
+    pub fn reads_requests(&self, host: &Host, port: u16) -> bool {
+        let is_inspected = |gate: &PolicyGate| {
+            let mut open = open_entries(&gate.network, host, port);
+            open.any(|entry| entry.inspect == Inspect::Requests)
+        };
+        self.judges_requests(host, port)
+            || self.gates.iter().any(is_inspected)
+            || self.sends_secrets(host)
+    }
+
+    /// Whether some secret is sent to a host.
+    pub fn sends_secrets(&self, host: &Host) -> bool {
+        self.secrets.iter().any(|secret| secret.hosts.iter().any(|bound| bound.matches(host)))
+    }
+
+    /// Whether the requests to some host are read, so that programs must trust the gate.
+    pub fn may_read_requests(&self) -> bool {
+        let mut entries = self.gates.iter().flat_map(|gate| &gate.network.entries);
+        entries.any(NetworkEntry::opens_tls) || !self.secrets.is_empty()
     }
 
     /// Judges an address of the gate's own machine: allowed only if every allowlist contains its

@@ -104,7 +104,7 @@ proptest! {
         for secret in &both.secrets {
             let known = a.secrets.iter().any(|one| {
                 let covered = |host| one.hosts.iter().any(|wide| wide.covers(host));
-                one.name == secret.name && one.format == secret.format && secret.hosts.iter().all(covered)
+                one.name == secret.name && one.place == secret.place && secret.hosts.iter().all(covered)
             });
             prop_assert!(known, "{}", secret.name);
         }

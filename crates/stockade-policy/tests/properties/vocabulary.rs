@@ -222,7 +222,14 @@ impl Question {
 /// A random policy as JSON.
 pub(crate) fn policies() -> impl Strategy<Value = Value> {
     let parts = (
-        option::of(select(vec!["reduced", "process", "container", "user-kernel", "vm"])),
+        option::of(select(vec![
+            "reduced",
+            "process",
+            "container",
+            "user-kernel",
+            "translated-vm",
+            "vm",
+        ])),
         defaults(),
         limits(),
         filesystem(),

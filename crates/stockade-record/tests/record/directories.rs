@@ -4,12 +4,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use stockade_record::{Place, PlaceError, Recorder, WriteError, default_places, list};
+use stockade_record::{PlaceError, RecordDirectory, Recorder, WriteError, default_places, list};
 
 use crate::support::started;
 
 /// Starts a record at the first acceptable place.
-fn begun(places: Vec<Place>) -> Result<Recorder, WriteError> {
+fn begun(places: Vec<RecordDirectory>) -> Result<Recorder, WriteError> {
     let recorder = Recorder::new(places).expect("there is randomness");
     match recorder.begin(started(&["ls"])) {
         Ok(()) => Ok(recorder),
@@ -22,7 +22,7 @@ fn begun(places: Vec<Place>) -> Result<Recorder, WriteError> {
 }
 
 fn at(path: &Path) -> Result<Recorder, WriteError> {
-    begun(vec![Place::named(path).expect("the path has a name")])
+    begun(vec![RecordDirectory::named(path).expect("the path has a name")])
 }
 
 fn refusal(path: &Path) -> PlaceError {
@@ -115,13 +115,14 @@ fn place_that_cannot_be_created_is_skipped_and_an_open_one_is_refused() {
     let good = scratch.path().join("good");
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();
-    let absent = Place::named(&file.join("records")).unwrap();
-    let recorder = begun(vec![absent, Place::named(&good).unwrap()]).unwrap();
+    let absent = RecordDirectory::named(&file.join("records")).unwrap();
+    let recorder = begun(vec![absent, RecordDirectory::named(&good).unwrap()]).unwrap();
     assert!(recorder.path().unwrap().starts_with(&good));
     let open = scratch.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-    let places = vec![Place::named(&open).unwrap(), Place::named(&good).unwrap()];
+    let places =
+        vec![RecordDirectory::named(&open).unwrap(), RecordDirectory::named(&good).unwrap()];
     assert!(matches!(begun(places), Err(WriteError::Place(PlaceError::OpenToOthers { .. }))));
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use stockade_policy::Effect;
 use stockade_record::{
-    Body, Egress, Place, Pruned, Reader, Sink, Summary, Time, ToolCall, Via, glance, list, prune,
-    verify,
+    Body, Egress, Pruned, Reader, RecordDirectory, Sink, Summary, Time, ToolCall, Via, glance,
+    list, prune, verify,
 };
 
 use crate::support::{egress, recorder, session, started, tool_call};
 
-fn place(scratch: &Path) -> Place {
-    Place::named(&scratch.join("records")).expect("the path has a name")
+fn place(scratch: &Path) -> RecordDirectory {
+    RecordDirectory::named(&scratch.join("records")).expect("the path has a name")
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use stockade_policy::{Denial, Effect};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, Inspection,
-    LimitHit, OutputCounts, Place, PolicyDigest, Recorder, SessionStarted, ToolCall, UsageCounts,
-    VerdictGiven, Via,
+    LimitHit, OutputCounts, PolicyDigest, RecordDirectory, Recorder, SessionStarted, ToolCall,
+    UsageCounts, VerdictGiven, Via,
 };
 
 /// A recorder in a directory of a scratch directory.
 pub(crate) fn recorder(scratch: &Path) -> Recorder {
-    let place = Place::named(&scratch.join("records")).expect("the path has a name");
+    let place = RecordDirectory::named(&scratch.join("records")).expect("the path has a name");
     Recorder::new(vec![place]).expect("there is randomness")
 }
 
@@ -43,6 +43,7 @@ pub(crate) fn egress(host: &str, status: Option<u16>, verdict: Effect) -> Egress
         rule: "built in: a rule".to_owned(),
         denial: (verdict == Effect::Deny).then(|| denial(host)),
         failure: None,
+        secrets: Vec::new(),
     }
 }
 

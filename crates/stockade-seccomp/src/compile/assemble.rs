@@ -32,19 +32,19 @@ pub(super) enum Test {
 
 /// A position in the program, counted from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct Position(usize);
 
 /// A program under construction; `written[0]` is its last instruction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     written: Vec<Instruction>,
     /// The last position of each return instruction.
-    answers: BTreeMap<u32, Place>,
+    answers: BTreeMap<u32, Position>,
 }
 
 impl Assembler {
     /// Returns the action. Reuses a return instruction that is near enough.
-    pub(super) fn answer(&mut self, action: Action) -> Place {
+    pub(super) fn answer(&mut self, action: Action) -> Position {
         let value = encode(action);
         match self.answers.get(&value) {
             // Leaves space for two long jumps, which `branch` may insert.
@@ -58,19 +58,25 @@ impl Assembler {
     }
 
     /// Loads four bytes of `struct seccomp_data`, then continues at `next`.
-    pub(super) fn load(&mut self, offset: u32, next: Place) -> Place {
+    pub(super) fn load(&mut self, offset: u32, next: Position) -> Position {
         self.before(next);
         self.write(LOAD, 0, 0, offset)
     }
 
     /// Masks the accumulator, then continues at `next`.
-    pub(super) fn and(&mut self, mask: u32, next: Place) -> Place {
+    pub(super) fn and(&mut self, mask: u32, next: Position) -> Position {
         self.before(next);
         self.write(AND, 0, 0, mask)
     }
 
     /// Continues at `yes` if the test holds, otherwise at `no`.
-    pub(super) fn branch(&mut self, test: Test, value: u32, yes: Place, no: Place) -> Place {
+    pub(super) fn branch(
+        &mut self,
+        test: Test,
+        value: u32,
+        yes: Position,
+        no: Position,
+    ) -> Position {
         if yes == no {
             return yes;
         }
@@ -95,26 +101,26 @@ impl Assembler {
     }
 
     /// Ensures that the next written instruction falls through to `next`.
-    fn before(&mut self, next: Place) {
+    fn before(&mut self, next: Position) {
         if self.distance(next) > 0 {
             self.jump(next);
         }
     }
 
     /// Continues at `target`, at any distance.
-    fn jump(&mut self, target: Place) -> Place {
+    fn jump(&mut self, target: Position) -> Position {
         let distance = self.distance(target) as u32;
         self.write(JUMP, 0, 0, distance)
     }
 
     /// How many instructions the next written one would skip to reach `target`.
-    fn distance(&self, target: Place) -> usize {
+    fn distance(&self, target: Position) -> usize {
         self.written.len() - target.0 - 1
     }
 
-    fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Place {
+    fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Position {
         self.written.push(Instruction { code, jt, jf, k });
-        Place(self.written.len() - 1)
+        Position(self.written.len() - 1)
     }
 }
 

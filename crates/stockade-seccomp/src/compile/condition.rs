@@ -1,6 +1,6 @@
 //! Compares a 64-bit argument with a 32-bit accumulator.
 
-use super::assemble::{Assembler, Place, Test};
+use super::assemble::{Assembler, Position, Test};
 use super::{ARGUMENTS, CompileError};
 use crate::{Comparison, Condition, Width};
 
@@ -31,9 +31,9 @@ pub(super) fn check(condition: &Condition, syscall: &'static str) -> Result<(), 
 pub(super) fn emit(
     assembler: &mut Assembler,
     condition: &Condition,
-    yes: Place,
-    no: Place,
-) -> Place {
+    yes: Position,
+    no: Position,
+) -> Position {
     let argument = Argument { index: condition.argument, width: condition.width };
     match condition.comparison {
         Comparison::Equal(value) => argument.masked(assembler, u64::MAX, value, yes, no),
@@ -67,9 +67,9 @@ impl Argument {
         assembler: &mut Assembler,
         mask: u64,
         value: u64,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Position,
+        no: Position,
+    ) -> Position {
         let half = |assembler: &mut Assembler, offset, mask: u32, value, yes| {
             let compare = assembler.branch(Test::Equal, value, yes, no);
             let masked = if mask == u32::MAX { compare } else { assembler.and(mask, compare) };
@@ -87,9 +87,9 @@ impl Argument {
         assembler: &mut Assembler,
         test: Test,
         value: u64,
-        yes: Place,
-        no: Place,
-    ) -> Place {
+        yes: Position,
+        no: Position,
+    ) -> Position {
         let compare = assembler.branch(test, low(value), yes, no);
         let low_half = assembler.load(self.low_half(), compare);
         match self.width {

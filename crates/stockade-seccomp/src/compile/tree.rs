@@ -1,6 +1,6 @@
 //! The search tree over call numbers.
 
-use super::assemble::{Assembler, Place, Test};
+use super::assemble::{Assembler, Position, Test};
 use super::{CompileError, condition};
 use crate::profile::ENOSYS;
 use crate::{Action, Architecture, Profile, Rule};
@@ -49,7 +49,7 @@ pub(super) fn leaves(
 }
 
 /// Writes the search over the leaves. The accumulator contains the call number at its start.
-pub(super) fn emit(assembler: &mut Assembler, leaves: &[Leaf]) -> Place {
+pub(super) fn emit(assembler: &mut Assembler, leaves: &[Leaf]) -> Position {
     match leaves {
         [] => assembler.answer(Action::KillProcess),
         [leaf] => emit_leaf(assembler, leaf),
@@ -63,7 +63,7 @@ pub(super) fn emit(assembler: &mut Assembler, leaves: &[Leaf]) -> Place {
     }
 }
 
-fn emit_leaf(assembler: &mut Assembler, leaf: &Leaf) -> Place {
+fn emit_leaf(assembler: &mut Assembler, leaf: &Leaf) -> Position {
     let mut next = assembler.answer(leaf.otherwise);
     for rule in leaf.rules.iter().rev() {
         let mut matched = assembler.answer(rule.action);

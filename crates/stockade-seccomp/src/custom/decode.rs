@@ -6,7 +6,7 @@ use jsonc_parser::common::{Range, Ranged};
 use super::super::{Action, Condition, Syscall, Width, syscall};
 use super::action::{action, unknown};
 use super::json::{LONGEST_WORD, Members, Text, shown};
-use super::{CustomProfile, Entry, ProfileError, Selector, words};
+use super::{CustomProfile, ProfileError, Selector, SyscallEntry, words};
 
 const PROFILE_KEYS: [&str; 7] = [
     "defaultAction",
@@ -94,7 +94,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn entry(&mut self, object: &Object<'t>) -> Result<Entry, ProfileError> {
+    fn entry(&mut self, object: &Object<'t>) -> Result<SyscallEntry, ProfileError> {
         let text = self.text;
         let members = text.members(object, &ENTRY_KEYS)?;
         let word = members.need("action", object.range)?;
@@ -109,7 +109,7 @@ impl<'t> Reader<'t> {
         let includes = self.selector(members.get("includes"))?;
         let excludes = self.selector(members.get("excludes"))?;
         let syscalls = self.names(members, object.range, action)?;
-        Ok(Entry { syscalls, action, conditions, includes, excludes })
+        Ok(SyscallEntry { syscalls, action, conditions, includes, excludes })
     }
 
     fn names(

@@ -97,7 +97,7 @@ impl<'t> Text<'t> {
                 return Err(self.error(property.range, problem, remedy));
             }
             if object.properties[..index].iter().any(|earlier| earlier.name.as_str() == key) {
-                let problem = format!("the key `{key}` stands here a second time");
+                let problem = format!("the key `{key}` is repeated here");
                 return Err(self.error(property.range, problem, "keep one of the two"));
             }
         }
