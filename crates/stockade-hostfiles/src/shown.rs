@@ -1,5 +1,6 @@
 //! The host paths that a sandbox shows, resolved before the plan is made.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,11 @@ pub enum Mode {
 /// Refuses files that a program must not change, such as the policy, in a writable directory. A
 /// read-only mount over them is not enough: it disappears when a host process replaces the file,
 /// and it does not cover a second hard link.
+///
+/// Also refuses every directory of Stockade's own: compiled components, images and checkpoints are
+/// executed or trusted by the next run, whether they exist already or not.
 pub fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), HostFileError> {
+    refuse_own(&own_directories(|name| std::env::var_os(name)), shown)?;
     for file in files {
         let real = fs::canonicalize(file);
         let paths = || std::iter::once(file).chain(real.as_ref().ok());
@@ -51,6 +56,51 @@ pub fn refuse_changeable(files: &[PathBuf], shown: &[Shown]) -> Result<(), HostF
         }
     }
     Ok(())
+}
+
+/// Where Stockade keeps what it executes or trusts later, of this user.
+fn own_directories(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let places = [
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_STATE_HOME", ".local/state"),
+    ];
+    let home = path("HOME");
+    let of_home = |below: &str| home.as_ref().map(|home| home.join(below));
+    let bases = places.iter().flat_map(|(name, below)| [path(name), of_home(below)]);
+    let mut own: Vec<PathBuf> = bases.flatten().map(|base| base.join("stockade")).collect();
+    own.extend(path("STOCKADE_STORE"));
+    own
+}
+
+fn refuse_own(own: &[PathBuf], shown: &[Shown]) -> Result<(), HostFileError> {
+    for directory in own {
+        let real = resolved(directory);
+        let overlaps =
+            |place: &&Shown| real.starts_with(&place.host) || place.host.starts_with(&real);
+        if let Some(place) = shown.iter().filter(|it| it.mode == Mode::Write).find(overlaps) {
+            let reason = format!(
+                "Stockade executes or trusts what is there, and {} can be written from inside",
+                place.host.display()
+            );
+            let remedy = "show a directory that does not contain it, or show that one read-only or \
+                          with the mode overlay";
+            return Err(HostFileError::path(directory, reason, remedy));
+        }
+    }
+    Ok(())
+}
+
+/// The real path, also of what does not exist yet.
+fn resolved(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let Ok(real) = fs::canonicalize(above) {
+            let rest = path.strip_prefix(above).unwrap_or(Path::new(""));
+            return real.join(rest);
+        }
+    }
+    path.to_owned()
 }
 
 /// Resolves each host path of a policy.
@@ -113,5 +163,40 @@ pub fn look(path: &Path) -> Result<TreeKind, HostFileError> {
             reason,
             "name a file or a directory; sockets and devices stay outside",
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_stockade_executes_from_are_never_writable_inside() {
+        let place = tempfile::tempdir().unwrap();
+        let home = fs::canonicalize(place.path()).unwrap();
+        std::os::unix::fs::symlink(&home, home.join("link")).unwrap();
+        let own = |home: &Path| {
+            let home = home.to_owned();
+            own_directories(move |name| (name == "HOME").then(|| home.clone().into()))
+        };
+        let refused = |own: &[PathBuf], host: &str, mode| {
+            let (host, guest) = (home.join(host), PathBuf::from("/workspace"));
+            refuse_own(own, &[Shown { host, guest, kind: TreeKind::Directory, mode }]).is_err()
+        };
+        // None of them exists: a program could make them.
+        for home in [home.clone(), home.join("link")] {
+            let own = own(&home);
+            for host in ["", ".cache", ".local", ".cache/stockade/wasm/compiled"] {
+                assert!(refused(&own, host, Mode::Write), "{host}");
+                assert!(!refused(&own, host, Mode::Read), "{host}");
+                assert!(!refused(&own, host, Mode::Overlay), "{host}");
+            }
+            for host in ["work", ".cache/pip", ".cache/stockade-2"] {
+                assert!(!refused(&own, host, Mode::Write), "{host}");
+            }
+        }
+        let named =
+            own_directories(|name| (name == "STOCKADE_STORE").then(|| home.join("s").into()));
+        assert!(refused(&named, "s", Mode::Write));
     }
 }

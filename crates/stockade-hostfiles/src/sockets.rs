@@ -32,7 +32,7 @@ pub enum SocketSearch {
     NotNeeded,
     /// The wall cannot refuse such connections.
     Needed,
-    /// The same, and the wall shows every directory directly: its report names that for read-only
+    /// Needed, by a wall that shows every directory without an overlay: its report lists read-only
     /// directories too.
     Reported,
 }
@@ -102,7 +102,7 @@ fn covered(tree: &Shown, policy: &Policy, shown: &[Shown]) -> Result<Vec<PathBuf
     Ok(covered)
 }
 
-/// What a host path is; nothing if it does not exist. A path that cannot be looked at is refused:
+/// What a host path is; nothing if it does not exist. A path that cannot be inspected is refused:
 /// the program may own a directory on the way and open it again.
 pub(crate) fn existing(path: &Path) -> Result<Option<Metadata>, HostFileError> {
     match fs::symlink_metadata(path) {

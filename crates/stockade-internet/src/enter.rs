@@ -79,7 +79,7 @@ pub fn enter() -> Result<Internet, EnterError> {
     Internet::open(&directory.join(LOG_FILE)).map_err(EnterError::file(directory))
 }
 
-/// Sets the environment that tells a command it is on the fake internet.
+/// Sets the variables by which a command detects that it is on the fake internet.
 pub fn set_environment(command: &mut Command, internet: &Internet) {
     command.env(LOG_VARIABLE, internet.log_file());
 }

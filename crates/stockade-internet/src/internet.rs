@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::log::Entry;
+use crate::log::LogEntry;
 use crate::world::ROUTER;
 
 /// The variable with the log's path; it is set in every process on the fake internet.
@@ -70,7 +70,7 @@ impl Internet {
     }
 
     /// The entries since a mark.
-    pub fn since(&self, mark: Mark) -> io::Result<Vec<Entry>> {
+    pub fn since(&self, mark: Mark) -> io::Result<Vec<LogEntry>> {
         let lines = self.whole_lines(mark.0)?;
         let parse = |line| serde_json::from_slice(line).map_err(io::Error::other);
         lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(parse).collect()
@@ -88,7 +88,7 @@ impl Internet {
     }
 
     /// Waits for the first entry since a mark that matches; fails with `TimedOut` if none comes.
-    pub fn wait_for(&self, mark: Mark, asked: impl Fn(&Entry) -> bool) -> io::Result<Entry> {
+    pub fn wait_for(&self, mark: Mark, asked: impl Fn(&LogEntry) -> bool) -> io::Result<LogEntry> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(entry) = self.since(mark)?.into_iter().find(&asked) {
@@ -123,7 +123,7 @@ mod tests {
         let log = directory.path().join(LOG_FILE);
         let internet = Internet { log: log.clone(), token: String::new() };
         let line = |name: &str| {
-            serde_json::to_string(&Entry::new("dns", "query").named(name)).expect("plain text")
+            serde_json::to_string(&LogEntry::new("dns", "query").named(name)).expect("plain text")
         };
         let names = |mark| -> Vec<String> {
             let entries = internet.since(mark).expect("whole lines");

@@ -20,7 +20,7 @@ pub use authority::{Authority, AuthorityError};
 pub use enter::{enter, set_environment};
 pub use error::EnterError;
 pub use internet::{Internet, LOG_VARIABLE, Mark};
-pub use log::Entry;
+pub use log::LogEntry;
 pub use web_server::{WebServer, WebServerError};
 pub use world::{
     BANNER_PORTS, DATAGRAM_PORTS, HTTP_PORTS, HTTPS_PORTS, MACHINE, MACHINE_PUBLIC, MACHINE_SIX,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// One event that a server observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// Milliseconds since 1970.
     pub at_ms: u64,
     /// The observer: `packet`, `dns`, `http`, `https`, `tcp` or `udp`.
@@ -31,33 +31,33 @@ pub struct Entry {
     pub detail: String,
 }
 
-impl Entry {
+impl LogEntry {
     /// An entry with the current time.
-    pub(crate) fn new(server: &str, event: &str) -> Entry {
+    pub(crate) fn new(server: &str, event: &str) -> LogEntry {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Entry {
+        LogEntry {
             at_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             server: server.to_owned(),
             event: event.to_owned(),
-            ..Entry::default()
+            ..LogEntry::default()
         }
     }
 
     /// Sets source and destination.
-    pub(crate) fn between(mut self, from: SocketAddr, to: SocketAddr) -> Entry {
+    pub(crate) fn between(mut self, from: SocketAddr, to: SocketAddr) -> LogEntry {
         self.from = plain(from).to_string();
         self.to = plain(to).to_string();
         self
     }
 
     /// Sets the name.
-    pub(crate) fn named(mut self, name: &str) -> Entry {
+    pub(crate) fn named(mut self, name: &str) -> LogEntry {
         self.name = name.to_owned();
         self
     }
 
     /// Sets the detail, shortened.
-    pub(crate) fn with(mut self, detail: &str) -> Entry {
+    pub(crate) fn with(mut self, detail: &str) -> LogEntry {
         self.detail = detail.chars().take(300).collect();
         self
     }
@@ -74,7 +74,7 @@ impl Log {
     }
 
     /// Appends an entry in one write, so that concurrent writers never interleave.
-    pub(crate) fn add(&self, entry: &Entry) {
+    pub(crate) fn add(&self, entry: &LogEntry) {
         let mut line = serde_json::to_vec(entry).expect("an entry is plain text");
         line.push(b'\n');
         // Ignored: if the log is gone, the tests that read it fail.

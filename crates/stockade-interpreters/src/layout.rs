@@ -9,7 +9,7 @@ use super::places::{self, Cover, Places};
 use super::problem::Problem;
 use super::python::{Environment, Installation};
 use super::resolve::{Resolved, Trust};
-use super::{Bind, Language, Link};
+use super::{Bind, Language, SymbolicLink};
 
 /// A program with everything that it needs.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Layout {
     pub(super) resolved: PathBuf,
     pub(super) version: Option<String>,
     pub(super) binds: Vec<Bind>,
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<SymbolicLink>,
     pub(super) library_path: Vec<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn layout(
 }
 
 /// The program to start, after its environment or installation is known.
-struct Started {
+struct Found {
     program: PathBuf,
     resolved: PathBuf,
     version: Option<String>,
@@ -52,7 +52,7 @@ struct Parts<'a> {
     places: &'a Places,
     trust: Trust,
     binds: BTreeSet<Bind>,
-    links: BTreeSet<Link>,
+    links: BTreeSet<SymbolicLink>,
     loaded: Libraries,
 }
 
@@ -64,7 +64,7 @@ impl Parts<'_> {
     }
 
     /// A virtual environment with its base, or an installation.
-    fn python(&mut self, program: &Path, depth: usize) -> Result<Started, Problem> {
+    fn python(&mut self, program: &Path, depth: usize) -> Result<Found, Problem> {
         const DEEPEST: usize = 4;
         let resolved = self.trust.executable(program)?;
         let Some(environment) = Environment::around(program, self.trust)? else {
@@ -89,7 +89,7 @@ impl Parts<'_> {
         self.show_name(program)?;
         self.show_file(&resolved.real)?;
         self.loaded.add(&resolved.real, Missing::Fails, self.trust)?;
-        Ok(Started {
+        Ok(Found {
             program: program.to_path_buf(),
             resolved: resolved.real,
             version: environment.version.or(base.version),
@@ -97,7 +97,7 @@ impl Parts<'_> {
         })
     }
 
-    fn installation(&mut self, resolved: &Resolved) -> Result<Started, Problem> {
+    fn installation(&mut self, resolved: &Resolved) -> Result<Found, Problem> {
         let installation = Installation::around(&resolved.real, self.trust)?;
         if !libraries::is_system(&resolved.real) {
             match self.places.cover(&installation.prefix, self.trust)? {
@@ -114,10 +114,10 @@ impl Parts<'_> {
         }
         let version = Some(installation.version);
         let libraries = installation.libraries;
-        Ok(Started { version, libraries, ..self.executable(resolved)? })
+        Ok(Found { version, libraries, ..self.executable(resolved)? })
     }
 
-    fn node(&mut self, program: &Path) -> Result<Started, Problem> {
+    fn node(&mut self, program: &Path) -> Result<Found, Problem> {
         let resolved = self.trust.executable(program)?;
         let prefix = resolved.real.ancestors().nth(2).filter(|prefix| {
             // Without these, the directory above `bin` is not an installation, but may be a
@@ -133,23 +133,23 @@ impl Parts<'_> {
             let number = called.strip_prefix('v').unwrap_or(called);
             version = number.starts_with(|c: char| c.is_ascii_digit()).then(|| number.to_owned());
         }
-        Ok(Started { version, ..self.executable(&resolved)? })
+        Ok(Found { version, ..self.executable(&resolved)? })
     }
 
-    fn alone(&mut self, program: &Path) -> Result<Started, Problem> {
+    fn alone(&mut self, program: &Path) -> Result<Found, Problem> {
         let resolved = self.trust.executable(program)?;
         self.executable(&resolved)
     }
 
     /// The executable alone, by the first of its names that is visible inside.
-    fn executable(&mut self, resolved: &Resolved) -> Result<Started, Problem> {
+    fn executable(&mut self, resolved: &Resolved) -> Result<Found, Problem> {
         self.show_file(&resolved.real)?;
         self.loaded.add(&resolved.real, Missing::Fails, self.trust)?;
         let shown = resolved.names.iter().find(|name| self.shows(name));
         let program = shown.unwrap_or(&resolved.real).clone();
         self.show_name(&program)?;
         let resolved = resolved.real.clone();
-        Ok(Started { program, resolved, version: None, libraries: Vec::new() })
+        Ok(Found { program, resolved, version: None, libraries: Vec::new() })
     }
 
     fn shows(&self, path: &Path) -> bool {
@@ -191,7 +191,7 @@ impl Parts<'_> {
     }
 
     /// Adds the libraries, and drops binds that another bind already contains.
-    fn finish(mut self, started: Started) -> Result<Layout, Problem> {
+    fn finish(mut self, started: Found) -> Result<Layout, Problem> {
         let loaded = std::mem::take(&mut self.loaded);
         for library in loaded.found {
             // Only the file, and only if it is a library: a planted executable may name any file.
@@ -207,7 +207,7 @@ impl Parts<'_> {
                 binds.push(bind);
             }
         }
-        let shown = |link: &Link| binds.iter().any(|bind| link.at.starts_with(&bind.host));
+        let shown = |link: &SymbolicLink| binds.iter().any(|bind| link.at.starts_with(&bind.host));
         let links = self.links.into_iter().filter(|link| !shown(link)).collect();
         Ok(Layout {
             program: started.program,

@@ -14,6 +14,7 @@ mod asdf;
 mod elf;
 mod layout;
 mod libraries;
+mod own_programs;
 mod places;
 mod problem;
 mod pyenv;
@@ -29,6 +30,7 @@ mod volta;
 
 use std::path::PathBuf;
 
+pub use own_programs::{OWN_DIRECTORIES, OwnPrograms, own_programs_of};
 pub use problem::{InterpreterError, Problem, Skipped};
 pub use setup::{
     CODE_DIRECTORY, Directories, ProgramSetup, host_loopback, proxy_variables, threads,
@@ -54,7 +56,7 @@ pub struct Interpreter {
     /// What to mount read-only inside; no bind is below another.
     pub binds: Vec<Bind>,
     /// Links to create inside, so that names which lead to the binds outside also do so inside.
-    pub links: Vec<Link>,
+    pub links: Vec<SymbolicLink>,
     /// Directories that the loader finds only through its cache outside; inside, add them to
     /// `LD_LIBRARY_PATH`.
     pub library_path: Vec<PathBuf>,
@@ -85,7 +87,7 @@ impl Bind {
 
 /// A symbolic link to create inside.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Link {
+pub struct SymbolicLink {
     /// The path of the link, the same inside and outside.
     pub at: PathBuf,
     /// Its target.
@@ -108,7 +110,7 @@ pub enum Origin {
 }
 
 /// The directories with the system's own programs and libraries, and the links between them.
-pub fn system() -> (Vec<Bind>, Vec<Link>) {
+pub fn system() -> (Vec<Bind>, Vec<SymbolicLink>) {
     let cover = places::system();
     (cover.binds, cover.links)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::problem::Problem;
 use super::resolve::Trust;
-use super::{Bind, Link, Surroundings};
+use super::{Bind, Surroundings, SymbolicLink};
 
 /// Never mounted, and neither is any directory above them: users' files, secrets, and the running
 /// system.
@@ -149,7 +149,7 @@ impl Places {
 #[derive(Debug, Default)]
 pub(super) struct Cover {
     pub(super) binds: Vec<Bind>,
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<SymbolicLink>,
 }
 
 /// The directories of the system's own programs and libraries, and the links to them at the top on
@@ -159,7 +159,7 @@ pub(super) fn system() -> Cover {
     for name in ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
         let path = Path::new("/").join(name);
         if let Ok(target) = fs::read_link(&path) {
-            cover.links.push(Link { at: path, target });
+            cover.links.push(SymbolicLink { at: path, target });
         } else if path.is_dir() {
             cover.binds.push(Bind::same(path));
         }

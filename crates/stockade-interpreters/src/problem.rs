@@ -91,7 +91,7 @@ pub enum Problem {
     Unreadable { path: PathBuf, kind: io::ErrorKind },
     #[error("{} belongs to user {owner}, who is neither root nor you and could replace it", .path.display())]
     ForeignOwner { path: PathBuf, owner: u32 },
-    #[error("everybody may write to {}, so anybody could have planted it", .path.display())]
+    #[error("every user may write to {}, so another user could have put it there", .path.display())]
     WorldWritable { path: PathBuf },
     #[error("{} is a script that begins {first_line:?}, not an interpreter or a known shim; it is not run to find out", .path.display())]
     Script { path: PathBuf, first_line: String },

@@ -6,7 +6,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::Link;
+use super::SymbolicLink;
 use super::problem::Problem;
 
 /// The users that may own the files: this user and root.
@@ -22,7 +22,7 @@ pub(super) struct Resolved {
     pub(super) real: PathBuf,
     pub(super) metadata: Metadata,
     /// Every link on the path.
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<SymbolicLink>,
     /// The successive names of the last component, each in a directory without links; the last is
     /// `real`.
     pub(super) names: Vec<PathBuf>,
@@ -62,7 +62,7 @@ impl Trust {
                     return Err(Problem::Loop { path: path.to_path_buf() });
                 }
                 let target = fs::read_link(&real).map_err(|error| Problem::of_io(&real, &error))?;
-                links.push(Link { at: real.clone(), target: target.clone() });
+                links.push(SymbolicLink { at: real.clone(), target: target.clone() });
                 real.pop();
                 if target.is_absolute() {
                     real = PathBuf::from("/");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stockade_policy::{Host, HostPattern, Limit, Policy, SEARCH_PATH, WORKSPACE};
 use stockade_provider::{
-    Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess,
+    Command, Error, ErrorKind, Execution, Language, Program, Stdio, ToolAccess, authority_variables,
 };
 
 use crate::Interpreter;
@@ -54,6 +54,14 @@ pub struct ProgramSetup {
     pub threads: Option<u64>,
     /// Environment variables for tools, if programs can call any.
     pub tools: Option<Vec<(String, String)>>,
+    /// The file inside with the certificates that programs must trust, if connections are opened.
+    pub authorities: Option<String>,
+    /// The PATH of an image, instead of the usual one.
+    pub search_path: Option<String>,
+    /// Further directories of PATH, after the usual ones.
+    pub more_path: Vec<String>,
+    /// Variables that these directories need.
+    pub more_variables: Vec<(String, String)>,
     /// A counter for code file names: concurrent executions must not replace each other's code.
     pub codes: AtomicU64,
 }
@@ -131,9 +139,12 @@ impl ProgramSetup {
                 variables.push(("LD_LIBRARY_PATH".to_owned(), places.join(":")));
             }
         }
-        for directory in SEARCH_PATH {
-            if !path.iter().any(|known| known == directory) {
-                path.push(directory.to_owned());
+        let usual = || SEARCH_PATH.iter().map(|directory| (*directory).to_owned()).collect();
+        let of_image = |path: &String| path.split(':').map(str::to_owned).collect();
+        let found: Vec<String> = self.search_path.as_ref().map_or_else(usual, of_image);
+        for directory in found.into_iter().chain(self.more_path.iter().cloned()) {
+            if !path.contains(&directory) {
+                path.push(directory);
             }
         }
         // Last, so that it shadows no program of the sandbox.
@@ -152,6 +163,8 @@ impl ProgramSetup {
         if let Some(proxy) = self.proxy {
             variables.extend(proxy_variables(proxy, &self.host_loopback));
         }
+        variables.extend(self.more_variables.iter().cloned());
+        variables.extend(self.authorities.iter().flat_map(|file| authority_variables(file)));
         for (name, value) in self.tools.iter().flatten() {
             if !variables.iter().any(|(own, _)| own == name) {
                 variables.push((name.clone(), value.clone()));
@@ -215,6 +228,26 @@ pub fn host_loopback(policy: &Policy) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_of_an_image_replaces_the_usual_one_and_tools_come_last() {
+        let path = |setup: ProgramSetup| {
+            let all = setup.environment(&[]);
+            all.into_iter().find(|(name, _)| name == "PATH").map(|(_, value)| value)
+        };
+        let usual = SEARCH_PATH.join(":");
+        assert_eq!(path(ProgramSetup::default()), Some(usual));
+        let of_image = || ProgramSetup {
+            search_path: Some("/usr/local/sandbox-bin".to_owned()),
+            ..ProgramSetup::default()
+        };
+        assert_eq!(path(of_image()).as_deref(), Some("/usr/local/sandbox-bin"));
+        let more_path = vec!["/home/me/.local/bin".to_owned(), "/usr/local/sandbox-bin".to_owned()];
+        let with_tools = ProgramSetup { tools: Some(Vec::new()), more_path, ..of_image() };
+        let expected =
+            format!("/usr/local/sandbox-bin:/home/me/.local/bin:{}", ToolAccess::COMMANDS);
+        assert_eq!(path(with_tools), Some(expected));
+    }
 
     #[test]
     fn proxy_variables_have_both_spellings_and_exclude_loopback() {

@@ -9,6 +9,8 @@ mod privileges;
 mod start;
 mod tools;
 
+pub use privileges::{become_user, seal};
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +35,7 @@ pub(crate) struct Inherited {
 }
 
 /// What earlier steps leave for later ones.
-struct Building {
+struct BuildState {
     /// Mount trees that are open and not attached yet.
     trees: BTreeMap<String, OwnedFd>,
     /// The new root directory, before pivot_root(2).
@@ -59,7 +61,7 @@ pub(crate) fn build(
     steps: &[Step],
     mut control: UnixStream,
 ) -> Result<Launched, (UnixStream, Refusal)> {
-    let mut building = Building::new(inherited);
+    let mut building = BuildState::new(inherited);
     for (index, step) in steps.iter().enumerate() {
         if let Step::Serve | Step::ServeConfined = step
             && let Err(error) = stockade_sys::close_on_exec_from(3)
@@ -80,7 +82,7 @@ pub(crate) fn build(
             return Ok(Launched::Inside(building.provisions));
         }
         if let Step::ServeConfined = step {
-            let Building { lifeline, provisions, .. } = building;
+            let BuildState { lifeline, provisions, .. } = building;
             return Ok(Launched::Confined { lifeline, leaves: provisions.leaves });
         }
         if let Err(error) = building.carry_out(step) {
@@ -93,10 +95,10 @@ pub(crate) fn build(
     Err((control, refusal(Phase::Inside, steps.len(), "execute", String::new(), &missing)))
 }
 
-impl Building {
-    fn new(inherited: Inherited) -> Building {
+impl BuildState {
+    fn new(inherited: Inherited) -> BuildState {
         let Inherited { trees, cgroups, lifeline } = inherited;
-        Building {
+        BuildState {
             trees,
             root: None,
             apart: None,
@@ -162,7 +164,7 @@ impl Building {
             }
             Step::Directory { path, mode } => files::directory(self.root()?, path, *mode),
             Step::Link { path, target } => files::link(self.root()?, path, target),
-            Step::File { path, content } => files::file(self.root()?, path, content.as_bytes()),
+            Step::File { path, content } => files::file(self.root()?, path, content),
             Step::CopyFile { path } => files::copy(self.root()?, path),
             Step::AttachTree { name, path } => {
                 let tree = self.take(name)?;
@@ -181,7 +183,10 @@ impl Building {
                 let tree = self.take(name)?;
                 let layers = self.scratch_directory(crate::plan::FileMode(0o700))?;
                 let layered = overlay::Layered { tree: &tree, executable: *executable };
-                overlay::attach_over_tree(self.scratch()?, &layers, layered, self.root()?, path)
+                let (scratch, root) = (self.scratch()?, self.root()?);
+                let upper = overlay::attach_over_tree(scratch, &layers, layered, root, path)?;
+                self.provisions.uppers.push((path.clone(), upper));
+                Ok(())
             }
             Step::AttachScratch { path, mode } => {
                 let name = self.scratch_directory(*mode)?;
@@ -232,7 +237,10 @@ impl Building {
             }
             Step::WorkingDirectory(path) => Ok(rustix::process::chdir(path)?),
             Step::SealPrivileges => privileges::seal(),
-            Step::Landlock { version, rules } => guard::landlock(*version, rules),
+            Step::Landlock { version, rules } => {
+                let uppers = self.provisions.uppers.iter().map(|(_, upper)| upper.as_fd());
+                guard::landlock(*version, rules, uppers)
+            }
             Step::LandlockNetwork { version } => guard::landlock_network(*version),
             Step::AdoptOrphans => {
                 let own = rustix::process::getpid();

@@ -12,6 +12,7 @@
 
 mod descendants;
 mod inside;
+mod lend;
 mod message;
 mod outside;
 mod owners;
@@ -20,6 +21,8 @@ mod remove;
 mod report;
 mod supervise;
 
+pub use inside::{become_user, seal};
+pub use lend::{Lending, LentTree, lend};
 pub use message::{Receiver, encode, receive, send, send_some};
 pub use outside::{Launched, Listeners, Provisions, launch, refuse};
 #[cfg(feature = "weaken")]

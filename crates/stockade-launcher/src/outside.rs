@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::pipe::PipeFlags;
@@ -50,6 +50,8 @@ pub struct Provisions {
     pub oom_score: Option<File>,
     /// The socket on which the host sends the files of cgroup leaves, if executions have leaves.
     pub leaves: Option<OwnedFd>,
+    /// The upper layers of writable overlays, by the paths of the overlays.
+    pub uppers: Vec<(PathBuf, OwnedFd)>,
 }
 
 /// The listeners for connections of programs to the network.
@@ -233,7 +235,7 @@ fn bear(birth: &Birth) -> Result<Side, BirthError> {
             drop(ours);
             let mapped = match birth.family {
                 Family::Namespaces { users, groups, mapper: Mapper::Launcher } => {
-                    write_maps(child, users, groups)
+                    write_maps(child, &[users], &[groups])
                 }
                 Family::Namespaces { users, groups, mapper: Mapper::Helpers } => {
                     map_by_helper(NEWGIDMAP, child, groups)
@@ -268,17 +270,17 @@ fn namespaces(birth: &Birth) -> Namespaces {
 }
 
 /// Writes the id maps of a new user namespace.
-pub(crate) fn write_maps(child: Pid, users: IdMap, groups: IdMap) -> io::Result<()> {
+pub(crate) fn write_maps(child: Pid, users: &[IdMap], groups: &[IdMap]) -> io::Result<()> {
     write_maps_of(Path::new(&format!("/proc/{}", child.as_raw_nonzero())), users, groups)
 }
 
-fn write_maps_of(process: &Path, users: IdMap, groups: IdMap) -> io::Result<()> {
+fn write_maps_of(process: &Path, users: &[IdMap], groups: &[IdMap]) -> io::Result<()> {
     // An unprivileged caller may map its group only after denying setgroups(2) inside.
     if !rustix::process::geteuid().is_root() {
         write_to_proc(&process.join("setgroups"), "deny")?;
     }
-    write_to_proc(&process.join("gid_map"), &line(groups))?;
-    write_to_proc(&process.join("uid_map"), &line(users))
+    write_to_proc(&process.join("gid_map"), &lines(groups))?;
+    write_to_proc(&process.join("uid_map"), &lines(users))
 }
 
 /// Writes an id map with a privileged helper, newuidmap(1).
@@ -301,8 +303,9 @@ fn map_by_helper(program: &str, child: Pid, map: IdMap) -> io::Result<()> {
     }
 }
 
-fn line(map: IdMap) -> String {
-    format!("{} {} {}\n", map.inside, map.outside, map.count)
+fn lines(maps: &[IdMap]) -> String {
+    let line = |map: &IdMap| format!("{} {} {}\n", map.inside, map.outside, map.count);
+    maps.iter().map(line).collect()
 }
 
 /// Writes a kernel file in one write(2), as such files require.
@@ -360,7 +363,7 @@ mod tests {
             File::create(directory.join(name)).unwrap();
         }
         let map = IdMap { inside: 0, outside: 0, count: 1 };
-        let refused = write_maps_of(&directory, map, map).unwrap_err().to_string();
+        let refused = write_maps_of(&directory, &[map], &[map]).unwrap_err().to_string();
         let written = names.map(|name| std::fs::read_to_string(directory.join(name)).unwrap());
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(refused.ends_with("is not on procfs"), "{refused}");

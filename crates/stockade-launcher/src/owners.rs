@@ -23,7 +23,7 @@ impl Owners {
         let index = match known {
             Some(index) => index,
             None => {
-                self.made.push(((users, groups), make(users, groups)?));
+                self.made.push(((users, groups), make(&[users], &[groups])?));
                 self.made.len() - 1
             }
         };
@@ -33,7 +33,7 @@ impl Owners {
 
 /// A user namespace lives as long as a process in it or a descriptor of it, so this creates a
 /// process that does nothing, maps its ids, opens its namespace and ends it.
-fn make(users: IdMap, groups: IdMap) -> io::Result<OwnedFd> {
+pub(crate) fn make(users: &[IdMap], groups: &[IdMap]) -> io::Result<OwnedFd> {
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match clone_process(Namespaces::USERS, None)? {
         Cloned::Child => {

@@ -213,7 +213,8 @@ pub enum Step {
         /// Its path inside.
         path: PathBuf,
         /// Its content.
-        content: String,
+        #[serde(with = "bytes_as_text")]
+        content: Vec<u8>,
     },
     /// Copies a small public file of the host, read-only, to the same path in the new root.
     CopyFile {
@@ -559,5 +560,20 @@ impl Step {
             Step::ServeConfined => "serve_confined",
             Step::Execute { .. } => "execute",
         }
+    }
+}
+
+/// Bytes as text with one character for each: JSON has no bytes, and a list of numbers is longer.
+mod bytes_as_text {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&bytes.iter().copied().map(char::from).collect::<String>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let byte = |one| u8::try_from(one).map_err(|_| D::Error::custom("it is not a byte"));
+        String::deserialize(from)?.chars().map(byte).collect()
     }
 }

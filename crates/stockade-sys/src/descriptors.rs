@@ -5,6 +5,7 @@
 
 use std::io;
 use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The highest number that a descriptor can have. gVisor reads a larger one as negative and refuses
 /// the range.
@@ -32,15 +33,29 @@ pub fn close_on_exec(numbers: RangeInclusive<u32>) -> io::Result<()> {
 
 /// Closes every inherited descriptor from `first` on.
 ///
-/// Call it at the start of a program: the parent may have left descriptors open across exec. Or in
-/// a copy of the process that uses none of them again. A descriptor opened before the call is
-/// invalid after it.
+/// Call it at the start of a program, because the parent may have left descriptors open across exec,
+/// or in a forked child that uses none of them. A descriptor from `first` on that was opened before
+/// the call is invalid after it.
 pub fn close_inherited_from(first: u32) -> io::Result<()> {
-    // SAFETY: close_range(2) takes three integers and touches none of our memory. The caller has
-    // opened nothing yet or uses nothing of it again, as the documentation requires, so no `OwnedFd`
-    // that refers to a closed number is used.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, LAST, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    close_inherited_except(first, &[])
+}
+
+/// The same, but leaves some descriptors open.
+pub(crate) fn close_inherited_except(first: u32, kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut numbers: Vec<u32> = kept.iter().map(|it| it.as_raw_fd().cast_unsigned()).collect();
+    numbers.sort_unstable();
+    let mut first = first;
+    for number in numbers.into_iter().chain([LAST + 1]) {
+        if first < number {
+            // SAFETY: close_range(2) takes three integers and touches none of our memory. The caller
+            // has opened nothing yet or uses nothing of it again except what is kept, as the
+            // documentation requires, so no `OwnedFd` that refers to a closed number is used.
+            match unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) } {
+                0 => {}
+                _ => return Err(io::Error::last_os_error()),
+            }
+        }
+        first = first.max(number.saturating_add(1));
     }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const INITIAL_BYTES: usize = 8 << 10;
 
 /// Reads a file below `/proc` or `/sys` as text. Their reported length is 0 or a page, so this
-/// neither asks for the length nor reads in the small steps of `fs::read`.
+/// neither requests the length nor reads in the small steps of `fs::read`.
 pub fn kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     let mut text = String::with_capacity(INITIAL_BYTES);
     File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;

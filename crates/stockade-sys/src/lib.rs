@@ -24,6 +24,7 @@ mod parent_death;
 #[cfg(feature = "probe")]
 pub mod probe;
 mod random;
+mod random_pool;
 mod redirect;
 mod refused_clone;
 mod release;
@@ -52,6 +53,7 @@ pub use mount_table::MountTable;
 pub use notifications::{Notification, continue_call, is_pending, next_notification};
 pub use parent_death::kill_with_parent;
 pub use random::random_bytes;
+pub use random_pool::reseed_kernel_random;
 pub use redirect::{Redirect, Transport, redirect_to};
 pub use refused_clone::{clone_refused_by_filter, clone3_refused};
 pub use release::release_memory;

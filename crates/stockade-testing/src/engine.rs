@@ -13,6 +13,9 @@ pub const DIRECTORY: &str = "STOCKADE_DOCKER_DIRECTORY";
 /// The image that the container wall starts from by default.
 pub const IMAGE: &str = "python:3.11-slim";
 
+/// The file of that image in [`cache`]; the number changes with its content.
+pub const IMAGE_FILE: &str = "python-bookworm-2.tar";
+
 /// Installed in the image.
 const PACKAGES: &str = "python3,ca-certificates,curl,python3-requests,python3-pip,passwd";
 
@@ -177,7 +180,7 @@ pub fn cache() -> Option<PathBuf> {
 /// The image as an archive, made once and kept in the user's cache.
 fn image() -> Result<PathBuf, String> {
     let folder = cache().ok_or("there is no directory for an image")?;
-    let file = folder.join("python-bookworm-2.tar");
+    let file = folder.join(IMAGE_FILE);
     if file.exists() {
         return Ok(file);
     }
@@ -187,7 +190,7 @@ fn image() -> Result<PathBuf, String> {
     command.args(["--quiet", "--variant=essential", "--format=tar"]);
     command.arg(format!("--include={PACKAGES}"));
     command.arg("--customize-hook=ln -sf python3 \"$1/usr/bin/python\"");
-    // Debian's pip refuses to install; the image that this one stands for has another.
+    // Debian's pip refuses to install; the image that this one represents has another.
     command.arg("--customize-hook=rm \"$1\"/usr/lib/python3.11/EXTERNALLY-MANAGED");
     command.arg("bookworm").arg(&new);
     let made = finish(command);

@@ -162,6 +162,55 @@ impl Image {
         archive.file("index.json", index.to_string()).0
     }
 
+    /// The same image for another machine, in the words of images.
+    pub fn for_machine(mut self, architecture: &str) -> Image {
+        self.config["architecture"] = architecture.into();
+        self
+    }
+
+    /// An OCI layout as builders write it: `depth` indexes inside each other, and in the innermost
+    /// the manifest of each image with its machine, each with an attestation of how it was built.
+    pub fn nested_layout(images: &[Image], media_type: &str, depth: usize) -> Vec<u8> {
+        const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+        const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+        let mut archive = Layer::default().file("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#);
+        let mut blob = |content: Vec<u8>, media_type: &str| {
+            let name = format!("blobs/sha256/{}", hex(&content));
+            let descriptor = json!({
+                "mediaType": media_type, "digest": digest(&content), "size": content.len(),
+            });
+            archive = std::mem::take(&mut archive).file(&name, content);
+            descriptor
+        };
+        let mut manifests = Vec::new();
+        for image in images {
+            let config = image.config.to_string().into_bytes();
+            let config = blob(config, "application/vnd.oci.image.config.v1+json");
+            let layers: Vec<Value> =
+                image.layers.iter().map(|layer| blob(layer.clone(), media_type)).collect();
+            let manifest = json!({ "schemaVersion": 2, "config": config, "layers": layers });
+            let mut manifest = blob(manifest.to_string().into_bytes(), MANIFEST);
+            manifest["platform"] =
+                json!({ "os": "linux", "architecture": image.config["architecture"] });
+            let statement = json!({ "schemaVersion": 2, "of": manifest["digest"] });
+            let mut attestation = blob(statement.to_string().into_bytes(), MANIFEST);
+            attestation["platform"] = json!({ "os": "unknown", "architecture": "unknown" });
+            attestation["annotations"] = json!({
+                "vnd.docker.reference.type": "attestation-manifest",
+                "vnd.docker.reference.digest": manifest["digest"],
+            });
+            manifests.extend([manifest, attestation]);
+        }
+        let mut index = json!({ "schemaVersion": 2, "manifests": manifests });
+        for _ in 1..depth {
+            let mut inner = blob(index.to_string().into_bytes(), INDEX);
+            inner["annotations"] =
+                images.first().map_or_else(|| json!({}), |image| image.annotations.clone());
+            index = json!({ "schemaVersion": 2, "manifests": [inner] });
+        }
+        archive.file("index.json", index.to_string()).0
+    }
+
     /// Writes the archive of `docker save` to a file.
     pub fn save(&self, path: &Path) {
         std::fs::write(path, self.saved()).expect("an archive can be written");

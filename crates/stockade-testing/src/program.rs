@@ -38,6 +38,13 @@ impl Run {
         &self.stdout
     }
 
+    /// Standard error without the line in which the container wall names its default image: portable
+    /// tests run behind that wall too.
+    pub fn messages(&self) -> String {
+        let lines = self.stderr.split_inclusive('\n');
+        lines.filter(|line| !line.starts_with("image: python:3.11-slim, ")).collect()
+    }
+
     /// The lines of [`Run::text`], each as JSON.
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stockade_policy::Policy;
 use stockade_provider::{
-    Entry, Gateway, Language, ProcessEnd, Program, Root, Running, SandboxRequest,
+    EntryProgram, Gateway, Language, ProcessEnd, Program, Root, Running, SandboxRequest,
 };
 use tokio::io::AsyncReadExt;
 use tokio::runtime::{Builder, Runtime};
@@ -24,10 +24,11 @@ pub fn request(policy: &str, gateway: Option<Arc<dyn Gateway>>) -> SandboxReques
     SandboxRequest {
         policy: Arc::new(policy),
         root: Root::Standard,
-        entry: Entry::Interpreter(Language::Python),
+        entry: EntryProgram::Interpreter(Language::Python),
         protected: Vec::new(),
         gateway,
         tools: None,
+        authorities: None,
     }
 }
 

@@ -83,7 +83,7 @@ pub struct NotStarted {
 /// A program was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Started {
+pub struct ExecutionStarted {
     /// Which program.
     pub execution: u64,
 }
@@ -176,7 +176,8 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamHeader {
-    /// The execution that the stream belongs to; zero for an operation on files.
+    /// The execution that the stream belongs to; zero for an operation on files or a
+    /// connection to a port.
     pub execution: u64,
     /// What it carries.
     pub role: Role,
@@ -196,4 +197,6 @@ pub enum Role {
     Code,
     /// One operation on files, in both directions.
     Files,
+    /// One connection to a server inside, in both directions.
+    Port,
 }

@@ -75,7 +75,7 @@ pub enum PathBytesError {
         /// The position of the first NUL byte.
         at: usize,
     },
-    /// A character that stands for no byte.
+    /// A character that represents no byte.
     #[error("the character {character:?} stands for no byte of a path")]
     Character {
         /// The first such character.

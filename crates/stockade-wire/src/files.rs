@@ -7,7 +7,8 @@
 //! A chunk is a length (`u32`, little endian, at most [`MAX_CHUNK_BYTES`]) and that many bytes; the
 //! length zero ends them. Without that end the bytes are incomplete: the sender has failed.
 //! The chunks of a list carry [`FileEntry`] frames, those of a watch [`FileChange`] frames, and
-//! those of an upload or a download a tar archive.
+//! those of an upload or a download a tar archive. Those of a capture or a fill carry the records
+//! of `stockade_archive::tree`.
 
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,28 @@ pub enum FileRequest {
         /// Whether to follow a link at the end of the path.
         follow: bool,
     },
+    /// Send everything in the writable places as the records of a tree. Programs are stopped.
+    Capture {
+        /// The places; their numbers are their positions.
+        places: Vec<StatePlace>,
+    },
+    /// Write the records of a tree into the writable places of a fresh sandbox.
+    Fill {
+        /// The places; their numbers are their positions.
+        places: Vec<StatePlace>,
+    },
+}
+
+/// A writable place of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatePlace {
+    /// Its directory.
+    pub path: PathBytes,
+    /// Whether an overlay keeps the changes of a directory of the host there.
+    pub changes: bool,
+    /// Names right below it that belong to the wall.
+    pub skip: Vec<PathBytes>,
 }
 
 /// What a write does to an existing file.

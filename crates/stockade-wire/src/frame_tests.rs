@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CodeFile, Ended, Execute, Filter, GuestMessage, GuestVersion, Hello, HelloReply, HostMessage,
-    Nonce, NotStarted, Resize, Resized, Role, Started, Status, StreamHeader, Text, WindowSize,
+    CodeFile, Ended, Execute, ExecutionStarted, Filter, GuestMessage, GuestVersion, Hello,
+    HelloReply, HostMessage, Nonce, NotStarted, Resize, Resized, Role, Status, StreamHeader, Text,
+    WindowSize,
 };
 
 fn frame(body: &[u8]) -> Vec<u8> {
@@ -211,7 +212,8 @@ fn any_guest_message() -> impl Strategy<Value = GuestMessage> {
         (any::<u64>(), any::<i32>(), any_text()).prop_map(|(execution, errno, program)| {
             GuestMessage::NotStarted(NotStarted { execution, errno, program })
         });
-    let started = any::<u64>().prop_map(|execution| GuestMessage::Started(Started { execution }));
+    let started =
+        any::<u64>().prop_map(|execution| GuestMessage::Started(ExecutionStarted { execution }));
     let status =
         prop_oneof![any::<i32>().prop_map(Status::Exited), any::<i32>().prop_map(Status::Signaled)];
     let ended = (any::<u64>(), status)

@@ -46,7 +46,7 @@ fn guest_refuses_a_host_of_another_version() {
 fn handshake_refuses_any_other_message() {
     let early = answer(&HostMessage::Pause, version(), 1);
     assert!(matches!(early, Err(HandshakeError::OutOfPlace { expected: "hello" })));
-    let started = GuestMessage::Started(crate::Started { execution: 1 });
+    let started = GuestMessage::Started(crate::ExecutionStarted { execution: 1 });
     let early = check_reply(started, NONCE);
     assert!(matches!(early, Err(HandshakeError::OutOfPlace { expected: "hello_reply" })));
 }

@@ -5,15 +5,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{
-    Ended, Execute, Kill, NoTerminal, NotStarted, Observe, Observed, Resize, Resized, Signal,
-    Started,
+    Ended, Execute, ExecutionStarted, Kill, NoTerminal, NotStarted, Observe, Observed, Resize,
+    Resized, Signal,
 };
 
 /// The protocol version.
 ///
 /// The formats of [`Hello`] and [`HelloReply`] never change, so that two ends of different versions
 /// report the version mismatch and not a malformed message.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// A message from the host on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub enum GuestMessage {
     /// A program could not be started.
     NotStarted(NotStarted),
     /// A program runs.
-    Started(Started),
+    Started(ExecutionStarted),
     /// A program has ended.
     Ended(Ended),
     /// Answers [`HostMessage::Observe`].

@@ -1,8 +1,9 @@
 //! Inspects the yamux frame headers below the multiplexer to track how streams end.
 //!
 //! The yamux library signals a half-close and a reset, but not everything that TCP does: an end
-//! that has half-closed a stream can no longer reset it, and a reader cannot tell a reset from an
-//! end of stream. This module detects resets and sends the missing ones as ordinary yamux frames.
+//! that has half-closed a stream can no longer reset it, and a reader cannot distinguish a reset
+//! from an end of stream. This module detects resets and sends the missing ones as ordinary yamux
+//! frames.
 
 use std::collections::HashMap;
 

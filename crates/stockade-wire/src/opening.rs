@@ -10,6 +10,8 @@ pub const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0,
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 54), 3128);
 /// The socket on which programs inside call tools.
 pub const TOOL_SOCKET: &str = "/run/stockade/tools.sock";
+/// The socket on which stubs of the hardened image report denied commands.
+pub const DENIAL_SOCKET: &str = "/run/stockade-guest/denials.sock";
 /// The network of the synthetic addresses, which stand in for host names, and its prefix length.
 pub const NAMED: (Ipv4Addr, u8) = (Ipv4Addr::new(127, 64, 0, 0), 10);
 /// The TCP and UDP address to which connections to all of these addresses are redirected. Programs
@@ -36,6 +38,9 @@ pub enum Opening {
     Proxy,
     /// A connection to the tool socket.
     Tools,
+    /// A connection to the socket on which stubs of an image report the commands that the image
+    /// denies: the name of one command, and a line end.
+    Denials,
 }
 
 impl Opening {

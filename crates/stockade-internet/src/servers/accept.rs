@@ -11,9 +11,9 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use super::web::{Endpoints, Site};
 use crate::authority::Authority;
-use crate::log::{Entry, Log};
+use crate::log::{Log, LogEntry};
 
-/// The first line on ports where the server speaks first.
+/// The first line on ports where the server sends first.
 const BANNER: &str = "SSH-2.0-stockade_internet\r\n";
 
 /// Accepts connections forever, each in its own task. A failed connection does not affect the
@@ -76,7 +76,7 @@ pub(super) async fn server_first(listener: StandardListener, log: Log) -> io::Re
     each(listener, move |mut stream, from, to| {
         let log = log.clone();
         async move {
-            log.add(&Entry::new("tcp", "connection").between(from, to));
+            log.add(&LogEntry::new("tcp", "connection").between(from, to));
             stream.write_all(BANNER.as_bytes()).await?;
             answer(stream, from, to, &log, |received| received.to_vec()).await
         }
@@ -89,7 +89,7 @@ pub(super) async fn anything(listener: StandardListener, log: Log) -> io::Result
     each(listener, move |stream, from, to| {
         let log = log.clone();
         async move {
-            log.add(&Entry::new("tcp", "connection").between(from, to));
+            log.add(&LogEntry::new("tcp", "connection").between(from, to));
             let reply = format!("heard at port {}\n", to.port());
             answer(stream, from, to, &log, |_| reply.clone().into_bytes()).await
         }
@@ -111,7 +111,7 @@ async fn answer(
             count => &buffer[..count],
         };
         let detail = String::from_utf8_lossy(received);
-        log.add(&Entry::new("tcp", "data").between(from, to).with(&detail));
+        log.add(&LogEntry::new("tcp", "data").between(from, to).with(&detail));
         stream.write_all(&say(received)).await?;
     }
 }

@@ -5,7 +5,7 @@ use std::net::UdpSocket as StandardSocket;
 
 use tokio::net::UdpSocket;
 
-use crate::log::{Entry, Log};
+use crate::log::{Log, LogEntry};
 
 /// Sends every datagram back to its source.
 pub(super) async fn echo(socket: StandardSocket, log: Log) -> io::Result<()> {
@@ -16,7 +16,7 @@ pub(super) async fn echo(socket: StandardSocket, log: Log) -> io::Result<()> {
         // An error here belongs to an earlier reply that no socket received.
         let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
         let detail = String::from_utf8_lossy(&buffer[..count]);
-        log.add(&Entry::new("udp", "datagram").between(from, to).with(&detail));
+        log.add(&LogEntry::new("udp", "datagram").between(from, to).with(&detail));
         let _ = socket.send_to(&buffer[..count], from).await;
     }
 }

@@ -12,7 +12,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use crate::log::{Entry, Log};
+use crate::log::{Log, LogEntry};
 use crate::world::{Answer, look_up};
 
 /// The delay of the slow name: longer than most resolvers wait.
@@ -43,7 +43,7 @@ impl Names {
         let name = asked.name().to_lowercase().to_ascii();
         let name = name.trim_end_matches('.');
         let kind = asked.query_type();
-        let entry = Entry::new("dns", "query").between(endpoints.0, endpoints.1);
+        let entry = LogEntry::new("dns", "query").between(endpoints.0, endpoints.1);
         self.log.add(&entry.named(name).with(&kind.to_string()));
 
         let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
@@ -126,7 +126,7 @@ pub(super) async fn by_stream(listener: StandardListener, names: Arc<Names>) -> 
 
 async fn converse(mut stream: TcpStream, from: SocketAddr, names: Arc<Names>) -> io::Result<()> {
     let to = stream.local_addr()?;
-    names.log.add(&Entry::new("dns", "connection").between(from, to));
+    names.log.add(&LogEntry::new("dns", "connection").between(from, to));
     loop {
         let mut question = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut question).await?;

@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with, sockopt,
 };
 
-use crate::log::{Entry, Log};
+use crate::log::{Log, LogEntry};
 use crate::world::MACHINE_HARDWARE;
 
 /// The receive buffer; large, so that no packet is lost in a burst.
@@ -41,7 +41,7 @@ pub(super) fn watch(log: Log) -> io::Result<()> {
 }
 
 /// The entry for a frame, if it is from the machine and starts something.
-fn entry(frame: &[u8]) -> Option<Entry> {
+fn entry(frame: &[u8]) -> Option<LogEntry> {
     if frame.get(6..12)? != MACHINE_HARDWARE {
         return None;
     }
@@ -51,11 +51,11 @@ fn entry(frame: &[u8]) -> Option<Entry> {
         0x86dd => six(packet),
         // ARP only asks the router for its hardware address.
         0x0806 => None,
-        other => Some(Entry::new("packet", &format!("ethernet {other:#06x}"))),
+        other => Some(LogEntry::new("packet", &format!("ethernet {other:#06x}"))),
     }
 }
 
-fn four(packet: &[u8]) -> Option<Entry> {
+fn four(packet: &[u8]) -> Option<LogEntry> {
     let header = usize::from(packet.first()? & 0x0f) * 4;
     let address = |at: usize| {
         let bytes: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
@@ -66,7 +66,7 @@ fn four(packet: &[u8]) -> Option<Entry> {
     inside(*packet.get(9)?, address(12)?, address(16)?, packet.get(header..)?, first)
 }
 
-fn six(packet: &[u8]) -> Option<Entry> {
+fn six(packet: &[u8]) -> Option<LogEntry> {
     let address = |at: usize| {
         let bytes: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
         Some(IpAddr::V6(Ipv6Addr::from(bytes)))
@@ -80,15 +80,15 @@ fn six(packet: &[u8]) -> Option<Entry> {
     inside(protocol, address(8)?, address(24)?, rest, true)
 }
 
-fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> Option<Entry> {
+fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> Option<LogEntry> {
     let ports = || {
         let port = |at: usize| Some(u16::from_be_bytes([*rest.get(at)?, *rest.get(at + 1)?]));
         Some((SocketAddr::new(from, port(0)?), SocketAddr::new(to, port(2)?)))
     };
     let text = |at: usize| String::from_utf8_lossy(rest.get(at..).unwrap_or_default()).into_owned();
     let plain = |event: &str| {
-        let entry = Entry::new("packet", event);
-        Entry { from: from.to_string(), to: to.to_string(), ..entry }
+        let entry = LogEntry::new("packet", event);
+        LogEntry { from: from.to_string(), to: to.to_string(), ..entry }
     };
     match protocol {
         _ if !first => Some(plain("fragment")),
@@ -96,11 +96,11 @@ fn inside(protocol: u8, from: IpAddr, to: IpAddr, rest: &[u8], first: bool) -> O
             let (from, to) = ports()?;
             let flags = *rest.get(13)?;
             let begins = flags & 0x02 != 0 && flags & 0x10 == 0;
-            begins.then(|| Entry::new("packet", "tcp").between(from, to))
+            begins.then(|| LogEntry::new("packet", "tcp").between(from, to))
         }
         17 => {
             let (from, to) = ports()?;
-            let entry = Entry::new("packet", "udp").between(from, to).with(&text(8));
+            let entry = LogEntry::new("packet", "udp").between(from, to).with(&text(8));
             let asked = (to.port() == 53).then(|| asked_name(rest.get(20..)?)).flatten();
             Some(entry.named(&asked.unwrap_or_default()))
         }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufStream};
 
-use crate::log::{Entry, Log};
+use crate::log::{Log, LogEntry};
 use pages::Then;
 use request::Request;
 
@@ -50,13 +50,17 @@ impl Site {
 
     /// Logs a connection.
     pub(crate) fn connected(&self, endpoints: &Endpoints) {
-        self.note(Entry::new(endpoints.scheme, "connection").between(endpoints.from, endpoints.to));
+        self.note(
+            LogEntry::new(endpoints.scheme, "connection").between(endpoints.from, endpoints.to),
+        );
     }
 
     /// Logs the server name in a TLS hello, if any.
     pub(crate) fn greeted(&self, endpoints: &Endpoints, name: &str) {
         self.note(
-            Entry::new(endpoints.scheme, "hello").between(endpoints.from, endpoints.to).named(name),
+            LogEntry::new(endpoints.scheme, "hello")
+                .between(endpoints.from, endpoints.to)
+                .named(name),
         );
     }
 
@@ -69,7 +73,7 @@ impl Site {
         let mut stream = BufStream::with_capacity(16 << 10, 64 << 10, stream);
         while let Some(request) = Request::read(&mut stream).await? {
             let entry =
-                Entry::new(endpoints.scheme, "request").between(endpoints.from, endpoints.to);
+                LogEntry::new(endpoints.scheme, "request").between(endpoints.from, endpoints.to);
             self.note(entry.named(request.header("host").unwrap_or_default()).with(&request.line));
             let then = self.answer(&request, &mut stream, &endpoints).await?;
             stream.flush().await?;
@@ -80,7 +84,7 @@ impl Site {
         stream.shutdown().await
     }
 
-    fn note(&self, entry: Entry) {
+    fn note(&self, entry: LogEntry) {
         if let Some(log) = &self.log {
             log.add(&entry);
         }

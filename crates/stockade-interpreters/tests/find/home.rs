@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use stockade_interpreters::{Interpreter, InterpreterError, Link, Problem, Surroundings, find};
+use stockade_interpreters::{
+    Interpreter, InterpreterError, Problem, Surroundings, SymbolicLink, find,
+};
 use stockade_provider::Language;
 use tempfile::TempDir;
 
@@ -125,7 +127,7 @@ pub(crate) fn own_binds(interpreter: &Interpreter) -> Vec<PathBuf> {
 }
 
 /// The links other than those at the top of a merged system.
-pub(crate) fn own_links(interpreter: &Interpreter) -> Vec<Link> {
+pub(crate) fn own_links(interpreter: &Interpreter) -> Vec<SymbolicLink> {
     let links = interpreter.links.iter().cloned();
     links.filter(|link| link.at.parent() != Some(Path::new("/"))).collect()
 }

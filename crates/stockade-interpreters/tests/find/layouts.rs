@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use stockade_interpreters::{Bind, Link, Origin, Problem, Surroundings, find};
+use stockade_interpreters::{Bind, Origin, Problem, Surroundings, SymbolicLink, find};
 use stockade_provider::Language;
 
 use crate::home::{Home, found, own_binds, own_links, refusal};
@@ -119,7 +119,7 @@ fn uv_environment_keeps_the_link_for_the_minor_version() {
     let interpreter = found(&home.with_path(&[environment.join("bin")]));
     assert_eq!(own_binds(&interpreter), [real, environment].sorted());
     let target = "cpython-3.11.7-linux-x86_64-gnu".into();
-    assert_eq!(own_links(&interpreter), [Link { at: minor, target }]);
+    assert_eq!(own_links(&interpreter), [SymbolicLink { at: minor, target }]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn environment_with_a_pip_settings_file_is_mounted_without_it() {
     let parts = ["bin", "lib", "pyvenv.cfg"].map(|part| environment.join(part));
     assert_eq!(own_binds(&interpreter), [vec![base], parts.to_vec()].concat());
     let at = environment.join("lib64");
-    assert_eq!(own_links(&interpreter), [Link { at, target: "lib".into() }]);
+    assert_eq!(own_links(&interpreter), [SymbolicLink { at, target: "lib".into() }]);
 }
 
 #[test]

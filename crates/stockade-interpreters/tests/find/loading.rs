@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_interpreters::{Link, Problem};
+use stockade_interpreters::{Problem, SymbolicLink};
 
 use crate::home::{Home, found, own_binds, own_links, refusal};
 
@@ -63,7 +63,7 @@ fn library_in_a_shared_directory_is_mounted_alone() {
     let at = home.link("lib/libmine.so.1", "libmine.so.1.2");
     let interpreter = found(&home.with_path(&[prefix.join("bin")]));
     assert_eq!(own_binds(&interpreter), [shared.join("libmine.so.1.2"), prefix]);
-    assert_eq!(own_links(&interpreter), [Link { at, target: "libmine.so.1.2".into() }]);
+    assert_eq!(own_links(&interpreter), [SymbolicLink { at, target: "libmine.so.1.2".into() }]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Landlock and seccomp.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
@@ -14,7 +14,13 @@ use stockade_sys::Instruction;
 use crate::plan::{LandlockRule, SocketUse};
 
 /// Allows only what the rules list, and denies every other use of the file system.
-pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
+///
+/// The guest reads the upper layers of overlays through descriptors, which no program gets.
+pub(super) fn landlock<'u>(
+    version: u32,
+    rules: &[LandlockRule],
+    uppers: impl Iterator<Item = BorrowedFd<'u>>,
+) -> io::Result<()> {
     let version = ABI::from(i32::try_from(version).map_err(io::Error::other)?);
     let all = AccessFs::from_all(version);
     let mut ruleset = Ruleset::default()
@@ -51,6 +57,10 @@ pub(super) fn landlock(version: u32, rules: &[LandlockRule]) -> io::Result<()> {
             access &= AccessFs::from_file(version);
         }
         ruleset = ruleset.add_rule(PathBeneath::new(path, access)).map_err(io::Error::other)?;
+    }
+    for upper in uppers {
+        let access = AccessFs::ReadFile | AccessFs::ReadDir;
+        ruleset = ruleset.add_rule(PathBeneath::new(upper, access)).map_err(io::Error::other)?;
     }
     let status = ruleset.restrict_self().map_err(io::Error::other)?;
     match status.ruleset {

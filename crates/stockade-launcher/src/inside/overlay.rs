@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags};
 
 use crate::plan::{Attributes, FileMode};
@@ -40,14 +40,15 @@ pub(super) fn root(root: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(overlay)
 }
 
-/// Attaches a tree under an upper layer in a directory of the scratch file system.
+/// Attaches a tree under an upper layer in a directory of the scratch file system. Returns that
+/// layer, which no path inside leads to.
 pub(super) fn attach_over_tree(
     scratch: &OwnedFd,
     layers: &Path,
     layered: Layered<'_>,
     root: &OwnedFd,
     path: &Path,
-) -> io::Result<()> {
+) -> io::Result<OwnedFd> {
     for name in [UPPER, WORK] {
         directory(scratch, &layers.join(name), FileMode(0o755))?;
     }
@@ -64,9 +65,12 @@ pub(super) fn attach_over_tree(
         flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
     }
     let overlay = mount(&lower, &above.join(UPPER), &above.join(WORK), flags)?;
+    let look = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let upper = rustix::fs::openat(&writable, UPPER, look, Mode::empty())?;
     rustix::mount::unmount(&above, UnmountFlags::DETACH)?;
     rustix::fs::unlinkat(root, Path::new(".layers"), AtFlags::REMOVEDIR)?;
-    attach(&overlay, root, path)
+    attach(&overlay, root, path)?;
+    Ok(upper)
 }
 
 /// Makes the host's `/proc/self/fd` the working directory until the pivot. Layers are then named by

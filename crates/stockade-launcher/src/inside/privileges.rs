@@ -18,7 +18,7 @@ use crate::plan::Resource;
 const MOST_CAPABILITIES: u32 = 64;
 
 /// Changes all ids of this process and keeps its capabilities in the user namespace.
-pub(super) fn become_user(user: u32, group: u32) -> io::Result<()> {
+pub fn become_user(user: u32, group: u32) -> io::Result<()> {
     let (user, group) =
         (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     // An unprivileged caller has given up setgroups(2), and then the groups stay the caller's.
@@ -87,7 +87,7 @@ pub(super) fn die_with_parent(lifeline: &OwnedFd) -> io::Result<()> {
 
 /// Drops every capability from every set. The bounding set first: dropping from it requires a
 /// capability.
-pub(super) fn seal() -> io::Result<()> {
+pub fn seal() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let has_any = !rustix::thread::capabilities(None)?.permitted.is_empty();
     for number in 0..MOST_CAPABILITIES {

@@ -83,7 +83,7 @@ fn failing_step_is_reported_by_name_and_nothing_runs() {
         // Not a regular file.
         ("file", Step::CopyFile { path: PathBuf::from("/dev/null") }),
         ("link", Step::Link { path: PathBuf::from("/"), target: nowhere() }),
-        ("file", Step::File { path: PathBuf::from("/usr/x"), content: String::new() }),
+        ("file", Step::File { path: PathBuf::from("/usr/x"), content: Vec::new() }),
         ("limit", Step::Limit { resource: Resource::OpenFiles, amount: u64::MAX - 1 }),
         ("working_directory", Step::WorkingDirectory(nowhere())),
         // `/proc` does not exist yet.
@@ -185,7 +185,7 @@ fn refusal_arrives_when_the_plan_exceeds_the_socket_buffer() {
     }
     let mut plan = plan("echo ran");
     plan.inside.insert(0, Step::WorkingDirectory(PathBuf::from("/nonexistent")));
-    let content = "x".repeat(4 << 20);
+    let content = vec![b'x'; 4 << 20];
     plan.inside.insert(1, Step::File { path: PathBuf::from("/etc/much"), content });
     let refusal = refusal_of(&plan);
     assert_eq!((refusal.index, refusal.step.as_str()), (0, "working_directory"));

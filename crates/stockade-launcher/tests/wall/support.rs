@@ -129,7 +129,7 @@ fn layout() -> Vec<Step> {
         scratch("/tmp", 0o1777),
         scratch("/workspace", 0o755),
         scratch("/dev/shm", 0o1777),
-        Step::File { path: PathBuf::from("/etc/hostname"), content: "sandbox\n".to_owned() },
+        Step::File { path: PathBuf::from("/etc/hostname"), content: b"sandbox\n".to_vec() },
         Step::Proc { pids_only: false },
         Step::Terminals,
         Step::ForbidUserNamespaces,
