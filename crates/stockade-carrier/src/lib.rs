@@ -9,9 +9,11 @@ mod check;
 mod elf;
 mod follow;
 mod link;
+mod words;
 
 pub use carried::{CarryError, guest_bytes, guest_file};
 pub use check::{CarrierError, GuestCheck, check_guest};
 pub use follow::{CONFIRMED, End, follow};
 pub use link::{ExecutionControl, Link, LinkError, LinkSettings, Liveness};
 pub use stockade_wire::Filter;
+pub use words::guest_words;

@@ -14,10 +14,11 @@
 mod control;
 mod conversation;
 mod files;
-mod gate;
+mod gateway_streams;
 mod heartbeat;
 mod ledger;
 mod opened;
+mod ports;
 mod settings;
 mod sieve;
 mod socket;
@@ -30,7 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::io::AsyncReadExt;
 use stockade_provider::{
-    Command, Error, ErrorKind, ExecutionId, Files, Gateway, ProcessEnd, Running, TerminalSize,
+    Command, Error, ErrorKind, ExecutionId, Files, Gateway, Ports, ProcessEnd, Running,
+    TerminalSize, WritablePlace,
 };
 use stockade_sys::random_bytes;
 use stockade_wire::{
@@ -46,6 +48,7 @@ use control::Outbox;
 use conversation::Conversation;
 use files::LinkFiles;
 use ledger::Counted;
+use ports::LinkPorts;
 use sieve::ByteStream;
 use socket::{SocketTransport, SplicePipes};
 use streams::{Driven, Streams};
@@ -80,14 +83,14 @@ pub enum LinkError {
         name: String,
     },
     /// Sending a message failed.
-    #[error("cannot tell the guest")]
+    #[error("cannot send to the guest")]
     Say {
         /// The error of the frame.
         #[source]
         source: FrameError,
     },
     /// The guest's bytes are not a message.
-    #[error("cannot understand the guest")]
+    #[error("cannot read what the guest sent")]
     Hear {
         /// The error of the frame.
         #[source]
@@ -151,6 +154,15 @@ pub enum LinkError {
         /// The number of intervals.
         intervals: u32,
     },
+    /// No server inside accepts connections on a port.
+    #[error("cannot connect to port {port} inside")]
+    Port {
+        /// The port.
+        port: u16,
+        /// The error of the kernel inside.
+        #[source]
+        source: io::Error,
+    },
     /// The stream has ended.
     #[error("the stream to the guest has ended")]
     Closed,
@@ -166,6 +178,7 @@ pub struct Link {
     executions: AtomicU64,
     filters: Vec<Filter>,
     file_operations: Arc<Semaphore>,
+    port_connections: Arc<Semaphore>,
 }
 
 impl Link {
@@ -229,6 +242,7 @@ impl Link {
             executions: AtomicU64::new(0),
             filters: Vec::new(),
             file_operations: Arc::new(Semaphore::new(streams::MAX_FILE_OPERATIONS)),
+            port_connections: Arc::new(Semaphore::new(streams::MAX_PORT_CONNECTIONS)),
         })
     }
 
@@ -313,11 +327,19 @@ impl Link {
         Ok((stdin, stdout, stderr))
     }
 
-    /// The files inside; relative paths start in `workspace`, an absolute path.
-    pub fn files(&self, workspace: &str) -> Arc<dyn Files> {
+    /// The files inside; relative paths start in `workspace`, an absolute path. `places` are those
+    /// that a checkpoint has.
+    pub fn files(&self, workspace: &str, places: Vec<WritablePlace>) -> Arc<dyn Files> {
         let streams = self.streams.shared();
         let operations = Arc::clone(&self.file_operations);
-        Arc::new(LinkFiles { streams, operations, workspace: workspace.as_bytes().to_vec() })
+        let workspace = workspace.as_bytes().to_vec();
+        Arc::new(LinkFiles { streams, operations, workspace, places })
+    }
+
+    /// The ports of servers inside. Only for a guest whose loopback is not that of the host.
+    pub fn ports(&self) -> Arc<dyn Ports> {
+        let connections = Arc::clone(&self.port_connections);
+        Arc::new(LinkPorts { streams: self.streams.shared(), connections })
     }
 
     /// Stops all processes inside until [`Link::resume`].
@@ -346,6 +368,7 @@ impl From<LinkError> for Error {
             | LinkError::Signal { .. }
             | LinkError::NotRunning { .. }
             | LinkError::NoTerminal { .. } => ErrorKind::Invalid,
+            LinkError::Port { .. } => ErrorKind::Unavailable,
             LinkError::TooManyExecutions { .. } | LinkError::TooManyStreams { .. } => {
                 ErrorKind::Busy
             }

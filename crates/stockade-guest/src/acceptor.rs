@@ -39,6 +39,8 @@ pub(crate) enum Origin {
     Direct,
     /// Calls of tools. Those over the limit wait.
     ToTools,
+    /// Reports of denied commands. Those over the limit wait.
+    ToDenials,
 }
 
 impl Origin {
@@ -49,7 +51,13 @@ impl Origin {
             Origin::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
             Origin::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
             Origin::ToTools => Some(Opening::Tools),
+            Origin::ToDenials => Some(Opening::Denials),
         }
+    }
+
+    /// Whether its connections are those of a Unix socket, where clients wait for a place.
+    fn is_local(self) -> bool {
+        matches!(self, Origin::ToTools | Origin::ToDenials)
     }
 }
 
@@ -93,7 +101,7 @@ impl Acceptor {
     /// Accepts connections in turn: opens the stream of each before it accepts the next.
     pub(crate) async fn serve(&self) {
         loop {
-            if self.origin == Origin::ToTools {
+            if self.origin.is_local() {
                 while self.slots.are_taken() {
                     self.slots.one_is_freed().await;
                 }
@@ -124,7 +132,7 @@ impl Acceptor {
         let Some(opening) = self.origin.opening(&client) else { return };
         let Some(place) = Slots::take(&self.slots) else { return reset(&client) };
         let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
-        if self.origin != Origin::ToTools {
+        if !self.origin.is_local() {
             // The relay forwards bytes as they come; Nagle's algorithm would only delay them.
             let _ = sockopt::set_tcp_nodelay(&client, true);
         }
@@ -147,7 +155,7 @@ pub(crate) struct Slots {
 }
 
 /// One connection within the limit; dropping it frees its place.
-struct Place(Rc<Slots>);
+struct Slot(Rc<Slots>);
 
 impl Slots {
     /// The limit of one of `acceptors` listeners, which share the descriptors of this process.
@@ -164,12 +172,12 @@ impl Slots {
         self.taken.get() >= self.most
     }
 
-    fn take(slots: &Rc<Slots>) -> Option<Place> {
+    fn take(slots: &Rc<Slots>) -> Option<Slot> {
         if slots.are_taken() {
             return None;
         }
         slots.taken.set(slots.taken.get() + 1);
-        Some(Place(Rc::clone(slots)))
+        Some(Slot(Rc::clone(slots)))
     }
 
     /// Returns when a connection has ended, or at once if there is no connection.
@@ -193,7 +201,7 @@ fn share(files: u64, acceptors: u64) -> usize {
     each.clamp(1, MAX_CONNECTIONS) as usize
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
         self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);

@@ -1,4 +1,4 @@
-//! Connections of programs to the network, and to the tools of the host.
+//! Connections of programs to the network, to the tools of the host, and to report denied commands.
 
 use std::io;
 use std::net::TcpListener;
@@ -9,15 +9,16 @@ use rustix::net::sockopt;
 use stockade_launcher::Listeners;
 
 use crate::acceptor::{Acceptor, Origin, Slots};
-use crate::listeners::{NetworkListeners, Own, SyntheticListeners, open_tool_socket};
+use crate::listeners::{NetworkListeners, Own, SyntheticListeners, open_socket};
 use crate::names;
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Reactor};
 
-/// The listeners for connections of programs; at least one of the two exists.
+/// The listeners for connections of programs; at least one of them exists.
 pub(crate) struct Acceptors {
     network: Option<Network>,
     tools: Option<UnixListener>,
+    denials: Option<UnixListener>,
 }
 
 /// The listeners for connections to the network.
@@ -31,24 +32,31 @@ enum Network {
 impl Acceptors {
     /// The listeners that the launcher opened; none if it opened none.
     pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Acceptors> {
-        Acceptors { network: network.map(Network::Redirected), tools }.if_any()
+        let network = network.map(Network::Redirected);
+        Acceptors { network, tools, denials: None }.if_any()
     }
 
     /// Opens the listeners that the command line names.
     pub(crate) fn open(own: Own) -> io::Result<Option<Acceptors>> {
         let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
-        let tools = own.tools.as_deref().map(open_tool_socket).transpose()?;
-        Ok(Acceptors { network, tools }.if_any())
+        let tools = own.tools.as_deref().map(open_socket).transpose()?;
+        let denials = own.denials.as_deref().map(open_socket).transpose()?;
+        Ok(Acceptors { network, tools, denials }.if_any())
     }
 
     fn if_any(self) -> Option<Acceptors> {
-        (self.network.is_some() || self.tools.is_some()).then_some(self)
+        (self.count() > 0).then_some(self)
+    }
+
+    fn count(&self) -> u64 {
+        let all = [self.network.is_some(), self.tools.is_some(), self.denials.is_some()];
+        all.into_iter().map(u64::from).sum()
     }
 
     /// Serves the listeners in the background. Each has a connection limit of its own, so that a
     /// flood on one leaves room on the other.
     pub(crate) fn serve(self, opener: &Opener, reactor: &Reactor) -> io::Result<()> {
-        let count = u64::from(self.network.is_some()) + u64::from(self.tools.is_some());
+        let count = self.count();
         match self.network {
             Some(Network::Redirected(Listeners { connections, datagrams })) => {
                 let slots = Slots::of_one_acceptor_of(count);
@@ -71,9 +79,11 @@ impl Acceptors {
             }
             None => {}
         }
-        if let Some(tools) = self.tools {
+        for (listener, origin) in [(self.tools, Origin::ToTools), (self.denials, Origin::ToDenials)]
+        {
+            let Some(listener) = listener else { continue };
             let slots = Slots::of_one_acceptor_of(count);
-            let acceptor = Acceptor::new(tools.into(), Origin::ToTools, slots, opener, reactor)?;
+            let acceptor = Acceptor::new(listener.into(), origin, slots, opener, reactor)?;
             reactor.spawn(async move { acceptor.serve().await });
         }
         Ok(())

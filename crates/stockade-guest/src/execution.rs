@@ -19,7 +19,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use rustix::io::Errno;
-use stockade_wire::{Ended, Execute, GuestMessage, NotStarted, Role, Started, Status};
+use stockade_wire::{Ended, Execute, ExecutionStarted, GuestMessage, NotStarted, Role, Status};
 
 use crate::code::{self, Received};
 use crate::control::Replies;
@@ -31,14 +31,14 @@ use crate::program::{Settings, StartFailure, start};
 use crate::reactor::{Descriptor, Reactor};
 use crate::stdio::{self, Ours, Remote, Theirs};
 use crate::terminal::Terminal;
-use crate::waiting::Waiting;
+use crate::waiting::WaitingStreams;
 
 /// The parts of the guest that an execution uses.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) reactor: Reactor,
     pub(crate) processes: Rc<Processes>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingStreams,
     /// Whether a byte came from the host since the last heartbeat check cleared this.
     pub(crate) heard: Rc<Cell<bool>>,
     /// The descriptor limit of programs, if it is lower than the guest's.
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) oom_score: Option<Rc<File>>,
     /// The cgroup leaves, if executions have any.
     pub(crate) leaves: Option<Rc<Leaves>>,
+    /// The upper layers of overlays, by the paths of the overlays.
+    pub(crate) uppers: Rc<Vec<(PathBuf, OwnedFd)>>,
     pub(crate) prepared: Rc<Preparation>,
 }
 
@@ -72,7 +74,7 @@ pub(crate) async fn run(
     match written.and_then(|code| started_program(&request, terminal, code, state)) {
         Ok(streams) => {
             started();
-            replies.send(GuestMessage::Started(Started { execution }));
+            replies.send(GuestMessage::Started(ExecutionStarted { execution }));
             let (status, rest) = finish(streams, remote, execution, &state.processes).await;
             replies.send(GuestMessage::Ended(Ended { execution, status }));
             state.prepared.start(state);

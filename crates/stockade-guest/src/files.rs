@@ -13,11 +13,13 @@ mod read;
 mod root;
 mod serve;
 mod stat;
+mod state;
 mod transfer;
 mod watch;
 mod write;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::pin;
 
 use futures_util::future::select;
@@ -57,7 +59,14 @@ pub(crate) async fn operate(mut stream: Stream, state: &State) {
 fn start(state: &State) -> io::Result<(Descriptor, Descriptor)> {
     let (its_input, input) = io::pipe()?;
     let (output, its_output) = io::pipe()?;
-    let child = run_in_child(its_input.into(), its_output.into(), serve::serve)?;
+    let uppers = state.uppers.iter().map(|(_, upper)| upper.as_fd()).collect::<Vec<_>>();
+    let paths: Vec<_> = state.uppers.iter().map(|(path, _)| path.clone()).collect();
+    let spared = state.leaves.is_none().then(|| state.processes.helpers());
+    let work = |input, output, uppers| {
+        let uppers = paths.into_iter().zip(uppers).collect();
+        serve::serve(input, output, &state::CaptureScope { uppers, spared });
+    };
+    let child = run_in_child(its_input.into(), its_output.into(), &uppers, work)?;
     state.processes.help(child);
     let input = Descriptor::new(input.into(), &state.reactor)?;
     let output = Descriptor::new(output.into(), &state.reactor)?;

@@ -26,6 +26,9 @@ pub struct Own {
     pub ports: Option<Vec<u16>>,
     /// Where to open the tool socket. `None` means no tools.
     pub tools: Option<PathBuf>,
+    /// Where to open the socket for reports of denied commands. `None` means that no program of the
+    /// image reports any.
+    pub denials: Option<PathBuf>,
     /// The descriptor limit of programs, if it differs from the guest's.
     pub program_files: Option<u64>,
     /// Whether to write the kernel's release and version to standard error first.
@@ -33,8 +36,8 @@ pub struct Own {
 }
 
 impl Own {
-    /// Parses the command line: `network=80,443`, `tools` or `tools=PATH`, `files=1024` and
-    /// `kernel`, each at most once.
+    /// Parses the command line: `network=80,443`, `tools` or `tools=PATH`, `denials=PATH`,
+    /// `files=1024` and `kernel`, each at most once.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Own> {
         let mut own = Own::default();
         for word in words {
@@ -42,6 +45,9 @@ impl Own {
                 Some(("network", list)) if own.ports.is_none() => own.ports = Some(ports(list)?),
                 Some(("tools", path)) if own.tools.is_none() && path.starts_with('/') => {
                     own.tools = Some(PathBuf::from(path));
+                }
+                Some(("denials", path)) if own.denials.is_none() && path.starts_with('/') => {
+                    own.denials = Some(PathBuf::from(path));
                 }
                 Some(("files", number)) if own.program_files.is_none() => {
                     own.program_files = Some(number.parse().ok()?);
@@ -85,8 +91,8 @@ impl NetworkListeners {
     }
 }
 
-/// Opens the tool socket. Any program inside may connect.
-pub(crate) fn open_tool_socket(path: &Path) -> io::Result<UnixListener> {
+/// Opens a Unix socket. Any program inside may connect.
+pub(crate) fn open_socket(path: &Path) -> io::Result<UnixListener> {
     let open = || {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -240,10 +246,13 @@ mod tests {
         let rest = Own {
             ports: None,
             tools: socket("/run/x/tools.sock"),
+            denials: socket("/run/x/denials.sock"),
             program_files: Some(1024),
             names_kernel: true,
         };
-        assert_eq!(own(&["tools=/run/x/tools.sock", "files=1024", "kernel"]), Some(rest));
+        let words =
+            ["tools=/run/x/tools.sock", "denials=/run/x/denials.sock", "files=1024", "kernel"];
+        assert_eq!(own(&words), Some(rest));
         for wrong in [
             "network",
             "network=x",
@@ -251,6 +260,8 @@ mod tests {
             "network=65536",
             "tool",
             "tools=here",
+            "denials",
+            "denials=here",
             "files=",
             "files=-1",
             "kernel=6",

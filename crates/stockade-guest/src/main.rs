@@ -11,8 +11,12 @@ use std::process::ExitCode;
 
 use dlmalloc::GlobalDlmalloc;
 use rustix::fs::{CWD, Mode, OFlags};
-use stockade_guest::{COMMAND, GuestExit, Own, call_tool, serve, serve_confined, serve_on_pair};
-use stockade_launcher::{Launched, Provisions, launch, refuse};
+use stockade_guest::{
+    COMMAND, GuestExit, MachineRoot, Own, call_tool, report_denied, serve, serve_confined,
+    serve_machine, serve_on_pair,
+};
+use stockade_launcher::{Launched, Provisions, launch, lend, refuse};
+use stockade_wire::MACHINE_DISK;
 
 /// Keeps freed memory for reuse. The allocator of musl returns memory to the kernel at once, and
 /// requests it again for every frame.
@@ -29,8 +33,20 @@ fn main() -> ExitCode {
         // The wall is complete, and its builder has put the stream on standard input.
         None => serve_on(io::stdin().as_fd().try_clone_to_owned(), Provisions::default()),
         Some(word) if word == "launch" => launch_and_serve(),
+        // Shows trees of the host to an engine, outside any wall.
+        Some(word) if word == "lend" => match lend() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => or_report(Err(error)),
+        },
         // In a wall without our launcher: two descriptors, and the guest opens the listeners.
         Some(word) if word == "stdio" => serve_on_stdio(words),
+        // A stub of the hardened image reports the command whose name it has.
+        Some(word) if word == "denied" => report_denied(words),
+        // The first process of a virtual machine: its standard streams are the console.
+        Some(word) if word == "machine" => {
+            let disk = words.next().is_some_and(|word| word == MACHINE_DISK);
+            or_report(serve_machine(if disk { MachineRoot::Disk } else { MachineRoot::Image }))
+        }
         Some(_) => GuestExit::Unprepared.into(),
     }
 }
@@ -71,11 +87,15 @@ fn serve_on_stdio(words: impl Iterator<Item = OsString>) -> ExitCode {
         }
         let reader = io::stdin().as_fd().try_clone_to_owned()?;
         let writer = io::stdout().as_fd().try_clone_to_owned()?;
-        serve_on_pair(reader, writer, own)
+        serve_on_pair(reader, writer, own, Vec::new())
     };
-    served().map_or_else(
+    or_report(served())
+}
+
+/// The exit code; the builder of the wall reads the reason of a failure from standard error.
+fn or_report(served: io::Result<GuestExit>) -> ExitCode {
+    served.map_or_else(
         |error| {
-            // The builder of the wall reads the reason from standard error.
             let _ = writeln!(io::stderr(), "stockade-guest: {error}");
             GuestExit::Unprepared.into()
         },

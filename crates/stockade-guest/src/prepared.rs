@@ -184,8 +184,8 @@ fn enter(cgroups: &[OwnedFd], process: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies the code to the FIFO, as long as a process reads it. Fails if the code cannot be read; the
-/// interpreter then waits for the rest until `writer` is dropped, which is after this function.
+/// Copies the code to the FIFO, as long as a process reads it. Fails if the code cannot be read;
+/// the interpreter then waits for the rest until `writer` is dropped, which is after this function.
 async fn pass(mut code: File, writer: &Descriptor) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     code.rewind()?;
@@ -207,8 +207,8 @@ fn remove_fifo(request: &Execute) {
 }
 
 /// The execution that this one announces: the same, with the code at another path and in another
-/// leaf. Only with a cgroup leaf: without one, the guest tells executions apart by the parents of their processes, and the
-/// parent of a waiting interpreter is the guest.
+/// leaf. Only with a cgroup leaf: without one, the guest tells executions apart by the parents of
+/// their processes, and the parent of a waiting interpreter is the guest.
 fn next(request: &Execute) -> Option<Execute> {
     request.leaf?;
     let (path, code) = (request.next_code.as_ref()?, request.code.as_ref()?);
@@ -286,7 +286,7 @@ mod tests {
     fn interpreter_that_would_run_code_of_programs_is_not_prepared() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().to_str().unwrap();
-        // A file that nobody can write: on a read-only file system, or of the kernel.
+        // A file that no process can write: on a read-only file system, or of the kernel.
         let fixed = "/proc/self/status";
         let with = |program: &str, more: &[(&str, &str)]| {
             let variables: Vec<_> = [("HOME", home)].iter().chain(more).copied().collect();

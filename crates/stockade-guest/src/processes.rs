@@ -167,7 +167,7 @@ impl Processes {
         }
         let is_lost = |program: &Program| !program.is_kept_to_the_end;
         if self.table.borrow().programs.get(&execution).is_some_and(is_lost) {
-            // A program killed its keeper: its processes cannot be told from others.
+            // A program killed its keeper: its processes cannot be distinguished from others.
             self.table.borrow_mut().sweep();
             self.reap_ended();
         }
@@ -176,6 +176,11 @@ impl Processes {
     /// Records a child of the guest's own, which is neither a program nor killed with one.
     pub(crate) fn help(&self, helper: Pid) {
         self.table.borrow_mut().helpers.insert(helper);
+    }
+
+    /// The guest's own children.
+    pub(crate) fn helpers(&self) -> HashSet<Pid> {
+        self.table.borrow().helpers.clone()
     }
 
     /// Whether a process may be started that waits to become a program: no program runs and none
@@ -230,7 +235,7 @@ impl Processes {
         }
     }
 
-    /// Kills all processes of an execution, as far as the guest can tell them from others.
+    /// Kills all processes of an execution, as far as the guest can distinguish them from others.
     pub(crate) fn kill(&self, execution: u64) {
         let mut table = self.table.borrow_mut();
         let Some(program) = table.programs.get(&execution) else { return };

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -30,10 +31,11 @@ use crate::files;
 use crate::leaves::Leaves;
 use crate::listeners::Own;
 use crate::opener::Opener;
+use crate::ports;
 use crate::processes::{Processes, Reach};
 use crate::reactor::{Descriptor, Reactor};
 use crate::socket::{Ends, Socket};
-use crate::waiting::Waiting;
+use crate::waiting::WaitingStreams;
 
 /// The maximum number of open streams. One more would end the connection, but other limits prevent
 /// that: the host limits the streams of executions, and the guest those of connections.
@@ -51,25 +53,32 @@ const SEND_BYTES: usize = 64 << 10;
 /// The process must have one thread. On return every started process has been killed, and the
 /// caller must exit: the end of the first process ends its pid namespace.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
-    let Provisions { listeners, tools, program_files, oom_score, leaves } = provisions;
+    let Provisions { listeners, tools, program_files, oom_score, leaves, uppers } = provisions;
     let acceptors = Acceptors::of(listeners, tools);
     let reach = Reach::of_this_process();
     let oom_score = oom_score.or_else(own_oom_score);
-    let place = Place { reach, lifeline: None, acceptors, program_files, oom_score, leaves };
+    let lifeline = None;
+    let place = Setup { reach, lifeline, acceptors, program_files, oom_score, leaves, uppers };
     serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
 }
 
 /// Like [`serve`], with one descriptor for each direction, such as a container's standard input and
 /// output, in a wall without our launcher: the guest opens the listeners itself.
 ///
-/// The error names the listener that could not be opened.
-pub fn serve_on_pair(reader: OwnedFd, writer: OwnedFd, own: Own) -> io::Result<GuestExit> {
+/// `uppers` are the upper layers of overlays, by the paths of the overlays. The error names the
+/// listener that could not be opened.
+pub fn serve_on_pair(
+    reader: OwnedFd,
+    writer: OwnedFd,
+    own: Own,
+    uppers: Vec<(PathBuf, OwnedFd)>,
+) -> io::Result<GuestExit> {
     let program_files = own.program_files;
     let acceptors = Acceptors::open(own)?;
     let reach = Reach::of_this_process();
     let oom_score = own_oom_score();
     let (lifeline, leaves) = (None, None);
-    let place = Place { reach, lifeline, acceptors, program_files, oom_score, leaves };
+    let place = Setup { reach, lifeline, acceptors, program_files, oom_score, leaves, uppers };
     serve_at(Stream::Pair { reader, writer }, place)
 }
 
@@ -80,8 +89,9 @@ pub fn serve_confined(stream: OwnedFd, lifeline: OwnedFd, leaves: Option<OwnedFd
     match Reach::confined() {
         Some(reach) => {
             let (lifeline, acceptors) = (Some(lifeline), None);
-            let (program_files, oom_score) = (None, None);
-            let place = Place { reach, lifeline, acceptors, program_files, oom_score, leaves };
+            let (program_files, oom_score, uppers) = (None, None, Vec::new());
+            let place =
+                Setup { reach, lifeline, acceptors, program_files, oom_score, leaves, uppers };
             serve_at(Stream::Socket(stream), place).unwrap_or(GuestExit::Unprepared)
         }
         None => GuestExit::Unprepared,
@@ -113,17 +123,18 @@ impl Stream {
 }
 
 /// The environment of the guest.
-struct Place {
+struct Setup {
     reach: Reach,
     lifeline: Option<OwnedFd>,
     acceptors: Option<Acceptors>,
     program_files: Option<u64>,
     oom_score: Option<File>,
     leaves: Option<OwnedFd>,
+    uppers: Vec<(PathBuf, OwnedFd)>,
 }
 
 /// An error means that the guest did not start to serve.
-fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
+fn serve_at(stream: Stream, mut place: Setup) -> io::Result<GuestExit> {
     let (reactor, opener) = match &place.acceptors {
         Some(_) => {
             // Every frame allocates; returning the memory to the kernel each time would cost page
@@ -160,7 +171,7 @@ fn serve_at(stream: Stream, mut place: Place) -> io::Result<GuestExit> {
     Ok(exit.unwrap_or(GuestExit::Stream))
 }
 
-fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
+fn prepare(place: &mut Setup, reactor: &Reactor) -> io::Result<State> {
     // A program inside that could trace the guest, or read it through /proc, could act as the
     // guest.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -175,11 +186,12 @@ fn prepare(place: &mut Place, reactor: &Reactor) -> io::Result<State> {
     Ok(State {
         reactor: reactor.clone(),
         processes,
-        waiting: Waiting::default(),
+        waiting: WaitingStreams::default(),
         heard: Rc::default(),
         program_files: place.program_files,
         oom_score: place.oom_score.take().map(Rc::new),
         leaves: place.leaves.take().map(|socket| Rc::new(Leaves::new(socket))),
+        uppers: Rc::new(std::mem::take(&mut place.uppers)),
         prepared: Rc::default(),
     })
 }
@@ -252,13 +264,14 @@ impl Service {
     }
 }
 
-/// Reads the header of a stream and keeps the stream for its execution, or carries out its operation
-/// on files; drops it without a header.
+/// Reads the header of a stream and keeps the stream for its execution, carries out its operation on
+/// files, or connects it to a server; drops it without a header.
 async fn introduce(mut stream: yamux::Stream, state: State) {
     // An empty write acknowledges the stream: the host opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
     match read_message::<StreamHeader, _>(&mut stream).await {
         Ok(StreamHeader { role: Role::Files, .. }) => files::operate(stream, &state).await,
+        Ok(StreamHeader { role: Role::Port, .. }) => ports::serve(stream, &state).await,
         Ok(header) => state.waiting.arrived(header, stream),
         Err(_) => {}
     }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use stockade_wire::TOOL_SOCKET;
 
 use answer::{Answer, Problem};
-use words::{Listing, Printing, Wanted, Wrong, wanted};
+use words::{Listing, Printing, UsageError, Wanted, wanted};
 
 /// The name under which this executable is the command.
 pub const COMMAND: &str = "stockade-tool";
@@ -33,10 +33,10 @@ const DENIED: u8 = 126;
 
 /// Runs the command with its arguments, without its own name.
 pub fn call_tool(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let (text, code) = match wanted(words).map_err(Failure::from).and_then(answered) {
+    let (text, code) = match wanted(words).map_err(Failure::from).and_then(output_of) {
         Ok(text) => match print(&mut io::stdout().lock(), &text) {
             Ok(()) => return ExitCode::SUCCESS,
-            // The reader has closed standard output and wants no more.
+            // The reader has closed standard output.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => (String::new(), FAILED),
             Err(error) => (format!("{COMMAND}: cannot print the result: {error}\n"), FAILED),
         },
@@ -74,14 +74,14 @@ impl Failure {
     }
 }
 
-impl From<Wrong> for Failure {
-    fn from(Wrong { message, remedy }: Wrong) -> Failure {
+impl From<UsageError> for Failure {
+    fn from(UsageError { message, remedy }: UsageError) -> Failure {
         Failure::new(MISUSED, message).with_remedy(&remedy)
     }
 }
 
 /// The text for standard output.
-fn answered(wanted: Wanted) -> Result<Vec<u8>, Failure> {
+fn output_of(wanted: Wanted) -> Result<Vec<u8>, Failure> {
     match wanted {
         Wanted::Help => Ok(words::HELP.as_bytes().to_vec()),
         Wanted::List(how) => {

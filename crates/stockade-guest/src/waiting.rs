@@ -11,7 +11,7 @@ use yamux::Stream;
 
 /// Streams by execution and role. The host opens them and bounds their number.
 #[derive(Clone, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingStreams {
     table: Rc<RefCell<Table>>,
 }
 
@@ -21,7 +21,7 @@ struct Table {
     wakers: Vec<Waker>,
 }
 
-impl Waiting {
+impl WaitingStreams {
     pub(crate) fn arrived(&self, header: StreamHeader, stream: Stream) {
         let mut table = self.table.borrow_mut();
         table.streams.insert(header, stream);

@@ -10,7 +10,7 @@ use crate::Obstacle;
 pub enum ErrorKind {
     /// The request itself is wrong: a path does not exist, or a program cannot be found.
     Invalid,
-    /// The policy asks for something that this wall cannot enforce on this host.
+    /// The policy has a clause that this wall cannot enforce on this host.
     Unenforceable,
     /// The host does not allow the wall to be built.
     Unavailable,

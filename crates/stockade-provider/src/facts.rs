@@ -48,6 +48,9 @@ pub enum Precision {
     Exact,
     /// rlimits and a watchdog enforce it, with some delay.
     Approximate,
+    /// A service enforces it by its own account, and this version has not been tried against the
+    /// real one.
+    Unverified,
 }
 
 /// Whether and how a wall enforces one control.
@@ -76,6 +79,11 @@ impl Ability {
     /// Enforced with some delay or in parts.
     pub fn approximate(mechanism: impl Into<String>) -> Ability {
         Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Approximate }
+    }
+
+    /// Enforced by a service by its own account.
+    pub fn unverified(mechanism: impl Into<String>) -> Ability {
+        Ability::Enforced { mechanism: mechanism.into(), precision: Precision::Unverified }
     }
 
     /// Not enforced on this host.
@@ -111,14 +119,18 @@ pub struct ProgramKinds {
     pub commands: bool,
     /// The languages whose code it runs.
     pub languages: &'static [Language],
+    /// Whether a program gets input and shows output while it runs, as contexts need.
+    pub contexts: bool,
 }
 
 impl ProgramKinds {
-    /// Commands, and code in every language.
-    pub const ALL: ProgramKinds = ProgramKinds { commands: true, languages: &Language::ALL };
+    /// Commands, code in every language, and contexts.
+    pub const ALL: ProgramKinds =
+        ProgramKinds { commands: true, languages: &Language::ALL, contexts: true };
 
     /// No program, for a wall that is not built in.
-    pub const NONE: ProgramKinds = ProgramKinds { commands: false, languages: &[] };
+    pub const NONE: ProgramKinds =
+        ProgramKinds { commands: false, languages: &[], contexts: false };
 }
 
 impl WallFacts {

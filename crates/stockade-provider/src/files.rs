@@ -98,6 +98,77 @@ pub trait Files: Send + Sync {
         path: &'a FilePath,
         link: FinalLink,
     ) -> BoxFuture<'a, Result<FileBytes, FileError>>;
+
+    /// The places that [`Files::capture`] reads, by their numbers. Empty if the wall cannot tell
+    /// what programs changed; it then refuses to capture.
+    fn places(&self) -> Vec<WritablePlace> {
+        Vec::new()
+    }
+
+    /// Why [`Files::places`] is empty, in the words of the wall: the reason of a refused checkpoint.
+    fn why_no_places(&self) -> &'static str {
+        NOT_KEPT
+    }
+
+    /// Everything in the writable places as the records of a tree. The caller pauses the sandbox
+    /// before; a wall that still sees a running program fails with [`FileErrorKind::Busy`].
+    ///
+    /// The records come from inside and are hostile.
+    fn capture(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        Box::pin(async { Err(not_kept(FileOperation::Capture)) })
+    }
+
+    /// Writes the records of a tree into the writable places of a fresh sandbox.
+    fn fill(&self, _tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
+        Box::pin(async { Err(not_kept(FileOperation::Fill)) })
+    }
+}
+
+/// The reason of a wall that has none of its own.
+const NOT_KEPT: &str = "it does not keep apart what programs write";
+
+/// The refusal of a wall that does not keep apart what programs write.
+fn not_kept(operation: FileOperation) -> FileError {
+    let path = FilePath::new(".").expect("a dot is a path");
+    let source = Some(NOT_KEPT.into());
+    FileError { operation, path, kind: FileErrorKind::Other, source }
+}
+
+/// A place whose files end with the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritablePlace {
+    /// Its directory inside.
+    pub path: FilePath,
+    /// The directory of the host below it, if an overlay keeps the changes of one.
+    pub base: Option<std::path::PathBuf>,
+    /// Names right below it that belong to the wall.
+    pub skip: Vec<Vec<u8>>,
+}
+
+impl WritablePlace {
+    /// The places that every sandbox has, and its workspace, by the policy.
+    pub fn of(policy: &stockade_policy::Policy) -> Vec<WritablePlace> {
+        use stockade_policy::{SCRATCH, WORKSPACE, Workspace, WorkspaceMode};
+        let place = |path: &str, base| {
+            let own = std::path::Path::new(crate::ToolAccess::DIRECTORY);
+            let is_above = own.parent().is_some_and(|above| above == std::path::Path::new(path));
+            let name = own.file_name().filter(|_| is_above);
+            let skip = name.map(|name| name.as_encoded_bytes().to_vec()).into_iter().collect();
+            let path = FilePath::new(path.as_bytes()).expect("the wall's own paths are valid");
+            WritablePlace { path, base, skip }
+        };
+        let is_shown = |path: &str| policy.mounts.iter().any(|mount| mount.guest.as_str() == path);
+        let mut places: Vec<WritablePlace> =
+            (SCRATCH.iter()).filter(|path| !is_shown(path)).map(|path| place(path, None)).collect();
+        match &policy.workspace.value {
+            Workspace::Scratch => places.push(place(WORKSPACE, None)),
+            Workspace::Host { host, mode: WorkspaceMode::Overlay } => {
+                places.push(place(WORKSPACE, Some(host.clone())));
+            }
+            Workspace::Host { .. } | Workspace::Nothing => {}
+        }
+        places
+    }
 }
 
 /// Reports the changes below a directory.
@@ -279,6 +350,10 @@ pub enum FileOperation {
     Upload,
     /// [`Files::download`].
     Download,
+    /// [`Files::capture`].
+    Capture,
+    /// [`Files::fill`].
+    Fill,
 }
 
 impl FileOperation {
@@ -295,6 +370,8 @@ impl FileOperation {
             FileOperation::Watch => "watch",
             FileOperation::Upload => "upload",
             FileOperation::Download => "download",
+            FileOperation::Capture => "capture",
+            FileOperation::Fill => "fill",
         }
     }
 }
@@ -367,6 +444,27 @@ pub enum FileErrorKind {
 }
 
 impl FileErrorKind {
+    /// Every kind.
+    const ALL: [FileErrorKind; 17] = [
+        FileErrorKind::NotFound,
+        FileErrorKind::Exists,
+        FileErrorKind::NotADirectory,
+        FileErrorKind::IsADirectory,
+        FileErrorKind::NotEmpty,
+        FileErrorKind::Traversal,
+        FileErrorKind::Permission,
+        FileErrorKind::Quota,
+        FileErrorKind::TooLarge,
+        FileErrorKind::NameTooLong,
+        FileErrorKind::SpecialFile,
+        FileErrorKind::Busy,
+        FileErrorKind::CrossesMounts,
+        FileErrorKind::Archive,
+        FileErrorKind::Incomplete,
+        FileErrorKind::Lost,
+        FileErrorKind::Other,
+    ];
+
     /// The kind as one word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -388,6 +486,11 @@ impl FileErrorKind {
             FileErrorKind::Lost => "lost",
             FileErrorKind::Other => "other",
         }
+    }
+
+    /// The kind that a word of [`FileErrorKind::as_str`] names.
+    pub fn parse(word: &str) -> Option<FileErrorKind> {
+        FileErrorKind::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
     /// Advice for the user, if there is any.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use futures_core::future::BoxFuture;
-use stockade_policy::Host;
+use stockade_policy::{Host, Method, UrlPath};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes in both directions. `Any` allows a transport and a gateway that share a concrete type to
@@ -34,10 +34,25 @@ pub enum Destination {
         /// The port.
         port: u16,
     },
+    /// One request that the wall makes for a program, so that its method and path are known even
+    /// where the stream carries TLS. No guest opens such a stream.
+    Request {
+        /// The name or the address.
+        host: Host,
+        /// The port.
+        port: u16,
+        /// The method.
+        method: Method,
+        /// The path, without the query.
+        path: UrlPath,
+    },
     /// The proxy inside. The first bytes show whether the program uses HTTP or SOCKS.
     Proxy,
     /// The tool socket.
     Tools,
+    /// The socket on which stubs of an image report the commands that the image denies. A wall
+    /// serves it itself.
+    Denials,
 }
 
 /// The kinds of connection that a gateway serves.

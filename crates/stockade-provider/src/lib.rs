@@ -5,6 +5,7 @@
 //! control of a policy, or the policy is refused.
 
 mod aged;
+mod authorities;
 mod command;
 mod error;
 mod execution;
@@ -15,11 +16,13 @@ mod gateway;
 mod language;
 mod outside;
 mod plan;
+mod ports;
 mod sandbox;
 mod tool_access;
 mod usage;
 
 pub use aged::Aged;
+pub use authorities::{authority_variables, java_store, java_store_path};
 pub use command::Command;
 pub use error::{Error, ErrorKind, chain};
 pub use execution::{
@@ -30,12 +33,16 @@ pub use file_path::{FilePath, FilePathError};
 pub use files::{
     FileBytes, FileChange, FileChangeKind, FileEntry, FileError, FileErrorKind, FileKind,
     FileOperation, FilePart, FileStat, FileWatch, FileWriteMode, FileWriting, Files, FinalLink,
-    Transfer,
+    Transfer, WritablePlace,
 };
 pub use gateway::{Carried, Destination, Duplex, Gateway};
 pub use language::{Language, UnknownLanguage};
 pub use outside::enforced_outside;
 pub use plan::{Finding, HeldControl, Plan, PlanReport, RefusedControl, WallReport, plan, report};
-pub use sandbox::{Entry, FACTS_AGE, ImageRoot, Probe, Provider, Root, Sandbox, SandboxRequest};
+pub use ports::Ports;
+pub use sandbox::{
+    EntryProgram, FACTS_AGE, ImageRoot, MOST_START, Probe, Provider, Root, Sandbox, SandboxRequest,
+    StartNote,
+};
 pub use tool_access::ToolAccess;
-pub use usage::{ExecutionUsage, SandboxUsage};
+pub use usage::{DecidedRequest, ExecutionUsage, SandboxUsage};

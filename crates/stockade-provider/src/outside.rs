@@ -15,13 +15,12 @@ pub fn enforced_outside(control: Control) -> Ability {
         Control::NetworkBlock => Ability::exact(
             "the gate on the host, by name and again by address; nothing else leaves",
         ),
-        Control::NetworkRequests => Ability::not_built_in(
-            "this version's gate decides by name and port, and does not look into requests",
-            "name the host without methods and paths, or remove it",
+        Control::NetworkRequests => Ability::exact(
+            "the gate on the host, request by request; it ends TLS with an authority that only \
+             this sandbox trusts, and verifies the server",
         ),
-        Control::Secrets => Ability::not_built_in(
-            "this version's gate does not put secrets into requests",
-            "remove secrets; if the program may read the value, pass it in with --env-secret NAME",
+        Control::Secrets => Ability::exact(
+            "the gate on the host, which alone has the values; inside are placeholders",
         ),
         Control::CodeRules => Ability::exact("judged by the engine before anything is started"),
         Control::Limit(limit) => of_limit(limit).map_or_else(only_by_a_wall, Ability::exact),
@@ -46,6 +45,9 @@ fn of_limit(limit: Limit) -> Option<&'static str> {
         }
         Limit::Connections | Limit::EgressBytes => {
             "counted by the gate on the host; nothing else leaves"
+        }
+        Limit::ForwardedPorts => {
+            "counted by the engine, which forwards only to its own user on this host"
         }
         Limit::EgressRate => "paced by the gate on the host; nothing else leaves",
         Limit::Cpu

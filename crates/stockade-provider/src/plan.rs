@@ -4,6 +4,7 @@ use serde::Serialize;
 use stockade_policy::{Control, Isolation, Policy, Requirement};
 
 use crate::facts::{Ability, HostFacts, Obstacle, Precision, ProviderName, WallFacts};
+use crate::{Sandbox, StartNote};
 
 /// A control that will be enforced.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +49,22 @@ pub struct Plan {
     pub isolation: Isolation,
     /// The controls.
     pub controls: Vec<HeldControl>,
+    /// How the wall started the sandbox; known only then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartNote>,
+}
+
+impl Plan {
+    /// Adds what the wall knows only once the sandbox runs.
+    pub fn complete(&mut self, sandbox: &dyn Sandbox) {
+        self.start = sandbox.start_note();
+        let Some(mechanism) = sandbox.isolation() else { return };
+        let is_isolation =
+            |held: &&mut HeldControl| matches!(held.requirement.control, Control::Isolation);
+        for held in self.controls.iter_mut().filter(is_isolation) {
+            held.mechanism.clone_from(&mechanism);
+        }
+    }
 }
 
 /// The result of planning a policy behind one wall, control by control.
@@ -83,7 +100,7 @@ pub fn plan(policy: &Policy, wall: &WallFacts) -> Result<Plan, WallReport> {
         Finding::Refused(_) => None,
     });
     let controls = held.collect();
-    Ok(Plan { provider: report.provider, isolation: report.isolation, controls })
+    Ok(Plan { provider: report.provider, isolation: report.isolation, controls, start: None })
 }
 
 /// Plans a policy behind every wall in turn.
@@ -142,6 +159,14 @@ fn hold(
             let reason = format!("here it can only be approximated, by {mechanism}");
             Err(Obstacle { reason, remedy: remedy.to_owned() })
         }
+        // `limits.exact` asks for what the kernel holds; a permission has no weaker form to choose.
+        Ability::Enforced { mechanism, precision: Precision::Unverified }
+            if requirement.exact && requirement.control.may_be_approximate() =>
+        {
+            let reason = format!("nothing here can verify it; the wall relies on {mechanism}");
+            let remedy = "remove limits.exact, or use a wall on this host".to_owned();
+            Err(Obstacle { reason, remedy })
+        }
         Ability::Enforced { mechanism, precision } => Ok((mechanism, precision)),
     }
 }
@@ -154,6 +179,13 @@ fn remedy_for(has: Isolation, wants: &str) -> String {
             "choose a wall with {wants} isolation, or accept this one by `isolation: reduced` in \
              the policy (--isolation reduced where no policy is named)"
         ),
+        // It looks like a machine of the processor, so the difference is named.
+        Isolation::TranslatedVm => {
+            "let this host use KVM; or accept a machine that a program translates, which is slower \
+             and less tested as a boundary, by `isolation: translated-vm` in the policy (--isolation \
+             translated-vm where no policy is named)"
+                .to_owned()
+        }
         _ => format!("choose a wall with {wants} isolation"),
     }
 }

@@ -68,6 +68,21 @@ fn wall_below_the_floor_is_refused_by_name() {
 }
 
 #[test]
+fn translated_machine_is_a_vm_only_for_a_policy_that_accepts_translation() {
+    let translated = wall("machine", Isolation::TranslatedVm);
+    let report = plan(&policy("isolation: vm"), &translated).unwrap_err();
+    let Finding::Refused(refused) = &report.controls[0] else {
+        panic!("the isolation comes first: {report:?}");
+    };
+    assert!(refused.obstacle.remedy.contains("`isolation: translated-vm`"), "{refused:?}");
+    for floor in ["isolation: translated-vm", "isolation: user-kernel"] {
+        assert!(plan(&policy(floor), &translated).is_ok(), "{floor}");
+    }
+    let gvisor = wall("gvisor", Isolation::UserKernel);
+    assert!(plan(&policy("isolation: translated-vm"), &gvisor).is_err());
+}
+
+#[test]
 fn approximate_limits_are_refused_when_the_policy_wants_them_exact() {
     let mut rough = wall("rough", Isolation::Process);
     let memory = Control::Limit(Limit::Memory);
@@ -142,7 +157,8 @@ fn unsupported_kind_of_program_is_refused_by_name() {
         Program::Code { language, name, code, arguments }
     };
     let mut wasm = wall("wasm", Isolation::Process);
-    wasm.programs = ProgramKinds { commands: false, languages: &[Language::Python] };
+    wasm.programs =
+        ProgramKinds { commands: false, languages: &[Language::Python], contexts: false };
     let reason = |program: &Program| wasm.refuses(program).map(|obstacle| obstacle.reason);
     assert_eq!(reason(&code(Language::Python)), None);
     let says = "the wasm wall does not run commands; it runs python code";

@@ -11,6 +11,8 @@ use stockade_policy::{Denial, Limit};
 pub struct SandboxUsage {
     /// Processor time used.
     pub cpu_time: Option<Duration>,
+    /// The memory in use now, in bytes.
+    pub memory_bytes: Option<u64>,
     /// The most memory used at once, in bytes.
     pub memory_peak_bytes: Option<u64>,
     /// The most tasks alive at once, including Stockade's own.
@@ -38,4 +40,22 @@ pub struct ExecutionUsage {
     pub limits_hit: BTreeSet<Limit>,
     /// Denials by the wall of what it tried.
     pub denials: Vec<Denial>,
+}
+
+/// A request to the network that a wall's own gate decided, and not the gate on this host. Every
+/// text comes from outside and is bounded, without control characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidedRequest {
+    /// The host.
+    pub host: String,
+    /// The method, if the gate saw one.
+    pub method: Option<String>,
+    /// The path without its query, if the gate saw one.
+    pub path: Option<String>,
+    /// The scheme, if the gate saw one.
+    pub scheme: Option<String>,
+    /// When it was decided, as the gate writes it.
+    pub at: Option<String>,
+    /// Whether it was allowed.
+    pub allowed: bool,
 }

@@ -14,10 +14,10 @@ use futures_core::future::BoxFuture;
 use futures_util::io::AsyncReadExt;
 use stockade_provider::{
     FileBytes, FileEntry, FileError, FileErrorKind, FileOperation, FilePart, FilePath, FileStat,
-    FileWatch, FileWriteMode, FileWriting, Files, FinalLink, Transfer,
+    FileWatch, FileWriteMode, FileWriting, Files, FinalLink, Transfer, WritablePlace,
 };
 use stockade_wire::{
-    self as wire, FileDone, FileRequest, FileWrite, PathBytes, Role, write_message,
+    self as wire, FileDone, FileRequest, FileWrite, PathBytes, Role, StatePlace, write_message,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
@@ -37,6 +37,7 @@ pub(super) struct LinkFiles {
     pub(super) operations: Arc<Semaphore>,
     /// Where relative paths start.
     pub(super) workspace: Vec<u8>,
+    pub(super) places: Vec<WritablePlace>,
 }
 
 /// One operation that the guest carries out.
@@ -277,6 +278,45 @@ impl Files for LinkFiles {
             Ok(Box::new(body.started(None).await?.compat()) as FileBytes)
         })
     }
+
+    fn places(&self) -> Vec<WritablePlace> {
+        self.places.clone()
+    }
+
+    fn capture(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        Box::pin(async move {
+            let (operation, subject) = (FileOperation::Capture, root());
+            let request = FileRequest::Capture { places: self.state_places(operation)? };
+            let body = self.begin(operation, &subject, request).await?.body();
+            Ok(Box::new(body.started(None).await?.compat()) as FileBytes)
+        })
+    }
+
+    fn fill(&self, tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
+        Box::pin(async move {
+            let (operation, subject) = (FileOperation::Fill, root());
+            let request = FileRequest::Fill { places: self.state_places(operation)? };
+            let done = self.begin(operation, &subject, request).await?.exchange(tree).await?;
+            Ok(Transfer { bytes: done.bytes, left_out: done.left_out })
+        })
+    }
+}
+
+impl LinkFiles {
+    fn state_places(&self, operation: FileOperation) -> Result<Vec<StatePlace>, FileError> {
+        let place = |place: &WritablePlace| {
+            let skip = place.skip.iter().cloned().map(PathBytes::try_from);
+            let skip = skip.collect::<Result<_, _>>().expect("the wall's own names are short");
+            let path = self.path(operation, &place.path)?;
+            Ok(StatePlace { path, changes: place.base.is_some(), skip })
+        };
+        self.places.iter().map(place).collect()
+    }
+}
+
+/// What an operation on all places is about.
+fn root() -> FilePath {
+    FilePath::new(&b"/"[..]).expect("the root is a path")
 }
 
 /// The maximum size of a list in memory.

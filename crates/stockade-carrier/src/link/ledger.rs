@@ -45,7 +45,7 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 struct State {
-    streams: HashMap<u32, Entry>,
+    streams: HashMap<u32, StreamState>,
     frames: usize,
     connection_frames: usize,
     connection_bytes: usize,
@@ -60,7 +60,7 @@ struct State {
 }
 
 #[derive(Debug)]
-enum Entry {
+enum StreamState {
     /// A stream to read from, with its unread frames.
     Reading(Unread),
     /// A stream on which the guest may send nothing.
@@ -120,13 +120,25 @@ impl Ledger {
 
     /// Counts what the guest sends on a stream until the stream is dropped.
     pub(super) fn reading(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        ledger.lock().add_own(&stream, Entry::Reading(Unread::default()));
+        ledger.lock().add_own(&stream, StreamState::Reading(Unread::default()));
         Counted::new(stream, ledger)
     }
 
     /// Refuses what the guest sends on a stream until the stream is dropped.
     pub(super) fn writing(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
-        ledger.lock().add_own(&stream, Entry::Writing);
+        ledger.lock().add_own(&stream, StreamState::Writing);
+        Counted::new(stream, ledger)
+    }
+
+    /// A stream that the host opens for a connection: limited like one that the guest opens, because
+    /// its reader may be slow.
+    pub(super) fn port(ledger: &Arc<Ledger>, stream: Stream) -> Counted {
+        {
+            let mut state = ledger.lock();
+            let id = stream.id().val();
+            state.streams.insert(id, StreamState::Connection(Connection::default()));
+            state.ends.hold(id);
+        }
         Counted::new(stream, ledger)
     }
 
@@ -137,7 +149,7 @@ impl Ledger {
 
     /// Sets the task to abort when a stream that the guest opened exceeds its limit.
     pub(super) fn end_if_too_much(&self, stream: u32, served: AbortHandle) {
-        if let Some(Entry::Connection(connection)) = self.lock().streams.get_mut(&stream) {
+        if let Some(StreamState::Connection(connection)) = self.lock().streams.get_mut(&stream) {
             connection.served = Some(served);
         }
     }
@@ -149,7 +161,7 @@ impl Ledger {
         state.is_alive = true;
         let opens = header.opens_stream() && header.stream.is_multiple_of(2);
         if opens && self.guest_streams == GuestStreams::Allowed {
-            let new = || Entry::Connection(Connection::default());
+            let new = || StreamState::Connection(Connection::default());
             state.streams.entry(header.stream).or_insert_with(new);
             state.ends.hold(header.stream);
         }
@@ -183,7 +195,7 @@ impl Ledger {
         let mut state = self.lock();
         state.is_closed = true;
         for entry in state.streams.values_mut() {
-            if let Entry::Connection(Connection { speaker, .. }) = entry
+            if let StreamState::Connection(Connection { speaker, .. }) = entry
                 && let Some(speaker) = speaker.take()
             {
                 speaker.wake();
@@ -228,7 +240,7 @@ impl Ledger {
     fn poll_speak(&self, context: &mut Context<'_>, stream: u32) -> Poll<()> {
         let mut state = self.lock();
         let is_closed = state.is_closed;
-        if let Some(Entry::Connection(connection)) = state.streams.get_mut(&stream) {
+        if let Some(StreamState::Connection(connection)) = state.streams.get_mut(&stream) {
             if connection.is_unsaid && !is_closed {
                 connection.speaker = Some(context.waker().clone());
                 return Poll::Pending;
@@ -249,22 +261,22 @@ impl Ledger {
     }
 
     fn is_connection(&self, stream: u32) -> bool {
-        matches!(self.lock().streams.get(&stream), Some(Entry::Connection(..)))
+        matches!(self.lock().streams.get(&stream), Some(StreamState::Connection(..)))
     }
 
     fn read(&self, stream: u32, bytes: usize) {
         let mut state = self.lock();
         match state.streams.get_mut(&stream) {
-            Some(Entry::Reading(unread)) => {
+            Some(StreamState::Reading(unread)) => {
                 let (frames, _) = unread.take(bytes);
                 state.freed(frames);
             }
-            Some(Entry::Connection(connection)) => {
+            Some(StreamState::Connection(connection)) => {
                 let (frames, bytes) = connection.unread.take(bytes);
                 state.connection_frames -= frames;
                 state.connection_bytes -= bytes;
             }
-            Some(Entry::Writing) | None => {}
+            Some(StreamState::Writing) | None => {}
         }
     }
 
@@ -272,16 +284,16 @@ impl Ledger {
     fn dropped(&self, stream: u32, closed: bool) {
         let mut state = self.lock();
         match state.streams.remove(&stream) {
-            Some(Entry::Reading(unread)) => {
+            Some(StreamState::Reading(unread)) => {
                 state.own -= 1;
                 state.freed(unread.frames.len());
             }
-            Some(Entry::Connection(Connection { unread, .. })) => {
+            Some(StreamState::Connection(Connection { unread, .. })) => {
                 state.connection_frames -= unread.frames.len();
                 state.connection_bytes -= unread.bytes;
                 state.ends.release(stream, closed);
             }
-            Some(Entry::Writing) => state.own -= 1,
+            Some(StreamState::Writing) => state.own -= 1,
             None => {}
         }
     }
@@ -292,19 +304,19 @@ impl Ledger {
 }
 
 impl State {
-    fn add_own(&mut self, stream: &Stream, entry: Entry) {
+    fn add_own(&mut self, stream: &Stream, entry: StreamState) {
         self.streams.insert(stream.id().val(), entry);
         self.own += 1;
     }
 
     fn received(&mut self, stream: u32, bytes: u32) -> io::Result<()> {
         match self.streams.get_mut(&stream) {
-            Some(Entry::Reading(unread)) => {
+            Some(StreamState::Reading(unread)) => {
                 unread.add(bytes);
                 self.frames += 1;
                 Ok(())
             }
-            Some(Entry::Connection(Connection { unread, served, .. })) => {
+            Some(StreamState::Connection(Connection { unread, served, .. })) => {
                 unread.add(bytes);
                 self.connection_frames += 1;
                 self.connection_bytes += bytes as usize;
@@ -316,7 +328,7 @@ impl State {
                 }
                 Ok(())
             }
-            Some(Entry::Writing) => {
+            Some(StreamState::Writing) => {
                 self.breach = Some("it wrote to a stream that it may only read");
                 Err(io::ErrorKind::InvalidData.into())
             }
@@ -326,7 +338,7 @@ impl State {
 
     /// Records that the queued frame is being sent.
     fn spoke(&mut self, stream: u32) {
-        if let Some(Entry::Connection(connection)) = self.streams.get_mut(&stream) {
+        if let Some(StreamState::Connection(connection)) = self.streams.get_mut(&stream) {
             connection.is_unsaid = false;
             if let Some(speaker) = connection.speaker.take() {
                 speaker.wake();

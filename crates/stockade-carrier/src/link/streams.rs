@@ -20,7 +20,7 @@ use yamux::{Config, Connection, Mode, Stream};
 use super::LinkError;
 use super::control::{Outbox, write_messages};
 use super::conversation::Conversation;
-use super::gate::Gate;
+use super::gateway_streams::GatewayStreams;
 use super::heartbeat::beat;
 use super::ledger::{Counted, GuestStreams, Ledger};
 use super::sieve::{ByteStream, Sieve};
@@ -30,6 +30,8 @@ use super::socket::SplicePipes;
 const STREAMS_OF_EXECUTION: usize = 4;
 /// The maximum number of concurrent operations on files, each with one stream.
 pub(super) const MAX_FILE_OPERATIONS: usize = 64;
+/// The maximum number of concurrent connections to servers inside, each with one stream.
+pub(super) const MAX_PORT_CONNECTIONS: usize = 256;
 /// How many streams the guest may have over the gateway's limit: opened and not yet reset, or ended
 /// and not yet removed. One more closes the link.
 const MAX_PASSING: usize = 4096;
@@ -46,7 +48,7 @@ const SEND_BYTES: usize = 512 << 10;
 /// The connection to one guest. Dropping it closes the connection.
 pub(super) struct Streams {
     shared: Arc<Shared>,
-    gate: Option<Gate>,
+    gate: Option<GatewayStreams>,
     driver: Option<AbortHandle>,
 }
 
@@ -82,7 +84,7 @@ impl Streams {
     ) -> Streams {
         // The control stream, and room for ended executions whose output is unread.
         let own = executions.saturating_mul(2 * STREAMS_OF_EXECUTION).min(MOST_OF_HOST);
-        let own = own + MAX_FILE_OPERATIONS + 1;
+        let own = own + MAX_FILE_OPERATIONS + MAX_PORT_CONNECTIONS + 1;
         let (guest_streams, most) = match &gateway {
             Some(gateway) => {
                 let guests = gateway.most_streams().saturating_add(MAX_PASSING).min(MOST_OF_GUEST);
@@ -105,13 +107,13 @@ impl Streams {
         let connection = Mutex::new(Some(Connection::new(sieve, config, Mode::Client)));
         let driver = AtomicWaker::new();
         let shared = Arc::new(Shared { connection, driver, ledger, most: own });
-        let gate = gateway.map(|gateway| Gate::new(gateway, pipes));
+        let gate = gateway.map(|gateway| GatewayStreams::new(gateway, pipes));
         Streams { shared, gate, driver: None }
     }
 
     /// Fails if the streams of one more execution would exceed the limit.
     pub(super) fn check_room(&self) -> Result<(), LinkError> {
-        let most = self.shared.most - MAX_FILE_OPERATIONS;
+        let most = self.shared.most - MAX_FILE_OPERATIONS - MAX_PORT_CONNECTIONS;
         match self.shared.ledger.own_streams() + STREAMS_OF_EXECUTION > most {
             true => Err(LinkError::TooManyStreams { most }),
             false => Ok(()),
@@ -202,9 +204,15 @@ impl Shared {
         let mut counted = match role {
             Role::Output | Role::Error | Role::Files => Ledger::reading(&self.ledger, stream),
             Role::Input | Role::Code => Ledger::writing(&self.ledger, stream),
+            Role::Port => Ledger::port(&self.ledger, stream),
         };
         send_now(&mut counted, &StreamHeader { execution, role })?;
         Ok(counted)
+    }
+
+    /// Sets the task to abort when a stream of a connection exceeds its limit.
+    pub(super) fn end_if_too_much(&self, stream: u32, served: AbortHandle) {
+        self.ledger.end_if_too_much(stream, served);
     }
 
     fn new_stream(&self) -> Result<Stream, LinkError> {
@@ -222,7 +230,7 @@ impl Shared {
     fn poll(
         &self,
         context: &mut Context<'_>,
-        mut gate: Option<&mut Gate>,
+        mut gate: Option<&mut GatewayStreams>,
     ) -> Poll<Result<(), LinkError>> {
         self.driver.register(context.waker());
         let mut connection = self.lock();

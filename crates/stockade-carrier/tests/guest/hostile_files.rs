@@ -39,7 +39,7 @@ fn files(answer: impl Fn(Stream) -> Answering + Send + 'static) -> (Link, Arc<dy
             }
         }
     });
-    let files = link.files("/workspace");
+    let files = link.files("/workspace", Vec::new());
     (link, files)
 }
 

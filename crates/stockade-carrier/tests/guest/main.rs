@@ -11,6 +11,7 @@ mod memory;
 mod opened;
 mod overhead;
 mod own;
+mod ports;
 mod pump;
 mod splice;
 mod starts;

@@ -5,10 +5,10 @@ use std::process::{Command as Process, Stdio};
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
-use stockade_carrier::{Link, guest_file};
+use stockade_carrier::{Link, guest_bytes, guest_file};
 use stockade_provider::{Carried, Destination, Duplex, Gateway};
 use stockade_splice::SpliceStream;
-use stockade_testing::skipped;
+use stockade_testing::{Scratch, set_mode, skipped};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 
 use crate::support::{Guest, Outcome, SETTINGS, command, run};
@@ -34,7 +34,10 @@ impl Gateway for TestGateway {
                 Destination::Address { .. } => echo(stream, b"name ").await,
                 Destination::Proxy => echo(stream, b"proxy ").await,
                 Destination::Tools => echo(stream, b"tools ").await,
-                Destination::Host { .. } => unreachable!("a guest knows no names"),
+                Destination::Denials => hear(stream).await,
+                Destination::Host { .. } | Destination::Request { .. } => {
+                    unreachable!("a guest knows no names")
+                }
             };
         })
     }
@@ -58,6 +61,14 @@ async fn echo(stream: Box<dyn Duplex>, first: &[u8]) -> std::io::Result<()> {
     writer.write_all(first).await?;
     copy(&mut reader, &mut writer).await?;
     writer.shutdown().await
+}
+
+/// Reads one name, as a wall does, and says nothing.
+async fn hear(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
+    let mut name = vec![0; "az\n".len()];
+    stream.read_exact(&mut name).await?;
+    assert_eq!(name, b"az\n");
+    stream.shutdown().await
 }
 
 async fn answer(mut stream: Box<dyn Duplex>) -> std::io::Result<()> {
@@ -156,6 +167,23 @@ with socket.create_server(('127.0.0.1', 443)): print('its own 443')
     let opened = gateway.opened.lock().unwrap().clone();
     let (names, proxy, tools) = (Destination::Names, Destination::Proxy, Destination::Tools);
     assert_eq!(opened, [names.clone(), at(1), names, at(2), proxy, tools]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn denied_command_is_reported_through_the_guest_before_the_stub_ends() {
+    let gateway = Arc::new(TestGateway::default());
+    let words = ["denials=/run/stockade-guest/denials.sock"];
+    let Some((_guest, link)) = linked(&gateway, &words) else { return };
+    // The guest's own executable is what a stub starts.
+    let scratch = Scratch::new();
+    let executable = scratch.file("guest", guest_bytes());
+    set_mode(executable.as_ref(), 0o755);
+    let stub = run(&link, &command(&[&executable, "denied", "az"]), b"").await;
+    assert_eq!(stub, Outcome::exited(0, "", ""));
+    assert_eq!(*gateway.opened.lock().unwrap(), [Destination::Denials]);
+    let none = run(&link, &command(&[&executable, "denied"]), b"").await;
+    assert_eq!(none, Outcome::exited(1, "", ""));
+    assert_eq!(gateway.opened.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

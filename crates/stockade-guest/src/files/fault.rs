@@ -52,7 +52,7 @@ impl From<Errno> for Fault {
             Errno::NOSPC | Errno::DQUOT => FileFault::Quota,
             Errno::FBIG => FileFault::TooLarge,
             Errno::NAMETOOLONG => FileFault::NameTooLong,
-            // Opening a socket, or a FIFO that nobody reads, without blocking.
+            // Opening a socket, or a FIFO without a reader, without blocking.
             Errno::NXIO => FileFault::SpecialFile,
             Errno::BUSY | Errno::TXTBSY | Errno::MFILE | Errno::NFILE | Errno::AGAIN => {
                 FileFault::Busy

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use stockade_wire::{FileDone, FileFault, MAX_CHUNK_BYTES, PathBytes};
 
 use super::fault::Fault;
-use super::root::{Last, Missing, Place, Root};
+use super::root::{Last, Location, Missing, Root};
 
 /// Sends `length` bytes from `offset` on, or all of them.
 pub(super) fn read(
@@ -27,7 +27,7 @@ pub(super) fn read(
 }
 
 /// Opens a regular file and nothing else. Never blocks, and follows no link.
-pub(super) fn open_regular(place: &Place, flags: OFlags) -> Result<File, Fault> {
+pub(super) fn open_regular(place: &Location, flags: OFlags) -> Result<File, Fault> {
     // A FIFO or a file with a lease would block without NONBLOCK.
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = openat(&place.directory, place.name(), flags, Mode::from_raw_mode(0o666))?;

@@ -25,7 +25,7 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 pub(super) struct Root(OwnedFd);
 
 /// A name in an open directory. The name may not exist.
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) directory: OwnedFd,
     name: Vec<u8>,
 }
@@ -44,7 +44,7 @@ pub(super) enum Missing {
     Fail,
 }
 
-impl Place {
+impl Location {
     pub(super) fn name(&self) -> &OsStr {
         OsStr::from_bytes(&self.name)
     }
@@ -68,7 +68,7 @@ impl Root {
         path: &PathBytes,
         last: Last,
         missing: Missing,
-    ) -> Result<Place, Fault> {
+    ) -> Result<Location, Fault> {
         let mut waiting: VecDeque<Vec<u8>> = components(path.as_bytes()).collect();
         if waiting.iter().any(|component| component == b"..") {
             return Err(FileFault::Traversal.into());
@@ -113,7 +113,7 @@ impl Root {
                 _ => return Err(FileFault::NotADirectory.into()),
             }
         }
-        // Everything led to a directory that is open already.
+        // The path names a directory that is already open, such as `/` or `a/..`.
         place(way, b".".to_vec())
     }
 
@@ -127,9 +127,9 @@ impl Root {
     }
 }
 
-fn place(mut way: Vec<OwnedFd>, name: Vec<u8>) -> Result<Place, Fault> {
+fn place(mut way: Vec<OwnedFd>, name: Vec<u8>) -> Result<Location, Fault> {
     let directory = way.pop().ok_or(FileFault::Other)?;
-    Ok(Place { directory, name })
+    Ok(Location { directory, name })
 }
 
 /// Opens a directory for reading; a link is not followed.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 
-/// A tree with a root inside it, and a secret beside the root.
+/// A tree with a root inside it, and a secret next to the root.
 ///
 /// ```text
 /// top/secret            must never be reached

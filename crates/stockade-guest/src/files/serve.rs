@@ -13,10 +13,11 @@ use stockade_wire::{
 use super::chunks::{ChunkReader, ChunkWriter};
 use super::fault::Failed;
 use super::root::{Last, Root};
-use super::{change, list, read, stat, transfer, watch, write};
+use super::state::CaptureScope;
+use super::{change, list, read, stat, state, transfer, watch, write};
 
 /// Serves one operation on two pipes.
-pub(super) fn serve(input: File, output: File) {
+pub(super) fn serve(input: File, output: File, surroundings: &CaptureScope) {
     let mut input = AllowStdIo::new(input);
     let request = read_message_within::<FileRequest, _>(&mut input, MAX_FILE_MESSAGE_BYTES);
     // A pipe that blocks is always ready. A host that sends no request gets no answer.
@@ -24,10 +25,12 @@ pub(super) fn serve(input: File, output: File) {
     let mut output = ChunkWriter::new(output);
     let root = Root::of_this_process();
     let done = root.map_err(Failed::from);
-    let done = done.and_then(|root| carry_out(&request, &root, input.into_inner(), &mut output));
+    let done = done.and_then(|root| {
+        carry_out(&request, (&root, surroundings), input.into_inner(), &mut output)
+    });
     let reply = match done {
         Ok(done) => FileReply::Done(done),
-        Err(failed) => FileReply::Failed(failed.about(path_of(&request))),
+        Err(failed) => FileReply::Failed(failed.about(&path_of(&request))),
     };
     if let Ok(frame) = encode(&reply) {
         // Fails if the host is gone.
@@ -38,7 +41,7 @@ pub(super) fn serve(input: File, output: File) {
 /// Carries out a request below a root.
 fn carry_out(
     request: &FileRequest,
-    root: &Root,
+    (root, surroundings): (&Root, &CaptureScope),
     input: File,
     output: &mut impl Write,
 ) -> Result<FileDone, Failed> {
@@ -63,6 +66,12 @@ fn carry_out(
         FileRequest::Download { path, follow } => {
             return transfer::download(root, path, last(*follow), output);
         }
+        FileRequest::Capture { places } => {
+            return state::capture(root, surroundings, places, output);
+        }
+        FileRequest::Fill { places } => {
+            return state::fill(root, places, &mut ChunkReader::new(input));
+        }
     };
     Ok(done?)
 }
@@ -71,7 +80,7 @@ fn last(follow: bool) -> Last {
     if follow { Last::Follow } else { Last::Keep }
 }
 
-fn path_of(request: &FileRequest) -> &PathBytes {
+fn path_of(request: &FileRequest) -> PathBytes {
     match request {
         FileRequest::Read { path, .. }
         | FileRequest::Write { path, .. }
@@ -82,6 +91,10 @@ fn path_of(request: &FileRequest) -> &PathBytes {
         | FileRequest::Remove { path, .. }
         | FileRequest::Watch { path, .. }
         | FileRequest::Upload { path }
-        | FileRequest::Download { path, .. } => path,
+        | FileRequest::Download { path, .. } => path.clone(),
+        // The failure names the entry.
+        FileRequest::Capture { .. } | FileRequest::Fill { .. } => {
+            PathBytes::try_from(b"/".to_vec()).expect("the root is a path")
+        }
     }
 }

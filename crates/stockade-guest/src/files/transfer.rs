@@ -42,7 +42,7 @@ pub(super) fn download(
 }
 
 /// The fault of an archive, at one of its entries.
-fn failed(error: ArchiveError) -> Failed {
+pub(super) fn failed(error: ArchiveError) -> Failed {
     let (fault, name) = match error {
         ArchiveError::Stream { source } => return Fault::from(source).into(),
         ArchiveError::File { name, source } => (Fault::from(source), name),

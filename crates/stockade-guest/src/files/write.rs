@@ -14,7 +14,7 @@ use stockade_wire::{FileDone, FileFault, FileWrite, PathBytes};
 
 use super::fault::Fault;
 use super::read::{copy, open_regular};
-use super::root::{Last, Missing, Place, Root};
+use super::root::{Last, Location, Missing, Root};
 
 /// Writes all bytes of `input` to a file, and makes missing directories.
 pub(super) fn write(
@@ -32,7 +32,7 @@ pub(super) fn write(
     Ok(FileDone { bytes, changed: true, ..FileDone::default() })
 }
 
-fn append(place: &Place, executable: bool, input: &mut impl Read) -> Result<u64, Fault> {
+fn append(place: &Location, executable: bool, input: &mut impl Read) -> Result<u64, Fault> {
     let mut file = open_regular(place, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?;
     if executable {
         fchmod(&file, Mode::from_raw_mode(0o755))?;
@@ -42,7 +42,7 @@ fn append(place: &Place, executable: bool, input: &mut impl Read) -> Result<u64,
 
 /// Writes a temporary file next to the file and renames it: readers see the old content or the new.
 fn replace(
-    place: &Place,
+    place: &Location,
     mode: FileWrite,
     executable: bool,
     input: &mut impl Read,
@@ -56,7 +56,7 @@ fn replace(
 }
 
 /// The permissions of the new file: those of the old, if there is one.
-fn permissions(place: &Place, mode: FileWrite, executable: bool) -> Result<Mode, Fault> {
+fn permissions(place: &Location, mode: FileWrite, executable: bool) -> Result<Mode, Fault> {
     let old = match statat(&place.directory, place.name(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(old) => old,
         Err(Errno::NOENT) => {
@@ -94,7 +94,7 @@ impl Temporary<'_> {
     }
 
     /// Renames it. A directory or, for a new file, any file of that name makes this fail.
-    fn become_file(mut self, place: &Place, mode: FileWrite) -> Result<(), Fault> {
+    fn become_file(mut self, place: &Location, mode: FileWrite) -> Result<(), Fault> {
         let renamed = match mode {
             FileWrite::Create => renameat_with(
                 self.directory,

@@ -53,24 +53,24 @@ pub(super) enum Printing {
 
 /// Why the arguments are invalid, and the remedy to print.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct UsageError {
     pub(super) message: String,
     pub(super) remedy: String,
 }
 
-impl Wrong {
-    fn new(message: impl Into<String>, remedy: impl Into<String>) -> Wrong {
-        Wrong { message: message.into(), remedy: remedy.into() }
+impl UsageError {
+    fn new(message: impl Into<String>, remedy: impl Into<String>) -> UsageError {
+        UsageError { message: message.into(), remedy: remedy.into() }
     }
 }
 
 /// Parses the arguments.
-pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wrong> {
+pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, UsageError> {
     let (mut list, mut json, mut raw) = (false, false, false);
     let mut plain: Vec<String> = Vec::new();
     for word in words {
         let word = word.into_string().map_err(|word| {
-            Wrong::new(format!("`{}` is not UTF-8", word.display()), "write it in UTF-8")
+            UsageError::new(format!("`{}` is not UTF-8", word.display()), "write it in UTF-8")
         })?;
         match word.as_str() {
             "--help" | "-h" => return Ok(Wanted::Help),
@@ -79,7 +79,7 @@ pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wr
             "--raw" => raw = true,
             flag if flag.len() > 1 && flag.starts_with('-') => {
                 let message = format!("there is no option `{flag}`");
-                return Err(Wrong::new(message, "see `stockade-tool --help`"));
+                return Err(UsageError::new(message, "see `stockade-tool --help`"));
             }
             _ => plain.push(word),
         }
@@ -87,24 +87,25 @@ pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wr
     let mut plain = plain.into_iter();
     match (list, plain.next(), plain.next(), plain.next()) {
         (true, None, ..) if raw => {
-            Err(Wrong::new("--raw is for a call", "write `stockade-tool --list`"))
+            Err(UsageError::new("--raw is for a call", "write `stockade-tool --list`"))
         }
         (true, None, ..) => Ok(Wanted::List(if json { Listing::Whole } else { Listing::Names })),
-        (true, Some(word), ..) => Err(Wrong::new(
+        (true, Some(word), ..) => Err(UsageError::new(
             format!("--list takes no name, and here is `{word}`"),
             "write `stockade-tool --list --json` and look for it there",
         )),
-        (false, None, ..) => Err(Wrong::new(
+        (false, None, ..) => Err(UsageError::new(
             "which tool?",
             "write `stockade-tool NAME '{\"argument\":\"value\"}'`; `stockade-tool --list` shows the names",
         )),
-        (false, Some(_), _, Some(word)) => Err(Wrong::new(
+        (false, Some(_), _, Some(word)) => Err(UsageError::new(
             format!("`{word}` is one word too many"),
             "put all arguments into one JSON object, in single quotes",
         )),
-        (false, Some(_), ..) if json => {
-            Err(Wrong::new("--json is for --list", "leave it out: a result is printed as JSON"))
-        }
+        (false, Some(_), ..) if json => Err(UsageError::new(
+            "--json is for --list",
+            "leave it out: a result is printed as JSON",
+        )),
         (false, Some(tool), arguments, None) => {
             let arguments = match arguments.as_deref() {
                 None => Arguments::Text("{}".to_owned()),
@@ -119,13 +120,13 @@ pub(super) fn wanted(words: impl Iterator<Item = OsString>) -> Result<Wanted, Wr
 
 /// Checks that the arguments are one JSON object and puts it on one line. The host judges its
 /// fields.
-pub(super) fn checked(text: String) -> Result<String, Wrong> {
+pub(super) fn checked(text: String) -> Result<String, UsageError> {
     let remedy = "write one JSON object, such as '{\"query\":\"x\"}'";
     if let Err(error) = serde_json::from_str::<IgnoredAny>(&text) {
-        return Err(Wrong::new(format!("the arguments are not JSON: {error}"), remedy));
+        return Err(UsageError::new(format!("the arguments are not JSON: {error}"), remedy));
     }
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(Wrong::new("the arguments are JSON, but not an object", remedy));
+        return Err(UsageError::new("the arguments are JSON, but not an object", remedy));
     }
     // Replaces only newlines between tokens: inside strings they are escaped.
     Ok(text.replace(['\n', '\r'], " "))

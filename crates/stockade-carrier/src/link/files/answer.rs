@@ -46,7 +46,7 @@ impl Subject {
     pub(super) fn refused(&self, failure: &FileFailure) -> FileError {
         let kind = kind(failure.fault);
         let cause = failure.errno.map(|errno| std::io::Error::from_raw_os_error(errno).to_string());
-        // The kind says it already, except for the last.
+        // The kind has that information already, except for the last.
         let cause = cause.filter(|_| kind == FileErrorKind::Other);
         let inside = FilePath::new(failure.path.as_bytes()).ok();
         let inside = inside.filter(|inside| !inside.as_bytes().ends_with(self.path.as_bytes()));
