@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use stockade_policy::{Control, Denial, Host, Limit, Protocol};
+use stockade_policy::{Control, Denial, Host, Limit, Method, Protocol, UrlPath};
 use stockade_provider::Destination;
 use stockade_record::Via;
 
@@ -14,7 +15,7 @@ use crate::learned::Learned;
 use crate::meter::Meter;
 use crate::names::{self, NameTable};
 use crate::proxy;
-use crate::shared::{Place, Shared};
+use crate::shared::{ConnectionPermit, Shared};
 use crate::side::Side;
 
 /// What is known about a connection for its whole life.
@@ -22,8 +23,11 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) via: Via,
+    /// The method and the path of the only request, if the wall makes it.
+    pub(crate) request: Option<(Method, UrlPath)>,
     number: u64,
-    place: Option<Place>,
+    has_asked: Arc<AtomicBool>,
+    place: Option<Arc<ConnectionPermit>>,
 }
 
 /// Serves one stream until it ends.
@@ -35,7 +39,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside
             return proxy::serve(Connection::new(shared, Via::Http), inside).await;
         }
         // Not a network destination: drops the stream, which closes the connection.
-        Destination::Tools => return,
+        Destination::Tools | Destination::Denials => return,
         Destination::Address { address, port } => {
             let connection = transparent();
             let target = connection.name_at(address, port);
@@ -43,6 +47,11 @@ pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside
         }
         Destination::Host { host, port } => {
             let connection = transparent();
+            let target = connection.target(host, port);
+            (connection, target)
+        }
+        Destination::Request { host, port, method, path } => {
+            let connection = Connection { request: Some((method, path)), ..transparent() };
             let target = connection.target(host, port);
             (connection, target)
         }
@@ -59,8 +68,23 @@ impl Connection {
             shared: Arc::clone(shared),
             meter: Meter::new(Arc::clone(shared)),
             via,
+            request: None,
             number: shared.next_connection(),
-            place: shared.admit(),
+            has_asked: Arc::default(),
+            place: shared.admit().map(Arc::new),
+        }
+    }
+
+    /// The same connection with a count of its own, for one of several requests at once.
+    pub(crate) fn divided(&self) -> Connection {
+        Connection {
+            shared: Arc::clone(&self.shared),
+            meter: Meter::new(Arc::clone(&self.shared)),
+            via: self.via,
+            request: None,
+            number: self.number,
+            has_asked: Arc::clone(&self.has_asked),
+            place: self.place.clone(),
         }
     }
 
@@ -92,6 +116,16 @@ impl Connection {
         name.map(|name| Target { host: Host::Name(name), port }).ok_or_else(unknown)
     }
 
+    /// Notes that a request came.
+    pub(crate) fn asked(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request came.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_overfull(&self) -> bool {
         self.place.is_none()
     }
@@ -117,7 +151,18 @@ impl Connection {
     pub(crate) fn learn(&self, target: &Target, protocol: Protocol) {
         if self.shared.rules.borrow().is_learning() {
             let Target { host, port } = target.clone();
-            self.shared.uses().note(Learned { host, port, protocol });
+            self.shared.uses().note(Learned { host, port, protocol, request: None });
         }
+    }
+
+    /// Records a request that the gate has read, if it is learning.
+    pub(crate) fn learn_request(&self, target: &Target, method: &str, path: &str) {
+        if !self.shared.rules.borrow().is_learning() {
+            return;
+        }
+        // A path that no rule can judge needs an entry without conditions.
+        let request = Method::parse(method).ok().zip(UrlPath::normalized(path).ok());
+        let Target { host, port } = target.clone();
+        self.shared.uses().note(Learned { host, port, protocol: Protocol::Web, request });
     }
 }

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::dial::{DialError, Dialled, Target, dial};
 use crate::egress_record::EgressRecord;
 use crate::http::{Authority, Refusal, answer_denied, exchange, linger};
+use crate::opening;
 use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
 use crate::side::{Incoming, Side};
@@ -45,11 +46,18 @@ pub(crate) async fn converse(
     let mut record = connection.request_account();
     record.target(&target.host, Some(target.port));
     let rules = connection.shared.rules();
-    let verdict = rules.judge_host(&target.host, target.port);
+    let verdict = match &connection.request {
+        Some((method, path)) => {
+            record.request(method.as_str(), path.as_str());
+            rules.judge_request(&target.host, target.port, method, path)
+        }
+        None => rules.judge_host(&target.host, target.port),
+    };
     let refusal = verdict.denial().or_else(|| connection.overfull(target));
     let address = dialled.as_ref().map(|dialled| dialled.address);
     let anything = rules.protocol(&target.host, target.port, address) == Some(Protocol::Tcp);
-    if refusal.is_none() && anything && !rules.is_learning() {
+    let is_read = rules.reads_requests(&target.host, target.port);
+    if refusal.is_none() && anything && !is_read && !rules.is_learning() {
         return pass(connection, inside, (target, dialled), record, Spoken::Bytes).await;
     }
     let times = &connection.shared.settings.times;
@@ -66,12 +74,21 @@ pub(crate) async fn converse(
         record.allowed(&verdict);
         return record.failed("the program closed the connection before it sent anything");
     }
-    if matches!(first, First::Tls(_)) {
+    if matches!(first, First::Tls(_)) && connection.request.is_none() {
         record.inspected(Inspection::ServerName);
     }
-    match refusal.map_or_else(|| speech(&rules, target, address, &first), Err) {
-        Ok(spoken) => pass(connection, inside, (target, dialled), record, spoken).await,
-        Err(denial) => refuse(connection, inside, record, denial, &first).await,
+    let opening = connection.shared.opening.as_ref().filter(|_| is_read);
+    let tls = match (&connection.request, opening) {
+        (Some(_), _) => Spoken::Request,
+        (None, Some(_)) => Spoken::Opened,
+        (None, None) => Spoken::Tls,
+    };
+    match (refusal.map_or_else(|| speech(&rules, target, address, (&first, tls)), Err), opening) {
+        (Ok(Spoken::Opened), Some(opening)) => {
+            opening::serve(connection, opening, inside, (target, dialled), record).await;
+        }
+        (Ok(spoken), _) => pass(connection, inside, (target, dialled), record, spoken).await,
+        (Err(denial), _) => refuse(connection, inside, record, denial, &first).await,
     }
 }
 
@@ -84,15 +101,15 @@ pub(crate) async fn refuse_unknown(connection: &Connection, mut inside: Side, de
     refuse(connection, inside, record, denial, &first).await;
 }
 
-/// The protocol, or why it is not allowed.
+/// The protocol, or why it is not allowed; `tls` is what TLS is here.
 fn speech(
     rules: &Rules,
     target: &Target,
     address: Option<std::net::IpAddr>,
-    first: &First,
+    (first, tls): (&First, Spoken),
 ) -> Result<Spoken, Denial> {
     let (spoken, fault) = match first {
-        First::Tls(hello) => (Spoken::Tls, check_name(target, hello).err()),
+        First::Tls(hello) => (tls, check_name(target, hello).err()),
         First::Http => (Spoken::Http, None),
         First::Other | First::Silence | First::Gone => (Spoken::Bytes, None),
     };
@@ -179,7 +196,7 @@ async fn pass(
 
 fn first_of(spoken: Spoken) -> First {
     match spoken {
-        Spoken::Tls => First::Tls(Err(HelloError::NotTls)),
+        Spoken::Tls | Spoken::Opened | Spoken::Request => First::Tls(Err(HelloError::NotTls)),
         Spoken::Http => First::Http,
         Spoken::Bytes => First::Other,
     }

@@ -32,7 +32,7 @@ impl Dial for SystemDial {
     }
 }
 
-/// A destination that a program asks for.
+/// A destination that a program requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) host: Host,

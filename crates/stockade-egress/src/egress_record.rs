@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stockade_policy::{Denial, Effect, Host, Verdict};
-use stockade_record::{Egress, Inspection, Via};
+use stockade_record::{Egress, Inspection, SecretAct, SecretUse, Via};
 use tokio::time::Instant;
 
 use crate::meter::Meter;
@@ -47,6 +47,7 @@ impl EgressRecord {
             rule: "built in: denied by default".to_owned(),
             denial: None,
             failure: None,
+            secrets: Vec::new(),
         };
         EgressRecord {
             shared: Arc::clone(shared),
@@ -74,6 +75,12 @@ impl EgressRecord {
         self.event.host = harmless(text, MAX_HOST);
     }
 
+    /// The destination, for a denial.
+    pub(crate) fn destination(&self) -> String {
+        let port = self.event.port.map_or_else(String::new, |port| format!(":{port}"));
+        format!("{}{port}", self.event.host)
+    }
+
     pub(crate) fn request(&mut self, method: &str, path: &str) {
         self.event.inspection = Inspection::Requests;
         self.event.method = Some(harmless(method, 32));
@@ -83,6 +90,14 @@ impl EgressRecord {
 
     pub(crate) fn inspected(&mut self, inspection: Inspection) {
         self.event.inspection = inspection;
+    }
+
+    /// A secret that was sent, seen in a wrong place, or sent back.
+    pub(crate) fn secret(&mut self, name: &str, act: SecretAct) {
+        let held = SecretUse { name: name.to_owned(), act };
+        if !self.event.secrets.contains(&held) {
+            self.event.secrets.push(held);
+        }
     }
 
     pub(crate) fn dialled(&mut self, address: IpAddr) {

@@ -18,7 +18,9 @@ use crate::budget::Budget;
 use crate::connection;
 use crate::denials::Observed;
 use crate::learned::Learned;
-use crate::rules::Rules;
+use crate::opening::Opening;
+use crate::rules::{Learns, Rules};
+use crate::secrets::SecretError;
 use crate::settings::{GateError, Settings};
 use crate::shared::{Served, Shared};
 use crate::side::Side;
@@ -36,23 +38,47 @@ pub struct Gate {
 impl Gate {
     /// Creates a gate that passes what the policy allows, and resolves names as this machine does.
     pub fn new(policy: Arc<Policy>, sink: Arc<dyn Sink>) -> Result<Gate, GateError> {
-        Ok(Gate::with_settings(policy, sink, Settings::system()?))
+        Gate::with_settings(policy, sink, Settings::system()?)
     }
 
     /// The same with the caller's settings.
-    pub fn with_settings(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
+    pub fn with_settings(
+        policy: Arc<Policy>,
+        sink: Arc<dyn Sink>,
+        settings: Settings,
+    ) -> Result<Gate, GateError> {
         let budget = Budget::new(&policy);
-        let shared = Shared::new(Rules::Policy(policy), budget, sink, settings);
-        Gate { shared: Arc::new(shared) }
+        let opening = policy.may_read_requests().then(|| Opening::new(&settings.trust));
+        let opening = opening.transpose()?;
+        let shared = Shared::new(Rules::Policy(policy), budget, sink, settings, opening);
+        Ok(Gate { shared: Arc::new(shared) })
+    }
+
+    /// The certificates that programs inside must trust, as PEM: this machine's authorities, and
+    /// that of this session. `None` if no connection is opened.
+    pub fn authorities(&self) -> Option<String> {
+        self.shared.opening.as_ref().map(Opening::authorities)
+    }
+
+    /// Replaces the value of a secret from now on.
+    pub fn set_secret(&self, name: &str, value: String) -> Result<(), SecretError> {
+        self.shared.settings.secrets.set(name, value)
     }
 
     /// Creates a gate that passes every public host and port and records which are used. The limits
     /// and the blocklist of the policy apply; private, own and metadata addresses are never
     /// reached.
-    pub fn learning(policy: Arc<Policy>, sink: Arc<dyn Sink>, settings: Settings) -> Gate {
+    pub fn learning(
+        policy: Arc<Policy>,
+        learns: Learns,
+        sink: Arc<dyn Sink>,
+        settings: Settings,
+    ) -> Result<Gate, GateError> {
         let budget = Budget::new(&policy);
-        let shared = Shared::new(Rules::Learning(policy), budget, sink, settings);
-        Gate { shared: Arc::new(shared) }
+        let opens = learns == Learns::Requests || !policy.secrets.is_empty();
+        let opening = opens.then(|| Opening::new(&settings.trust)).transpose()?;
+        let rules = Rules::Learning(policy, learns);
+        Ok(Gate { shared: Arc::new(Shared::new(rules, budget, sink, settings, opening)) })
     }
 
     /// Applies another policy from now on and closes every connection that it does not allow. A

@@ -12,9 +12,12 @@ mod request;
 mod response;
 mod serve;
 
-pub(crate) use self::answer::{Refusal, answer_denied, answer_failed, linger};
+pub(crate) use self::answer::{Refusal, answer_denied, answer_failed, failure_body, linger};
 pub(crate) use self::chunked::Chunked;
 pub(crate) use self::exchange::{Authority, Leaving, exchange};
-pub(crate) use self::head::head_end;
-pub(crate) use self::request::parse_request;
+pub(crate) use self::fields::{Field, Fields, Length};
+pub(crate) use self::forward::{note_echoes, rewritten};
+pub(crate) use self::head::{HeadError, head_end};
+pub(crate) use self::request::{RequestHead, RequestTarget, parse_request};
 pub(crate) use self::response::{Asked, parse_response};
+pub(crate) use self::serve::{Judged, judge};

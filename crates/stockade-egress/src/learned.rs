@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stockade_policy::{Host, Protocol};
+use stockade_policy::{Host, Method, Protocol, UrlPath};
 
 /// The most distinct uses that are kept.
 const MAX_LEARNED: usize = 4096;
@@ -16,6 +16,8 @@ pub struct Learned {
     pub port: u16,
     /// `Web` if an entry without `protocol` would have allowed it, otherwise `Tcp`.
     pub protocol: Protocol,
+    /// The method and path, if the gate read the request and a rule can judge it.
+    pub request: Option<(Method, UrlPath)>,
 }
 
 /// Every distinct use, bounded.
@@ -43,7 +45,8 @@ mod tests {
         let mut uses = Uses::default();
         let host = Host::parse("a.example.org").unwrap();
         for port in 1..=u16::MAX {
-            uses.note(Learned { host: host.clone(), port, protocol: Protocol::Tcp });
+            let (host, protocol) = (host.clone(), Protocol::Tcp);
+            uses.note(Learned { host, port, protocol, request: None });
         }
         assert_eq!(uses.list().len(), MAX_LEARNED);
     }

@@ -19,13 +19,16 @@ mod dial;
 mod egress_record;
 mod gate;
 mod http;
+mod http2;
 mod learned;
 mod meter;
 mod names;
+mod opening;
 mod proxy;
 mod relay;
 mod resolve;
 mod rules;
+mod secrets;
 mod settings;
 mod shared;
 mod side;
@@ -38,7 +41,10 @@ pub use dial::{Dial, SystemDial};
 pub use gate::Gate;
 pub use learned::Learned;
 pub use resolve::{FixedNames, Resolve, ResolveError, Resolved, SystemResolver};
+pub use rules::Learns;
+pub use secrets::{SecretError, Secrets};
 pub use settings::{GateError, Settings, Times};
+pub use tls::{AuthorityError, Trust, TrustError};
 
 #[doc(hidden)]
 pub mod fuzzing;

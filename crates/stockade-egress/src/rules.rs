@@ -15,9 +15,19 @@ pub(crate) enum Rules {
     Policy(Arc<Policy>),
     /// Every public host passes and is recorded. Limits, the blocklist and literal entries for
     /// other addresses come from the policy.
-    Learning(Arc<Policy>),
+    Learning(Arc<Policy>, Learns),
     /// Nothing passes any more.
     Closed(&'static str),
+}
+
+/// What a gate learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learns {
+    /// Hosts and ports, and methods and paths of plain HTTP. TLS passes through untouched, except
+    /// to the hosts of secrets.
+    Hosts,
+    /// Methods and paths inside TLS too, which ends at the gate.
+    Requests,
 }
 
 /// The protocol of a program.
@@ -25,6 +35,10 @@ pub(crate) enum Rules {
 pub(crate) enum Spoken {
     /// TLS to the allowed name.
     Tls,
+    /// TLS with one request, which the wall makes and describes.
+    Request,
+    /// TLS that ends at the gate, with HTTP inside that is parsed request by request.
+    Opened,
     /// HTTP, parsed request by request.
     Http,
     /// Bytes that are not inspected.
@@ -34,7 +48,7 @@ pub(crate) enum Spoken {
 impl Spoken {
     fn words(self) -> &'static str {
         match self {
-            Spoken::Tls => "this is tls",
+            Spoken::Tls | Spoken::Opened | Spoken::Request => "this is tls",
             Spoken::Http => "this is http",
             Spoken::Bytes => "this is neither or came without a word from the program",
         }
@@ -42,7 +56,7 @@ impl Spoken {
 
     fn remedy(self) -> &'static str {
         match self {
-            Spoken::Tls => "tls",
+            Spoken::Tls | Spoken::Opened | Spoken::Request => "tls",
             Spoken::Http => "http",
             Spoken::Bytes => "tcp",
         }
@@ -54,7 +68,7 @@ impl Rules {
     pub(crate) fn judge_name(&self, host: &Host) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_name(host),
-            Rules::Learning(policy) => learn(policy, host, host.to_string()),
+            Rules::Learning(policy, _) => learn(policy, host, host.to_string()),
             Rules::Closed(why) => closed(host.to_string(), why),
         }
     }
@@ -63,7 +77,7 @@ impl Rules {
     pub(crate) fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_host(host, port),
-            Rules::Learning(policy) => match host {
+            Rules::Learning(policy, _) => match host {
                 Host::Address(address) if is_listed(policy, *address, port) => {
                     policy.judge_host(host, port)
                 }
@@ -83,7 +97,7 @@ impl Rules {
     ) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_request(host, port, method, path),
-            Rules::Learning(_) | Rules::Closed(_) => self.judge_host(host, port),
+            Rules::Learning(..) | Rules::Closed(_) => self.judge_host(host, port),
         }
     }
 
@@ -99,7 +113,7 @@ impl Rules {
         match self {
             Rules::Policy(policy) if is_own => policy.judge_own_address(host, port, address),
             Rules::Policy(policy) => policy.judge_address(host, port, address),
-            Rules::Learning(policy) => {
+            Rules::Learning(policy, _) => {
                 let target = format!("{host}:{port} at {address}");
                 if is_listed(policy, address, port) {
                     let verdict = policy.judge_host(&Host::Address(address), port);
@@ -117,7 +131,7 @@ impl Rules {
     /// The denial of an alias that no allowlist can open.
     pub(crate) fn judge_alias(&self, host: &Host) -> Option<Verdict> {
         match self {
-            Rules::Policy(policy) | Rules::Learning(policy) => policy.judge_outright(host),
+            Rules::Policy(policy) | Rules::Learning(policy, _) => policy.judge_outright(host),
             Rules::Closed(why) => Some(closed(host.to_string(), why)),
         }
     }
@@ -132,7 +146,7 @@ impl Rules {
     ) -> Option<Protocol> {
         let policy = match self {
             Rules::Policy(policy) => policy,
-            Rules::Learning(_) => return Some(Protocol::Tcp),
+            Rules::Learning(..) => return Some(Protocol::Tcp),
             Rules::Closed(_) => return None,
         };
         let by_name = policy.protocol_for(host, port)?;
@@ -155,8 +169,9 @@ impl Rules {
         };
         let fits = match (protocol, spoken) {
             (Protocol::Tcp, _) => true,
-            (Protocol::Web, Spoken::Tls | Spoken::Http) => true,
-            (Protocol::Tls, Spoken::Tls) | (Protocol::Http, Spoken::Http) => true,
+            (Protocol::Web, Spoken::Tls | Spoken::Opened | Spoken::Request | Spoken::Http) => true,
+            (Protocol::Tls, Spoken::Tls | Spoken::Opened | Spoken::Request) => true,
+            (Protocol::Http, Spoken::Http) => true,
             (Protocol::Web | Protocol::Tls | Protocol::Http, _) => false,
         };
         if !fits {
@@ -169,12 +184,17 @@ impl Rules {
                 how_to_allow: format!("give the entry of {host} `protocol: {}`", spoken.remedy()),
             });
         }
-        (spoken != Spoken::Http && self.judges_requests(host, port)).then(|| Denial {
+        let is_readable = matches!(spoken, Spoken::Http | Spoken::Opened | Spoken::Request);
+        let is_unread = spoken == Spoken::Tls && self.reads_requests(host, port);
+        (is_unread || (!is_readable && self.judges_requests(host, port))).then(|| Denial {
             control: Control::NetworkRequests.as_str().into(),
             rule: "built in: requests that are judged must be readable".to_owned(),
             target: format!("{host}:{port}"),
-            why: "only certain requests are allowed there, and these cannot be read".to_owned(),
-            how_to_allow: format!("remove methods and paths from the entry of {host}"),
+            why: "the policy reads the requests to it, and these cannot be read".to_owned(),
+            how_to_allow: format!(
+                "start a new sandbox with this policy, or remove methods, paths and inspect from the \
+                 entry of {host}, and its secrets"
+            ),
         })
     }
 
@@ -182,20 +202,30 @@ impl Rules {
     pub(crate) fn judges_requests(&self, host: &Host, port: u16) -> bool {
         match self {
             Rules::Policy(policy) => policy.judges_requests(host, port),
-            Rules::Learning(_) | Rules::Closed(_) => false,
+            Rules::Learning(..) | Rules::Closed(_) => false,
+        }
+    }
+
+    /// Whether the gate ends TLS to a host, to read its requests.
+    pub(crate) fn reads_requests(&self, host: &Host, port: u16) -> bool {
+        match self {
+            Rules::Policy(policy) => policy.reads_requests(host, port),
+            Rules::Learning(_, Learns::Requests) => true,
+            Rules::Learning(policy, Learns::Hosts) => policy.sends_secrets(host),
+            Rules::Closed(_) => false,
         }
     }
 
     /// The policy whose limits apply.
     pub(crate) fn policy(&self) -> Option<&Policy> {
         match self {
-            Rules::Policy(policy) | Rules::Learning(policy) => Some(policy),
+            Rules::Policy(policy) | Rules::Learning(policy, _) => Some(policy),
             Rules::Closed(_) => None,
         }
     }
 
     pub(crate) fn is_learning(&self) -> bool {
-        matches!(self, Rules::Learning(_))
+        matches!(self, Rules::Learning(..))
     }
 }
 

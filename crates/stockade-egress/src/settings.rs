@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::dial::{Dial, SystemDial};
 use crate::resolve::{Resolve, SystemResolver};
+use crate::secrets::Secrets;
+use crate::tls::{AuthorityError, Trust, TrustError};
 
 /// Why a gate cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +21,12 @@ pub enum GateError {
         #[source]
         source: std::io::Error,
     },
+    /// The authority of the session cannot be made.
+    #[error("cannot make the certificate authority of this session")]
+    Authority(#[from] AuthorityError),
+    /// Servers of opened connections cannot be verified.
+    #[error("cannot verify the servers of opened connections")]
+    Trust(#[from] TrustError),
 }
 
 /// How a gate resolves names, dials addresses, and how long it waits.
@@ -30,13 +38,23 @@ pub struct Settings {
     pub dialer: Arc<dyn Dial>,
     /// How long it waits.
     pub times: Times,
+    /// How it verifies the servers of opened connections.
+    pub trust: Trust,
+    /// The secrets that it sends, in place of the placeholders that programs have.
+    pub secrets: Secrets,
 }
 
 impl Settings {
     /// Resolves as this machine does, without search domains, by the current contents of its files.
     pub fn system() -> Result<Settings, GateError> {
         let resolver = Arc::new(SystemResolver::read()?);
-        Ok(Settings { resolver, dialer: Arc::new(SystemDial), times: Times::default() })
+        Ok(Settings {
+            resolver,
+            dialer: Arc::new(SystemDial),
+            times: Times::default(),
+            trust: Trust::System,
+            secrets: Secrets::default(),
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::budget::Budget;
 use crate::denials::Observed;
 use crate::learned::Uses;
 use crate::names::NameTable;
+use crate::opening::Opening;
 use crate::rules::{Rules, Spoken};
 use crate::settings::Settings;
 
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) rules: watch::Sender<Rules>,
     pub(crate) budget: Budget,
     pub(crate) settings: Settings,
+    /// The certificates and keys to end TLS at the gate, if the policy has rules about requests.
+    pub(crate) opening: Option<Opening>,
     names: Mutex<NameTable>,
     observed: Mutex<Observed>,
     uses: Mutex<Uses>,
@@ -43,11 +46,13 @@ impl Shared {
         budget: Budget,
         sink: Arc<dyn Sink>,
         settings: Settings,
+        opening: Option<Opening>,
     ) -> Shared {
         Shared {
             rules: watch::Sender::new(rules),
             budget,
             settings,
+            opening,
             names: Mutex::default(),
             observed: Mutex::default(),
             uses: Mutex::default(),
@@ -84,7 +89,7 @@ impl Shared {
     }
 
     /// A permit for an open connection, unless the limit is reached.
-    pub(crate) fn admit(self: &Arc<Shared>) -> Option<Place> {
+    pub(crate) fn admit(self: &Arc<Shared>) -> Option<ConnectionPermit> {
         let rules = self.rules.borrow();
         let most = rules.policy().and_then(|policy| policy.limits.value(Limit::Connections));
         let most = usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -93,7 +98,7 @@ impl Shared {
             (open < most).then_some(open + 1)
         });
         match taken {
-            Ok(_) => Some(Place { shared: Arc::clone(self) }),
+            Ok(_) => Some(ConnectionPermit { shared: Arc::clone(self) }),
             Err(_) => {
                 self.observed().limits_hit.insert(Limit::Connections);
                 None
@@ -171,11 +176,11 @@ impl Shared {
 
 /// A counted connection; dropping it releases its permit.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     shared: Arc<Shared>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,11 +1,13 @@
 //! One end of a relayed connection: its input and its output.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use stockade_provider::Duplex;
 use stockade_splice::{OpenSplice, SpliceStream};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 
@@ -42,6 +44,73 @@ impl Side {
             incoming: Incoming::new(Reader::Server(reader), Some(Arc::clone(&meter))),
             outgoing: Outgoing { writer: Box::new(writer), meter: Some(meter), splice: None },
         }
+    }
+}
+
+/// A side as one stream of bytes, those that were read before first.
+pub(crate) struct SideStream {
+    held: Vec<u8>,
+    start: usize,
+    reader: Reader,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl Side {
+    /// The end of a program or a server inside TLS. Counts the bytes that TLS carries, if there is
+    /// a meter.
+    pub(crate) fn within_tls<S>(stream: S, meter: Option<Arc<Meter>>) -> Side
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (reader, writer) = tokio::io::split(stream);
+        Side {
+            incoming: Incoming::new(Reader::Any(Box::new(reader)), meter.clone()),
+            outgoing: Outgoing { writer: Box::new(writer), meter, splice: None },
+        }
+    }
+
+    /// Joins both directions, without counting.
+    pub(crate) fn into_stream(self) -> SideStream {
+        let Incoming { reader, held, start, .. } = self.incoming;
+        SideStream { held, start, reader, writer: self.outgoing.writer }
+    }
+}
+
+impl AsyncRead for SideStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let here = &mut *self;
+        if here.start < here.held.len() {
+            let taken = buffer.remaining().min(here.held.len() - here.start);
+            buffer.put_slice(&here.held[here.start..here.start + taken]);
+            here.start += taken;
+            return Poll::Ready(Ok(()));
+        }
+        match &mut here.reader {
+            Reader::Server(reader) => Pin::new(reader).poll_read(context, buffer),
+            Reader::Any(reader) => Pin::new(reader).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for SideStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.writer).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_shutdown(context)
     }
 }
 

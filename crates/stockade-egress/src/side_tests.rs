@@ -27,7 +27,7 @@ pub(crate) fn shared(limits: &str) -> Arc<Shared> {
     let text = format!("limits: {{{limits}}}");
     let policy = Arc::new(Policy::parse_str("p", &text, Path::new("/")).unwrap());
     let (budget, settings) = (Budget::new(&policy), Settings::system().unwrap());
-    Arc::new(Shared::new(Rules::Policy(policy), budget, Arc::new(Nobody), settings))
+    Arc::new(Shared::new(Rules::Policy(policy), budget, Arc::new(Nobody), settings, None))
 }
 
 /// The input from a server that sends so many bytes as fast as they are read.

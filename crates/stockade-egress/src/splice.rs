@@ -61,7 +61,7 @@ impl Splice {
         }
     }
 
-    /// Passes on so many of the taken bytes.
+    /// Moves `bytes` bytes, which the gate has counted, from the private pipe to the splice pipe.
     pub(crate) async fn pass(&self, mut bytes: usize) -> io::Result<()> {
         while bytes > 0 {
             self.pipe.writable().await?;

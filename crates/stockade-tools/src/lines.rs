@@ -29,7 +29,7 @@ pub(crate) struct Ends {
 pub(crate) enum Read {
     /// A whole line without its line feed.
     Line(Vec<u8>),
-    /// The line is longer than asked for; its bytes are kept for another try.
+    /// The line is longer than the limit; its bytes are kept for another try.
     More,
     /// The input has ended. A last line without line feed is not returned.
     End,

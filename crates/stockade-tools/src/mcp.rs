@@ -1,4 +1,4 @@
-//! Tools of an MCP server that speaks over its standard input and output.
+//! Tools of an MCP server on its standard input and output.
 //!
 //! ```text
 //! started ── initialize ──▶ listed ── import by name ──▶ serving

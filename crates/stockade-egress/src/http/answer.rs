@@ -63,9 +63,14 @@ pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, in_statu
     answer(inside, refusal.status, &reason, &body).await;
 }
 
+/// The body of the answer to an allowed request that failed.
+pub(crate) fn failure_body(why: &str) -> Vec<u8> {
+    serde_json::to_vec(&Failure { failure: why }).unwrap_or_default()
+}
+
 /// Sends a program the reason why an allowed request failed.
 pub(crate) async fn answer_failed(inside: &mut Side, status: u16, why: &str) {
-    let body = serde_json::to_vec(&Failure { failure: why }).unwrap_or_default();
+    let body = failure_body(why);
     answer(inside, status, &ascii_line(why, MAX_REASON), &body).await;
 }
 

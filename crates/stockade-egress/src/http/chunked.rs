@@ -21,6 +21,8 @@ pub(crate) enum ChunkError {
 pub(crate) struct Chunked {
     state: State,
     trailer_bytes: usize,
+    /// The lines of the trailer.
+    trailer: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +59,47 @@ pub(crate) struct Passing {
     pub(crate) is_done: bool,
 }
 
+/// The first content in some input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// So many bytes frame the body.
+    pub(crate) skip: usize,
+    /// So many bytes after them are content.
+    pub(crate) content: usize,
+    /// The body ends there.
+    pub(crate) is_done: bool,
+}
+
 impl Chunked {
+    /// Finds the next content. What follows it stays for the next call.
+    pub(crate) fn piece(&mut self, bytes: &[u8]) -> Result<Piece, ChunkError> {
+        let mut index = 0;
+        while index < bytes.len() && self.state != State::Done {
+            if let State::Content { left } = self.state {
+                let content = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len() - index);
+                let left = left - content as u64;
+                self.state = match left {
+                    0 => State::ContentCarriageReturn,
+                    left => State::Content { left },
+                };
+                return Ok(Piece { skip: index, content, is_done: false });
+            }
+            let was_line =
+                matches!(self.state, State::TrailerStart | State::Trailer | State::TrailerLineEnd);
+            self.state = self.next(bytes[index])?;
+            if was_line && self.state != State::LastLineEnd {
+                self.trailer.push(bytes[index]);
+            }
+            index += 1;
+        }
+        Ok(Piece { skip: index, content: 0, is_done: self.state == State::Done })
+    }
+
+    /// The lines of the trailer, after the end of the body.
+    pub(crate) fn trailer(&self) -> &[u8] {
+        &self.trailer
+    }
+
     /// Parses more bytes.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Passing, ChunkError> {
         let mut index = 0;

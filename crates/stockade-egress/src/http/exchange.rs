@@ -2,13 +2,15 @@
 
 use super::answer::Refusal;
 use super::forward::Ended;
+use super::forward::usual_port;
 use super::head::HeadError;
 use super::read::{ReadError, read_head};
-use super::request::{Aim, RequestHead, parse_request};
-use super::serve::{Server, refuse, serve_one};
+use super::request::{RequestHead, RequestTarget, parse_request};
+use super::serve::{Server, Servers, refuse, serve_one};
 use crate::connection::Connection;
 use crate::dial::{Dialled, Target};
 use crate::egress_record::EgressRecord;
+use crate::rules::Spoken;
 use crate::side::Side;
 
 /// Which hosts requests may name.
@@ -16,8 +18,24 @@ use crate::side::Side;
 pub(crate) enum Authority {
     /// Only the host that was dialled.
     Fixed(Target),
+    /// Only the host that was dialled, in TLS that ends here.
+    Opened(Target),
     /// Any host: this is the proxy.
     Proxy,
+}
+
+impl Authority {
+    pub(super) fn spoken(&self) -> Spoken {
+        match self {
+            Authority::Opened(_) => Spoken::Opened,
+            Authority::Fixed(_) | Authority::Proxy => Spoken::Http,
+        }
+    }
+
+    /// The port of a Host field that names none.
+    fn usual_port(&self) -> u16 {
+        usual_port(self.spoken())
+    }
 }
 
 /// Why no more requests follow.
@@ -36,12 +54,13 @@ pub(crate) async fn exchange(
     authority: &Authority,
     dialled: Option<Dialled>,
 ) -> Leaving {
-    let mut server = match (authority, dialled) {
+    let mut servers = Servers { kept: None, spare: None, spoken: authority.spoken() };
+    match (authority, dialled) {
         (Authority::Fixed(target), Some(dialled)) => {
-            Some(Server { target: target.clone(), dialled })
+            servers.kept = Some(Server { target: target.clone(), dialled });
         }
-        _ => None,
-    };
+        (_, dialled) => servers.spare = dialled,
+    }
     loop {
         let Some(head) = next_request(connection, inside, authority).await else {
             return Leaving::Ended;
@@ -54,7 +73,7 @@ pub(crate) async fn exchange(
                 return Leaving::Ended;
             }
         };
-        match serve_one(connection, inside, (&head, &target, &path), &mut server).await {
+        match serve_one(connection, inside, (&head, &target, &path), &mut servers).await {
             Ended::Kept => {}
             Ended::Over | Ended::WebSocket => return Leaving::Ended,
         }
@@ -92,7 +111,9 @@ async fn next_request(
 fn account_for(connection: &Connection, authority: &Authority) -> EgressRecord {
     let mut record = connection.request_account();
     match authority {
-        Authority::Fixed(target) => record.target(&target.host, Some(target.port)),
+        Authority::Fixed(target) | Authority::Opened(target) => {
+            record.target(&target.host, Some(target.port))
+        }
         Authority::Proxy => record.no_host(&whom(authority)),
     }
     record
@@ -100,7 +121,9 @@ fn account_for(connection: &Connection, authority: &Authority) -> EgressRecord {
 
 fn whom(authority: &Authority) -> String {
     match authority {
-        Authority::Fixed(Target { host, port }) => format!("{host}:{port}"),
+        Authority::Fixed(Target { host, port }) | Authority::Opened(Target { host, port }) => {
+            format!("{host}:{port}")
+        }
         Authority::Proxy => "the proxy".to_owned(),
     }
 }
@@ -119,27 +142,31 @@ fn aimed_at(
     let unreadable = |error: HeadError| Refusal::unreadable(whom(authority), &error);
     let forbidden = Refusal::forbidden;
     match (authority, head.aim.clone()) {
-        (Authority::Proxy, Aim::Tunnel { host, port }) => {
+        (Authority::Proxy, RequestTarget::Tunnel { host, port }) => {
             connection.target(host, port).map(Aimed::Tunnel).map_err(forbidden)
         }
-        (Authority::Proxy, Aim::Absolute { host, port, path }) => {
+        (Authority::Proxy, RequestTarget::Absolute { host, port, path }) => {
             let target = connection.target(host, port).map_err(forbidden)?;
             Ok(Aimed::Resource(target, path))
         }
-        (Authority::Proxy, Aim::Origin { .. }) => Err(unreadable(HeadError::Target)),
-        (Authority::Fixed(_), Aim::Tunnel { .. }) => Err(unreadable(HeadError::Method)),
-        (Authority::Fixed(target), Aim::Absolute { host, port, path })
+        (Authority::Proxy, RequestTarget::Origin { .. }) => Err(unreadable(HeadError::Target)),
+        (Authority::Fixed(_) | Authority::Opened(_), RequestTarget::Tunnel { .. }) => {
+            Err(unreadable(HeadError::Method))
+        }
+        (Authority::Fixed(target), RequestTarget::Absolute { host, port, path })
             if (&host, port) == (&target.host, target.port) =>
         {
             Ok(Aimed::Resource(target.clone(), path))
         }
-        (Authority::Fixed(target), Aim::Origin { host, port, path })
-            if host == target.host && port.unwrap_or(80) == target.port =>
-        {
+        (
+            Authority::Fixed(target) | Authority::Opened(target),
+            RequestTarget::Origin { host, port, path },
+        ) if host == target.host && port.unwrap_or(authority.usual_port()) == target.port => {
             Ok(Aimed::Resource(target.clone(), path))
         }
-        (Authority::Fixed(_), Aim::Absolute { .. } | Aim::Origin { .. }) => {
-            Err(unreadable(HeadError::OtherHost))
-        }
+        (
+            Authority::Fixed(_) | Authority::Opened(_),
+            RequestTarget::Absolute { .. } | RequestTarget::Origin { .. },
+        ) => Err(unreadable(HeadError::OtherHost)),
     }
 }

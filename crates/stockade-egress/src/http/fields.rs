@@ -45,6 +45,26 @@ const HOP_BY_HOP: [&str; 10] = [
 /// Fields that `Connection` must not remove: they set where a message goes and where it ends.
 const NEVER_DROPPED: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
+/// Fields that ask for compressed content, or for parts of it: a value could be cut in two.
+const ASKS_FOR_OTHER_CONTENT: [&str; 4] =
+    ["accept-encoding", "range", "if-range", "sec-websocket-extensions"];
+
+/// Fields that mean something only before a body, RFC 9110 section 6.5.1.
+const NOT_IN_TRAILERS: [&str; 12] = [
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "location",
+    "max-forwards",
+    "proxy-status",
+    "range",
+    "set-cookie",
+];
+
 /// The fields of a head in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fields(pub(crate) Vec<Field>);
@@ -108,6 +128,30 @@ impl Fields {
             !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(&name)
         });
         Ok(self)
+    }
+
+    /// The size of the fields.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|field| field.name.len() + field.value.len() + 4).sum()
+    }
+
+    /// Asks for content whole and as it is, so that values in it can be found.
+    pub(crate) fn ask_for_plain_content(&mut self) {
+        self.0.retain(|field| !ASKS_FOR_OTHER_CONTENT.iter().any(|name| field.is(name)));
+        let value = b"identity".to_vec();
+        self.0.push(Field { name: "Accept-Encoding".to_owned(), value });
+    }
+
+    /// The fields that may follow a body: none that frames, routes or authorises a message.
+    pub(crate) fn of_trailer(mut self) -> Fields {
+        self.0.retain(|field| {
+            let name = field.name.to_ascii_lowercase();
+            let is_hop = HOP_BY_HOP.contains(&name.as_str());
+            !is_hop
+                && !NEVER_DROPPED.contains(&name.as_str())
+                && !NOT_IN_TRAILERS.contains(&name.as_str())
+        });
+        self
     }
 
     /// Appends the fields to a head that is being written.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use stockade_record::SecretAct;
+
 use super::body::{BodyError, pass_body};
 use super::fields::Length;
 use super::head::HeadError;
@@ -10,6 +12,8 @@ use super::request::RequestHead;
 use super::response::{Asked, ResponseHead, parse_response};
 use crate::dial::Target;
 use crate::egress_record::EgressRecord;
+use crate::rules::Spoken;
+use crate::secrets::{Screen, Secrets};
 use crate::settings::Times;
 use crate::side::{Incoming, Outgoing, Side};
 
@@ -39,26 +43,48 @@ pub(super) enum ForwardError {
     /// The program's own body is malformed, before any response.
     #[error("the body of the request: {0}")]
     Request(BodyError),
+    /// A placeholder is in the body of the request; the index of its secret.
+    #[error("the body of the request has the placeholder of a secret")]
+    Misplaced {
+        /// The index of the secret.
+        secret: usize,
+        /// Whether a part of the response was forwarded.
+        is_midway: bool,
+    },
     /// The response broke off.
     #[error("the answer broke off: {0}")]
     Midway(BodyError),
+}
+
+/// A request as it is sent.
+pub(super) struct Request<'a> {
+    pub(super) head: &'a RequestHead,
+    pub(super) target: &'a Target,
+    pub(super) path: &'a str,
+    pub(super) spoken: Spoken,
+    pub(super) secrets: &'a Secrets,
 }
 
 /// Forwards a request and its response.
 pub(super) async fn forward(
     inside: &mut Side,
     outside: &mut Side,
-    (head, target, path): (&RequestHead, &Target, &str),
+    request: &Request<'_>,
     times: &Times,
     record: &mut EgressRecord,
 ) -> Result<Ended, ForwardError> {
-    let written = write_request(head, target, path);
+    let head = request.head;
+    let written = write_request(request);
     let sent = outside.outgoing.send(&written).await;
     sent.map_err(|error| ForwardError::Gone(error.to_string()))?;
-    let upload = pass_body(&mut inside.incoming, &mut outside.outgoing, head.length);
+    let upload = async {
+        let mut detector = request.secrets.detector();
+        let ends = (&mut inside.incoming, &mut outside.outgoing);
+        pass_body(ends, head.length, &mut detector).await
+    };
     let has_begun = AtomicBool::new(false);
     let ends = (&mut outside.incoming, &mut inside.outgoing);
-    let answer = pass_answer(ends, head, times, record, &has_begun);
+    let answer = pass_answer(ends, request, times, record, &has_begun);
     tokio::pin!(upload, answer);
     tokio::select! {
         biased;
@@ -66,6 +92,10 @@ pub(super) async fn forward(
             Ok(()) => answer.await,
             // The server may have responded before it stopped reading.
             Err(BodyError::To(_)) => answer.await.map(over),
+            Err(BodyError::Misplaced(secret)) => {
+                let is_midway = has_begun.load(Ordering::Relaxed);
+                Err(ForwardError::Misplaced { secret, is_midway })
+            }
             Err(error) if has_begun.load(Ordering::Relaxed) => Err(ForwardError::Midway(error)),
             Err(error) => Err(ForwardError::Request(error)),
         },
@@ -83,14 +113,16 @@ fn over(ended: Ended) -> Ended {
 
 async fn pass_answer(
     (from, to): (&mut Incoming, &mut Outgoing),
-    head: &RequestHead,
+    request: &Request<'_>,
     times: &Times,
     record: &mut EgressRecord,
     has_begun: &AtomicBool,
 ) -> Result<Ended, ForwardError> {
+    let head = request.head;
+    let mut redactor = request.secrets.redactor(&request.target.host);
     let asked = Asked { head_only: head.method == "HEAD", websocket: head.wants_websocket };
     for _ in 0..MAX_INTERIM {
-        let response = match read_answer(from, asked, times).await {
+        let mut response = match read_answer(from, asked, times).await {
             Err(ForwardError::Gone(why)) if has_begun.load(Ordering::Relaxed) => {
                 return Err(ForwardError::NoAnswer(why));
             }
@@ -99,6 +131,7 @@ async fn pass_answer(
         if response.length == Length::Chunks && head.minor_version == 0 {
             return Err(ForwardError::NoAnswer("chunks for a client of HTTP/1.0".to_owned()));
         }
+        redact_head(&mut response, &mut redactor)?;
         let is_interim = response.status < 200 && !response.is_websocket;
         let is_last = head.is_last || response.is_last || head.wants_websocket;
         record.status(response.status);
@@ -106,11 +139,14 @@ async fn pass_answer(
         has_begun.store(true, Ordering::Relaxed);
         let midway = |error| ForwardError::Midway(BodyError::To(error));
         to.send(&written).await.map_err(midway)?;
+        note_echoes(request.secrets, &redactor, record);
         if response.is_websocket {
             return Ok(Ended::WebSocket);
         }
         if !is_interim {
-            pass_body(from, to, response.length).await.map_err(ForwardError::Midway)?;
+            let passed = pass_body((from, to), response.length, &mut redactor).await;
+            note_echoes(request.secrets, &redactor, record);
+            passed.map_err(ForwardError::Midway)?;
             return Ok(if is_last { Ended::Over } else { Ended::Kept });
         }
     }
@@ -135,9 +171,55 @@ async fn read_answer(
     }
 }
 
-fn write_request(head: &RequestHead, target: &Target, path: &str) -> Vec<u8> {
+/// The port that a Host field need not name.
+pub(super) fn usual_port(spoken: Spoken) -> u16 {
+    if spoken == Spoken::Opened { 443 } else { 80 }
+}
+
+/// Redacts the values of secrets in a head, and refuses a body in which they could not be found.
+fn redact_head(response: &mut ResponseHead, redactor: &mut Screen) -> Result<(), ForwardError> {
+    if redactor.is_off() {
+        return Ok(());
+    }
+    let has_body = !matches!(response.length, Length::Nothing | Length::Bytes(0));
+    let codings = response.fields.words("content-encoding");
+    if has_body && codings.iter().any(|coding| coding != "identity") {
+        let why = "it is compressed although the gate asked for it plain, and it may contain a \
+                   secret";
+        return Err(ForwardError::NoAnswer(why.to_owned()));
+    }
+    if response.status == 206 {
+        let why = "it is a part although the gate asked for the whole, and may contain a part of a \
+                   secret";
+        return Err(ForwardError::NoAnswer(why.to_owned()));
+    }
+    let unsearched =
+        || ForwardError::NoAnswer("its head cannot be searched for secrets".to_owned());
+    redactor.text(&mut response.reason).map_err(|_| unsearched())?;
+    redactor.fields(&mut response.fields).map_err(|_| unsearched())
+}
+
+/// Records which secrets were redacted.
+pub(crate) fn note_echoes(secrets: &Secrets, redactor: &Screen, record: &mut EgressRecord) {
+    for index in redactor.echoed() {
+        record.secret(secrets.name(index), SecretAct::Echoed);
+    }
+}
+
+fn write_request(request: &Request<'_>) -> Vec<u8> {
+    let Request { head, target, path, spoken, .. } = request;
+    written_anew(head, target, path, *spoken)
+}
+
+/// A head for the server of a target, as an opened connection sends it.
+pub(crate) fn rewritten(head: &RequestHead, target: &Target, path: &str) -> Vec<u8> {
+    written_anew(head, target, path, Spoken::Opened)
+}
+
+fn written_anew(head: &RequestHead, target: &Target, path: &str, spoken: Spoken) -> Vec<u8> {
     let Target { host, port } = target;
-    let authority = if *port == 80 { host.to_string() } else { format!("{host}:{port}") };
+    let authority =
+        if *port == usual_port(spoken) { host.to_string() } else { format!("{host}:{port}") };
     let line =
         format!("{} {path} HTTP/1.{}\r\nHost: {authority}\r\n", head.method, head.minor_version);
     let mut written = line.into_bytes();

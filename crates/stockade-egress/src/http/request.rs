@@ -9,10 +9,10 @@ use super::head::{HeadError, MAX_FIELDS};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestHead {
     pub(crate) method: String,
-    pub(crate) aim: Aim,
+    pub(crate) aim: RequestTarget,
     pub(crate) minor_version: u8,
     pub(crate) length: Length,
-    /// The program asked for a WebSocket.
+    /// The program requested a WebSocket.
     pub(crate) wants_websocket: bool,
     /// The program will not send another request.
     pub(crate) is_last: bool,
@@ -31,7 +31,7 @@ impl RequestHead {
 
 /// The target of a request. The host is that of the target or, if the target has none, of Host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum RequestTarget {
     /// A tunnel through a proxy.
     Tunnel { host: Host, port: u16 },
     /// A resource with its authority, for a proxy.
@@ -94,7 +94,11 @@ pub(crate) fn parse_request(bytes: &[u8]) -> Result<RequestHead, HeadError> {
     })
 }
 
-fn aim(method: &str, target: &str, named: Option<(Host, Option<u16>)>) -> Result<Aim, HeadError> {
+fn aim(
+    method: &str,
+    target: &str,
+    named: Option<(Host, Option<u16>)>,
+) -> Result<RequestTarget, HeadError> {
     if method == "CONNECT" {
         let (host, port) = authority(target)?;
         let port = port.ok_or_else(|| HeadError::Authority("it has no port".to_owned()))?;
@@ -103,13 +107,17 @@ fn aim(method: &str, target: &str, named: Option<(Host, Option<u16>)>) -> Result
             named == host && named_port.is_none_or(|named| named == port)
         };
         return match named.is_none_or(is_same) {
-            true => Ok(Aim::Tunnel { host, port }),
+            true => Ok(RequestTarget::Tunnel { host, port }),
             false => Err(HeadError::OtherHost),
         };
     }
     let (named, named_port) = named.ok_or(HeadError::Host)?;
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
-        return Ok(Aim::Origin { host: named, port: named_port, path: target.to_owned() });
+        return Ok(RequestTarget::Origin {
+            host: named,
+            port: named_port,
+            path: target.to_owned(),
+        });
     }
     let (scheme, rest) = target.split_once("://").ok_or(HeadError::Target)?;
     if scheme.eq_ignore_ascii_case("https") {
@@ -125,7 +133,7 @@ fn aim(method: &str, target: &str, named: Option<(Host, Option<u16>)>) -> Result
         return Err(HeadError::OtherHost);
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Ok(Aim::Absolute { host, port, path })
+    Ok(RequestTarget::Absolute { host, port, path })
 }
 
 fn authority(text: &str) -> Result<(Host, Option<u16>), HeadError> {

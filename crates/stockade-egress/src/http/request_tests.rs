@@ -17,8 +17,11 @@ fn host(text: &str) -> Host {
 #[test]
 fn plain_requests_are_parsed() {
     let head = read("GET /a?b HTTP/1.1\r\nHost: A.example.org.:8080\r\nX: y\r\n\r\n").unwrap();
-    let aim =
-        Aim::Origin { host: host("a.example.org"), port: Some(8080), path: "/a?b".to_owned() };
+    let aim = RequestTarget::Origin {
+        host: host("a.example.org"),
+        port: Some(8080),
+        path: "/a?b".to_owned(),
+    };
     assert_eq!((head.method.as_str(), head.aim, head.length), ("GET", aim, Length::Nothing));
     assert!(!head.is_last && !head.wants_websocket);
     assert_eq!(head.fields.0.len(), 1);

@@ -84,6 +84,13 @@ pub(crate) fn read_question(bytes: &[u8]) -> Result<Question, Vec<u8>> {
     })
 }
 
+impl Question {
+    /// The whole name, as asked.
+    pub(crate) fn name(&self) -> String {
+        self.query.name().to_ascii()
+    }
+}
+
 /// Writes the answer to a question.
 pub(crate) fn answer(question: &Question, reply: &Reply) -> Vec<u8> {
     let mut message = Message::response(question.id, OpCode::Query);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stockade_policy::{Basis, Control, Effect, Host, Verdict};
-use stockade_record::Via;
+use stockade_record::{SecretAct, Via};
 
 use super::answer::{Asked, Question, Reply, answer, read_question};
 use super::table::MAX_NAMES;
@@ -54,6 +54,14 @@ fn respond(shared: &Arc<Shared>, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn reply(shared: &Arc<Shared>, question: &Question) -> Reply {
+    let name = question.name();
+    if let Some((secret, denial)) = shared.settings.secrets.in_host_name(&name, &name) {
+        let mut record = EgressRecord::new(shared, 0, Via::Dns, None);
+        record.no_host(&denial.target);
+        record.secret(secret, SecretAct::Misplaced);
+        record.denied(&denial);
+        return Reply::Refused(BLOCKED, format!("{}; {}", denial.why, denial.how_to_allow));
+    }
     match &question.asked {
         Asked::Localhost => Reply::Localhost,
         Asked::Reverse => {

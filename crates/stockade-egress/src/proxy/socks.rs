@@ -40,7 +40,7 @@ pub(crate) struct Greeting {
     pub(crate) bytes: usize,
 }
 
-/// The destination that a client asks for.
+/// The destination that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocksRequest {
     pub(crate) host: Host,
@@ -49,7 +49,7 @@ pub(crate) struct SocksRequest {
     pub(crate) bytes: usize,
 }
 
-/// Parses a greeting; `None` asks for more bytes.
+/// Parses a greeting; `None` if it is incomplete.
 pub(crate) fn read_greeting(bytes: &[u8]) -> Result<Option<Greeting>, SocksError> {
     match bytes {
         [5, 0, ..] => Err(SocksError::Malformed),
@@ -65,7 +65,7 @@ pub(crate) fn read_greeting(bytes: &[u8]) -> Result<Option<Greeting>, SocksError
     }
 }
 
-/// Parses a request; `None` asks for more bytes.
+/// Parses a request; `None` if it is incomplete.
 pub(crate) fn read_request(bytes: &[u8]) -> Result<Option<SocksRequest>, SocksError> {
     if bytes.first().is_some_and(|version| *version != 5)
         || bytes.get(2).is_some_and(|reserved| *reserved != 0)

@@ -1,6 +1,7 @@
 //! Tunnels through the proxy, opened by CONNECT or by SOCKS.
 
 use stockade_policy::{Control, Denial};
+use stockade_record::SecretAct;
 use tokio::time::timeout;
 
 use super::socks::{SocksError, SocksRequest, read_greeting, read_request};
@@ -22,7 +23,7 @@ pub(super) async fn connect(
 ) -> Option<Dialled> {
     let mut record = connection.request_account();
     record.target(&target.host, Some(target.port));
-    let error = match open(connection, target).await {
+    let error = match open(connection, target, &mut record).await {
         Ok(dialled) => {
             return establish(inside, dialled, record, ESTABLISHED).await;
         }
@@ -70,7 +71,7 @@ pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
     };
     let mut record = connection.request_account();
     record.target(&target.host, Some(target.port));
-    let error = match open(connection, &target).await {
+    let error = match open(connection, &target, &mut record).await {
         Ok(dialled) => {
             if let Some(dialled) = establish(&mut inside, dialled, record, &reply(0)).await {
                 converse(connection, inside, &target, Some(dialled)).await;
@@ -79,13 +80,18 @@ pub(super) async fn socks5(connection: &Connection, mut inside: Side) {
         }
         Err(error) => error,
     };
-    record.forget();
-    match error {
-        DialError::Denied(denial) => refuse(connection, &mut inside, &shown, 2, denial).await,
-        DialError::Unresolved(why) => fail(connection, &mut inside, &target, 4, why).await,
-        DialError::Unreachable(why) => fail(connection, &mut inside, &target, 5, why).await,
-        DialError::TooSlow(why) => fail(connection, &mut inside, &target, 6, why).await,
-    }
+    let (code, why) = match error {
+        DialError::Denied(denial) => {
+            record.denied(&denial);
+            return answer(connection, &mut inside, record, 2).await;
+        }
+        DialError::Unresolved(why) => (4, why),
+        DialError::Unreachable(why) => (5, why),
+        DialError::TooSlow(why) => (6, why),
+    };
+    record.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
+    record.failed(why);
+    answer(connection, &mut inside, record, code).await;
 }
 
 /// Sends the reply that a tunnel is open. If the program is gone by then, the connection is still
@@ -107,7 +113,17 @@ async fn establish(
 }
 
 /// Judges a tunnel and dials its host. Its protocol is checked later.
-async fn open(connection: &Connection, target: &Target) -> Result<Dialled, DialError> {
+async fn open(
+    connection: &Connection,
+    target: &Target,
+    record: &mut EgressRecord,
+) -> Result<Dialled, DialError> {
+    let host = target.host.to_string();
+    let secrets = &connection.shared.settings.secrets;
+    if let Some((secret, denial)) = secrets.in_host_name(&host, &record.destination()) {
+        record.secret(secret, SecretAct::Misplaced);
+        return Err(DialError::Denied(denial));
+    }
     let verdict = connection.shared.rules().judge_host(&target.host, target.port);
     if let Some(denial) = verdict.denial().or_else(|| connection.overfull(target)) {
         return Err(DialError::Denied(denial));
@@ -156,16 +172,10 @@ async fn refuse(
     let mut record = connection.request_account();
     record.no_host(target);
     record.denied(&denial);
-    let _ = inside.outgoing.send(&reply(code)).await;
-    drop(record);
-    linger(inside, connection.shared.settings.times.linger).await;
+    answer(connection, inside, record, code).await;
 }
 
-async fn fail(connection: &Connection, inside: &mut Side, target: &Target, code: u8, why: String) {
-    let mut record = connection.request_account();
-    record.target(&target.host, Some(target.port));
-    record.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
-    record.failed(why);
+async fn answer(connection: &Connection, inside: &mut Side, record: EgressRecord, code: u8) {
     let _ = inside.outgoing.send(&reply(code)).await;
     drop(record);
     linger(inside, connection.shared.settings.times.linger).await;

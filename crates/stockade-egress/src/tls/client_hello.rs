@@ -37,7 +37,7 @@ pub(crate) struct HelloReader {
 }
 
 impl HelloReader {
-    /// The message once it is complete; `None` asks for more.
+    /// The message once it is complete, else `None`.
     pub(crate) fn read(&mut self, all: &[u8]) -> Result<Option<ClientHello>, HelloError> {
         loop {
             if let Some(message) = self.message()? {

@@ -10,20 +10,33 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A server with these names, and the roots that authenticate it.
 pub(crate) fn server(names: &[&str]) -> (ServerConfig, RootCertStore) {
+    let (config, certificate) = signed(names);
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    (config, roots)
+}
+
+/// The same with the certificate that authenticates it.
+pub(crate) fn signed(names: &[&str]) -> (ServerConfig, CertificateDer<'static>) {
     let key = Key::generate();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut parameters = rcgen::CertificateParams::new(names).unwrap();
     parameters.serial_number = Some(1.into());
     let certificate = CertificateDer::from(parameters.self_signed(&key).unwrap().der().to_vec());
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.clone()).unwrap();
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], key.private())
+        .with_single_cert(vec![certificate.clone()], key.private())
         .unwrap();
-    (config, roots)
+    (config, certificate)
+}
+
+/// The same that speaks HTTP/2 only.
+pub(crate) fn signed_two(names: &[&str]) -> (ServerConfig, CertificateDer<'static>) {
+    let (mut config, certificate) = signed(names);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    (config, certificate)
 }
 
 /// A client that trusts these roots.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use stockade_egress::{FixedNames, Learned};
-use stockade_policy::{Effect, Host, Protocol};
+use stockade_policy::{Effect, Host, Method, Protocol, UrlPath};
 
 use crate::server::Server;
 use crate::world::World;
@@ -44,7 +44,7 @@ async fn learning_never_reaches_private_own_or_blocked_addresses() {
 }
 
 #[tokio::test]
-async fn used_hosts_are_recorded_with_their_protocol() {
+async fn used_hosts_are_recorded_with_their_protocol_and_requests_that_can_be_read() {
     let web = Server::hello().await;
     let first = Server::echo("220 ready").await;
     let public: IpAddr = "93.184.216.34".parse().unwrap();
@@ -65,15 +65,52 @@ async fn used_hosts_are_recorded_with_their_protocol() {
     let mut program = world.dial("mail.example.org", first.port).await;
     program.send(b"\x16\x03\x01\x00\x02\x02\x00").await;
     assert_eq!(program.exactly(9).await, b"220 ready");
-    let learned = |host: &str, port, protocol| {
+    let learned = |host: &str, port, protocol, request| {
         let host = Host::parse(host).unwrap();
-        Learned { host, port, protocol }
+        Learned { host, port, protocol, request }
     };
+    let get = (Method::parse("GET").unwrap(), UrlPath::parse("/").unwrap());
     assert_eq!(
         world.gate.learned(),
         [
-            learned("mail.example.org", first.port, Protocol::Tcp),
-            learned("web.example.org", web.port, Protocol::Web),
+            learned("mail.example.org", first.port, Protocol::Tcp, None),
+            learned("web.example.org", web.port, Protocol::Web, Some(get)),
         ]
     );
+}
+
+#[tokio::test]
+async fn requests_are_learned_with_method_and_path_also_inside_tls() {
+    let (config, certificate) = crate::certificate::signed(&["web.example.org"]);
+    let secure = Server::https(config, crate::opened::hello).await;
+    let plain = Server::hello().await;
+    let public: IpAddr = "93.184.216.34".parse().unwrap();
+    let names = FixedNames::default().answer("web.example.org", &[public], &[]);
+    let world = World::learning_requests(names, certificate);
+    let text = |line: &str, port: u16| {
+        format!("{line} HTTP/1.1\r\nHost: web.example.org:{port}\r\nConnection: close\r\n\r\n")
+    };
+    for line in ["GET /repos/./a?x=1", "DELETE /repos/b", "GET /a%2fb"] {
+        let asked = text(line, secure.port);
+        let answer = world.ask_tls("web.example.org", secure.port, &asked).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let mut program = world.dial("web.example.org", plain.port).await;
+    program.send(text("GET /plain", plain.port)).await;
+    assert_eq!(program.answer().await.status, 200);
+    let learned = |port, request: Option<(&str, &str)>| {
+        let request = request
+            .map(|(method, path)| (Method::parse(method).unwrap(), UrlPath::parse(path).unwrap()));
+        let host = Host::parse("web.example.org").unwrap();
+        Learned { host, port, protocol: Protocol::Web, request }
+    };
+    let mut expected = [
+        learned(secure.port, Some(("GET", "/repos/a"))),
+        learned(secure.port, Some(("DELETE", "/repos/b"))),
+        // No rule can judge an escaped slash.
+        learned(secure.port, None),
+        learned(plain.port, Some(("GET", "/plain"))),
+    ];
+    expected.sort();
+    assert_eq!(world.gate.learned(), expected);
 }

@@ -6,9 +6,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use crate::certificate;
+use crate::world::within;
 
 /// A local server that remembers what it received.
 pub(crate) struct Server {
@@ -88,6 +89,32 @@ impl Server {
         (server, roots)
     }
 
+    /// Answers each request over TLS by its head. Requests end with their head, or with so many
+    /// bytes as Content-Length says.
+    pub(crate) async fn https(config: ServerConfig, respond: fn(&str) -> String) -> Server {
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Server::start(move |stream, seen| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut held = Vec::new();
+                let mut buffer = vec![0; 64 * 1024];
+                while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+                    seen.send_modify(|seen| seen.bytes.extend_from_slice(&buffer[..read]));
+                    held.extend_from_slice(&buffer[..read]);
+                    while let Some(end) = held.windows(4).position(|part| part == b"\r\n\r\n") {
+                        let head: Vec<u8> = held.drain(..end + 4).collect();
+                        let head = String::from_utf8_lossy(&head).into_owned();
+                        if stream.write_all(respond(&head).as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        })
+        .await
+    }
+
     /// Serves each connection with a function.
     pub(crate) async fn start<F, S>(serve: S) -> Server
     where
@@ -110,6 +137,12 @@ impl Server {
     /// What it has received so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.borrow().clone()
+    }
+
+    /// Waits until it has received a text.
+    pub(crate) async fn until(&self, part: &str) {
+        let has = |seen: &Seen| String::from_utf8_lossy(&seen.bytes).contains(part);
+        within(self.seen.clone().wait_for(has)).await.unwrap();
     }
 
     /// What it has received, as text.

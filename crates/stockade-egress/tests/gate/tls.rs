@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stockade_policy::Effect;
+use stockade_policy::{Effect, Host, Method, UrlPath};
+use stockade_provider::Destination;
 use stockade_record::{Inspection, Via};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
@@ -191,4 +192,43 @@ async fn server_that_sends_first_needs_protocol_tcp() {
     assert_eq!(server.seen().connections, before);
     let denial = closed.event().await.denial.unwrap();
     assert_eq!(denial.how_to_allow, "give the entry of a.example.org `protocol: tcp`");
+}
+
+#[tokio::test]
+async fn request_that_the_wall_describes_is_judged_by_method_and_path() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let text = format!(
+        "network_allowlist: [{{host: a.example.org, ports: [{port}], methods: [GET], paths: ['/open/**']}}, \
+         {{host: 127.0.0.1, ports: [{port}]}}]"
+    );
+    let world = World::new(&text, here(&["a.example.org"]));
+    // TLS that cannot be read: only the description counts.
+    let hello = hello("a.example.org").await;
+    let opened = async |method: &str, path: &str| {
+        let destination = Destination::Request {
+            host: Host::parse("a.example.org").unwrap(),
+            port,
+            method: Method::parse(method).unwrap(),
+            path: UrlPath::parse(path).unwrap(),
+        };
+        let mut program = world.open(destination);
+        program.send(hello.clone()).await;
+    };
+    opened("POST", "/open/a").await;
+    opened("GET", "/closed").await;
+    opened("GET", "/open/a").await;
+    let events = world.events(3).await;
+    let judged = |method: &str, path: &str| {
+        let found = events.iter().find(|event| {
+            event.method.as_deref() == Some(method) && event.path.as_deref() == Some(path)
+        });
+        found.map(|event| {
+            (event.verdict.allows(), event.denial.as_ref().map(|it| it.control.clone()))
+        })
+    };
+    let refused = || Some((false, Some("network_requests".into())));
+    assert_eq!(judged("POST", "/open/a"), refused());
+    assert_eq!(judged("GET", "/closed"), refused());
+    assert_eq!(judged("GET", "/open/a"), Some((true, None)));
 }

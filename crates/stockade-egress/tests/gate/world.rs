@@ -10,7 +10,9 @@ use futures_core::future::BoxFuture;
 use hickory_proto::op::{Edns, Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::Value;
-use stockade_egress::{Dial, FixedNames, Gate, Settings, SystemDial, Times};
+use stockade_egress::{
+    Dial, FixedNames, Gate, Learns, Secrets, Settings, SystemDial, Times, Trust,
+};
 use stockade_policy::Policy;
 use stockade_provider::{Destination, Gateway};
 use stockade_record::{Egress, Sink, ToolCall, Unrecorded};
@@ -18,6 +20,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+
+use crate::certificate;
 
 /// Longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -105,8 +114,14 @@ impl World {
     pub(crate) fn with_times(text: &str, names: FixedNames, times: Times) -> World {
         let recorder = World::recorder();
         let internet = Arc::new(FakeInternet::default());
-        let settings = Settings { resolver: Arc::new(names), dialer: internet.clone(), times };
-        let gate = Gate::with_settings(policy(text), recorder.clone(), settings.clone());
+        let settings = Settings {
+            resolver: Arc::new(names),
+            dialer: internet.clone(),
+            times,
+            trust: Trust::default(),
+            secrets: Secrets::default(),
+        };
+        let gate = Gate::with_settings(policy(text), recorder.clone(), settings.clone()).unwrap();
         World { gate, recorder, internet, settings }
     }
 
@@ -114,17 +129,109 @@ impl World {
     pub(crate) fn dialling(text: &str, names: FixedNames) -> World {
         let world = World::new(text, names);
         let settings = Settings { dialer: Arc::new(SystemDial), ..world.settings.clone() };
-        let gate = Gate::with_settings(policy(text), world.recorder.clone(), settings);
+        let gate = Gate::with_settings(policy(text), world.recorder.clone(), settings).unwrap();
         World { gate, ..world }
+    }
+
+    /// With servers that this certificate authenticates, and with secrets.
+    pub(crate) fn opening(
+        text: &str,
+        names: FixedNames,
+        certificate: CertificateDer<'static>,
+    ) -> World {
+        let recorder = World::recorder();
+        let internet = Arc::new(FakeInternet::default());
+        let policy = policy(text);
+        let settings = Settings {
+            resolver: Arc::new(names),
+            dialer: internet.clone(),
+            times: Times { linger: Duration::from_millis(200), ..Times::default() },
+            trust: Trust::Only(vec![certificate]),
+            secrets: Secrets::load(&policy).unwrap(),
+        };
+        let gate = Gate::with_settings(policy, recorder.clone(), settings.clone()).unwrap();
+        World { gate, recorder, internet, settings }
+    }
+
+    /// The placeholder of a secret.
+    pub(crate) fn placeholder(&self, name: &str) -> String {
+        let mut all = self.settings.secrets.placeholders().into_iter();
+        all.find(|(own, _)| own == name).unwrap().1
+    }
+
+    /// A connection to a name in TLS that ends at the gate.
+    pub(crate) async fn dial_tls(&self, name: &str, port: u16) -> TlsStream<DuplexStream> {
+        let program = self.dial(name, port).await;
+        within(self.tls(program, name)).await.unwrap()
+    }
+
+    /// The same for HTTP/2.
+    pub(crate) async fn dial_two(&self, name: &str, port: u16) -> TlsStream<DuplexStream> {
+        let program = self.dial(name, port).await;
+        within(self.tls_with(program, name, &[b"h2"])).await.unwrap()
+    }
+
+    /// TLS as a program that trusts the session's authority alone starts it.
+    pub(crate) async fn tls(
+        &self,
+        program: Program,
+        name: &str,
+    ) -> io::Result<TlsStream<DuplexStream>> {
+        self.tls_with(program, name, &[]).await
+    }
+
+    async fn tls_with(
+        &self,
+        program: Program,
+        name: &str,
+        protocols: &[&[u8]],
+    ) -> io::Result<TlsStream<DuplexStream>> {
+        let pem = self.gate.authorities().unwrap();
+        let own = pem.split_inclusive("-----END CERTIFICATE-----").next().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(own.as_bytes()).unwrap()).unwrap();
+        let mut client = certificate::client(roots);
+        client.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let connector = TlsConnector::from(Arc::new(client));
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        connector.connect(name, program.stream).await
+    }
+
+    /// What a request on a new opened connection is answered.
+    pub(crate) async fn ask_tls(&self, name: &str, port: u16, request: &str) -> String {
+        let mut stream = self.dial_tls(name, port).await;
+        let _ = within(stream.write_all(request.as_bytes())).await;
+        let _ = within(stream.flush()).await;
+        let mut bytes = Vec::new();
+        let _ = within(stream.read_to_end(&mut bytes)).await;
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     pub(crate) fn learning(text: &str, names: FixedNames) -> World {
         let recorder = World::recorder();
         let internet = Arc::new(FakeInternet::default());
         let (resolver, times) = (Arc::new(names), short_times());
-        let settings = Settings { resolver, dialer: internet.clone(), times };
-        let gate = Gate::learning(policy(text), recorder.clone(), settings.clone());
+        let settings = Settings {
+            resolver,
+            dialer: internet.clone(),
+            times,
+            trust: Trust::default(),
+            secrets: Secrets::default(),
+        };
+        let gate = Gate::learning(policy(text), Learns::Hosts, recorder.clone(), settings.clone());
+        let gate = gate.unwrap();
         World { gate, recorder, internet, settings }
+    }
+
+    /// Learns methods and paths of servers that this certificate authenticates.
+    pub(crate) fn learning_requests(
+        names: FixedNames,
+        certificate: CertificateDer<'static>,
+    ) -> World {
+        let world = World::opening("{}", names, certificate);
+        let (sink, settings) = (world.recorder.clone(), world.settings.clone());
+        let gate = Gate::learning(policy("{}"), Learns::Requests, sink, settings).unwrap();
+        World { gate, ..world }
     }
 
     fn recorder() -> Arc<Recorder> {

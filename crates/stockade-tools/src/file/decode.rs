@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stockade_policy::check_name;
-use stockade_text::{Kind, Node, Place, Table, describe};
+use stockade_text::{Kind, Node, Table, TextSpan, describe};
 
 use super::{CommandEntry, ServerEntry, ToolEntry, ToolKind, ToolsFile};
 use crate::mcp::Import;
@@ -75,7 +75,7 @@ impl Decoder<'_, '_> {
         items.unwrap_or_default()
     }
 
-    fn unique(&mut self, names: &mut BTreeSet<String>, name: &str, place: Place) {
+    fn unique(&mut self, names: &mut BTreeSet<String>, name: &str, place: TextSpan) {
         if !names.insert(name.to_owned()) {
             let message = format!("two tools are called `{name}`");
             let remedy = "give one of them another name; a server's tool with `{name: …, as: …}`";

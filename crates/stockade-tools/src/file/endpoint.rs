@@ -3,7 +3,7 @@
 use hyper::Method;
 use hyper::header::{HeaderName, HeaderValue};
 use stockade_policy::check_name;
-use stockade_text::{Node, Place, describe};
+use stockade_text::{Node, TextSpan, describe};
 use url::Url;
 
 use super::fields::Decoder;
@@ -96,7 +96,7 @@ impl Decoder<'_, '_> {
         Some(method)
     }
 
-    fn header_name(&mut self, written: &str, place: Place) -> Option<HeaderName> {
+    fn header_name(&mut self, written: &str, place: TextSpan) -> Option<HeaderName> {
         let name = HeaderName::from_bytes(written.as_bytes()).ok();
         let name = name.filter(|name| !FRAMING.contains(&name.as_str()));
         if name.is_none() {

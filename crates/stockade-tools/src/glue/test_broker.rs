@@ -213,7 +213,7 @@ fn serve(stream: UnixStream, shared: &Shared) {
     }
 }
 
-/// Answers when as many calls have come as the argument asks for, the last one first.
+/// Answers once as many calls have arrived as the argument states, the last one first.
 fn gather(id: Value, arguments: &Value, writer: &Arc<Mutex<UnixStream>>, shared: &Shared) {
     let mut gathered = shared.gathered.lock().unwrap();
     gathered.push((json!({ "id": id, "result": arguments["number"] }), Arc::clone(writer)));
