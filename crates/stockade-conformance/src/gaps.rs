@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The file `gaps.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -13,6 +13,18 @@ pub(crate) struct Gaps {
     gap: Vec<Gap>,
     #[serde(default)]
     not_applicable: Vec<Gap>,
+    #[serde(default)]
+    unprobed: Vec<Unprobed>,
+}
+
+/// A wall that no probe runs behind.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unprobed {
+    /// The name of the wall.
+    pub wall: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Why a probe is known not to hold behind a wall.
@@ -52,7 +64,20 @@ impl Gaps {
                 return Err(format!("{} is listed twice for {}", gap.id, gap.wall));
             }
         }
+        for Unprobed { wall, reason } in &gaps.unprobed {
+            if reason.trim().is_empty() {
+                return Err(format!("no reason says why {wall} is not probed"));
+            }
+            if WALLS.contains(&wall.as_str()) || seen.insert((wall, wall), ()).is_some() {
+                return Err(format!("{wall} is probed, or listed twice as not probed"));
+            }
+        }
         Ok(gaps)
+    }
+
+    /// The walls that no probe runs behind.
+    pub(crate) fn unprobed(&self) -> &[Unprobed] {
+        &self.unprobed
     }
 
     /// Why a probe is known not to hold behind a wall.
@@ -80,6 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn page_names_every_wall_that_no_probe_runs_behind() {
+        let gaps = Gaps::parse(include_str!("../gaps.toml")).unwrap();
+        let walls: Vec<&str> = gaps.unprobed().iter().map(|it| it.wall.as_str()).collect();
+        assert_eq!(walls, ["wasm", "hyperlight", "aca"]);
+        let page = include_str!("../../../docs/verification.md");
+        for Unprobed { wall, reason } in gaps.unprobed() {
+            assert!(page.contains(&format!("| `{wall}` | {reason} |")), "{wall}: {reason}");
+        }
+    }
+
+    #[test]
     fn gap_needs_a_reason_and_a_known_wall() {
         let gap = |wall: &str, reason: &str| {
             format!("[[gap]]\nid = \"A14\"\nwall = \"{wall}\"\nreason = \"{reason}\"\n")
@@ -97,6 +133,11 @@ mod tests {
         assert!(Gaps::parse(&gap("root", " ")).is_err());
         assert!(Gaps::parse(&gap("moon", "because")).is_err());
         assert!(Gaps::parse(&gap("root", "a").repeat(2)).is_err());
+        let unprobed = |wall: &str, reason: &str| {
+            Gaps::parse(&format!("[[unprobed]]\nwall = \"{wall}\"\nreason = \"{reason}\"\n"))
+        };
+        assert_eq!(unprobed("wasm", "because").unwrap().unprobed()[0].reason, "because");
+        assert!(unprobed("wasm", " ").is_err() && unprobed("docker", "because").is_err());
         assert!(Gaps::parse("").unwrap().unknown_ids(&[]).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::bench::Bench;
-use crate::probe::{Act, Control, Expect, Probe, Trial};
+use crate::probe::{Act, ControlSite, Expect, Probe, Trial};
 use crate::seen::{Output, Seen, finish};
 use crate::wall::Wall;
 
@@ -89,14 +89,16 @@ fn judge_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<(), String> {
 fn prove_act(bench: &Bench, wall: &Wall, act: &Act) -> Result<String, String> {
     bench.renew_tree().map_err(|error| error.to_string())?;
     let seen = match act.control {
-        Control::Host => finish(bench.host_command_after(act.after, act.without), Output::Plain)?,
-        Control::HostNobody => {
+        ControlSite::Host => {
+            finish(bench.host_command_after(act.after, act.without), Output::Plain)?
+        }
+        ControlSite::HostNobody => {
             use std::os::unix::process::CommandExt;
             let mut command = bench.host_command(act.without);
             command.uid(NOBODY).gid(NOBODY);
             finish(command, Output::Plain)?
         }
-        Control::Without(layer) => {
+        ControlSite::Without(layer) => {
             bench.weakened(wall, layer).act_after(bench, act.after, act.flags, act.without)?
         }
     };

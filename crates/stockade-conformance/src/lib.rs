@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! harness (outside, root)                          the wall
-//!   plants canaries, looks at the host
+//!   plants canaries, inspects the host
 //!   for each probe:
 //!     control: the act without the wall ──▶ must work, or the probe proves nothing
 //!     act: stockade run … stockade-probe ACT ──────────▶ tries one thing, prints one line
 //!     judge: the line, the report, the canaries, the host
-//!   looks at the host again
+//!   inspects the host again
 //! ```
 
 mod answer;
@@ -30,6 +30,7 @@ mod wall;
 pub use answer::{Answer, Tried};
 pub use bench::Inputs;
 pub use catalogue::catalogue;
+pub use gaps::Unprobed;
 pub use layers::{LAYERS, Matrix, Scope, layers};
 pub use probe::{Class, Probe};
 pub use report::{Line, Report, Status};

@@ -59,12 +59,12 @@ pub(crate) struct Act {
     /// More flags for `stockade run`.
     pub(crate) flags: &'static [&'static str],
     pub(crate) expect: Expect,
-    pub(crate) control: Control,
+    pub(crate) control: ControlSite,
 }
 
 /// Where the control runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum ControlSite {
     /// On the host as root.
     Host,
     /// On the host as an unprivileged user.
@@ -97,7 +97,7 @@ pub(crate) enum Expect {
 
 impl Act {
     pub(crate) const fn new(words: &'static [&'static str], expect: Expect) -> Act {
-        Act { words, without: words, after: "", flags: &[], expect, control: Control::Host }
+        Act { words, without: words, after: "", flags: &[], expect, control: ControlSite::Host }
     }
 
     /// Other words for the control.
@@ -113,7 +113,7 @@ impl Act {
         Act { flags, ..self }
     }
 
-    pub(crate) const fn control(self, control: Control) -> Act {
+    pub(crate) const fn control(self, control: ControlSite) -> Act {
         Act { control, ..self }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::gaps::Unprobed;
+
 /// The result of one probe behind one wall.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "status", content = "why")]
@@ -60,6 +62,8 @@ pub struct Report {
     pub after: Vec<String>,
     /// How many must hold.
     pub fewest: usize,
+    /// The walls that no probe runs behind.
+    pub unprobed: Vec<Unprobed>,
 }
 
 impl Report {
@@ -101,6 +105,9 @@ impl Report {
                 line.statuses.iter().map(|it| format!("{:<14}", it.word())).collect();
             let _ =
                 writeln!(text, "{}  {} {}; {}", line.id, words.join(" "), line.title, line.control);
+        }
+        for Unprobed { wall, reason } in &self.unprobed {
+            let _ = writeln!(text, "not probed: {wall}: {reason}");
         }
         let _ = write!(text, "\n{}", self.counts());
         text
@@ -148,6 +155,7 @@ mod tests {
             ],
             after: vec!["mount x".to_owned()],
             fewest: 2,
+            unprobed: Vec::new(),
         };
         assert_eq!(report.held(), 1);
         assert_eq!(

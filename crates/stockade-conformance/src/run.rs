@@ -37,6 +37,7 @@ pub fn run(inputs: &Inputs, gaps: &str) -> Result<Report, String> {
         report.lines.push(line(&bench, &plain, &walls, &gaps, probe));
     }
     report.after = bench.host.changed_since(&bench, std::time::Duration::from_secs(10));
+    report.unprobed = gaps.unprobed().to_vec();
     report.fewest = match inputs.runtime {
         Some(_) => FEWEST_IN_CONTAINERS,
         None => FEWEST,

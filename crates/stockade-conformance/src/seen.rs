@@ -8,7 +8,7 @@ use stockade_sys::ends_within;
 
 use crate::answer::Answer;
 
-/// The time limit of any command here.
+/// The time limit of each command that a probe runs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Everything that a command returned.

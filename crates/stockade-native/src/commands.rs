@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stockade_hostfiles::Shown;
-use stockade_interpreters::{Bind, Interpreter, Link, loader_of};
+use stockade_interpreters::{Bind, Interpreter, SymbolicLink, loader_of};
 use stockade_launcher::TreeKind;
 use stockade_policy::SEARCH_PATH;
 
@@ -34,7 +34,7 @@ const PROGRAM_DIRECTORIES: [&str; 10] = [
 ];
 
 /// Directories and files to show, and links to make.
-type Narrowed = (Vec<(Bind, TreeKind)>, Vec<Link>);
+type Narrowed = (Vec<(Bind, TreeKind)>, Vec<SymbolicLink>);
 
 /// The executables that the policy allows, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct Commands {
     /// loaders.
     pub(crate) executables: Vec<PathBuf>,
     /// Symbolic links that lead to them.
-    names: BTreeSet<Link>,
+    names: BTreeSet<SymbolicLink>,
 }
 
 impl Commands {
@@ -94,7 +94,7 @@ impl Commands {
         if let Some(name) = plain_name(name)
             && name != real
         {
-            self.names.insert(Link { at: name, target: real.to_owned() });
+            self.names.insert(SymbolicLink { at: name, target: real.to_owned() });
         }
     }
 
@@ -108,7 +108,7 @@ impl Commands {
     pub(crate) fn narrow(
         &self,
         binds: Vec<(Bind, TreeKind)>,
-        mut links: Vec<Link>,
+        mut links: Vec<SymbolicLink>,
     ) -> Result<Narrowed, StartError> {
         let mut narrowed = Vec::new();
         for (bind, kind) in binds {
@@ -166,7 +166,7 @@ fn holds_programs(directory: &Path) -> bool {
 fn spread(
     directory: &Path,
     into: &mut Vec<(Bind, TreeKind)>,
-    links: &mut Vec<Link>,
+    links: &mut Vec<SymbolicLink>,
 ) -> Result<(), StartError> {
     if PROGRAM_DIRECTORIES.iter().any(|programs| Path::new(programs) == directory) {
         return Ok(());
@@ -178,7 +178,7 @@ fn spread(
         if found.is_symlink() && path.is_dir() {
             // For example `/usr/sbin`, if a distribution has merged it into `/usr/bin`.
             let target = fs::read_link(&path).map_err(unreadable)?;
-            links.push(Link { at: path, target });
+            links.push(SymbolicLink { at: path, target });
         } else if found.is_dir() && holds_programs(&path) {
             spread(&path, into, links)?;
         } else if found.is_dir() {

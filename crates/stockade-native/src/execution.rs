@@ -17,10 +17,10 @@ use stockade_provider::{
     Error, ErrorKind, ExecutionControl, ExecutionUsage, ProcessEnd, TerminalSize,
 };
 
+use crate::facts_cache::blocking;
 use crate::leaves::Leaf;
-use crate::looks::blocking;
 use crate::observe::Watched;
-use crate::start::{Control, Held};
+use crate::start::{Held, LauncherSocket};
 
 /// The control of one execution: the guest acts on it, and the host measures it and ends it.
 pub(crate) struct NativeExecution {
@@ -30,7 +30,7 @@ pub(crate) struct NativeExecution {
     pub(crate) leaf: Option<Arc<Leaf>>,
     /// The deadline that the launcher keeps, until the program has ended or is killed.
     pub(crate) held: Mutex<Option<Held>>,
-    pub(crate) sandbox: Arc<Control>,
+    pub(crate) sandbox: Arc<LauncherSocket>,
     pub(crate) watched: Arc<Watched>,
     /// The number of programs started so far in the sandbox.
     pub(crate) starts: Arc<AtomicU64>,
@@ -134,7 +134,7 @@ impl ExecutionControl for NativeExecution {
 /// Adds the launcher's report to an end if the stream to the guest was lost.
 pub(crate) async fn explain(
     end: Result<ProcessEnd, Error>,
-    control: &Control,
+    control: &LauncherSocket,
 ) -> Result<ProcessEnd, Error> {
     let is_lost = match &end {
         Ok(end) => matches!(end, ProcessEnd::SandboxEnded { .. }),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use stockade_hostfiles::Shown;
-use stockade_interpreters::{Bind, Link};
+use stockade_interpreters::{Bind, SymbolicLink};
 use stockade_launcher::TreeKind;
 
 use crate::commands::Commands;
@@ -18,7 +18,7 @@ pub(crate) enum Base {
         /// Directories and files, shown read-only at their host paths.
         binds: Vec<(Bind, TreeKind)>,
         /// Symbolic links to create.
-        links: Vec<Link>,
+        links: Vec<SymbolicLink>,
     },
     /// A directory of the host.
     Directory(PathBuf),

@@ -240,6 +240,11 @@ impl Leaf {
         Ok(self.group.freeze()?)
     }
 
+    /// Whether everything in it is stopped.
+    pub(crate) fn is_frozen(&self) -> Result<bool, StartError> {
+        Ok(self.group.is_frozen()?)
+    }
+
     /// Continues everything in it.
     pub(crate) fn thaw(&self) -> Result<(), StartError> {
         Ok(self.group.thaw()?)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde::Serialize;
 use stockade_hostfiles::{Mounts, SocketSearch};
-use stockade_interpreters::{Bind, Link, system};
+use stockade_interpreters::{Bind, SymbolicLink, system};
 use stockade_launcher::MOST_COPIED;
 use stockade_policy::SETTINGS;
 use stockade_sys::{HardLimit, kernel_version};
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     pub(crate) kernel: (u32, u32),
     /// Directories with programs and libraries, and the links between them.
     pub(crate) system: Vec<Bind>,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<SymbolicLink>,
     /// Public files below `/etc` that programs need.
     pub(crate) settings: Vec<Setting>,
     pub(crate) mounts: Mounts,
@@ -96,7 +96,7 @@ pub(crate) enum Setting {
     /// A small file, copied.
     Copied(PathBuf),
     /// A symbolic link into the system's directories.
-    Link(Link),
+    SymbolicLink(SymbolicLink),
 }
 
 impl Machine {
@@ -178,8 +178,8 @@ fn setting(path: &str) -> Option<Setting> {
     let found = fs::symlink_metadata(path).ok()?;
     if found.is_symlink() {
         let target = fs::canonicalize(path).ok()?;
-        let link = Link { at: path.to_owned(), target: target.clone() };
-        return target.starts_with("/usr").then_some(Setting::Link(link));
+        let link = SymbolicLink { at: path.to_owned(), target: target.clone() };
+        return target.starts_with("/usr").then_some(Setting::SymbolicLink(link));
     }
     let readable = found.mode() & 0o004 != 0;
     match (found.is_dir(), found.is_file()) {

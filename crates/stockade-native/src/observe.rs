@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use stockade_provider::{ExecutionUsage, SandboxUsage};
 use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
 use tokio::sync::watch;
 
+use crate::facts_cache::blocking;
 use crate::leaves::{Leaf, Leaves};
-use crate::looks::blocking;
 use crate::process_tree::{self, measure};
 use crate::programs::Programs;
 use crate::reduced::ScratchDirectory;
@@ -62,6 +63,22 @@ pub(crate) struct Watched {
     pub(crate) seen: Mutex<Seen>,
     /// How many programs run.
     pub(crate) running: watch::Sender<usize>,
+    /// Whether the caller has stopped programs.
+    pub(crate) held: AtomicBool,
+    /// Whether none may start either.
+    pub(crate) paused: AtomicBool,
+    /// What enforces limits from here. Of those who wait for a limit one drives it at a time.
+    pub(crate) driver: tokio::sync::Mutex<Driver>,
+    /// The limit that the last driver found exceeded.
+    pub(crate) found: watch::Sender<Option<Limit>>,
+}
+
+/// The state of the watchdog, which outlives the wait of one program: the next one continues what
+/// is paused, and goes on counting.
+#[derive(Default)]
+pub(crate) struct Driver {
+    watchdog: Option<Watchdog>,
+    paused: bool,
 }
 
 /// Measures a sandbox's processes, if no cgroup limits them, and its scratch directory.
@@ -130,6 +147,7 @@ impl Watched {
         let mut observation = SandboxUsage::default();
         let removed = self.leaves.as_ref().map(|leaves| leaves.removed()).unwrap_or_default();
         if let Some(group) = &*lock(&self.group) {
+            observation.memory_bytes = group.memory_used().ok();
             observation.memory_peak_bytes = group.memory_peak().ok();
             observation.tasks_peak = group.pids_peak().ok();
             observation.oom_kills = group.oom_kills().unwrap_or(0) + removed.oom_kills;
@@ -138,7 +156,10 @@ impl Watched {
             }
         }
         let look = self.aside.as_ref().and_then(|aside| aside.look(LAST_LOOK));
-        let seen = self.see(look.and_then(|look| look.measured).as_ref());
+        let measured = look.and_then(|look| look.measured);
+        let seen = self.see(measured.as_ref());
+        let now = measured.map(|measured| measured.memory_bytes + self.scratch_bytes());
+        observation.memory_bytes = observation.memory_bytes.or(now);
         observation.cpu_time = self.cpu_time(&seen);
         observation.memory_peak_bytes = observation.memory_peak_bytes.or(seen.memory_bytes);
         observation.tasks_peak = observation.tasks_peak.or(seen.tasks);
@@ -173,18 +194,42 @@ impl Watched {
         seen.clone()
     }
 
-    /// Resolves when the sandbox exceeds a limit that the kernel does not enforce.
+    /// Resolves when the sandbox exceeds a limit that the kernel does not enforce. The session and
+    /// each of its programs wait for that at the same time.
     pub(crate) async fn exceeded(self: &Arc<Self>, link: &Link) -> Limit {
+        let mut found = self.found.subscribe();
+        let driving = async {
+            let limit = self.drive(&mut *self.driver.lock().await, link).await;
+            self.found.send_replace(Some(limit));
+            limit
+        };
+        let others = async {
+            loop {
+                // Never closed: this sandbox has the sender.
+                let _ = found.changed().await;
+                let limit = *found.borrow_and_update();
+                if let Some(limit) = limit {
+                    return limit;
+                }
+            }
+        };
+        tokio::select! {
+            limit = driving => limit,
+            limit = others => limit,
+        }
+    }
+
+    async fn drive(self: &Arc<Self>, driver: &mut Driver, link: &Link) -> Limit {
         let cpu_time = self.policy.limits.value(Limit::CpuTime).map(Duration::from_millis);
-        let mut watchdog = self.watchdog();
-        let mut paused = false;
+        let Driver { watchdog, paused } = driver;
+        let watchdog = watchdog.get_or_insert_with(|| self.watchdog());
         let mut pause = INTERVAL;
         if !self.needs_looks() {
             std::future::pending::<()>().await;
         }
         let mut running = self.running.subscribe();
         loop {
-            let is_idle = *running.borrow() == 0 && !paused;
+            let is_idle = *running.borrow() == 0 && !*paused;
             match is_idle {
                 // Hundreds of idle sandboxes must not keep a processor busy.
                 true => {
@@ -205,10 +250,11 @@ impl Watched {
                 Order::End(limit) => return limit,
                 Order::Continue(action, look_again) => {
                     let wanted = action == Action::Pause;
-                    if wanted != paused {
+                    // What the caller stopped stays so: a checkpoint may be reading its files.
+                    if wanted != *paused && !self.held.load(Ordering::SeqCst) {
                         // Fails only on a closed link, whose sandbox has ended.
                         let _ = if wanted { link.pause() } else { link.resume() };
-                        paused = wanted;
+                        *paused = wanted;
                     }
                     pause = look_again;
                 }

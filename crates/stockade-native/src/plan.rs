@@ -21,9 +21,9 @@ use crate::machine::Machine;
 use crate::sub_ids::SubIds;
 
 pub(crate) use egress::Egress;
-pub(crate) use etc::ACCOUNTS;
+pub(crate) use etc::{ACCOUNTS, AUTHORITIES};
 pub(crate) use files::Visible;
-pub(crate) use rest::{after, kept_small};
+pub(crate) use rest::{after, common_rlimits};
 pub(crate) use tools::command as tool_command;
 
 /// The user and group id of everything inside, unless the caller chose a user of an image.
@@ -35,6 +35,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) machine: &'a Machine,
     /// The host files that are shown inside.
     pub(crate) files: &'a HostFiles,
+    /// Devices of the host, in addition to those of every sandbox.
+    pub(crate) devices: &'a [PathBuf],
     /// The user and group of everything inside; usually [`USER`].
     pub(crate) ids: (u32, u32),
     /// The first host id of the sandbox's own range; `None` if it has only the caller's ids.
@@ -51,6 +53,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) program_watch: Option<RawFilter>,
     /// The tool files that programs see, if they can call tools.
     pub(crate) tools: Option<Vec<ToolFile>>,
+    /// The certificates that programs must trust, if connections are opened.
+    pub(crate) authorities: Option<String>,
     /// The files of `/proc` that describe the machine, with the content that the sandbox sees.
     pub(crate) proc_files: Vec<(&'static str, String)>,
 }

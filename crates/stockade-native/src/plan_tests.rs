@@ -80,6 +80,7 @@ fn planned_for(
         policy: &policy,
         machine,
         files,
+        devices: &[],
         ids: (USER, USER),
         first_id,
         sub_ids: machine.sub_ids,
@@ -93,6 +94,7 @@ fn planned_for(
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
         tools,
+        authorities: None,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     })
 }

@@ -1,6 +1,7 @@
 //! The native wall as a provider.
 
-use std::path::Path;
+use std::iter;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -11,19 +12,19 @@ use stockade_hostfiles::{
 use stockade_launcher::TreeKind;
 use stockade_policy::{Isolation, Limit, Policy};
 use stockade_provider::{
-    Entry, Error, Language, Probe, ProgramKinds, Provider, ProviderName, Root, Sandbox,
+    EntryProgram, Error, Language, Probe, ProgramKinds, Provider, ProviderName, Root, Sandbox,
     SandboxRequest, WallFacts,
 };
 
 use crate::abilities::abilities;
 use crate::commands::Commands;
 use crate::error::StartError;
+use crate::facts_cache::{FactsCache, blocking};
 use crate::filters::{filters, memory_holder, program_watch};
 use crate::host_files::{Base, HostFiles, accounts};
 use crate::id_range::IdRange;
-use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
-use crate::plan::{Egress, Inputs, USER, plan, tool_command};
+use crate::plan::{AUTHORITIES, Egress, Inputs, USER, plan, tool_command};
 use crate::proc_view::proc_files;
 use crate::programs::{Hidden, Listed};
 use crate::start::{EXECUTIONS, Grouped, HostProcess, Prepared, encoded, make_group, start};
@@ -32,7 +33,8 @@ use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
 use stockade_interpreters::{
-    Interpreter, ProgramSetup, Surroundings, find, host_loopback, surrounding_python, threads,
+    Bind, Interpreter, OwnPrograms, ProgramSetup, Surroundings, find, host_loopback,
+    own_programs_of, surrounding_python, threads,
 };
 use stockade_wire::PROXY;
 
@@ -41,8 +43,9 @@ use stockade_wire::PROXY;
 pub struct NativeProvider {
     user: HostProcess,
     executions: usize,
+    devices: Vec<PathBuf>,
     surroundings: Arc<Surroundings>,
-    looks: Arc<Looks>,
+    cache: Arc<FactsCache>,
 }
 
 impl NativeProvider {
@@ -52,8 +55,16 @@ impl NativeProvider {
     /// Creates the provider without inspecting the host. The surroundings decide which host
     /// interpreter programs use.
     pub fn new(user: HostProcess, surroundings: Surroundings) -> NativeProvider {
-        let (surroundings, looks) = (Arc::new(surroundings), Arc::default());
-        NativeProvider { user, executions: EXECUTIONS, surroundings, looks }
+        let (surroundings, cache) = (Arc::new(surroundings), Arc::default());
+        NativeProvider { user, executions: EXECUTIONS, devices: Vec::new(), surroundings, cache }
+    }
+
+    /// Shows a device of the host in every sandbox, at its own path in `/dev`. Its permissions on
+    /// the host decide whether programs can open it.
+    #[must_use]
+    pub fn with_device(mut self, path: impl Into<PathBuf>) -> NativeProvider {
+        self.devices.push(path.into());
+        self
     }
 
     /// Sets how many executions may run at once in one sandbox.
@@ -65,22 +76,28 @@ impl NativeProvider {
 
     /// Plans a sandbox and allocates its resources, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
-        let machine = &*self.looks.machine();
+        let machine = &*self.cache.machine();
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
         let tools = tools::files(request)?;
         let interpreter = interpreter(request, &self.surroundings)?;
-        let files = host_files(request, machine, interpreter.as_ref())?;
+        let own = own_programs(request, &self.surroundings, interpreter.as_ref());
+        let files = host_files(request, machine, interpreter.as_ref(), own.as_ref())?;
         #[cfg(feature = "weaken")]
         let files = HostFiles { base: crate::weaken::base(files.base), ..files };
         let range = machine.is_root().then(IdRange::claim).transpose()?;
-        let Grouped { group, leaves, inputs: cgroup, mut descriptors } =
-            make_group(policy, layout, &GroupName::new()?)?;
+        let Grouped { group, leaves, inputs: cgroup, mut descriptors } = make_group(
+            policy,
+            layout,
+            &GroupName::new()?,
+            self.devices.first().map(PathBuf::as_path),
+        )?;
         let (memory_held, egress) = (cgroup.memory_held, egress(request));
         let plan = plan(&Inputs {
             policy,
             machine,
             files: &files,
+            devices: &self.devices,
             ids: ids(&request.root)?,
             first_id: range.as_ref().map(|range| range.first),
             sub_ids: machine.sub_ids.filter(|_| sub_ids::suit(&files)),
@@ -89,6 +106,7 @@ impl NativeProvider {
             filters: filters(policy, memory_holder(memory_held))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             tools,
+            authorities: request.authorities.clone(),
             proc_files: proc_files(policy)?,
         });
         #[cfg(feature = "weaken")]
@@ -101,6 +119,9 @@ impl NativeProvider {
             host_loopback: host_loopback(policy),
             threads: Some(threads(policy, present)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
+            authorities: request.authorities.as_ref().map(|_| AUTHORITIES.to_owned()),
+            more_variables: rustup_home(own.as_ref()),
+            more_path: more_path(request, &self.surroundings, own.map(|own| own.directory)),
             ..ProgramSetup::default()
         };
         Ok(Prepared {
@@ -119,6 +140,7 @@ impl NativeProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: true,
             has_terminals: true,
+            has_loopback: true,
             user: self.user,
         })
     }
@@ -131,20 +153,20 @@ impl Provider for NativeProvider {
 
     fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts> {
         Box::pin(async move {
-            let (tried, looks) = match probe {
-                Probe::Quick => (Tried::default(), Arc::clone(&self.looks)),
+            let (tried, cache) = match probe {
+                Probe::Quick => (Tried::default(), Arc::clone(&self.cache)),
                 Probe::Thorough => (try_out().await, Arc::default()),
             };
             blocking(move || {
                 let layout = match probe {
-                    Probe::Quick => looks.layout(),
+                    Probe::Quick => cache.layout(),
                     Probe::Thorough => Arc::new(Layout::foresee()),
                 };
                 WallFacts {
                     provider: NativeProvider::NAME,
                     isolation: Isolation::Process,
                     programs: ProgramKinds::ALL,
-                    abilities: abilities(&looks.machine(), &layout, tried.no_egress.as_ref()),
+                    abilities: abilities(&cache.machine(), &layout, tried.no_egress.as_ref()),
                     unusable: tried.unusable,
                 }
             })
@@ -159,7 +181,7 @@ impl Provider for NativeProvider {
         let (provider, request) = (self.clone(), request.clone());
         Box::pin(async move {
             let prepare = move || {
-                let layout = provider.looks.layout();
+                let layout = provider.cache.layout();
                 sweep_parents(&layout);
                 provider.prepare(&request, &layout)
             };
@@ -229,11 +251,63 @@ pub(crate) fn entry_interpreter(
 }
 
 /// The language of what is started first.
-fn language(entry: &Entry) -> Option<Language> {
+fn language(entry: &EntryProgram) -> Option<Language> {
     match entry {
-        Entry::Interpreter(language) => Some(*language),
-        Entry::Program(name) => language_of(name),
+        EntryProgram::Interpreter(language) => Some(*language),
+        EntryProgram::Program(name) => language_of(name),
     }
+}
+
+/// The caller's own directory with the program to start, such as `~/.local/bin`, unless the policy
+/// says what is in it or lists the programs.
+fn own_programs(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+    interpreter: Option<&Interpreter>,
+) -> Option<OwnPrograms> {
+    let EntryProgram::Program(name) = &request.entry else { return None };
+    let is_open = request.policy.commands.is_none() && matches!(request.root, Root::Standard);
+    let own = own_programs_of(name, surroundings).filter(|_| is_open)?;
+    let meets = |place: &Path| {
+        let mut shown = iter::once(&own.directory).chain(&own.rustup);
+        shown.any(|shown| place.starts_with(shown) || shown.starts_with(place))
+    };
+    let binds = interpreter.iter().flat_map(|found| &found.binds);
+    let mut taken = binds.map(|bind| bind.guest.as_path());
+    let policy = &request.policy;
+    let mut guests = policy.mounts.iter().map(|mount| Path::new(mount.guest.as_str()));
+    let is_taken = taken.any(meets) || guests.any(meets);
+    let is_hidden = policy.hide.iter().any(|hide| meets(Path::new(hide.value.as_str())));
+    (!is_taken && !is_hidden).then_some(own)
+}
+
+/// rustup's proxies look for toolchains in the home otherwise, which is another one inside.
+fn rustup_home(own: Option<&OwnPrograms>) -> Vec<(String, String)> {
+    let place = own.and_then(|own| own.rustup.as_ref()?.to_str());
+    place.map(|place| ("RUSTUP_HOME".to_owned(), place.to_owned())).into_iter().collect()
+}
+
+/// Directories of the caller's PATH that are visible inside at their own path: the one with the
+/// program to start, and those that the policy mounts.
+fn more_path(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+    own: Option<PathBuf>,
+) -> Vec<String> {
+    let is_mounted = |directory: &PathBuf| {
+        request.policy.mounts.iter().any(|mount| {
+            mount.host == Path::new(mount.guest.as_str()) && directory.starts_with(&mount.host)
+        })
+    };
+    let path = surroundings.path.clone().unwrap_or_default();
+    let mounted = std::env::split_paths(&path).filter(|it| it.is_absolute() && is_mounted(it));
+    let mounted: Vec<PathBuf> = match &request.root {
+        Root::Standard => mounted.collect(),
+        Root::Directory(_) | Root::Image(_) => Vec::new(),
+    };
+    // An entry with a colon would be two.
+    let plain = |it: PathBuf| it.into_os_string().into_string().ok().filter(|it| !it.contains(':'));
+    own.into_iter().chain(mounted).filter_map(plain).collect()
 }
 
 /// The user and group of programs inside. Never root, although a library may ask for it.
@@ -267,10 +341,10 @@ fn language_of(program: &str) -> Option<Language> {
 }
 
 /// The name of the requested interpreter in a `--root` directory.
-fn asked(entry: &Entry) -> Option<&'static str> {
+fn asked(entry: &EntryProgram) -> Option<&'static str> {
     match entry {
-        Entry::Interpreter(language) => Some(language.programs()[0]),
-        Entry::Program(_) => None,
+        EntryProgram::Interpreter(language) => Some(language.programs()[0]),
+        EntryProgram::Program(_) => None,
     }
 }
 
@@ -278,6 +352,7 @@ fn host_files(
     request: &SandboxRequest,
     machine: &Machine,
     interpreter: Option<&Interpreter>,
+    own_programs: Option<&OwnPrograms>,
 ) -> Result<HostFiles, StartError> {
     let policy = &*request.policy;
     let shown = shown(policy)?;
@@ -306,10 +381,13 @@ fn host_files(
         };
         return Ok(HostFiles { base, shown, commands, pinned });
     }
-    let (binds, links) = match interpreter {
+    let (mut binds, links) = match interpreter {
         Some(interpreter) => (interpreter.binds.clone(), interpreter.links.clone()),
         None => (machine.system.clone(), machine.links.clone()),
     };
+    let own =
+        own_programs.into_iter().flat_map(|own| iter::once(&own.directory).chain(&own.rustup));
+    binds.extend(own.map(|own| Bind { host: own.clone(), guest: own.clone() }));
     let mut kinds = Vec::with_capacity(binds.len());
     for bind in binds {
         let kind = look(&bind.host)?;

@@ -19,19 +19,19 @@ use stockade_carrier::{CONFIRMED, ExecutionControl as Guest, Link};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Limit;
 use stockade_provider::{
-    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, Files, ProcessEnd,
-    Running, Sandbox, SandboxUsage, Stdio,
+    Command, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, Files, Ports, ProcessEnd,
+    Running, Sandbox, SandboxUsage, Stdio, WritablePlace,
 };
 use stockade_watchdog::Aside;
 use tokio::time::{sleep, timeout};
 
 use crate::error::StartError;
 use crate::execution::{NativeExecution, explain};
+use crate::facts_cache::{blocking, release};
 use crate::leaves::Leaf;
-use crate::looks::{blocking, release};
 use crate::observe::{HostMeter, Watched, bounds};
 use crate::programs::Programs;
-use crate::start::{Control, Deadline, Held, HostProcess, Launcher, Prepared, Wall};
+use crate::start::{Deadline, Held, HostProcess, Launcher, LauncherSocket, Prepared, Wall};
 
 /// How often to check whether a program has started.
 const STARTING: Duration = Duration::from_millis(1);
@@ -43,9 +43,16 @@ const NO_TERMINALS: StartError = StartError::Unsupported {
     remedy: "start the program with pipes, or use a host with namespaces",
 };
 
+/// The error for ports behind a wall without a network of its own.
+const NO_LOOPBACK: StartError = StartError::Unsupported {
+    what: "a forwarded port",
+    reason: "this wall has no network of its own, and no program inside can open a port",
+    remedy: "use a host with namespaces",
+};
+
 /// One running sandbox.
 pub(crate) struct NativeSandbox {
-    control: Arc<Control>,
+    control: Arc<LauncherSocket>,
     link: Link,
     launcher: Option<Launcher>,
     /// The first process inside.
@@ -57,10 +64,9 @@ pub(crate) struct NativeSandbox {
     watched: Arc<Watched>,
     /// The number of programs started so far.
     starts: Arc<AtomicU64>,
-    /// Whether programs are paused and none may start.
-    paused: AtomicBool,
     user: HostProcess,
     has_terminals: bool,
+    has_loopback: bool,
 }
 
 impl NativeSandbox {
@@ -98,6 +104,10 @@ impl NativeSandbox {
             before_kill: OnceLock::new(),
             seen: Mutex::default(),
             running: tokio::sync::watch::Sender::new(0),
+            driver: tokio::sync::Mutex::default(),
+            found: tokio::sync::watch::Sender::new(None),
+            held: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
         };
         Ok(NativeSandbox {
             control: wall.control,
@@ -109,9 +119,9 @@ impl NativeSandbox {
             deadline: wall.deadline,
             watched: Arc::new(watched),
             starts: Arc::default(),
-            paused: AtomicBool::new(false),
             user: prepared.user,
             has_terminals: prepared.has_terminals,
+            has_loopback: prepared.has_loopback,
         })
     }
 
@@ -178,7 +188,7 @@ impl NativeSandbox {
     }
 
     fn check_paused(&self) -> Result<(), Error> {
-        match self.paused.load(Ordering::SeqCst) {
+        match self.watched.paused.load(Ordering::SeqCst) {
             true => {
                 Err(Error::new(ErrorKind::Busy, "the sandbox is paused")
                     .with_remedy("resume it first"))
@@ -260,7 +270,20 @@ impl Sandbox for NativeSandbox {
     }
 
     fn files(&self) -> Result<Arc<dyn Files>, Error> {
-        Ok(self.link.files(&self.setup.directories.working_directory))
+        // Without mounts, what programs write is in one directory of the host, and a checkpoint
+        // could not tell it from the wall's own files.
+        let places = match self.watched.has_directory {
+            true => Vec::new(),
+            false => WritablePlace::of(&self.watched.policy),
+        };
+        Ok(self.link.files(&self.setup.directories.working_directory, places))
+    }
+
+    fn ports(&self) -> Result<Arc<dyn Ports>, Error> {
+        match self.has_loopback {
+            true => Ok(self.link.ports()),
+            false => Err(NO_LOOPBACK.into()),
+        }
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
@@ -273,7 +296,14 @@ impl Sandbox for NativeSandbox {
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async {
-            self.paused.store(true, Ordering::SeqCst);
+            self.watched.paused.store(true, Ordering::SeqCst);
+            self.hold().await
+        })
+    }
+
+    fn hold(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async {
+            self.watched.held.store(true, Ordering::SeqCst);
             let Some(leaves) = &self.watched.leaves else { return Ok(self.link.pause()?) };
             for leaf in leaves.running() {
                 // Starting takes milliseconds; nothing starts from now on.
@@ -292,7 +322,25 @@ impl Sandbox for NativeSandbox {
                 }
                 leaf.freeze()?;
             }
-            Ok(())
+            let frozen = async {
+                for leaf in leaves.running() {
+                    while !leaf.is_frozen()? {
+                        sleep(STARTING).await;
+                    }
+                }
+                Ok::<(), StartError>(())
+            };
+            match timeout(CONFIRMED, frozen).await {
+                Ok(frozen) => Ok(frozen?),
+                Err(_) => {
+                    self.resume().await?;
+                    let error = Error::new(
+                        ErrorKind::Busy,
+                        "a program is in a system call that does not end",
+                    );
+                    Err(error.with_remedy("try again, or end the program with `stockade kill`"))
+                }
+            }
         })
     }
 
@@ -306,7 +354,8 @@ impl Sandbox for NativeSandbox {
                 }
                 None => self.link.resume()?,
             }
-            self.paused.store(false, Ordering::SeqCst);
+            self.watched.paused.store(false, Ordering::SeqCst);
+            self.watched.held.store(false, Ordering::SeqCst);
             Ok(())
         })
     }

@@ -26,16 +26,16 @@ use stockade_policy::Policy;
 use stockade_provider::Gateway;
 
 use crate::error::StartError;
+use crate::facts_cache::{blocking, in_turn, release};
 use crate::filters::for_link;
 use crate::leaves::Leaves;
-use crate::looks::{blocking, in_turn, release};
 use crate::programs::Listed;
 use crate::reduced::ScratchDirectory;
 use crate::sandbox::NativeSandbox;
 use stockade_cgroup::Group;
 use stockade_interpreters::ProgramSetup;
 
-pub(crate) use control::Control;
+pub(crate) use control::LauncherSocket;
 pub(crate) use deadline::{Deadline, Held};
 pub(crate) use group::{Grouped, make_group};
 pub use launcher::HostProcess;
@@ -69,12 +69,14 @@ pub(crate) struct Prepared {
     pub(crate) pids_held: bool,
     /// Whether the sandbox has its own `/dev/pts`.
     pub(crate) has_terminals: bool,
+    /// Whether it has a network namespace of its own.
+    pub(crate) has_loopback: bool,
     pub(crate) user: HostProcess,
 }
 
 /// A finished wall that contains only the guest.
 pub(crate) struct Wall {
-    pub(crate) control: Arc<Control>,
+    pub(crate) control: Arc<LauncherSocket>,
     /// The stream to the guest, after the handshake.
     pub(crate) link: Link,
     /// The launcher; it ends after everything else.
@@ -144,7 +146,8 @@ async fn build(
     stream: UnixStream,
 ) -> Result<Wall, StartError> {
     // From here on a failure leaves a launcher behind, which ends when its control socket closes.
-    let control = Control::open(control).map_err(StartError::prepare("listen to the launcher"))?;
+    let control =
+        LauncherSocket::open(control).map_err(StartError::prepare("listen to the launcher"))?;
     let control = Arc::new(control);
     // The kernel closes the socket when either process ends, so no heartbeats are needed: a
     // Stockade that is stopped for a while keeps its sandboxes.
@@ -180,7 +183,7 @@ type Born = (Pid, OwnedFd);
 type Ready = (Option<OwnedFd>, Option<OwnedFd>);
 
 /// Receives the reports of the launcher and of the first process, in any order.
-async fn follow(control: &Control) -> Result<(Born, Ready), StartError> {
+async fn follow(control: &LauncherSocket) -> Result<(Born, Ready), StartError> {
     let (mut born, mut ready) = (None, None);
     loop {
         let report = control.report().await;

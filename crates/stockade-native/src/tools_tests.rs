@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use stockade_provider::{
-    Carried, Destination, Duplex, Entry, Gateway, Root, SandboxRequest, chain,
+    Carried, Destination, Duplex, EntryProgram, Gateway, Root, SandboxRequest, chain,
 };
 
 use super::*;
@@ -29,10 +29,11 @@ fn request(policy: &str, files: &[(&str, &[u8])]) -> SandboxRequest {
     SandboxRequest {
         policy: Arc::new(Policy::parse_str("test", policy, Path::new("/srv")).unwrap()),
         root: Root::Standard,
-        entry: Entry::Program("true".to_owned()),
+        entry: EntryProgram::Program("true".to_owned()),
         protected: Vec::new(),
         gateway: Some(Arc::new(Carries(true))),
         tools: Some(ToolAccess { files: files.collect(), environment: Vec::new() }),
+        authorities: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stockade_policy::Policy;
-use stockade_provider::{Entry, Root, SandboxRequest};
+use stockade_provider::{EntryProgram, Root, SandboxRequest};
 
 use crate::error::StartError;
 
@@ -26,10 +26,11 @@ where
     let request = SandboxRequest {
         policy: Arc::new(policy),
         root: Root::Standard,
-        entry: Entry::Program("true".to_owned()),
+        entry: EntryProgram::Program("true".to_owned()),
         protected: Vec::new(),
         gateway: None,
         tools: None,
+        authorities: None,
     };
     let slow = || StartError::Slow { limit_ms: PATIENCE.as_millis() };
     tokio::time::timeout(PATIENCE, start(request)).await.unwrap_or_else(|_| Err(slow()))

@@ -1,7 +1,7 @@
 //! Classes A and B: reading the host's files, and changing them.
 
 use crate::probe::{
-    Act, Class, Control, Expect, Probe, blocked, not_applicable, refused, scene, virtualised,
+    Act, Class, ControlSite, Expect, Probe, blocked, not_applicable, refused, scene, virtualised,
 };
 use crate::{checks, scenes};
 
@@ -122,7 +122,7 @@ pub(super) const READING: &[Probe] = &[
         "A15",
         "cgroup names, which could identify a sandbox",
         &[Act::new(&["read", "/proc/self/cgroup"], Expect::Check(checks::cgroups_are_own))
-            .control(Control::Without("cgroup-view"))],
+            .control(ControlSite::Without("cgroup-view"))],
     ),
     virtualised(
         "A16",

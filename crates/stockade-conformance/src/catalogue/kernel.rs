@@ -1,7 +1,9 @@
 //! Classes D and E: /proc, /sys and /dev, and the system calls.
 
 use crate::checks;
-use crate::probe::{Act, Control, Expect, Probe, blocked, refused, refused_before, virtualised};
+use crate::probe::{
+    Act, ControlSite, Expect, Probe, blocked, refused, refused_before, virtualised,
+};
 
 const CLOSED: &[&str] = &["ENOENT", "EACCES", "EPERM", "EROFS", "ENODATA"];
 const PERM: &[&str] = &["EPERM"];
@@ -335,7 +337,7 @@ pub(super) const CALLS: &[Probe] = &[
         &[refused(&["run-as-owner", "/shown/as-owner"], PERM)
             .without(&["run-as-owner", "{shown}/as-owner"])
             .flags(&["--mount", "{shown}:/shown"])
-            .control(Control::HostNobody)],
+            .control(ControlSite::HostNobody)],
     ),
     blocked(
         "E29",

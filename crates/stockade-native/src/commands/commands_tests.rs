@@ -44,7 +44,7 @@ fn listed_program_outside_the_shown_directories_is_shown_alone() {
     let commands = Commands::on_host([name.to_str().unwrap()].into_iter(), None).unwrap();
     let (binds, links) = commands.narrow(Vec::new(), Vec::new()).unwrap();
     assert_eq!(binds, [(Bind { host: real.clone(), guest: real.clone() }, TreeKind::File)]);
-    assert_eq!(links, [Link { at: name, target: real }]);
+    assert_eq!(links, [SymbolicLink { at: name, target: real }]);
 }
 
 #[test]

@@ -6,6 +6,13 @@ pub(super) const HOST_NAME: &str = "sandbox";
 /// The files that name users. An image's own are kept.
 pub(crate) const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
+/// The certificates that programs must trust, if connections are opened.
+pub(crate) const AUTHORITIES: &str = "/etc/stockade/authorities.pem";
+
+/// The bundles of the system, which then have the same content.
+pub(super) const BUNDLES: [&str; 2] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+
 /// Paths and contents; the user's home is `/tmp`.
 pub(super) const FILES: [(&str, &str); 5] = [
     (

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use stockade_hostfiles::{MASKED_PROC, Mode, READ_ONLY_PROC, Shown};
-use stockade_interpreters::Link;
+use stockade_interpreters::SymbolicLink;
 use stockade_launcher::{Attributes, FileMode, IdMap, Memory, OutsideStep, Step, TreeKind};
 use stockade_policy::{Limit, SCRATCH, WORKSPACE, Workspace};
+use stockade_provider::{java_store, java_store_path};
 
 use crate::host_files::Base;
 use crate::machine::Setting;
@@ -77,7 +78,7 @@ impl Tree {
 /// The files that a sandbox sees.
 pub(crate) struct Visible {
     trees: Vec<Tree>,
-    links: Vec<Link>,
+    links: Vec<SymbolicLink>,
     copies: Vec<PathBuf>,
     base: Option<PathBuf>,
     /// Files of the base that the wall does not replace by its own.
@@ -116,11 +117,12 @@ impl Visible {
                 visible.kept.clone_from(own);
             }
         }
-        for node in NODES {
+        let more = inputs.devices.iter().map(PathBuf::as_path);
+        for node in NODES.iter().map(Path::new).chain(more) {
             let attributes = Attributes { writable: true, executable: false, devices: true };
             visible.trees.push(Tree {
-                host: PathBuf::from(node),
-                guest: PathBuf::from(node),
+                host: node.to_owned(),
+                guest: node.to_owned(),
                 kind: TreeKind::File,
                 attributes,
                 owned: false,
@@ -157,7 +159,7 @@ impl Visible {
     fn settings(&mut self, inputs: &Inputs<'_>) {
         for setting in &inputs.machine.settings {
             match setting {
-                Setting::Link(link) => self.links.push(link.clone()),
+                Setting::SymbolicLink(link) => self.links.push(link.clone()),
                 Setting::Shown(path) => self.read_only(path, path, TreeKind::Directory, inputs),
                 Setting::Copied(path) => self.copies.push(path.clone()),
             }
@@ -247,11 +249,20 @@ impl Visible {
         let settings = settings.filter(|(path, _)| !is_kept(Path::new(path)));
         steps.extend(settings.map(|(path, content)| Step::File {
             path: PathBuf::from(path),
-            content: (*content).to_owned(),
+            content: content.as_bytes().to_vec(),
+        }));
+        steps.extend(inputs.authorities.iter().flat_map(|content| {
+            let of_java = Step::File {
+                path: PathBuf::from(java_store_path(etc::AUTHORITIES)),
+                content: java_store(content),
+            };
+            let path = PathBuf::from(etc::AUTHORITIES);
+            [Step::File { path, content: content.clone().into_bytes() }, of_java]
         }));
         let copies = self.copies.iter().filter(|path| !is_shown(path));
         steps.extend(copies.map(|path| Step::CopyFile { path: path.clone() }));
-        let link = |link: &Link| Step::Link { path: link.at.clone(), target: link.target.clone() };
+        let link =
+            |link: &SymbolicLink| Step::Link { path: link.at.clone(), target: link.target.clone() };
         steps.extend(self.links.iter().filter(|link| !in_scratch(&link.at)).map(link));
         steps.extend(DEVICE_LINKS.iter().map(|(path, target)| Step::Link {
             path: PathBuf::from(path),
@@ -278,6 +289,10 @@ impl Visible {
     pub(super) fn finished(&self, inputs: &Inputs<'_>) -> Vec<Step> {
         let mut steps = own_proc(inputs);
         steps.extend(self.trees.iter().filter(|tree| tree.owned).map(attach));
+        let bundles = inputs.authorities.iter().flat_map(|content| {
+            etc::BUNDLES.map(|path| Step::Cover { path: path.into(), content: content.clone() })
+        });
+        steps.extend(bundles);
         steps.extend(inputs.files.pinned.iter().map(|path| Step::Pin { path: path.clone() }));
         steps.extend(
             inputs

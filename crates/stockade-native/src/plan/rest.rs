@@ -32,7 +32,7 @@ pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     let (policy, machine) = (inputs.policy, inputs.machine);
-    let mut limits = kept_small(policy, machine);
+    let mut limits = common_rlimits(policy, machine);
     if !(inputs.cgroup.memory_held && inputs.cgroup.pids_held) {
         // Linux counts this per user namespace since 5.14; one more for the guest.
         limits.push((Resource::Processes, limit(policy, Limit::Pids) + 1));
@@ -58,7 +58,7 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
 }
 
 /// The rlimits of every process, on any wall.
-pub(crate) fn kept_small(policy: &Policy, machine: &Machine) -> Vec<(Resource, u64)> {
+pub(crate) fn common_rlimits(policy: &Policy, machine: &Machine) -> Vec<(Resource, u64)> {
     vec![
         (Resource::Core, CORE_BYTES),
         (Resource::OpenFiles, limit(policy, Limit::OpenFiles)),

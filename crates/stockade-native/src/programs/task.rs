@@ -19,7 +19,7 @@ const LONGEST_PATH: usize = 4096;
 /// `AT_FDCWD`: the working directory instead of a descriptor.
 const WORKING_DIRECTORY: i32 = -100;
 
-/// What a thread wants to start.
+/// The program that a thread tries to start.
 pub(super) enum Tried {
     /// An absolute path inside.
     Path(PathBuf),

@@ -102,13 +102,13 @@ fn ability(control: Control, machine: &Machine, layout: &Layout, ids: Ids) -> Ab
         Control::CodeRules => Ability::exact("judged by the engine before anything is started"),
         Control::Cleanup => Ability::exact(match (layout.has(Controller::Kill), ids) {
             (true, _) => {
-                "one kill of everybody whom the sandbox could reach, cgroup kill, and a supervisor"
+                "one kill of every process that the sandbox could reach, cgroup kill, and a supervisor"
             }
             (false, Ids::Own) => {
-                "one kill of everybody with the sandbox's user id, and a supervisor"
+                "one kill of every process with the sandbox's user id, and a supervisor"
             }
             (false, Ids::Callers) => {
-                "one kill of everybody in its Landlock domain, and a supervisor"
+                "one kill of every process in its Landlock domain, and a supervisor"
             }
         }),
         Control::NetworkHosts
@@ -144,6 +144,7 @@ fn limited(limit: Limit, layout: &Layout, ids: Ids) -> Ability {
         | Limit::ToolDepth
         | Limit::ToolRate
         | Limit::ToolsAtOnce => Ability::exact("no tool can be called"),
+        Limit::ForwardedPorts => Ability::exact("no port can be forwarded"),
         other => of_limit(other, layout),
     }
 }

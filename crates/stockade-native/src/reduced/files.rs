@@ -60,7 +60,7 @@ pub(super) fn files(
     rules.extend(machine.settings.iter().filter_map(|setting| match setting {
         Setting::Shown(path) | Setting::Copied(path) => Some(rule(path, Mode::Read, false)),
         // The rules above already cover its target.
-        Setting::Link(_) => None,
+        Setting::SymbolicLink(_) => None,
     }));
     let public = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file());
     let libraries = SETTINGS_OF_LIBRARIES.iter().map(Path::new).filter(public);
@@ -100,19 +100,19 @@ fn check_others<'p>(
 ) -> Result<(), StartError> {
     let reason = |above: &Path| format!("others may not enter {}", above.display());
     for path in system {
-        if let Some(above) = closed(path) {
-            let remedy = "use one that everybody may read, such as --python /usr/bin/python3, or \
+        if let Some(above) = closed_parent(path) {
+            let remedy = "use one that every user may read, such as --python /usr/bin/python3, or \
                           run Stockade as the ordinary user who owns it";
             return Err(HostFileError::path(path, reason(above), remedy).into());
         }
     }
-    if let Some(above) = closed(scratch) {
-        let remedy = "set TMPDIR to a directory that everybody may enter, such as /tmp";
+    if let Some(above) = closed_parent(scratch) {
+        let remedy = "set TMPDIR to a directory that every user may enter, such as /tmp";
         return Err(HostFileError::path(scratch, reason(above), remedy).into());
     }
     for Shown { host, kind, mode, .. } in shown {
         let remedy = "give others that right, or run Stockade as the ordinary user who owns it";
-        if let Some(above) = closed(host) {
+        if let Some(above) = closed_parent(host) {
             return Err(HostFileError::path(host, reason(above), remedy).into());
         }
         let enter = if *kind == TreeKind::Directory { ENTER } else { 0 };
@@ -136,6 +136,6 @@ fn lacks(path: &Path, rights: u32) -> bool {
 }
 
 /// A parent directory of a path that others may not enter.
-fn closed(path: &Path) -> Option<&Path> {
+fn closed_parent(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|above| lacks(above, ENTER))
 }

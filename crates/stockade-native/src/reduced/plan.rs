@@ -7,7 +7,7 @@ use stockade_policy::{Limit, Policy};
 
 use crate::filters::RawFilter;
 use crate::machine::Machine;
-use crate::plan::{CgroupInputs, USER, after, enter, kept_small, limit};
+use crate::plan::{CgroupInputs, USER, after, common_rlimits, enter, limit};
 
 /// The first Landlock version that can restrict ports.
 const LANDLOCK_KNOWS_PORTS: u32 = 4;
@@ -69,7 +69,7 @@ fn inside(inputs: &Inputs<'_>) -> Vec<Step> {
 
 fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     let policy = inputs.policy;
-    let mut limits = kept_small(policy, inputs.machine);
+    let mut limits = common_rlimits(policy, inputs.machine);
     limits.push((Resource::FileSize, limit(policy, Limit::Disk) << 20));
     if !inputs.cgroup.memory_held {
         let memory = limit(policy, Limit::Memory) << 20;

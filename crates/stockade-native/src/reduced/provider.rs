@@ -13,9 +13,9 @@ use stockade_provider::{
 };
 
 use crate::error::StartError;
+use crate::facts_cache::{FactsCache, blocking};
 use crate::filters::{memory_holder, reduced_filters};
 use crate::id_range::IdRange;
-use crate::looks::{Looks, blocking};
 use crate::machine::Machine;
 use crate::plan::USER;
 use crate::provider::{check_open_files, entry_interpreter};
@@ -34,7 +34,7 @@ use super::scratch::{CODE, ScratchDirectory, TEMPORARY, sweep};
 pub struct ReducedProvider {
     user: HostProcess,
     surroundings: Arc<Surroundings>,
-    looks: Arc<Looks>,
+    cache: Arc<FactsCache>,
 }
 
 impl ReducedProvider {
@@ -44,12 +44,12 @@ impl ReducedProvider {
     /// Creates the provider without inspecting the host. The surroundings decide which host
     /// interpreter programs use.
     pub fn new(user: HostProcess, surroundings: Surroundings) -> ReducedProvider {
-        ReducedProvider { user, surroundings: Arc::new(surroundings), looks: Arc::default() }
+        ReducedProvider { user, surroundings: Arc::new(surroundings), cache: Arc::default() }
     }
 
     /// Plans a sandbox and allocates its resources, and starts nothing.
     fn prepare(&self, request: &SandboxRequest, layout: &Layout) -> Result<Prepared, StartError> {
-        let machine = &*self.looks.machine();
+        let machine = &*self.cache.machine();
         let ids = ids(machine);
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
@@ -78,7 +78,7 @@ impl ReducedProvider {
         let scratch = ScratchDirectory::make(&name, first_id.map(|first| first + USER))?;
         let files = files(request, machine, interpreter.as_ref(), ids, &scratch)?;
         let Grouped { group, leaves, inputs: cgroup, mut descriptors } =
-            make_group(policy, layout, &name)?;
+            make_group(policy, layout, &name, None)?;
         let (memory_held, pids_held) = (cgroup.memory_held, cgroup.pids_held);
         let filters = reduced_filters(policy, ids, memory_holder(memory_held))?;
         let plan = plan(&Inputs {
@@ -115,6 +115,7 @@ impl ReducedProvider {
             cpu_held: layout.has(Controller::Cpu),
             pids_held: pids_held || ids == Ids::Own,
             has_terminals: false,
+            has_loopback: false,
             user: self.user,
         })
     }
@@ -145,12 +146,12 @@ impl Provider for ReducedProvider {
     }
 
     fn facts(&self, probe: Probe) -> BoxFuture<'_, WallFacts> {
-        let looks = Arc::clone(&self.looks);
+        let cache = Arc::clone(&self.cache);
         Box::pin(async move {
             let mut facts = blocking(move || {
-                let machine = looks.machine();
+                let machine = cache.machine();
                 let layout = match probe {
-                    Probe::Quick => looks.layout(),
+                    Probe::Quick => cache.layout(),
                     Probe::Thorough => Arc::new(Layout::foresee()),
                 };
                 let ids = ids(&machine);
@@ -177,7 +178,7 @@ impl Provider for ReducedProvider {
         let (provider, request) = (self.clone(), request.clone());
         Box::pin(async move {
             let prepare = move || {
-                let layout = provider.looks.layout();
+                let layout = provider.cache.layout();
                 // Leftovers of a dead Stockade; a failure here does not prevent the run.
                 sweep_parents(&layout);
                 sweep();

@@ -17,18 +17,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(1);
 
 /// The socket on which the launcher reports. Closing it, or shutting it down, ends the sandbox.
-pub(crate) struct Control {
+pub(crate) struct LauncherSocket {
     readiness: tokio::net::UnixStream,
     socket: UnixStream,
     receiver: Mutex<Receiver>,
 }
 
-impl Control {
+impl LauncherSocket {
     /// Wraps the host's end of the socket.
-    pub(crate) fn open(socket: UnixStream) -> io::Result<Control> {
+    pub(crate) fn open(socket: UnixStream) -> io::Result<LauncherSocket> {
         socket.set_nonblocking(true)?;
         let readiness = tokio::net::UnixStream::from_std(socket.try_clone()?)?;
-        Ok(Control { readiness, socket, receiver: Mutex::default() })
+        Ok(LauncherSocket { readiness, socket, receiver: Mutex::default() })
     }
 
     /// Sends an encoded message without blocking the thread; SCM_RIGHTS carries the descriptors

@@ -1,6 +1,7 @@
 //! Creates the cgroup of a sandbox, with its limits, before any process is in it.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use stockade_policy::{Limit, Policy};
 
@@ -19,11 +20,12 @@ pub(crate) struct Grouped {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Creates the group if any cgroup controller is usable.
+/// Creates the group if any cgroup controller is usable. `device` is one more that may be opened.
 pub(crate) fn make_group(
     policy: &Policy,
     layout: &Layout,
     name: &GroupName,
+    device: Option<&Path>,
 ) -> Result<Grouped, StartError> {
     let mut inputs = CgroupInputs {
         memory_held: layout.has(Controller::Memory),
@@ -33,7 +35,8 @@ pub(crate) fn make_group(
     if !layout.has(Controller::Kill) {
         return Ok(Grouped { group: None, leaves: None, inputs, descriptors: Vec::new() });
     }
-    let limits = limits(policy, layout);
+    let device = device.and_then(numbers);
+    let limits = limits(policy, layout, device);
     #[cfg(feature = "weaken")]
     let limits = crate::weaken::limits(limits);
     let group = Group::create(layout, name, &limits)?;
@@ -49,13 +52,20 @@ pub(crate) fn make_group(
     Ok(Grouped { group: Some(group), leaves: Some(leaves), inputs, descriptors })
 }
 
+/// The numbers of a device; `None` if it is not there, so that nothing can open it.
+fn numbers(device: &Path) -> Option<(u32, u32)> {
+    let found = rustix::fs::stat(device).ok()?;
+    Some((rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev)))
+}
+
 /// The policy's limits that cgroups can enforce here.
-fn limits(policy: &Policy, layout: &Layout) -> Limits {
+fn limits(policy: &Policy, layout: &Layout, device: Option<(u32, u32)>) -> Limits {
     let value = |limit, controller| policy.limits.value(limit).filter(|_| layout.has(controller));
     Limits {
         memory_bytes: value(Limit::Memory, Controller::Memory).map(|mebibytes| mebibytes << 20),
         cpu_millis: value(Limit::Cpu, Controller::Cpu),
         pids: value(Limit::Pids, Controller::Pids),
         io_bytes_per_second: value(Limit::IoRate, Controller::Io),
+        device,
     }
 }

@@ -108,25 +108,27 @@ impl Left {
 }
 
 /// The launchers that the reaper thread waits for in turn, and whether that thread runs.
-struct Waiting {
+struct Launchers {
     launchers: Vec<Left>,
     is_watched: bool,
 }
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting { launchers: Vec::new(), is_watched: false });
+static WAITING: Mutex<Launchers> =
+    Mutex::new(Launchers { launchers: Vec::new(), is_watched: false });
 
 fn later(left: Left) {
     let mut waiting = lock();
     waiting.launchers.push(left);
     if !waiting.is_watched {
         // If no thread can start, the next launcher that is left tries again.
-        let watched = std::thread::Builder::new().name("stockade-reaper".to_owned()).spawn(watch);
+        let watched =
+            std::thread::Builder::new().name("stockade-reaper".to_owned()).spawn(reap_all);
         waiting.is_watched = watched.is_ok();
     }
 }
 
 /// Reaps all launchers in the list, including those added meanwhile.
-fn watch() {
+fn reap_all() {
     loop {
         let mut waiting = lock();
         let Some(mut left) = waiting.launchers.pop() else {
@@ -139,7 +141,7 @@ fn watch() {
     }
 }
 
-fn lock() -> MutexGuard<'static, Waiting> {
+fn lock() -> MutexGuard<'static, Launchers> {
     // No critical section leaves the list inconsistent, so a poisoned lock is safe to use.
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }

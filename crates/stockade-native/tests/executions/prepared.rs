@@ -7,7 +7,8 @@ use std::{env, fs};
 use rustix::process::{Pid, Signal, kill_process};
 use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{
-    Entry, Execution, Language, ProcessEnd, Program, Provider, Sandbox, SandboxRequest, chain,
+    EntryProgram, Execution, Language, ProcessEnd, Program, Provider, Sandbox, SandboxRequest,
+    chain,
 };
 use stockade_testing::{is_root, not_run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,7 +27,7 @@ fn is_prepared_here() -> bool {
 }
 
 async fn sandbox() -> Box<dyn Sandbox> {
-    let entry = Entry::Interpreter(Language::Python);
+    let entry = EntryProgram::Interpreter(Language::Python);
     let request = SandboxRequest { entry, ..request() };
     let user = rustix::process::getuid().as_raw();
     let surroundings =

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use stockade_native::{HostProcess, NativeProvider, Surroundings};
 use stockade_provider::{
-    Entry, Error, Execution, ProcessEnd, Program, Provider, Running, Sandbox, SandboxRequest, chain,
+    EntryProgram, Error, Execution, ProcessEnd, Program, Provider, Running, Sandbox,
+    SandboxRequest, chain,
 };
 pub(crate) use stockade_testing::sandbox::runtime;
 use stockade_testing::skipped;
@@ -15,7 +16,7 @@ pub(crate) fn native() -> NativeProvider {
 }
 
 pub(crate) fn request() -> SandboxRequest {
-    let entry = Entry::Program("sh".to_owned());
+    let entry = EntryProgram::Program("sh".to_owned());
     SandboxRequest { entry, ..stockade_testing::sandbox::request("{}", None) }
 }
 

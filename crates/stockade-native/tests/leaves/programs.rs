@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stockade_provider::{
-    Entry, Execution, ProcessEnd, Program, Provider, Running, Sandbox, SandboxRequest, chain,
+    EntryProgram, Execution, ProcessEnd, Program, Provider, Running, Sandbox, SandboxRequest, chain,
 };
 use tokio::io::AsyncReadExt;
 
@@ -20,7 +20,7 @@ pub(crate) fn python(script: &str) -> Execution {
 }
 
 pub(crate) async fn sandbox_with(policy: &str) -> Box<dyn Sandbox> {
-    let entry = Entry::Program("sh".to_owned());
+    let entry = EntryProgram::Program("sh".to_owned());
     let asked = SandboxRequest { entry, ..stockade_testing::sandbox::request(policy, None) };
     let sandbox = native().create(&asked).await;
     sandbox.unwrap_or_else(|error| panic!("{}", chain(&error)))

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stockade_provider::{Destination, Entry, Program, Root, Running, SandboxRequest};
+use stockade_provider::{Destination, EntryProgram, Program, Root, Running, SandboxRequest};
 use tokio::io::AsyncReadExt;
 
 use crate::broker::TestBroker;
@@ -18,7 +18,7 @@ fn tool_command_works_under_an_allowlist() {
     }
     let broker = TestBroker::default();
     let asked = |policy: &str| {
-        let entry = Entry::Program("sh".to_owned());
+        let entry = EntryProgram::Program("sh".to_owned());
         let script =
             "stockade-tool echo '{\"a\":1}'; /usr/bin/ls / >/dev/null 2>&1 && echo listed; true";
         let wanted = SandboxRequest { entry, ..request(policy, &broker) };
@@ -57,7 +57,7 @@ fn root_directory_has_tools() {
     let broker = TestBroker::default();
     let wanted = SandboxRequest {
         root: Root::Directory(root.clone()),
-        entry: Entry::Program("/usr/bin/sh".to_owned()),
+        entry: EntryProgram::Program("/usr/bin/sh".to_owned()),
         ..request("{}", &broker)
     };
     let program = Program::Command {

@@ -82,7 +82,7 @@ fn made(name: &str) -> io::Result<i64> {
             libc::SYS_setpriority,
             &mut [Argument::Number(0), Argument::Number(0), Argument::Minus(20)],
         ),
-        // Of the parent, and each as it is already: on the host nothing changes.
+        // Sets the parent's scheduling to its current values, so that nothing changes on the host.
         "schedule_parent" => {
             let (parent, mut priority) = (parent()?, [0; 4]);
             let policy_now = plain(libc::SYS_sched_getscheduler, &[parent])? as u32;
