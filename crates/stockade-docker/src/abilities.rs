@@ -47,7 +47,8 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
              connected to",
         ),
         Control::WritePaths => Ability::exact(
-            "bind mounts, with the caller's user id inside; for root, only of directories of user 65534",
+            "bind mounts, with the caller's user id inside; for root, idmapped mounts that show its \
+             files as those of user 65534",
         ),
         Control::MovedPaths => Ability::exact("bind mounts at the paths that the policy names"),
         Control::HidePaths => Ability::exact("an empty read-only tmpfs over each"),
@@ -99,9 +100,11 @@ fn ability(control: Control, facts: &EngineFacts, chosen: &Chosen) -> Ability {
     }
 }
 
-fn isolation(facts: &EngineFacts, chosen: &Chosen) -> String {
+/// The mechanism of the isolation, with the kernel inside as far as it is known.
+pub(crate) fn isolation(facts: &EngineFacts, chosen: &Chosen) -> String {
     let kernel = match (&chosen.kernel, chosen.runtime) {
-        (Some(kernel), _) => kernel.to_string(),
+        (Some(kernel), Runtime::Runc | Runtime::Crun) => format!("{kernel}, the host's"),
+        (Some(kernel), Runtime::Runsc | Runtime::Kata) => kernel.to_string(),
         (None, Runtime::Runc | Runtime::Crun) => format!("Linux {}, the host's", facts.kernel),
         (None, Runtime::Runsc) => "gVisor, checked at the start".to_owned(),
         (None, Runtime::Kata) => "a kernel of its own, checked at the start".to_owned(),
@@ -142,7 +145,15 @@ fn of_limit(limit: Limit, facts: &EngineFacts, runtime: Runtime) -> Ability {
     match limit {
         Limit::Cpu => held(facts.limits.cpu, "cpu quota"),
         Limit::Memory => {
-            held(facts.limits.memory && facts.limits.swap, "memory limit without swap")
+            let ability =
+                held(facts.limits.memory && facts.limits.swap, "memory limit without swap");
+            match (ability, runtime) {
+                (Ability::Enforced { mechanism, .. }, Runtime::Runsc) => Ability::exact(format!(
+                    "{mechanism}; a program over it ends the whole sandbox, because the host sees \
+                     one process"
+                )),
+                (ability, _) => ability,
+            }
         }
         Limit::Pids => match runtime {
             Runtime::Runsc => Ability::exact("RLIMIT_NPROC inside gVisor"),

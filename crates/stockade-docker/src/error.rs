@@ -62,6 +62,40 @@ pub enum DockerError {
         /// The reference.
         image: String,
     },
+    /// The engine does not have the hardened image, which the caller requires.
+    #[error("the Docker engine has no hardened image {image}, which is required")]
+    NoHardened {
+        /// Its name.
+        image: &'static str,
+    },
+    /// The image has the name of the hardened one, and its PATH is not.
+    #[error("the image {image} is not the hardened one: other programs are in its PATH")]
+    NotHardened {
+        /// The reference.
+        image: String,
+    },
+    /// The hardened image cannot be built.
+    #[error("cannot build the image {image}: {reason}")]
+    Build {
+        /// Its name.
+        image: String,
+        /// The message of the recipe or of the engine.
+        reason: String,
+    },
+    /// Not the name of a program for the hardened image.
+    #[error("{name:?} cannot be a program of the hardened image")]
+    ProgramName {
+        /// The text.
+        name: String,
+    },
+    /// The engine cannot download an image.
+    #[error("the Docker engine cannot download the image {image}: {reason}")]
+    Pull {
+        /// The reference.
+        image: String,
+        /// The message of the engine.
+        reason: String,
+    },
     /// The reference is not one of an image, or the image is for another machine.
     #[error("cannot use the image {image}: {reason}")]
     Image {
@@ -182,8 +216,26 @@ impl DockerError {
                 "free space on the engine's disk, for example with `docker system prune`".to_owned()
             }
             DockerError::NoImage { image } => format!(
-                "fetch it with `docker pull {image}`, or name another with --image; Stockade \
-                 downloads nothing"
+                "fetch it with `docker pull {image}` or --pull missing, or name another with --image"
+            ),
+            DockerError::NoHardened { .. } => {
+                "build it with `stockade image build --hardened`".to_owned()
+            }
+            DockerError::NotHardened { .. } => {
+                "build it anew with `stockade image build --hardened`".to_owned()
+            }
+            DockerError::Build { .. } => {
+                "name another base image with --base; it needs Debian's tools and a python3"
+                    .to_owned()
+            }
+            DockerError::ProgramName { .. } => {
+                "name at most 255 programs by letters, digits, `.`, `_`, `+` and `-`, such as \
+                 --allow grep,sed"
+                    .to_owned()
+            }
+            DockerError::Pull { image, .. } => format!(
+                "see that the name is right and the engine reaches its registry; for one with a \
+                 login, use `docker login` and `docker pull {image}`"
             ),
             DockerError::Image { .. } => "name another image with --image".to_owned(),
             DockerError::User { source, .. } => source.remedy().to_owned(),
@@ -226,6 +278,10 @@ impl From<DockerError> for Error {
         let kind = match &error {
             DockerError::Address { .. }
             | DockerError::NoImage { .. }
+            | DockerError::NoHardened { .. }
+            | DockerError::NotHardened { .. }
+            | DockerError::Build { .. }
+            | DockerError::ProgramName { .. }
             | DockerError::Image { .. }
             | DockerError::User { .. }
             | DockerError::HostFile(_)
@@ -237,6 +293,7 @@ impl From<DockerError> for Error {
             | DockerError::Slow { .. }
             | DockerError::Engine { .. }
             | DockerError::DiskFull { .. }
+            | DockerError::Pull { .. }
             | DockerError::NoRuntime { .. }
             | DockerError::Start { .. }
             | DockerError::WrongKernel { .. } => ErrorKind::Unavailable,

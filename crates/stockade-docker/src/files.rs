@@ -14,7 +14,7 @@ use crate::{DockerError, EngineFacts};
 /// The user and group ids of a container without host files.
 pub(crate) const NOBODY: (u32, u32) = (65534, 65534);
 
-/// What a container shows of the host, and as whom it runs.
+/// The host files that a container mounts, and the user as which it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     pub(crate) shown: Vec<Shown>,
@@ -40,7 +40,7 @@ pub(crate) fn files(
         });
     }
     let shown = shown(policy)?;
-    may_show(&shown, facts, caller)?;
+    may_show(&shown, facts)?;
     refuse_changeable(&request.protected, &shown)?;
     let mounts = Mounts::look();
     for place in &shown {
@@ -65,7 +65,7 @@ pub(crate) fn files(
     let user = match request.root.user() {
         None => user(&shown, facts, caller),
         Some(chosen) => {
-            may_be(chosen, &shown, caller)?;
+            refuse_foreign_ids(chosen, &shown, caller)?;
             chosen
         }
     };
@@ -73,7 +73,7 @@ pub(crate) fn files(
 }
 
 /// Refuses what an engine cannot show as the policy means it.
-fn may_show(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> Result<(), DockerError> {
+fn may_show(shown: &[Shown], facts: &EngineFacts) -> Result<(), DockerError> {
     let refused = |what, reason: &str, remedy| {
         Err(DockerError::Unsupported { what, reason: reason.to_owned(), remedy })
     };
@@ -91,36 +91,29 @@ fn may_show(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> Result<
             "use the mode read or write, or the native wall",
         );
     }
-    if shown.iter().any(|place| place.mode == Mode::Write) {
-        if facts.remaps_ids {
-            return refused(
-                "a writable mount",
-                "this engine gives containers other user ids, so the files would not be yours",
-                "show it read-only, or use the native wall",
-            );
-        }
-        let is_write = |place: &&Shown| place.mode == Mode::Write;
-        if caller.0 == 0 && !shown.iter().filter(is_write).all(|place| is_nobodys(&place.host)) {
-            return refused(
-                "a writable mount",
-                "programs in a container never run as root, so the files would not be root's",
-                "run as an ordinary user of the engine, show it read-only, show a directory of user \
-                 65534, or use the native wall",
-            );
-        }
+    if shown.iter().any(|place| place.mode == Mode::Write) && facts.remaps_ids {
+        return refused(
+            "a writable mount",
+            "this engine gives containers other user ids, so the files would not be yours",
+            "show it read-only, or use the native wall",
+        );
     }
     Ok(())
 }
 
 /// Whether a host path belongs to the user that programs of root's containers have, so that what
 /// they write there belongs to its owner.
-fn is_nobodys(host: &Path) -> bool {
+pub(crate) fn is_nobodys(host: &Path) -> bool {
     std::fs::symlink_metadata(host).is_ok_and(|found| found.uid() == NOBODY.0)
 }
 
-/// Refuses a user of the image who would see files of the host as somebody other than the caller:
+/// Refuses a user of the image who would access files of the host as another user than the caller:
 /// the image, which is not trusted, chooses the numbers.
-fn may_be(user: (u32, u32), shown: &[Shown], caller: (u32, u32)) -> Result<(), DockerError> {
+fn refuse_foreign_ids(
+    user: (u32, u32),
+    shown: &[Shown],
+    caller: (u32, u32),
+) -> Result<(), DockerError> {
     match user.0 == 0 || user.1 == 0 || (!shown.is_empty() && user != caller) {
         true => Err(DockerError::Unsupported {
             what: "--user with files of the host",
@@ -132,7 +125,7 @@ fn may_be(user: (u32, u32), shown: &[Shown], caller: (u32, u32)) -> Result<(), D
 }
 
 /// The ids of the container's processes. With host files they are the caller's, so that programs
-/// can read what the caller can, and what they write belongs to the caller.
+/// can read what the caller can, and what they write belongs to the caller. Root's files are lent.
 fn user(shown: &[Shown], facts: &EngineFacts, caller: (u32, u32)) -> (u32, u32) {
     match shown.is_empty() || caller.0 == 0 || facts.remaps_ids {
         true => NOBODY,
@@ -145,7 +138,7 @@ mod tests {
     use std::sync::Arc;
 
     use stockade_policy::Policy;
-    use stockade_provider::{Entry, Root};
+    use stockade_provider::{EntryProgram, Root};
 
     use super::*;
 
@@ -156,10 +149,11 @@ mod tests {
         let request = SandboxRequest {
             policy: Arc::new(policy),
             root: Root::Standard,
-            entry: Entry::Program("ls".to_owned()),
+            entry: EntryProgram::Program("ls".to_owned()),
             protected: Vec::new(),
             gateway: None,
             tools: None,
+            authorities: None,
         };
         files(&request, facts, caller).map_err(|error| error.to_string())
     }
@@ -177,8 +171,7 @@ mod tests {
         assert_eq!(user(&read, CALLER), Ok(CALLER));
         assert_eq!(user(&write, CALLER), Ok(CALLER));
         assert_eq!(user(&read, (0, 0)), Ok(NOBODY));
-        let refused = user(&write, (0, 0)).unwrap_err();
-        assert!(refused.contains("never run as root"), "{refused}");
+        assert_eq!(user(&write, (0, 0)), Ok(NOBODY));
         let remapping = EngineFacts { remaps_ids: true, ..facts.clone() };
         assert_eq!(asked(&read, &remapping, CALLER).unwrap().user, NOBODY);
         let refused = asked(&write, &remapping, CALLER).unwrap_err();
@@ -198,8 +191,8 @@ mod tests {
             mode,
         };
         let other = (1005, 1005);
-        assert!(may_be(other, &[], CALLER).is_ok());
-        assert!(may_be(CALLER, &[place(Mode::Write)], CALLER).is_ok());
+        assert!(refuse_foreign_ids(other, &[], CALLER).is_ok());
+        assert!(refuse_foreign_ids(CALLER, &[place(Mode::Write)], CALLER).is_ok());
         for (user, shown) in [
             (other, vec![place(Mode::Read)]),
             (other, vec![place(Mode::Write)]),
@@ -207,7 +200,7 @@ mod tests {
             ((0, 0), Vec::new()),
             ((1005, 0), Vec::new()),
         ] {
-            let refused = may_be(user, &shown, CALLER).unwrap_err().to_string();
+            let refused = refuse_foreign_ids(user, &shown, CALLER).unwrap_err().to_string();
             assert!(refused.contains("as that user and group"), "{refused}");
         }
     }

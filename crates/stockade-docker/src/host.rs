@@ -21,7 +21,7 @@ pub struct EngineFacts {
     pub kernel: String,
     /// The machine, as `uname -m` names it.
     pub architecture: String,
-    /// The cgroup version: 1 or 2; 0 if the engine does not say.
+    /// The cgroup version: 1 or 2; 0 if the engine does not report it.
     pub cgroups: u8,
     /// Whether it runs without root, in a user namespace.
     pub is_rootless: bool,

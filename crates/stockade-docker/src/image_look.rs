@@ -1,28 +1,47 @@
 //! An image of the engine before a sandbox starts from it: its id, its program and its users.
 
-use bollard::models::{ContainerCreateBody, ImageInspect};
-use bollard::query_parameters::{DownloadFromContainerOptionsBuilder, ListImagesOptionsBuilder};
-use futures_util::StreamExt;
-use stockade_image::{ImageConfig, ImageUser, Listed, user_in};
+use bollard::models::ImageInspect;
+use bollard::query_parameters::ListImagesOptionsBuilder;
+use stockade_image::{ImageConfig, ImageUser, Listed, Pull, UserWanted, own_user_in, user_in};
+use stockade_provider::EntryProgram;
 
+use crate::bundles::never_started;
 use crate::engine::Engine;
-use crate::owner::Labels;
-use crate::start::created;
-use crate::{DockerError, DockerOptions, image};
+use crate::pull::Progress;
+use crate::{DockerError, DockerOptions, Hardened, image};
 
 /// The file with the users of an image.
 const PASSWD: &str = "/etc/passwd";
 /// The maximum size of that file, as an archive.
 const MOST_BYTES: usize = 1 << 20;
 
+/// The image that a caller requests.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageWanted<'w> {
+    /// Its name; `None` is the default for `entry`.
+    pub reference: Option<&'w str>,
+    /// What will run first.
+    pub entry: &'w EntryProgram,
+    /// Whether the default must be the hardened image.
+    pub hardened: Hardened,
+    /// Whether the engine may download it.
+    pub pull: Pull,
+    /// The user of the image as which programs run.
+    pub user: UserWanted<'w>,
+}
+
 /// An image of the engine.
 #[derive(Clone, Debug)]
 pub struct ImageLook {
+    /// The name under which it was found.
+    pub reference: String,
     /// Its digest: a container that starts from it is not affected by a moved name.
     pub id: String,
-    /// What it says about its own program.
+    /// Whether only the programs of the hardened image are in its PATH.
+    pub is_hardened: bool,
+    /// Its settings for its own program.
     pub config: ImageConfig,
-    /// The user that the caller asked for.
+    /// The user that the caller requested; `None` is the ordinary one.
     pub user: Option<ImageUser>,
 }
 
@@ -30,27 +49,32 @@ impl ImageLook {
     /// Asks the engine about an image and one of its users.
     pub async fn look(
         options: &DockerOptions,
-        reference: &str,
-        user: Option<&str>,
+        wanted: ImageWanted<'_>,
+        progress: Progress<'_>,
     ) -> Result<ImageLook, DockerError> {
-        image::check(reference)?;
+        let ImageWanted { reference, entry, hardened, pull, user } = wanted;
+        if let Some(reference) = reference {
+            image::check(reference)?;
+        }
         let engine = Engine::connect(options).await?;
-        let facts = engine.facts().await?;
-        let found = image::inspect(&engine, reference).await?;
-        let id = image::of(&found, &facts, reference)?.id;
-        let user =
-            match user {
-                Some(wanted) => {
-                    let passwd = passwd(&engine, &id).await?;
-                    let user = user_in(&passwd, wanted);
-                    Some(user.map_err(|source| DockerError::User {
-                        image: reference.to_owned(),
-                        source,
-                    })?)
-                }
-                None => None,
-            };
-        Ok(ImageLook { id, config: config(&found), user })
+        let chosen = image::choose(&engine, reference, entry, hardened, pull, progress).await?;
+        let image::Chosen { reference, found } = chosen;
+        let image = image::of(&found, &reference)?;
+        let image::Image { id, is_hardened, volumes, .. } = image;
+        let config = config(&found);
+        let user = match (user, &config.user) {
+            (UserWanted::Named(wanted), _) => {
+                let passwd = passwd(&engine, &id, &volumes).await?;
+                let user = user_in(&passwd, wanted);
+                let refused = |source| DockerError::User { image: reference.clone(), source };
+                Some(user.map_err(refused)?)
+            }
+            (UserWanted::OfImage, Some(own)) => {
+                own_user_in(&passwd(&engine, &id, &volumes).await?, own)
+            }
+            (UserWanted::OfImage, None) | (UserWanted::Ordinary, _) => None,
+        };
+        Ok(ImageLook { reference, id, is_hardened, config, user })
     }
 }
 
@@ -74,7 +98,8 @@ fn is_name(name: &str) -> bool {
     !name.contains('<') && !name.starts_with(crate::trial_image::NAME)
 }
 
-fn config(found: &ImageInspect) -> ImageConfig {
+/// An image's settings for its own program.
+pub(crate) fn config(found: &ImageInspect) -> ImageConfig {
     let settings = found.config.clone().unwrap_or_default();
     ImageConfig {
         entrypoint: settings.entrypoint.unwrap_or_default(),
@@ -88,43 +113,15 @@ fn config(found: &ImageInspect) -> ImageConfig {
 
 /// The text of the image's file of users; empty if it has none. Reads it from a container that is
 /// never started.
-async fn passwd(engine: &Engine, id: &str) -> Result<String, DockerError> {
-    let labels = Labels::new()?;
-    let body = ContainerCreateBody {
-        image: Some(id.to_owned()),
-        entrypoint: Some(vec!["/never-started".to_owned()]),
-        labels: Some(labels.labels),
-        network_disabled: Some(true),
-        ..ContainerCreateBody::default()
-    };
-    let container = created(engine, &labels.name, body).await?;
-    let options = DownloadFromContainerOptionsBuilder::new().path(PASSWD).build();
-    let archive = engine
-        .ask("read the users of the image", async {
-            let mut stream = engine.docker.download_from_container(&container.id, Some(options));
-            let mut archive = Vec::new();
-            while let Some(piece) = stream.next().await {
-                match piece {
-                    Ok(piece) if archive.len() + piece.len() <= MOST_BYTES => {
-                        archive.extend_from_slice(&piece);
-                    }
-                    Ok(_) => break,
-                    Err(bollard::errors::Error::DockerResponseServerError {
-                        status_code: 404,
-                        ..
-                    }) => break,
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(archive)
-        })
-        .await;
+async fn passwd(engine: &Engine, id: &str, volumes: &[String]) -> Result<String, DockerError> {
+    let container = never_started(engine, id, volumes).await?;
+    let archive = container.download(PASSWD, MOST_BYTES).await;
     container.remove().await?;
     Ok(only_file(&archive?))
 }
 
 /// The text of the first file of an archive.
-fn only_file(archive: &[u8]) -> String {
+pub(crate) fn only_file(archive: &[u8]) -> String {
     let mut entries = stockade_archive::Entries::new(archive);
     let mut text = Vec::new();
     let entry = entries.next_entry().ok().flatten();

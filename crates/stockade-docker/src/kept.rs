@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -12,8 +13,10 @@ use stockade_carrier::guest_bytes;
 use crate::runtime::Kernel;
 use crate::{EngineFacts, Runtime};
 
-/// How long a result is used.
-const MOST_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How long the result of a runtime that started is used.
+const STARTED: Duration = Duration::from_secs(24 * 3600);
+/// How long the result of one that failed is used: the cause may be gone at any time.
+const FAILED: Duration = Duration::from_secs(60);
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The results for one engine. A wrong file at most selects another runtime: every start checks
@@ -29,13 +32,23 @@ pub(crate) struct Kept {
 struct Content {
     /// What the results depend on.
     engine: String,
-    /// The kernel that each runtime showed; nothing if it could not start.
-    results: BTreeMap<String, Option<Kernel>>,
+    /// The result of each runtime.
+    results: BTreeMap<String, Tried>,
+}
+
+/// The result of one trial start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tried {
+    /// The kernel that the runtime showed; nothing if it could not start.
+    kernel: Option<Kernel>,
+    /// When, in seconds since 1970.
+    at: u64,
 }
 
 impl Kept {
-    /// Reads the results for an engine. They are empty if the file is missing, old, or about
-    /// another engine or its earlier state.
+    /// Reads the results for an engine. They are empty if the file is missing, or about another
+    /// engine or its earlier state.
     pub(crate) fn read(directory: Option<&Path>, facts: &EngineFacts) -> Kept {
         let file = directory.map(|directory| directory.join("docker-runtimes.json"));
         let engine = identity(facts);
@@ -48,11 +61,20 @@ impl Kept {
 
     /// The kept result of a runtime: its kernel, or nothing if it could not start.
     pub(crate) fn result(&self, runtime: Runtime) -> Option<Option<Kernel>> {
-        self.content.results.get(runtime.name()).cloned()
+        let tried = self.content.results.get(runtime.name())?;
+        let most = if tried.kernel.is_some() { STARTED } else { FAILED };
+        // A result with a time in the future is not used.
+        let age = now().checked_sub(tried.at).map(Duration::from_secs);
+        age.is_some_and(|age| age < most).then(|| tried.kernel.clone())
     }
 
     pub(crate) fn keep(&mut self, runtime: Runtime, kernel: Option<Kernel>) {
-        self.content.results.insert(runtime.name().to_owned(), kernel);
+        self.content.results.insert(runtime.name().to_owned(), Tried { kernel, at: now() });
+    }
+
+    /// Forgets the result of a runtime whose trial ended without one.
+    pub(crate) fn forget(&mut self, runtime: Runtime) {
+        self.content.results.remove(runtime.name());
     }
 
     /// Writes the results for other processes. Without a place for them, the next process repeats
@@ -64,10 +86,21 @@ impl Kept {
     }
 }
 
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// What a result depends on: the engine, its kernel, its runtimes, and the guest.
 fn identity(facts: &EngineFacts) -> String {
-    let runtimes: Vec<String> =
-        facts.runtimes.iter().map(|(name, command)| format!("{name}={command}")).collect();
+    let runtime = |(name, command): (&String, &String)| {
+        let program = command.split(' ').next().filter(|_| facts.is_local).unwrap_or_default();
+        // A runtime that was installed anew or repaired.
+        let file = fs::metadata(program).map(|file| (file.ino(), file.size(), file.mtime_nsec()));
+        let file = file.map_or(String::new(), |file| format!(" {file:?}"));
+        format!("{name}={command}{file}")
+    };
+    let runtimes: Vec<String> = facts.runtimes.iter().map(runtime).collect();
     format!(
         "{} {} {} {} guest {} {}",
         facts.id,
@@ -80,13 +113,8 @@ fn identity(facts: &EngineFacts) -> String {
 }
 
 fn read(file: &Path) -> io::Result<Option<Content>> {
-    let file = fs::File::open(file)?;
-    let age = SystemTime::now().duration_since(file.metadata()?.modified()?);
-    if age.is_ok_and(|age| age > MOST_AGE) {
-        return Ok(None);
-    }
     let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    fs::File::open(file)?.take(MOST_BYTES).read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text).ok())
 }
 
@@ -113,14 +141,39 @@ mod tests {
         kept.keep(Runtime::Runsc, Some(kernel.clone()));
         kept.keep(Runtime::Kata, None);
         kept.write();
-        let again = Kept::read(place, &facts);
+        let mut again = Kept::read(place, &facts);
         assert_eq!(again.result(Runtime::Runsc), Some(Some(kernel)));
         assert_eq!(again.result(Runtime::Kata), Some(None));
         assert_eq!(again.result(Runtime::Runc), None);
+        again.forget(Runtime::Kata);
+        assert_eq!(again.result(Runtime::Kata), None);
         let updated = EngineFacts { version: "28.0.0".to_owned(), ..facts.clone() };
         assert_eq!(Kept::read(place, &updated).result(Runtime::Runsc), None);
         fs::write(directory.path().join("docker-runtimes.json"), "{").unwrap();
         assert_eq!(Kept::read(place, &facts).result(Runtime::Runsc), None);
         assert_eq!(Kept::read(None, &facts).result(Runtime::Runsc), None);
+    }
+    #[test]
+    fn failure_is_kept_for_a_minute_and_not_past_a_change_of_the_runtime() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("kata");
+        fs::write(&program, "exit 1").unwrap();
+        let mut facts = crate::host::example();
+        facts.runtimes.insert("kata-runtime".to_owned(), program.display().to_string());
+        let kernel = Kernel { release: "6.1".to_owned(), version: "#1".to_owned() };
+        let mut kept = Kept::read(Some(directory.path()), &facts);
+        kept.keep(Runtime::Kata, None);
+        kept.keep(Runtime::Runc, Some(kernel));
+        kept.write();
+        let again = || Kept::read(Some(directory.path()), &facts);
+        assert_eq!(again().result(Runtime::Kata), Some(None));
+        let mut older = again();
+        for tried in older.content.results.values_mut() {
+            tried.at -= 61;
+        }
+        assert_eq!(older.result(Runtime::Kata), None);
+        assert!(older.result(Runtime::Runc).is_some(), "a success lasts longer");
+        fs::write(&program, "exec kata").unwrap();
+        assert_eq!(again().result(Runtime::Kata), None);
     }
 }

@@ -25,7 +25,7 @@ impl EngineLook {
         let looked = async {
             let engine = Engine::connect(options).await?;
             let facts = engine.facts().await?;
-            let trials = look(&engine, &facts).await;
+            let trials = look(&engine, &facts, options).await;
             Ok(EngineLook { address: engine.endpoint.to_string(), facts, trials })
         };
         looked.await.map_err(DockerError::into_obstacle)

@@ -9,13 +9,15 @@ use bollard::models::{
     MountVolumeOptions, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use stockade_hostfiles::{MASKED_PROC, Mode, Shown};
-use stockade_policy::{Limit, NetworkGate, Policy, SCRATCH, WORKSPACE, Workspace};
-use stockade_provider::ToolAccess;
-use stockade_wire::NAME_SERVER;
+use stockade_policy::{Limit, Policy, SCRATCH, WORKSPACE, Workspace};
+use stockade_provider::{FilePath, ToolAccess, WritablePlace};
+use stockade_wire::{DENIAL_SOCKET, NAME_SERVER};
 
 use crate::archive::{GUEST, SOCKET};
+use crate::bundles::Bundle;
 use crate::files::Files;
 use crate::image::Image;
+use crate::volumes::Volumes;
 use crate::{EngineFacts, Runtime};
 
 /// What a configuration is made from.
@@ -24,11 +26,14 @@ pub(crate) struct Inputs<'i> {
     pub(crate) facts: &'i EngineFacts,
     pub(crate) runtime: Runtime,
     pub(crate) image: &'i Image,
+    pub(crate) volumes: &'i Volumes,
     pub(crate) files: &'i Files,
     /// Whether programs reach the network through the gate.
     pub(crate) has_network: bool,
     /// Whether programs can call tools.
     pub(crate) has_tools: bool,
+    /// The bundles of the image that programs find replaced.
+    pub(crate) bundles: &'i [Bundle],
     /// The labels of the container and its volume.
     pub(crate) labels: &'i HashMap<String, String>,
     /// The built-in system-call profile, as the engine reads it.
@@ -48,8 +53,6 @@ const CORE_BYTES: u64 = 1;
 const QUEUE_BYTES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 4096;
 const LOCKED_BYTES: u64 = 8 << 20;
-/// The most ports for which the guest opens listeners at synthetic addresses.
-const MOST_PORTS: usize = 16;
 
 /// The configuration of the container.
 pub(crate) fn plan(inputs: &Inputs<'_>) -> ContainerCreateBody {
@@ -133,30 +136,12 @@ fn host_config(inputs: &Inputs<'_>) -> HostConfig {
 
 fn guest_words(inputs: &Inputs<'_>) -> Vec<String> {
     let mut words = vec![GUEST.to_owned(), "stdio".to_owned(), "kernel".to_owned()];
-    words.push(format!("files={}", limit_of(inputs.policy, Limit::OpenFiles)));
-    if inputs.has_network {
-        let ports = ports(inputs.policy).iter().map(u16::to_string).collect::<Vec<_>>();
-        words.push(format!("network={}", ports.join(",")));
-    }
-    if inputs.has_tools {
-        words.push(format!("tools={SOCKET}"));
+    let tools = inputs.has_tools.then_some(SOCKET);
+    words.extend(stockade_carrier::guest_words(inputs.policy, inputs.has_network, tools));
+    if inputs.image.is_hardened {
+        words.push(format!("denials={DENIAL_SOCKET}"));
     }
     words
-}
-
-/// The ports that the policy names, in its order. Programs reach further ones through the proxy.
-fn ports(policy: &Policy) -> Vec<u16> {
-    let of_gate = |gate: &NetworkGate| {
-        let entries = gate.entries.iter().flat_map(|entry| entry.ports.clone());
-        gate.ports.value.iter().copied().chain(entries).collect::<Vec<_>>()
-    };
-    let mut ports = Vec::new();
-    for port in policy.gates.iter().flat_map(|gate| of_gate(&gate.network)) {
-        if !ports.contains(&port) && ports.len() < MOST_PORTS {
-            ports.push(port);
-        }
-    }
-    ports
 }
 
 /// The paths that engines mask by default, which a list of our own replaces, and those that are
@@ -192,12 +177,12 @@ fn resolver_options(has_network: bool) -> Vec<String> {
     options.iter().map(|option| (*option).to_owned()).collect()
 }
 
-/// The engine's limit of tasks. gVisor's own threads count too, and one too many ends the whole
-/// sandbox; there it is only a backstop for RLIMIT_NPROC inside.
+/// The engine's limit of tasks. gVisor's own threads count too, several for each process inside, and
+/// one too many ends the whole sandbox; there it is only a backstop for RLIMIT_NPROC inside.
 fn engine_pids(inputs: &Inputs<'_>) -> u64 {
     let pids = limit_of(inputs.policy, Limit::Pids);
     match inputs.runtime {
-        Runtime::Runsc => 8 * pids + 512,
+        Runtime::Runsc => 32 * pids + 1024,
         Runtime::Runc | Runtime::Crun | Runtime::Kata => pids + OWN_TASKS,
     }
 }
@@ -253,8 +238,7 @@ fn tmpfs(inputs: &Inputs<'_>) -> HashMap<String, String> {
         }
         Workspace::Host { .. } => {}
     }
-    // Otherwise the engine would create a volume for each on the host's disk.
-    places.extend(inputs.image.volumes.iter().map(|volume| (volume.clone(), own())));
+    places.extend(inputs.volumes.places.iter().map(|volume| (volume.clone(), own())));
     let is_shown = |place: &String| {
         inputs.files.shown.iter().any(|shown| shown.guest == Path::new(place.as_str()))
     };
@@ -262,20 +246,30 @@ fn tmpfs(inputs: &Inputs<'_>) -> HashMap<String, String> {
     places
 }
 
+/// The writable places of the sandbox, as [`tmpfs`] creates them.
+pub(crate) fn places(policy: &Policy, volumes: &Volumes) -> Vec<WritablePlace> {
+    let place = |volume: &String| FilePath::new(volume.as_bytes()).ok();
+    let own = volumes.places.iter().filter_map(place);
+    let own = own.map(|path| WritablePlace { path, base: None, skip: Vec::new() });
+    WritablePlace::of(policy).into_iter().chain(own).collect()
+}
+
 fn mounts(inputs: &Inputs<'_>) -> Vec<Mount> {
-    let own = Mount {
+    let volume = |target: &str, keeps_content: bool| Mount {
         typ: Some(MountType::VOLUME),
-        target: Some(ToolAccess::DIRECTORY.to_owned()),
+        target: Some(target.to_owned()),
         // Writable only to root, which no process inside is; the engine refuses to fill a read-only
         // volume before the start.
         read_only: Some(false),
         volume_options: Some(MountVolumeOptions {
-            no_copy: Some(true),
+            no_copy: Some(!keeps_content),
             labels: Some(inputs.labels.clone()),
             ..MountVolumeOptions::default()
         }),
         ..Mount::default()
     };
+    let own = volume(ToolAccess::DIRECTORY, false);
+    let bundles = inputs.bundles.iter().map(|bundle| volume(&bundle.directory, true));
     let hidden = inputs.policy.hide.iter().map(|hide| Mount {
         typ: Some(MountType::TMPFS),
         target: Some(hide.value.as_str().to_owned()),
@@ -287,7 +281,8 @@ fn mounts(inputs: &Inputs<'_>) -> Vec<Mount> {
         }),
         ..Mount::default()
     });
-    std::iter::once(own).chain(inputs.files.shown.iter().map(bind)).chain(hidden).collect()
+    let shown = inputs.files.shown.iter().map(bind);
+    std::iter::once(own).chain(bundles).chain(shown).chain(hidden).collect()
 }
 
 fn bind(shown: &Shown) -> Mount {

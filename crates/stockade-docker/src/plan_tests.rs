@@ -24,15 +24,20 @@ fn shown_directory(host: &str, guest: &str, mode: Mode) -> Shown {
 
 fn planned(text: &str, facts: &EngineFacts, runtime: Runtime, files: &Files) -> Value {
     let labels = HashMap::from([("stockade.owner".to_owned(), "1.2.3".to_owned())]);
-    let image = Image { id: "sha256:00".to_owned(), volumes: vec!["/var/lib/data".to_owned()] };
+    let image = Image { id: "sha256:00".to_owned(), ..Image::default() };
+    let policy = policy(text);
+    let declared = ["/var/lib/data/".to_owned(), "/workspace".to_owned()];
+    let volumes = Volumes::of(&declared, &policy, files).unwrap();
     let inputs = Inputs {
-        policy: &policy(text),
+        policy: &policy,
         facts,
         runtime,
         image: &image,
+        volumes: &volumes,
         files,
         has_network: true,
         has_tools: true,
+        bundles: &[Bundle { directory: "/etc/ssl/certs".to_owned(), name: "x.crt".to_owned() }],
         labels: &labels,
         seccomp: "{}",
     };
@@ -130,6 +135,10 @@ fn whole_configuration_of_a_container_is_as_hard_as_it_can_be() {
                     "Type": "volume", "Target": "/run/stockade", "ReadOnly": false,
                     "VolumeOptions": {"NoCopy": true, "Labels": labels},
                 },
+                {
+                    "Type": "volume", "Target": "/etc/ssl/certs", "ReadOnly": false,
+                    "VolumeOptions": {"NoCopy": false, "Labels": labels},
+                },
                 bind("/srv/data", "/data", true),
                 bind("/srv/w", "/workspace", false),
                 {
@@ -153,7 +162,7 @@ fn gvisor_counts_processes_inside_and_the_engine_only_as_a_backstop() {
         let inside = limits.into_iter().find(|limit| limit["Name"] == "nproc");
         (found["HostConfig"]["PidsLimit"].clone(), inside.map(|limit| limit["Hard"].clone()))
     };
-    assert_eq!(of(Runtime::Runsc), (json!(1312), Some(json!(101))));
+    assert_eq!(of(Runtime::Runsc), (json!(4224), Some(json!(101))));
     assert_eq!(of(Runtime::Runc), (json!(101), None));
     assert_eq!(of(Runtime::Kata), (json!(101), None));
 }
@@ -176,5 +185,8 @@ fn engine_decides_about_apparmor_and_swappiness() {
 fn at_most_sixteen_ports_have_listeners() {
     let ports: Vec<String> = (1000..1030).map(|port| port.to_string()).collect();
     let text = format!("{{ network_ports: [{}], network_allowlist: [a.test] }}", ports.join(", "));
-    assert_eq!(super::ports(&policy(&text)), (1000..1016).collect::<Vec<u16>>());
+    let nobody = files(Vec::new(), (65534, 65534));
+    let found = planned(&text, &crate::host::example(), Runtime::Runc, &nobody).to_string();
+    let expected: Vec<String> = (1000..1016).map(|port| port.to_string()).collect();
+    assert!(found.contains(&format!("\"network={}\"", expected.join(","))), "{found}");
 }

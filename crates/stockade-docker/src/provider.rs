@@ -4,27 +4,32 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
+use stockade_image::Pull;
 use stockade_interpreters::{ProgramSetup, host_loopback, threads};
 use stockade_policy::Isolation;
 use stockade_provider::{
-    Entry, Error, FACTS_AGE, ImageRoot, Language, Obstacle, Probe, ProgramKinds, Provider,
-    ProviderName, Root, Sandbox, SandboxRequest, WallFacts,
+    Error, FACTS_AGE, Obstacle, Probe, ProgramKinds, Provider, ProviderName, Sandbox,
+    SandboxRequest, WallFacts,
 };
 use stockade_wire::PROXY;
 use tokio::sync::Mutex;
 
-use crate::abilities::abilities;
-use crate::archive::archive;
+use crate::abilities::{abilities, isolation};
+use crate::archive::{AUTHORITIES, archive, bundle};
+use crate::bundles::{self, Bundle};
+use crate::denials::{Denials, reported};
 use crate::engine::Engine;
 use crate::files::files;
 use crate::filters::filters;
 use crate::image;
+use crate::lent::lend;
 use crate::owner::{Labels, sweep};
 use crate::plan::{Inputs, plan};
 use crate::sandbox::DockerSandbox;
 use crate::start::{MOST_START, Prepared, start};
 use crate::trial::{Chosen, choose};
-use crate::{DockerError, DockerOptions, EngineFacts};
+use crate::volumes::Volumes;
+use crate::{DockerError, DockerOptions, EngineFacts, HARDENED_IMAGE, Hardened, hardened};
 
 /// Containers of a Docker engine.
 #[derive(Clone)]
@@ -75,12 +80,14 @@ impl DockerProvider {
     }
 
     async fn find_image(&self, image: &str) -> Result<bool, DockerError> {
-        let root = Root::Image(ImageRoot::named(image));
-        let reference = image::reference(&root, &Entry::Interpreter(Language::Python))?;
+        image::check(image)?;
         let engine = Engine::connect(&self.options).await?;
-        let facts = engine.facts().await?;
-        match image::find(&engine, &facts, &reference).await {
-            Ok(_) => Ok(true),
+        image::check_engine(&engine.facts().await?, image)?;
+        match image::inspect(&engine, image).await {
+            Ok(found) if image == HARDENED_IMAGE => {
+                hardened::check(&engine, &found, image).await.map(|()| true)
+            }
+            Ok(found) => image::of(&found, image).map(|_| true),
             Err(DockerError::NoImage { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -88,15 +95,36 @@ impl DockerProvider {
 
     async fn build(&self, request: &SandboxRequest) -> Result<DockerSandbox, DockerError> {
         let Found { engine, facts, chosen } = self.find(Probe::Quick).await?;
-        let reference = image::reference(&request.root, &request.entry)?;
-        let image = image::find(&engine, &facts, &reference).await?;
+        let named = image::reference(&request.root)?;
+        let (hardened, pull) = (Hardened::Preferred, Pull::Never);
+        let chosen_image =
+            image::choose(&engine, named, &request.entry, hardened, pull, &|_| {}).await?;
+        image::check_engine(&facts, &chosen_image.reference)?;
+        let image = image::of(&chosen_image.found, &chosen_image.reference)?;
         let (asked, known) = (request.clone(), Arc::clone(&facts));
         let kernel = chosen.kernel_numbers(&facts);
-        let (files, filters) = blocking(move || {
+        let endpoint = engine.endpoint.clone();
+        let (files, filters, lent) = blocking(move || {
             let caller = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            Ok::<_, DockerError>((files(&asked, &known, caller)?, filters(&asked.policy, kernel)?))
+            let filters = filters(&asked.policy, kernel)?;
+            let mut files = files(&asked, &known, caller)?;
+            let lent = match known.remaps_ids {
+                true => None,
+                false => lend(&mut files, caller, &endpoint)?,
+            };
+            Ok::<_, DockerError>((files, filters, lent))
         })
         .await?;
+        let volumes = Volumes::of(&image.volumes, &request.policy, &files)?;
+        let authorities = request.authorities.as_deref();
+        let bundles = match authorities {
+            Some(_) => bundles::find(&engine, &image, &volumes).await?,
+            None => Vec::new(),
+        };
+        let filled = |it: &Bundle| {
+            Ok((it.directory.clone(), bundle(&it.name, authorities.unwrap_or_default())?))
+        };
+        let filled = bundles.iter().map(filled).collect::<Result<Vec<_>, DockerError>>()?;
         let labels = Labels::new()?;
         let has_network = request.gateway.as_ref().is_some_and(|it| it.carries().network);
         let configuration = plan(&Inputs {
@@ -104,33 +132,51 @@ impl DockerProvider {
             facts: &facts,
             runtime: chosen.runtime,
             image: &image,
+            volumes: &volumes,
             files: &files,
             has_network,
             has_tools: request.tools.is_some(),
+            bundles: &bundles,
             labels: &labels.labels,
             seccomp: &filters.engine,
         });
+        let denials = image.is_hardened.then(Arc::<Denials>::default);
         let prepared = Prepared {
             name: labels.name,
             configuration,
             runtime: chosen.runtime,
-            archive: archive(request.tools.as_ref())?,
+            volumes: volumes.clone(),
+            archive: archive(request.tools.as_ref(), authorities)?,
+            bundles: filled,
             filters: filters.programs,
-            gateway: request.gateway.clone(),
+            gateway: match &denials {
+                Some(denials) => Some(reported(denials, request.gateway.clone())),
+                None => request.gateway.clone(),
+            },
             engine_release: facts.kernel.clone(),
             most_start: MOST_START,
         };
         let (started, ()) = tokio::join!(start(&engine, prepared), sweep(&engine));
+        // The container has mounts of its own now.
+        drop(lent);
+        let policy = Arc::clone(&request.policy);
+        let places = crate::plan::places(&policy, &volumes);
         let setup = ProgramSetup {
             proxy: has_network.then_some(PROXY),
             host_loopback: host_loopback(&request.policy),
             // The engine's machine may have more processors than this one.
             threads: Some(threads(&request.policy, u64::MAX)),
             tools: request.tools.as_ref().map(|access| access.environment.clone()),
+            authorities: request.authorities.as_ref().map(|_| AUTHORITIES.to_owned()),
+            search_path: image.search_path,
             ..ProgramSetup::default()
         };
-        let policy = Arc::clone(&request.policy);
-        Ok(DockerSandbox::new(started?, setup, policy, filters.refused_call))
+        let started = started?;
+        let ran = Chosen { runtime: chosen.runtime, kernel: Some(started.kernel.clone()) };
+        let (isolation, refused_call) = (isolation(&facts, &ran), filters.refused_call);
+        let sandbox =
+            DockerSandbox::new(started, setup, policy, places, refused_call, isolation, denials);
+        Ok(sandbox)
     }
 }
 

@@ -47,7 +47,7 @@ impl Runtime {
     pub(crate) fn provides(self, kernel: &Kernel, engine_release: &str) -> bool {
         match self {
             Runtime::Runc | Runtime::Crun => kernel.release == engine_release,
-            Runtime::Runsc => kernel.is_gvisor(),
+            Runtime::Runsc => kernel.release != engine_release && kernel.is_gvisor(),
             Runtime::Kata => kernel.release != engine_release && !kernel.is_gvisor(),
         }
     }
@@ -118,9 +118,10 @@ impl Kernel {
             .then(|| Kernel { release: release.to_owned(), version: version.to_owned() })
     }
 
-    /// gVisor's kernel reports this release and date, whatever the version of gVisor.
+    /// Every gVisor reports this date. Its release was 4.4.0, and later ones end in its name. Either
+    /// is enough, so that gVisor never counts as the kernel of a virtual machine.
     fn is_gvisor(&self) -> bool {
-        self.release == "4.4.0" && self.version.ends_with("Sun Jan 10 15:06:54 PST 2016")
+        self.release.ends_with("-gvisor") || self.version.ends_with("Sun Jan 10 15:06:54 PST 2016")
     }
 
     /// The major and minor version.
@@ -143,8 +144,6 @@ impl fmt::Display for Kernel {
 mod tests {
     use super::*;
 
-    const GVISOR: &str = "stockade-guest: kernel 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
-
     #[test]
     fn every_name_parses_and_another_is_refused() {
         for name in RuntimeChoice::NAMES {
@@ -156,14 +155,29 @@ mod tests {
 
     #[test]
     fn runtime_registered_under_a_stronger_name_shows_the_wrong_kernel() {
-        let gvisor = Kernel::parse(GVISOR).unwrap();
         let host = Kernel::parse("stockade-guest: kernel 6.1.0-18 #1 SMP Debian\n").unwrap();
         let other = Kernel::parse("stockade-guest: kernel 6.12.8 #1 SMP kata\n").unwrap();
         let provided =
             |kernel: &Kernel| Runtime::ALL.map(|runtime| runtime.provides(kernel, "6.1.0-18"));
-        assert_eq!(provided(&gvisor), [false, true, false, false]);
         assert_eq!(provided(&host), [false, false, true, true]);
         assert_eq!(provided(&other), [true, false, false, false]);
+    }
+
+    #[test]
+    fn old_and_new_gvisor_are_recognized_and_never_count_as_a_virtual_machine() {
+        for seen in [
+            "4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016",
+            "4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016",
+            "6.6.0-gvisor #1 SMP PREEMPT",
+            "6.6.0 #1 SMP Sun Jan 10 15:06:54 PST 2016",
+        ] {
+            let kernel = Kernel::parse(&format!("stockade-guest: kernel {seen}\n")).unwrap();
+            let provided = Runtime::ALL.map(|runtime| runtime.provides(&kernel, "6.1.0-18"));
+            assert_eq!(provided, [false, true, false, false], "{seen}");
+            assert!(kernel.to_string().starts_with("gVisor, which reports Linux "), "{kernel}");
+        }
+        let named = Kernel::parse("stockade-guest: kernel 6.1.0-gvisor #1 SMP own\n").unwrap();
+        assert!(!Runtime::Runsc.provides(&named, "6.1.0-gvisor"), "it is the engine's own kernel");
     }
 
     #[test]

@@ -19,19 +19,22 @@ use stockade_carrier::{Link, follow};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{
-    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, ProcessEnd,
-    Running, Sandbox, SandboxUsage, TerminalSize,
+    Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files, Ports,
+    ProcessEnd, Running, Sandbox, SandboxUsage, TerminalSize, WritablePlace,
 };
 use tokio::time::{sleep, timeout};
 
+use crate::denials::{Denials, Listening};
 use crate::engine::Engine;
 use crate::events::Events;
-use crate::start::{Container, Started};
+use crate::start::{Container, StartedContainer};
 
 /// How long the engine's report about a kill may take.
 const REPORTED: Duration = Duration::from_millis(400);
 /// How long the engine's report about the end of a container may take; a lost engine ends the wait.
 const ENDED: Duration = Duration::from_secs(4);
+/// How long the request of a kill may take until it is written; the engine answers later.
+const SENT: Duration = Duration::from_millis(20);
 /// How long the engine may take to remove a container.
 const REMOVED: Duration = Duration::from_secs(10);
 /// How often processor time is compared with its limit.
@@ -44,7 +47,10 @@ pub(crate) struct DockerSandbox {
     link: Link,
     setup: Arc<ProgramSetup>,
     policy: Arc<Policy>,
+    places: Vec<WritablePlace>,
     refused_call: Option<String>,
+    /// How the container is isolated, with the kernel that runs it.
+    isolation: String,
     starts: Arc<AtomicU64>,
     /// Whether programs are paused and none may start.
     paused: AtomicBool,
@@ -54,22 +60,29 @@ pub(crate) struct DockerSandbox {
 struct Shared {
     events: Events,
     container: Container,
+    /// The commands that stubs of the hardened image reported, if it is that image.
+    denials: Option<Arc<Denials>>,
 }
 
 impl DockerSandbox {
     pub(crate) fn new(
-        started: Started,
+        started: StartedContainer,
         setup: ProgramSetup,
         policy: Arc<Policy>,
+        places: Vec<WritablePlace>,
         refused_call: Option<String>,
+        isolation: String,
+        denials: Option<Arc<Denials>>,
     ) -> DockerSandbox {
-        let Started { container, link, events, .. } = started;
+        let StartedContainer { container, link, events, .. } = started;
         DockerSandbox {
-            shared: Arc::new(Shared { events, container }),
+            shared: Arc::new(Shared { events, container, denials }),
             link,
             setup: Arc::new(setup),
             policy,
+            places,
             refused_call,
+            isolation,
             starts: Arc::default(),
             paused: AtomicBool::new(false),
         }
@@ -79,7 +92,8 @@ impl DockerSandbox {
     fn control(&self, guest: Option<Arc<dyn ExecutionControl>>) -> Arc<dyn ExecutionControl> {
         self.starts.fetch_add(1, Ordering::Relaxed);
         let (shared, starts) = (Arc::clone(&self.shared), Arc::clone(&self.starts));
-        Arc::new(DockerExecution { guest, shared, starts })
+        let listening = shared.denials.as_ref().map(Denials::listen);
+        Arc::new(DockerExecution { guest, shared, starts, listening })
     }
 }
 
@@ -108,9 +122,11 @@ impl Shared {
                 .and_then(|cpu| cpu.total_usage)
                 .filter(|total| *total > 0)
                 .map(Duration::from_nanos),
+            memory_bytes: memory.and_then(|memory| memory.usage).filter(|used| *used > 0),
             // Only cgroup v1 counts the maximum.
             memory_peak_bytes: memory.and_then(|memory| memory.max_usage).filter(|max| *max > 0),
             oom_kills: self.events.seen().memory_kills,
+            denials: self.denials.iter().flat_map(|denials| denials.all()).collect(),
             ..SandboxUsage::default()
         }
     }
@@ -122,6 +138,8 @@ struct DockerExecution {
     guest: Option<Arc<dyn ExecutionControl>>,
     shared: Arc<Shared>,
     starts: Arc<AtomicU64>,
+    /// The denied commands that were reported since its start.
+    listening: Option<Listening>,
 }
 
 impl ExecutionControl for DockerExecution {
@@ -148,9 +166,10 @@ impl ExecutionControl for DockerExecution {
 
     fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
         Box::pin(async {
+            let denials = self.listening.iter().flat_map(Listening::heard).collect();
             // The container's counters belong to one execution only if it is the only one so far.
             if self.starts.load(Ordering::Relaxed) != 1 {
-                return ExecutionUsage::default();
+                return ExecutionUsage { denials, ..ExecutionUsage::default() };
             }
             let used = self.shared.usage().await;
             ExecutionUsage {
@@ -159,7 +178,7 @@ impl ExecutionControl for DockerExecution {
                 tasks_peak: None,
                 oom_kills: used.oom_kills,
                 limits_hit: used.limits_hit,
-                denials: used.denials,
+                denials,
             }
         })
     }
@@ -241,7 +260,15 @@ impl Sandbox for DockerSandbox {
     }
 
     fn files(&self) -> Result<Arc<dyn Files>, Error> {
-        Ok(self.link.files(&self.setup.directories.working_directory))
+        Ok(self.link.files(&self.setup.directories.working_directory, self.places.clone()))
+    }
+
+    fn ports(&self) -> Result<Arc<dyn Ports>, Error> {
+        Ok(self.link.ports())
+    }
+
+    fn isolation(&self) -> Option<String> {
+        Some(self.isolation.clone())
     }
 
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
@@ -270,6 +297,10 @@ impl Sandbox for DockerSandbox {
         })
     }
 
+    fn hold(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(self.link.pause()?) })
+    }
+
     fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async {
             self.link.resume()?;
@@ -283,7 +314,12 @@ impl Sandbox for DockerSandbox {
     }
 
     fn kill(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.shared.kill())
+        Box::pin(async {
+            let shared = Arc::clone(&self.shared);
+            let mut kill = tokio::spawn(async move { shared.kill().await });
+            // The engine answers once the container has ended, which the caller need not await.
+            let _ = timeout(SENT, &mut kill).await;
+        })
     }
 
     fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {

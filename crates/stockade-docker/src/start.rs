@@ -10,9 +10,11 @@ use std::time::Duration;
 use bollard::body_full;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder,
+    DownloadFromContainerOptionsBuilder, RemoveContainerOptionsBuilder,
     UploadToContainerOptionsBuilder,
 };
+use futures_util::StreamExt;
 use std::sync::Arc;
 use stockade_carrier::{Filter, Link, LinkSettings, Liveness};
 use stockade_provider::{Gateway, ToolAccess};
@@ -24,6 +26,7 @@ use crate::engine::Engine;
 use crate::events::Events;
 use crate::runtime::Kernel;
 use crate::stream::{Attached, Errors};
+use crate::volumes::Volumes;
 
 /// How long a runtime may take to start a container, and the guest to answer. gVisor takes about
 /// half a second, Kata a few.
@@ -37,7 +40,10 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) configuration: ContainerCreateBody,
     pub(crate) runtime: Runtime,
+    pub(crate) volumes: Volumes,
     pub(crate) archive: Vec<u8>,
+    /// Further directories, each with its archive.
+    pub(crate) bundles: Vec<(String, Vec<u8>)>,
     pub(crate) filters: Vec<Filter>,
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
     /// The release of the engine's kernel.
@@ -46,7 +52,7 @@ pub(crate) struct Prepared {
 }
 
 /// A container whose guest answers.
-pub(crate) struct Started {
+pub(crate) struct StartedContainer {
     pub(crate) container: Container,
     pub(crate) link: Link,
     pub(crate) events: Events,
@@ -67,6 +73,32 @@ impl Container {
     pub(crate) async fn remove(mut self) -> Result<(), DockerError> {
         self.is_removed = true;
         remove(&self.engine, &self.id).await
+    }
+}
+
+impl Container {
+    /// The archive of a path; empty if nothing is there. One of more than `most` bytes is cut, but
+    /// not before it has more than these.
+    pub(crate) async fn download(&self, path: &str, most: usize) -> Result<Vec<u8>, DockerError> {
+        let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
+        let docker = &self.engine.docker;
+        let read = async {
+            let mut stream = docker.download_from_container(&self.id, Some(options));
+            let mut archive = Vec::new();
+            while archive.len() <= most {
+                let Some(piece) = stream.next().await else { break };
+                match piece {
+                    Ok(piece) => archive.extend_from_slice(&piece),
+                    Err(bollard::errors::Error::DockerResponseServerError {
+                        status_code: 404,
+                        ..
+                    }) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(archive)
+        };
+        self.engine.ask("read a file of the image", read).await
     }
 }
 
@@ -99,11 +131,14 @@ async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError> {
 }
 
 /// Creates and starts a container, and waits until its guest answers on the expected kernel.
-pub(crate) async fn start(engine: &Engine, prepared: Prepared) -> Result<Started, DockerError> {
+pub(crate) async fn start(
+    engine: &Engine,
+    prepared: Prepared,
+) -> Result<StartedContainer, DockerError> {
     let events = Events::follow(engine, &prepared.name);
     let container = create(engine, &prepared).await?;
     match link(&container, &prepared).await {
-        Ok((link, kernel)) => Ok(Started { container, link, events, kernel }),
+        Ok((link, kernel)) => Ok(StartedContainer { container, link, events, kernel }),
         Err(error) => {
             // The first error is the one to report.
             let _ = container.remove().await;
@@ -135,10 +170,16 @@ pub(crate) async fn created(
 async fn link(container: &Container, prepared: &Prepared) -> Result<(Link, Kernel), DockerError> {
     let (engine, id) = (&container.engine, container.id.as_str());
     let docker = &engine.docker;
-    let options = UploadToContainerOptionsBuilder::new().path(ToolAccess::DIRECTORY).build();
-    let body = body_full(prepared.archive.clone().into());
-    let upload = docker.upload_to_container(id, Some(options), body);
-    engine.ask_within(MOST_START, "copy the guest into a container", upload).await?;
+    // Before the start, which creates the directories of volumes.
+    prepared.volumes.check_links(engine, id).await?;
+    let own = (ToolAccess::DIRECTORY, &prepared.archive);
+    let bundles = prepared.bundles.iter().map(|(place, archive)| (place.as_str(), archive));
+    for (place, archive) in std::iter::once(own).chain(bundles) {
+        let options = UploadToContainerOptionsBuilder::new().path(place).build();
+        let body = body_full(archive.clone().into());
+        let upload = docker.upload_to_container(id, Some(options), body);
+        engine.ask_within(MOST_START, "copy the guest into a container", upload).await?;
+    }
     // Before the start, so that no byte is lost.
     let options = AttachContainerOptionsBuilder::new()
         .stdin(true)

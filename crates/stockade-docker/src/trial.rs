@@ -1,8 +1,8 @@
 //! Chooses the runtime: the requested one, or the strongest that passes a trial start.
 //!
 //! A trial starts the guest in a container of an empty image and identifies the kernel from inside.
-//! Results are kept for a day, because a trial takes as long as a run; every start of a sandbox
-//! checks the kernel again.
+//! Results are kept, failures for a minute only, because a trial takes as long as a run; every start
+//! of a sandbox checks the kernel again.
 
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::owner::Labels;
 use crate::plan::{Inputs, plan};
 use crate::runtime::Kernel;
 use crate::start::{Prepared, start};
+use crate::volumes::Volumes;
 use crate::{DockerError, DockerOptions, EngineFacts, Runtime, RuntimeChoice, trial_image};
 
 /// How long a trial may take. gVisor takes less than a second here, Kata a few.
@@ -101,12 +102,12 @@ async fn strongest(
                     kept.keep(runtime, Some(kernel.clone()));
                     Some(kernel)
                 }
-                // An engine that is gone or slow says nothing about the runtime.
+                // An unreachable engine is no evidence about the runtime.
                 Err(error @ (DockerError::Down { .. } | DockerError::DiskFull { .. })) => {
                     return Err(error);
                 }
                 Err(error) => {
-                    kept.keep(runtime, None);
+                    keep_failure(&mut kept, runtime, &error);
                     first_error.get_or_insert(error);
                     None
                 }
@@ -121,17 +122,39 @@ async fn strongest(
     Err(first_error.unwrap_or_else(|| no_runtime(facts, "runc")))
 }
 
-/// Starts every registered runtime that Stockade knows, at once.
-pub(crate) async fn look(engine: &Engine, facts: &EngineFacts) -> Vec<RuntimeLook> {
-    let tried = facts.known_runtimes().into_iter().map(|runtime| async move {
-        let result = trial(engine, facts, runtime).await;
+/// Keeps a failure that is the runtime's own. A slow trial may be the fault of a busy machine.
+fn keep_failure(kept: &mut Kept, runtime: Runtime, error: &DockerError) {
+    match error {
+        DockerError::Start { .. } | DockerError::WrongKernel { .. } => kept.keep(runtime, None),
+        _ => kept.forget(runtime),
+    }
+}
+
+/// Starts every registered runtime that Stockade knows, at once, and keeps the results.
+pub(crate) async fn look(
+    engine: &Engine,
+    facts: &EngineFacts,
+    options: &DockerOptions,
+) -> Vec<RuntimeLook> {
+    let trials = facts
+        .known_runtimes()
+        .into_iter()
+        .map(|runtime| async move { (runtime, trial(engine, facts, runtime).await) });
+    let mut kept = Kept::read(options.cache.as_deref(), facts);
+    let looks = join_all(trials).await.into_iter().map(|(runtime, result)| {
+        match &result {
+            Ok(kernel) => kept.keep(runtime, Some(kernel.clone())),
+            Err(error) => keep_failure(&mut kept, runtime, error),
+        }
         let (kernel, obstacle) = match result {
             Ok(kernel) => (Some(kernel.to_string()), None),
             Err(error) => (None, Some(error.into_obstacle())),
         };
         RuntimeLook { runtime, isolation: runtime.isolation(), kernel, obstacle }
     });
-    join_all(tried).await
+    let looks = looks.collect();
+    kept.write();
+    looks
 }
 
 fn no_runtime(facts: &EngineFacts, name: &'static str) -> DockerError {
@@ -145,7 +168,7 @@ async fn trial(
     facts: &EngineFacts,
     runtime: Runtime,
 ) -> Result<Kernel, DockerError> {
-    let image = Image { id: trial_image::find(engine).await?, volumes: Vec::new() };
+    let image = Image { id: trial_image::find(engine).await?, ..Image::default() };
     let policy = Policy::parse_str("trial", "{}", std::path::Path::new("/"))
         .expect("an empty policy is valid");
     let filters = filters(&policy, (0, 0))?;
@@ -155,9 +178,11 @@ async fn trial(
         facts,
         runtime,
         image: &image,
+        volumes: &Volumes::default(),
         files: &Files { shown: Vec::new(), user: NOBODY },
         has_network: false,
         has_tools: false,
+        bundles: &[],
         labels: &labels.labels,
         seccomp: &filters.engine,
     });
@@ -165,7 +190,9 @@ async fn trial(
         name: labels.name,
         configuration,
         runtime,
-        archive: archive(None)?,
+        volumes: Volumes::default(),
+        archive: archive(None, None)?,
+        bundles: Vec::new(),
         filters: filters.programs,
         gateway: None,
         engine_release: facts.kernel.clone(),

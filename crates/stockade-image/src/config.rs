@@ -1,4 +1,4 @@
-//! What an image says about its own program.
+//! An image's settings for its own program.
 
 use stockade_policy::check_variable;
 
@@ -9,7 +9,7 @@ const MOST_VALUE: usize = 32 << 10;
 /// The most variables that are taken from an image.
 const MOST_VARIABLES: usize = 256;
 
-/// What an image says about its own program. Nothing else of its configuration is used.
+/// An image's settings for its own program. Nothing else of its configuration is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageConfig {
     /// The words before the arguments.
@@ -20,7 +20,7 @@ pub struct ImageConfig {
     pub environment: Vec<String>,
     /// Where its program starts.
     pub working_directory: Option<String>,
-    /// The user that it asks for; it is only shown to the caller.
+    /// The user that it requests. Nothing uses it before [`crate::own_user_in`] accepted it.
     pub user: Option<String>,
     /// When it was made, in seconds since 1970.
     pub created: Option<i64>,
@@ -77,8 +77,8 @@ impl ImageConfig {
         (!argv.is_empty()).then_some(OwnProgram { argv, working_directory })
     }
 
-    /// The variables that a program may get. Those that change what a loader or an interpreter runs,
-    /// look like credentials or belong to the network gate are dropped.
+    /// The variables that a program may get. Those that change what a loader or an interpreter
+    /// runs, look like credentials or belong to the network gate are dropped.
     pub fn variables(&self) -> Variables {
         let mut variables = Variables::default();
         for variable in &self.environment {

@@ -15,19 +15,19 @@ const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const PLAIN: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// A store next to a file that no image may change.
-struct Place {
+struct TestStore {
     folder: tempfile::TempDir,
     store: Store,
 }
 
-fn place() -> Place {
+fn place() -> TestStore {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("canary"), "safe").unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
-    Place { folder, store }
+    TestStore { folder, store }
 }
 
-impl Place {
+impl TestStore {
     fn bytes(&self, archive: &[u8]) -> Result<Imported, ImageError> {
         let path = self.folder.path().join("image.tar");
         fs::write(&path, archive).unwrap();
@@ -74,7 +74,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refusal(place: &Place, result: Result<Imported, ImageError>) -> Refusal {
+fn refusal(place: &TestStore, result: Result<Imported, ImageError>) -> Refusal {
     place.is_clean();
     match result {
         Err(ImageError::Refused { refusal, .. }) => refusal,
@@ -83,7 +83,7 @@ fn refusal(place: &Place, result: Result<Imported, ImageError>) -> Refusal {
 }
 
 #[track_caller]
-fn in_archive(place: &Place, result: Result<Imported, ImageError>) -> InArchive {
+fn in_archive(place: &TestStore, result: Result<Imported, ImageError>) -> InArchive {
     place.is_clean();
     match result {
         Err(ImageError::Archive { source: ArchiveError::Refused { refusal, .. }, .. }) => refusal,
@@ -530,6 +530,33 @@ fn wrong_layouts_are_refused_with_the_reason() {
     let cut = |content: &[u8]| gzip(content)[..40].to_vec();
     assert!(place.bytes(&good.layout(GZIP, cut)).is_err());
     place.is_clean();
+}
+
+#[test]
+fn image_for_this_machine_is_found_among_others_and_attestations_in_nested_indexes() {
+    let named = |text: &str| image(vec![Layer::default().file("machine", text)]);
+    let (ours, other) = (named("ours"), || named("other").for_machine("s390x"));
+    for (depth, name) in [(1, false), (2, true), (3, true)] {
+        let place = place();
+        let images = [other(), named("ours"), named("third").for_machine("riscv64")];
+        let imported = place.bytes(&Image::nested_layout(&images, PLAIN, depth)).unwrap();
+        assert_eq!(imported.id, ours.id(), "{depth}");
+        let root = place.store.find(&imported.id).unwrap().root;
+        assert_eq!(fs::read_to_string(root.join("machine")).unwrap(), "ours");
+        // The name is that of the index around them all.
+        assert_eq!(imported.names.contains(&"test:1".to_owned()), name, "{:?}", imported.names);
+    }
+    let place = place();
+    for (images, depth, expected) in [
+        (vec![named("one"), named("two")], 2, Refusal::Several),
+        (vec![], 2, Refusal::Absent),
+        (vec![named("ours")], 4, Refusal::TooLarge),
+    ] {
+        let result = place.bytes(&Image::nested_layout(&images, PLAIN, depth));
+        assert_eq!(refusal(&place, result), expected, "{depth}");
+    }
+    let result = place.bytes(&Image::nested_layout(&[other()], PLAIN, 2));
+    assert!(matches!(refusal(&place, result), Refusal::Machine { .. }));
 }
 
 #[test]

@@ -15,7 +15,9 @@ use rustix::fs::{
     futimens, linkat, mkdirat, openat, statat, symlinkat,
 };
 use rustix::io::Errno;
-use stockade_archive::{ArchiveError, Attributes, Entries, Entry, EntryKind, components, fill};
+use stockade_archive::{
+    ArchiveEntry, ArchiveError, Attributes, Entries, EntryKind, components, fill,
+};
 
 use crate::digest::Hashed;
 use crate::parcel::Parcel;
@@ -104,7 +106,7 @@ impl Checking<'_> {
         Checking { part, entries, hasher, seen, whiteouts, whiteout_bytes: MOST_WHITEOUTS }
     }
 
-    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), ImageError> {
+    pub(crate) fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
         let wrong = |refusal| Err(refused(&name, refusal));
         let path = path_of(self.part, entry)?;
@@ -218,7 +220,7 @@ fn read(
     parcel: &Parcel,
     layer: &Layer,
     most: u64,
-    mut each: impl FnMut(&Entry, &mut dyn Read) -> Result<(), ImageError>,
+    mut each: impl FnMut(&ArchiveEntry, &mut dyn Read) -> Result<(), ImageError>,
 ) -> Result<u64, ImageError> {
     let part = layer.file.as_str();
     let unreadable =
@@ -250,7 +252,7 @@ fn in_layer(part: &str) -> impl Fn(ArchiveError) -> ImageError {
 }
 
 /// The parts of the name of an entry.
-fn path_of<'e>(part: &str, entry: &'e Entry) -> Result<Vec<&'e [u8]>, ImageError> {
+fn path_of<'e>(part: &str, entry: &'e ArchiveEntry) -> Result<Vec<&'e [u8]>, ImageError> {
     let path = components(&entry.name).map_err(|refusal| ImageError::Archive {
         part: part.to_owned(),
         source: ArchiveError::Refused { name: entry.name.clone(), refusal },
@@ -274,7 +276,7 @@ struct Unpacking<'u> {
 }
 
 impl Unpacking<'_> {
-    fn entry(&mut self, entry: &Entry, content: &mut dyn Read) -> Result<(), ImageError> {
+    fn entry(&mut self, entry: &ArchiveEntry, content: &mut dyn Read) -> Result<(), ImageError> {
         let name = entry.name.escape_ascii().to_string();
         let path = path_of(&self.layer.file, entry)?;
         self.count(1).map_err(|errno| failed(&name, errno))?;
@@ -305,7 +307,7 @@ impl Unpacking<'_> {
     /// been part of a known path.
     fn place(
         &mut self,
-        entry: &Entry,
+        entry: &ArchiveEntry,
         parent: &OwnedFd,
         last: &OsStr,
         content: &mut dyn Read,
@@ -427,7 +429,7 @@ impl Unpacking<'_> {
     }
 
     /// The permissions without set-id bits.
-    fn mode(&mut self, name: &str, entry: &Entry) -> Result<Mode, ImageError> {
+    fn mode(&mut self, name: &str, entry: &ArchiveEntry) -> Result<Mode, ImageError> {
         let mode = entry.attributes.mode.ok_or_else(|| refused(name, Refusal::Attributes))?;
         let has_mode = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Directory);
         if mode & 0o6000 != 0 && has_mode {

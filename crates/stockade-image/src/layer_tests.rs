@@ -1,10 +1,10 @@
 use super::*;
 
-fn whiteout(name: String) -> Entry {
+fn whiteout(name: String) -> ArchiveEntry {
     let attributes =
         Attributes { mode: Some(0o644), user: Some(0), group: Some(0), modified: None };
     let kind = EntryKind::File { bytes: 0, executable: false };
-    Entry { name: name.into_bytes(), kind, attributes }
+    ArchiveEntry { name: name.into_bytes(), kind, attributes }
 }
 
 #[test]

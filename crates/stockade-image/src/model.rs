@@ -67,7 +67,7 @@ pub(crate) struct Configuration {
     pub(crate) rootfs: RootFiles,
 }
 
-/// What the image says about its program. Volumes, labels, ports and health checks are not read.
+/// The image's settings for its program. Volumes, labels, ports and health checks are not read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct RunSettings {

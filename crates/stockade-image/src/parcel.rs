@@ -18,12 +18,12 @@ const MOST_FILES: usize = 4096;
 pub(crate) struct Parcel {
     file: File,
     path: PathBuf,
-    files: BTreeMap<String, Place>,
+    files: BTreeMap<String, Content>,
 }
 
 /// Where the content of a file is.
 #[derive(Clone, Debug)]
-enum Place {
+enum Content {
     /// In the archive.
     Here { offset: u64, bytes: u64 },
     /// At another name: `docker save` links layers that are equal.
@@ -67,10 +67,10 @@ impl Parcel {
     pub(crate) fn open_file(&self, name: &str) -> Result<(impl Read + use<>, u64), ImageError> {
         let refused = |refusal| ImageError::Refused { part: name.to_owned(), refusal };
         let mut place = self.files.get(name);
-        if let Some(Place::Link(target)) = place {
+        if let Some(Content::Link(target)) = place {
             place = self.files.get(target);
         }
-        let Some(Place::Here { offset, bytes }) = place else {
+        let Some(Content::Here { offset, bytes }) = place else {
             return Err(refused(Refusal::Absent));
         };
         let failed = |source| ImageError::File { doing: "read", path: self.path.clone(), source };
@@ -104,7 +104,7 @@ enum Listing {
 }
 
 /// Lists files by their plain names. Other names cannot be part of an image and are passed over.
-fn list(source: Counted<BufReader<File>>) -> Result<BTreeMap<String, Place>, Listing> {
+fn list(source: Counted<BufReader<File>>) -> Result<BTreeMap<String, Content>, Listing> {
     let mut files = BTreeMap::new();
     let mut entries = Entries::new(source);
     let mut count = 0;
@@ -115,10 +115,10 @@ fn list(source: Counted<BufReader<File>>) -> Result<BTreeMap<String, Place>, Lis
         }
         let Some(name) = plain(&entry.name) else { continue };
         let place = match entry.kind {
-            EntryKind::File { bytes, .. } => Place::Here { offset: entries.source().at, bytes },
+            EntryKind::File { bytes, .. } => Content::Here { offset: entries.source().at, bytes },
             EntryKind::Link { target } | EntryKind::HardLink { target } => {
-                match beside(&name, &target) {
-                    Some(target) => Place::Link(target),
+                match link_target(&name, &target) {
+                    Some(target) => Content::Link(target),
                     None => continue,
                 }
             }
@@ -139,8 +139,8 @@ fn plain(name: &[u8]) -> Option<String> {
     is_plain.then(|| name.to_owned())
 }
 
-/// The name that a link leads to.
-fn beside(name: &str, target: &[u8]) -> Option<String> {
+/// The name that a link leads to, relative to the directory of the link; `None` if it leads outside.
+fn link_target(name: &str, target: &[u8]) -> Option<String> {
     let target = std::str::from_utf8(target).ok()?;
     let mut parts: Vec<&str> = name.split('/').collect();
     parts.pop();
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn link_leads_to_a_name_in_the_archive_or_nowhere() {
-        assert_eq!(beside("a/layer.tar", b"../b/layer.tar").as_deref(), Some("b/layer.tar"));
-        assert_eq!(beside("layer.tar", b"./other").as_deref(), Some("other"));
+        assert_eq!(link_target("a/layer.tar", b"../b/layer.tar").as_deref(), Some("b/layer.tar"));
+        assert_eq!(link_target("layer.tar", b"./other").as_deref(), Some("other"));
         for out in [&b"../../x"[..], b"/etc/passwd", b"..", b""] {
-            assert_eq!(beside("a/layer.tar", out), None, "{out:?}");
+            assert_eq!(link_target("a/layer.tar", out), None, "{out:?}");
         }
         assert_eq!(plain(b"./blobs/x").as_deref(), Some("blobs/x"));
         for wrong in [&b"../x"[..], b"/x", b"a//b", b"a/../b", b"\xff", b""] {

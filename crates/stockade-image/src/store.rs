@@ -95,7 +95,7 @@ pub struct Found {
     pub id: Digest,
     /// Its files.
     pub root: PathBuf,
-    /// What it says about its own program.
+    /// Its settings for its own program.
     pub config: ImageConfig,
     /// Keeps it in the store.
     pub held: Held,
@@ -115,7 +115,8 @@ pub(crate) struct New<'s> {
 }
 
 impl Store {
-    /// Opens the store, and creates it if it is missing. Refuses one that another user could change.
+    /// Opens the store, and creates it if it is missing. Refuses one that another user could
+    /// change.
     pub fn open(directory: &Path) -> Result<Store, ImageError> {
         above::check(directory)?;
         private(DirBuilder::new().recursive(true), directory)?;
@@ -345,7 +346,7 @@ impl Store {
 
     fn write_names(&self, names: &BTreeMap<String, String>) -> Result<(), ImageError> {
         let (path, new) = (self.directory.join("names.json"), self.directory.join("names.new"));
-        let text = serde_json::to_vec(names).unwrap_or_default();
+        let text = json(&path, names)?;
         // A longer text could not be read again, and then no image would be found.
         if text.len() as u64 > MOST_DOCUMENT {
             return Err(ImageError::Full { store: self.directory.clone() });
@@ -376,7 +377,8 @@ impl New<'_> {
     /// Makes the import an image of the store.
     pub(crate) fn finish(self, id: Digest, config: &[u8], facts: &Facts) -> Result<(), ImageError> {
         write(&self.directory.join("config"), config)?;
-        write(&self.directory.join("facts"), &serde_json::to_vec(facts).unwrap_or_default())?;
+        let path = self.directory.join("facts");
+        write(&path, &json(&path, facts)?)?;
         write(&self.directory.join("lock"), b"")?;
         let root = File::open(self.root()).map_err(file("open", &self.directory))?;
         // After a loss of power the name must not stand for files that were never written.
@@ -399,6 +401,12 @@ fn write(path: &Path, content: &[u8]) -> Result<(), ImageError> {
     options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
     let mut opened = options.open(path).map_err(file("create", path))?;
     opened.write_all(content).map_err(file("write", path))
+}
+
+/// A value as the text of a file. An error must not become an empty file, which no later call could
+/// read.
+fn json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, ImageError> {
+    serde_json::to_vec(value).map_err(|error| file("write", path)(error.into()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ImageError> {

@@ -9,18 +9,18 @@ fn image(name: &str, content: &str) -> Image {
     Image::new(name, vec![layer], json!({ "Cmd": ["/file"] }))
 }
 
-struct Place {
+struct TestStore {
     folder: tempfile::TempDir,
     store: Store,
 }
 
-fn place() -> Place {
+fn place() -> TestStore {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
-    Place { folder, store }
+    TestStore { folder, store }
 }
 
-impl Place {
+impl TestStore {
     fn import(&self, image: &Image) -> crate::Imported {
         self.import_as(image, None)
     }
@@ -108,6 +108,16 @@ fn names_that_could_not_be_read_again_are_not_written() {
     let written = place.store.write_names(&many);
     assert!(matches!(written, Err(ImageError::Full { .. })), "{written:?}");
     assert_eq!(place.store.find("tool:1").unwrap().id.to_string(), image.id());
+}
+
+#[test]
+fn value_without_a_json_form_is_an_error_and_not_an_empty_file() {
+    let path = Path::new("/store/facts");
+    let text = json(path, &Facts { bytes: 1, layers: 2 }).unwrap();
+    assert_eq!(text, br#"{"bytes":1,"layers":2}"#);
+    // JSON has no keys but texts.
+    let error = json(path, &BTreeMap::from([((1, 2), 3)])).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write /store/facts");
 }
 
 #[test]

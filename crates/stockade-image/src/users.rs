@@ -13,6 +13,18 @@ pub struct ImageUser {
     pub home: Option<String>,
 }
 
+/// The user as which the programs of a sandbox run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserWanted<'w> {
+    /// The ordinary user of the wall.
+    #[default]
+    Ordinary,
+    /// The user of the image that the caller names.
+    Named(&'w str),
+    /// The USER of the image, if programs may run as it, and else the ordinary user.
+    OfImage,
+}
+
 /// Why programs cannot run as a user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -79,6 +91,14 @@ pub fn user_in(passwd: &str, wanted: &str) -> Result<ImageUser, UserError> {
     Ok(ImageUser { user, group: group.unwrap_or(user), home })
 }
 
+/// Finds the USER of an image, which is `NAME` or `NAME:GROUP`. Root, a user that the image does not
+/// have and an id that a sandbox does not have are no users for a program. The group is the one of
+/// `/etc/passwd`, whatever the image names.
+pub fn own_user_in(passwd: &str, image_user: &str) -> Option<ImageUser> {
+    let name = image_user.split(':').next().unwrap_or_default();
+    user_in(passwd, name).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +115,18 @@ mod tests {
         assert_eq!(user_in(PASSWD, "1000"), Ok(agent));
         let other = ImageUser { user: 77, group: 77, home: None };
         assert_eq!(user_in(PASSWD, "77"), Ok(other));
+    }
+
+    #[test]
+    fn user_of_an_image_is_taken_unless_it_is_root_or_unknown() {
+        let agent = user_in(PASSWD, "agent").ok();
+        assert!(agent.is_some());
+        for name in ["agent", "1000", "agent:agent", "1000:0"] {
+            assert_eq!(own_user_in(PASSWD, name), agent, "{name}");
+        }
+        for name in ["", "root", "0", "0:1000", "toor", "nobody", "65534", "far", ":1000"] {
+            assert_eq!(own_user_in(PASSWD, name), None, "{name}");
+        }
     }
 
     #[test]
