@@ -1,0 +1,87 @@
+//! The engine of this process, and the clock that interrupts running programs.
+
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{Config, Engine, OptLevel};
+
+use crate::WasmError;
+
+/// How often a running program is interrupted, so that its limits can be checked.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// The stack of a program. CPython's own recursion limit ends ordinary recursion much earlier.
+const STACK: usize = 16 << 20;
+/// The stack of a program with that of the host functions which it calls.
+const STACK_WITH_HOST: usize = STACK + (1 << 20);
+
+/// The engine. All sandboxes of the process share its configuration and nothing else.
+pub(crate) fn engine() -> Result<&'static Engine, WasmError> {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    if let Some(engine) = ENGINE.get() {
+        return Ok(engine);
+    }
+    let engine = Engine::new(&configuration())
+        .map_err(|source| WasmError::engine("start on this host", source))?;
+    Ok(ENGINE.get_or_init(|| engine))
+}
+
+fn configuration() -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        .epoch_interruption(true)
+        .memory_init_cow(true)
+        // The process may belong to another program, such as Python, and a handler that this program
+        // sets later would take a trap for its own crash.
+        .signals_based_traps(false)
+        .cranelift_opt_level(OptLevel::Speed)
+        .max_wasm_stack(STACK)
+        .async_stack_size(STACK_WITH_HOST)
+        // A trap is reported in one line.
+        .wasm_backtrace_max_frames(None);
+    config
+}
+
+/// Keeps the clock running while it exists.
+#[derive(Debug)]
+pub(crate) struct Ticking(());
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static CHANGED: Condvar = Condvar::new();
+
+impl Ticking {
+    /// Starts the clock, if it does not run.
+    pub(crate) fn start(engine: &'static Engine) -> Result<Ticking, WasmError> {
+        static THREAD: OnceLock<()> = OnceLock::new();
+        if THREAD.get().is_none() {
+            let clock = thread::Builder::new().name("stockade-tick".to_owned());
+            let is_first = THREAD.set(()).is_ok();
+            if is_first {
+                clock.spawn(move || tick(engine)).map_err(|source| WasmError::Thread { source })?;
+            }
+        }
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        CHANGED.notify_one();
+        Ok(Ticking(()))
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+}
+
+/// Advances the epoch while a program runs, and sleeps otherwise. The thread lives as long as the
+/// process.
+fn tick(engine: &'static Engine) {
+    loop {
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |running: &mut usize| *running == 0;
+        drop(CHANGED.wait_while(running, idle).unwrap_or_else(PoisonError::into_inner));
+        thread::sleep(TICK);
+        engine.increment_epoch();
+    }
+}
