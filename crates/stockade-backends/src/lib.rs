@@ -1,18 +1,34 @@
 //! All walls by name; no other crate names every wall.
 
+mod azure;
+#[cfg(all(test, feature = "docker", feature = "hyperlight"))]
+mod choosing_table;
+mod components;
 mod containers;
 #[cfg(all(test, feature = "docker"))]
 mod control_table;
+mod hyperlight;
+#[cfg(test)]
+mod install_page;
+mod machines;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use azure::{AcaError, AzureChoice, Secret, SelfTest, SweepError, Token, TokenSource};
+pub use components::{ComponentState, component_state, show_progress};
 pub use containers::{
-    ContainerChoice, ContainerImage, ContainerLook, RUNTIMES, container_image, container_images,
-    container_look,
+    ContainerChoice, ContainerImage, ContainerImageWanted, ContainerLook, HardenedBuilt,
+    HardenedChoice, RUNTIMES, build_hardened, container_image, container_images, container_look,
+};
+pub use hyperlight::{WALL_VARIABLE, hyperlight_look};
+pub use machines::{
+    BootImageError, BootStore, BuildRequest, Kept, Manifest, Source, build_machine_image,
+    machine_images, machine_look,
 };
 pub use stockade_native::{
-    CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, Surroundings,
+    CgroupLook, HostLook, HostProcess, InterpreterLook, Knobs, Landlock, OWN_DIRECTORIES,
+    Surroundings,
 };
 use stockade_native::{NativeProvider, ReducedProvider};
 use stockade_policy::Isolation;
@@ -48,7 +64,11 @@ pub fn providers(
         Arc::new(NativeProvider::new(user, surroundings.clone())),
         Arc::new(ReducedProvider::new(user, surroundings.clone())),
     ];
+    providers.extend(components::provider());
     providers.extend(containers.provider());
+    providers.extend(hyperlight::provider(user));
+    providers.push(machines::provider(user));
+    providers.extend(containers.azure.as_ref().map(AzureChoice::provider));
     providers
 }
 
@@ -75,7 +95,9 @@ pub async fn wall_facts(
     containers: &ContainerChoice,
 ) -> Option<WallFacts> {
     let (name, isolation) = WALLS.into_iter().find(|(known, _)| *known == name)?;
-    let providers = providers(HostProcess::Continues, &Surroundings::default(), containers);
+    let azure = Some(containers.azure.clone().unwrap_or_default());
+    let containers = ContainerChoice { azure, ..containers.clone() };
+    let providers = providers(HostProcess::Continues, &Surroundings::default(), &containers);
     Some(match providers.iter().find(|provider| provider.name().as_str() == name) {
         Some(provider) => provider.facts(probe).await,
         None => absent(name, isolation),
@@ -88,7 +110,9 @@ pub fn is_built_in(name: &str) -> bool {
 }
 
 fn built_in() -> Vec<Arc<dyn Provider>> {
-    providers(HostProcess::Continues, &Surroundings::default(), &ContainerChoice::default())
+    let azure = Some(AzureChoice::default());
+    let containers = ContainerChoice { azure, ..ContainerChoice::default() };
+    providers(HostProcess::Continues, &Surroundings::default(), &containers)
 }
 
 fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
@@ -97,10 +121,21 @@ fn absent(name: &'static str, isolation: Isolation) -> WallFacts {
         isolation,
         unusable: Some(Obstacle {
             reason: format!("the {name} wall is not built into this version of Stockade"),
-            remedy: "use the native wall, or wait for a version that has this one".to_owned(),
+            remedy: remedy(name),
         }),
         programs: ProgramKinds::NONE,
         abilities: BTreeMap::new(),
+    }
+}
+
+/// How to get a wall that is not built in.
+fn remedy(name: &str) -> String {
+    match name {
+        "wasm" | "docker" | "hyperlight" => format!(
+            "build it in with `cargo install --profile dist --path crates/stockade --features \
+             {name}`, for Python with `MATURIN_PEP517_ARGS=\"--features {name}\" pip install .`, or use the native wall"
+        ),
+        _ => "use the native wall, or wait for a version that has this one".to_owned(),
     }
 }
 
@@ -113,14 +148,26 @@ mod tests {
         let facts = host_facts().await;
         assert_eq!(facts.walls.len(), provider_names().len());
         let built_in: Vec<&str> = built_in().iter().map(|it| it.name().as_str()).collect();
-        let expected: &[&str] = match cfg!(feature = "docker") {
-            true => &["native", "reduced", "docker"],
-            false => &["native", "reduced"],
-        };
+        let mut expected = vec!["native", "reduced"];
+        expected.extend(cfg!(feature = "wasm").then_some("wasm"));
+        expected.extend(cfg!(feature = "docker").then_some("docker"));
+        expected.extend(cfg!(feature = "hyperlight").then_some("hyperlight"));
+        expected.extend(["qemu", "aca"]);
         assert_eq!(built_in, expected);
         for name in provider_names().into_iter().filter(|name| !built_in.contains(name)) {
             let unusable = facts.wall(name).unwrap().unusable.as_ref().unwrap();
             assert!(unusable.reason.contains("not built into this version"), "{name}");
+        }
+    }
+
+    #[test]
+    fn wall_of_a_feature_names_the_command_that_builds_it_in() {
+        let unusable = absent("wasm", Isolation::Process).unusable.unwrap();
+        for command in [
+            "cargo install --profile dist --path crates/stockade --features wasm",
+            "MATURIN_PEP517_ARGS=\"--features wasm\" pip install .",
+        ] {
+            assert!(unusable.remedy.contains(command), "{unusable:?}");
         }
     }
 }

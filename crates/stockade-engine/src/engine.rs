@@ -16,24 +16,27 @@
 //! a reader of the output.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use stockade_provider::{Entry, ErrorKind, Plan, Program, Provider, Root, Sandbox, SandboxRequest};
-use tokio::time::{sleep, timeout};
+use stockade_egress::Secrets;
+use stockade_policy::Policy;
+use stockade_provider::{
+    EntryProgram, ErrorKind, MOST_START, Plan, Program, Provider, Root, Sandbox, SandboxRequest,
+};
+use stockade_store::{Checkpoint, Store};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::record::{self, OfExecution, Opened, Record, RunningNow};
 use crate::services::Services;
 use crate::session::{ExecutionRequest, Session, entry};
 use crate::stopping::{Asked, Stopping};
 use crate::{
-    Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment, gate,
+    Kept, Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment,
+    gate,
 };
-
-/// How long a wall may take to build a sandbox. It is a thousand times the usual time: only a hang,
-/// such as a file system whose server is gone, takes longer.
-const MOST_START: Duration = Duration::from_secs(30);
 
 /// How long a cancelled start may take to release what it has allocated.
 const MOST_RELEASE: Duration = Duration::from_secs(2);
@@ -57,11 +60,35 @@ impl Engine {
         streams: Streams,
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<RunReport, RunError> {
+        Ok(self.run_once(request, streams, cancel, None).await?.0)
+    }
+
+    /// The same, and keeps what the program wrote as a checkpoint before the sandbox ends. A
+    /// program that never ran leaves none.
+    pub async fn run_and_keep(
+        &self,
+        request: RunRequest,
+        streams: Streams,
+        cancel: impl Future<Output = ()> + Send,
+        store: &Store,
+        kept: Kept,
+    ) -> Result<(RunReport, Option<Checkpoint>), RunError> {
+        self.run_once(request, streams, cancel, Some((store, kept))).await
+    }
+
+    async fn run_once(
+        &self,
+        request: RunRequest,
+        streams: Streams,
+        cancel: impl Future<Output = ()> + Send,
+        keep: Option<(&Store, Kept)>,
+    ) -> Result<(RunReport, Option<Checkpoint>), RunError> {
         let RunRequest { session, program, working_directory } = request;
         let asked = Instant::now();
         let record = Record::of(session.recorder.clone());
         let mut cancel = pin!(Stopping::new(cancel, &record));
         let started = AtomicBool::new(false);
+        let mut checkpoint = None;
         let result = async {
             let verdict = gate::judge(&session.policy, &program, &session.context);
             record.begin(&opened(&session, Some(record::command(&program))))?;
@@ -77,7 +104,18 @@ impl Engine {
             };
             started.store(true, Ordering::Relaxed);
             let request = ExecutionRequest { working_directory, ..ExecutionRequest::new(program) };
-            session.execute_once(request, &verdict, streams, cancel.as_mut(), asked).await
+            match keep {
+                None => {
+                    session.execute_once(request, &verdict, streams, cancel.as_mut(), asked).await
+                }
+                Some(keep) => {
+                    let cancel = cancel.as_mut();
+                    let done = session.execute_and_keep(request, &verdict, streams, cancel, keep);
+                    let (report, kept) = done.await?;
+                    checkpoint = Some(kept);
+                    Ok(report)
+                }
+            }
         };
         let result = result.await;
         // The recorder keeps a failure, which `named` returns.
@@ -85,14 +123,14 @@ impl Engine {
             let _ = record.execution_ended(FIRST, &result);
         }
         let _ = record.end(result.as_ref().map_or("error", |report| report.outcome.as_str()));
-        record.named(result)
+        Ok((record.named(result)?, checkpoint))
     }
 
     /// Opens a session for many programs. When `cancel` resolves first, returns `None`.
     pub async fn open(
         &self,
         request: SessionRequest,
-        entry: Entry,
+        entry: EntryProgram,
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<Option<Session>, RunError> {
         let record = Record::of(request.recorder.clone());
@@ -128,17 +166,19 @@ impl Engine {
     async fn build(
         &self,
         request: SessionRequest,
-        entry: Entry,
+        entry: EntryProgram,
         program: Option<&Program>,
         mut cancel: Pin<&mut impl Future<Output = Asked>>,
     ) -> Result<Option<Session>, RunError> {
         let SessionRequest { policy, context, environment, credentials, .. } = request;
         // Finds bad variables before a wall is built.
-        environment::merged(&policy, environment.clone(), &credentials)?;
+        environment::merged(&policy, &[], environment.clone(), &credentials)?;
         let running = Arc::new(RunningNow::default());
         let recorder = request.recorder.clone();
         let sink = OfExecution { recorder, running: Arc::clone(&running) };
-        let services = Services::of(&policy, request.passage, request.tools, &context, sink)?;
+        let secrets = read_secrets(&policy).await?;
+        let services =
+            Services::of(&policy, request.passage, request.tools, &context, sink, secrets)?;
         let wanted = SandboxRequest {
             policy: Arc::clone(&policy),
             root: request.root,
@@ -146,9 +186,12 @@ impl Engine {
             protected: request.protected,
             gateway: services.gateway(),
             tools: services.tool_access(),
+            authorities: services.authorities(),
         };
-        let mut creating = pin!(self.create(request.provider.as_deref(), &wanted, program));
-        let (sandbox, plan) = tokio::select! {
+        let asked = wanted.clone();
+        let mut creating = pin!(self.create(request.provider.as_deref(), &asked, program));
+        let started_ms = crate::state::now_ms();
+        let (sandbox, provider, plan) = tokio::select! {
             biased;
             _ = &mut cancel => {
                 // Releases partly allocated resources before the caller may exit.
@@ -156,12 +199,18 @@ impl Engine {
                 return Ok(None);
             }
             created = &mut creating => created?,
-            () = sleep(MOST_START) => return Err(RunError::StartTooLong { limit: MOST_START }),
         };
         let record = Record::of(request.recorder);
         let (executions, opened) = (AtomicU64::new(FIRST), Instant::now());
         Ok(Some(Session {
-            sandbox,
+            sandbox: RwLock::new(Arc::new(sandbox)),
+            replaced: watch::Sender::new(0),
+            change_lock: Arc::default(),
+            is_paused: AtomicBool::new(false),
+            started_ms: AtomicU64::new(started_ms),
+            spent: Mutex::default(),
+            provider,
+            wanted,
             services,
             policy,
             context,
@@ -172,7 +221,22 @@ impl Engine {
             running,
             executions,
             opened,
+            contexts: crate::contexts::Contexts::default(),
+            forwarded: crate::ports::ForwardedPorts::default(),
         }))
+    }
+}
+
+/// Reads the secrets of a policy. A program may print one, so this can take a while.
+async fn read_secrets(policy: &Arc<Policy>) -> Result<Secrets, RunError> {
+    if policy.secrets.is_empty() {
+        return Ok(Secrets::default());
+    }
+    let policy = Arc::clone(policy);
+    let reading = tokio::task::spawn_blocking(move || Secrets::load(&policy));
+    match reading.await {
+        Ok(read) => Ok(read?),
+        Err(stopped) => std::panic::resume_unwind(stopped.into_panic()),
     }
 }
 
@@ -184,18 +248,25 @@ impl Engine {
         asked: Option<&str>,
         wanted: &SandboxRequest,
         program: Option<&Program>,
-    ) -> Result<(Box<dyn Sandbox>, Plan), RunError> {
+    ) -> Result<(Box<dyn Sandbox>, Arc<dyn Provider>, Plan), RunError> {
         let mut passed_over = Vec::new();
         let mut first_error = None;
         loop {
             let policy = &wanted.policy;
             let chosen = choose::choose(&self.providers, asked, policy, program, &passed_over);
-            let (provider, plan) = match chosen.await {
+            let (provider, mut plan) = match in_time(MOST_START, chosen).await? {
                 Ok(chosen) => chosen,
                 Err(error) => return Err(first_error.unwrap_or(error)),
             };
-            let error = match provider.create(wanted).await {
-                Ok(sandbox) => return Ok((sandbox, plan)),
+            let created = match provider.prepare().await {
+                Ok(()) => in_time(provider.most_start(), provider.create(wanted)).await?,
+                Err(error) => Err(error),
+            };
+            let error = match created {
+                Ok(sandbox) => {
+                    plan.complete(&*sandbox);
+                    return Ok((sandbox, provider, plan));
+                }
                 Err(error) => error,
             };
             let kind = error.kind();
@@ -207,6 +278,11 @@ impl Engine {
             first_error = Some(error);
         }
     }
+}
+
+/// Waits for a step of a start, but not for one that hangs.
+async fn in_time<T>(limit: Duration, step: impl Future<Output = T>) -> Result<T, RunError> {
+    timeout(limit, step).await.map_err(|_| RunError::StartTooLong { limit })
 }
 
 #[cfg(test)]

@@ -7,17 +7,19 @@ use crate::RunError;
 /// The longest value, in bytes; the same as in a policy.
 const MAX_VALUE_BYTES: usize = 32 * 1024;
 
-/// The policy's variables, then the caller's. The caller cannot replace a variable of the policy;
+/// The policy's variables, the placeholders of its secrets, then the caller's. The caller cannot replace a variable of the policy;
 /// the last of its own variables with the same name wins. Only the names in `credentials` may look
 /// like credentials.
 pub(crate) fn merged(
     policy: &Policy,
+    placeholders: &[(String, String)],
     callers: Vec<(String, String)>,
     credentials: &[String],
 ) -> Result<Vec<(String, String)>, RunError> {
     let said = policy.environment.iter();
     let mut merged: Vec<(String, String)> =
         said.map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+    merged.extend(placeholders.iter().cloned());
     let own = merged.len();
     for (name, value) in callers {
         let is_secret = policy.secrets.iter().any(|secret| secret.name == name);
@@ -48,7 +50,7 @@ mod tests {
     fn merge(policy: &str, callers: &[(&str, &str)]) -> Result<Vec<(String, String)>, RunError> {
         let policy = Policy::parse_str("p", policy, Path::new("/srv")).unwrap();
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        merged(&policy, callers.iter().map(own).collect(), &["OPENAI_API_KEY".to_owned()])
+        merged(&policy, &[], callers.iter().map(own).collect(), &["OPENAI_API_KEY".to_owned()])
     }
 
     #[test]

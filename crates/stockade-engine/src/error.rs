@@ -32,7 +32,7 @@ pub enum RunError {
         /// The wall's answer for each control.
         report: Box<WallReport>,
     },
-    /// The wall cannot enforce everything that the policy asks for.
+    /// The wall cannot enforce the whole policy.
     #[error("the {} wall cannot enforce the policy here", report.provider)]
     Unenforceable {
         /// The wall's answer for each control.
@@ -81,6 +81,22 @@ pub enum RunError {
     /// The gate could not be created.
     #[error("cannot make the gate that connections pass")]
     Gate(#[from] stockade_egress::GateError),
+    /// A secret of the policy cannot be used.
+    #[error(transparent)]
+    Secret(#[from] stockade_egress::SecretError),
+    /// The store of checkpoints failed.
+    #[error(transparent)]
+    Store(#[from] stockade_store::StoreError),
+    /// A checkpoint cannot be made or restored now.
+    #[error("cannot {doing}: {reason}")]
+    State {
+        /// The operation.
+        doing: &'static str,
+        /// Why.
+        reason: String,
+        /// Advice for the user.
+        remedy: &'static str,
+    },
     /// The record could not be written, so the run is stopped.
     #[error(transparent)]
     Record(Arc<WriteError>),

@@ -23,7 +23,7 @@ const GONE: Duration = Duration::from_millis(300);
 
 /// The limits in time of one program.
 pub(crate) struct Clocks {
-    /// When the caller asked for it.
+    /// When the caller requested it.
     pub(crate) asked: Instant,
     /// How long it may run.
     pub(crate) timeout: Duration,
@@ -75,6 +75,8 @@ pub(crate) async fn execute(
     let observed = match held {
         Held::Once(sandbox) => {
             let mut observed = sandbox.observe().await;
+            let denials = services.decided(sandbox.decided().await);
+            observed.denials.extend(denials);
             services.close(&mut observed).await;
             // Before waiting for a reader. After a kill, waits until the processes are gone, unless
             // the kernel takes too long; otherwise teardown continues in the background.
@@ -84,7 +86,11 @@ pub(crate) async fn execute(
             }
             observed
         }
-        Held::Session(_) => of_execution(control).await,
+        Held::Session(sandbox) => {
+            // The session adds their denials to the report of the execution.
+            let _ = services.decided(sandbox.decided().await);
+            of_execution(control).await
+        }
     };
     if waited.stop.is_none() && !waited.is_passed {
         tokio::select! {
@@ -98,11 +104,12 @@ pub(crate) async fn execute(
 }
 
 /// What one program of a session used, as far as the wall counts it separately.
-async fn of_execution(control: Option<Arc<dyn ExecutionControl>>) -> SandboxUsage {
+pub(crate) async fn of_execution(control: Option<Arc<dyn ExecutionControl>>) -> SandboxUsage {
     let Some(control) = control else { return SandboxUsage::default() };
     let used = control.observe().await;
     SandboxUsage {
         cpu_time: used.cpu_time,
+        memory_bytes: None,
         memory_peak_bytes: used.memory_peak_bytes,
         tasks_peak: used.tasks_peak,
         oom_kills: used.oom_kills,
@@ -112,7 +119,7 @@ async fn of_execution(control: Option<Arc<dyn ExecutionControl>>) -> SandboxUsag
 }
 
 /// Resolves when a limit is exceeded that neither the kernel nor a deadline enforces.
-async fn exceeded(sandbox: &dyn Sandbox, services: &Services) -> Limit {
+pub(crate) async fn exceeded(sandbox: &dyn Sandbox, services: &Services) -> Limit {
     tokio::select! {
         limit = sandbox.exceeded() => limit,
         limit = services.exceeded() => limit,

@@ -8,10 +8,11 @@ use std::task::{Context, Poll, ready};
 use futures_core::future::BoxFuture;
 use stockade_provider::{
     FileBytes, FileEntry, FileError, FileErrorKind, FileOperation, FilePart, FilePath, FileStat,
-    FileWatch, FileWriting, Files, FinalLink, Transfer,
+    FileWatch, FileWriting, Files, FinalLink, Transfer, WritablePlace,
 };
 use stockade_record as record;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::RwLock;
 
 use crate::record::Record;
 
@@ -19,6 +20,8 @@ use crate::record::Record;
 pub(crate) struct RecordedFiles {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) record: Record,
+    /// Held while files change, so that no checkpoint has half of a change.
+    pub(crate) change_lock: Arc<RwLock<()>>,
 }
 
 impl RecordedFiles {
@@ -40,8 +43,11 @@ impl RecordedFiles {
         bytes: impl FnOnce(&T) -> u64,
     ) -> Result<T, FileError> {
         let subject = self.begin(operation, path)?;
+        let changes =
+            !matches!(operation, FileOperation::List | FileOperation::Stat | FileOperation::Watch);
+        let _held = if changes { Some(self.change_lock.read().await) } else { None };
         let result = performed.await;
-        subject.ended(result.as_ref().map_or(0, bytes), outcome(&result))?;
+        subject.record_end(result.as_ref().map_or(0, bytes), outcome(&result))?;
         result
     }
 
@@ -56,7 +62,7 @@ impl RecordedFiles {
         match opened.await {
             Ok(bytes) => Ok(Box::new(RecordedBytes { bytes, read: 0, subject: Some(subject) })),
             Err(error) => {
-                subject.ended(0, error.kind.as_str())?;
+                subject.record_end(0, error.kind.as_str())?;
                 Err(error)
             }
         }
@@ -78,7 +84,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn ended(&self, bytes: u64, outcome: &str) -> Result<(), FileError> {
+    fn record_end(&self, bytes: u64, outcome: &str) -> Result<(), FileError> {
         let (operation, path) = (self.operation.as_str().to_owned(), self.path.to_string());
         let outcome = outcome.to_owned();
         let event = record::FileOperation { operation, path, bytes, outcome };
@@ -121,7 +127,7 @@ impl AsyncRead for RecordedBytes {
         if let Some(outcome) = ended
             && let Some(subject) = self.subject.take()
         {
-            subject.ended(self.read, outcome)?;
+            subject.record_end(self.read, outcome)?;
         }
         Poll::Ready(result)
     }
@@ -131,7 +137,7 @@ impl Drop for RecordedBytes {
     fn drop(&mut self) {
         if let Some(subject) = self.subject.take() {
             // A failure ends the session, which watches the record.
-            let _ = subject.ended(self.read, record::FileOperation::STOPPED);
+            let _ = subject.record_end(self.read, record::FileOperation::STOPPED);
         }
     }
 }
@@ -231,5 +237,18 @@ impl Files for RecordedFiles {
         link: FinalLink,
     ) -> BoxFuture<'a, Result<FileBytes, FileError>> {
         Box::pin(self.open(FileOperation::Download, path, self.files.download(path, link)))
+    }
+
+    // Checkpoints are recorded as such, by the session.
+    fn places(&self) -> Vec<WritablePlace> {
+        self.files.places()
+    }
+
+    fn capture(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        self.files.capture()
+    }
+
+    fn fill(&self, tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
+        self.files.fill(tree)
     }
 }

@@ -140,6 +140,7 @@ pub(crate) fn of_end(
         // Fuel limits processor time.
         Ok(ProcessEnd::OutOfFuel) => Outcome::LimitExceeded { limit: Limit::CpuTime },
         Ok(ProcessEnd::LimitExceeded { limit: Limit::Timeout }) => Outcome::TimedOut,
+        Ok(ProcessEnd::LimitExceeded { limit: Limit::Memory }) => Outcome::OutOfMemory,
         Ok(ProcessEnd::LimitExceeded { limit }) => Outcome::LimitExceeded { limit },
         Ok(ProcessEnd::SandboxEnded { signal: Some(SIGKILL) }) if starved => Outcome::OutOfMemory,
         Ok(ProcessEnd::SandboxEnded { .. }) => Outcome::EngineLost,
@@ -189,6 +190,7 @@ mod tests {
         assert_eq!(outcome(ProcessEnd::OutOfFuel, 0), Outcome::LimitExceeded { limit });
         let over = |limit| outcome(ProcessEnd::LimitExceeded { limit }, 0);
         assert_eq!(over(Limit::Timeout), Outcome::TimedOut);
+        assert_eq!(over(Limit::Memory), Outcome::OutOfMemory);
         assert_eq!(over(Limit::Pids), Outcome::LimitExceeded { limit: Limit::Pids });
     }
 

@@ -94,7 +94,7 @@ struct State {
     tail: VecDeque<u8>,
     /// Kept bytes that are not relayed yet.
     waiting: VecDeque<u8>,
-    /// Whether a reader wants the stream.
+    /// Whether the stream has a reader.
     is_wanted: bool,
     /// Whether no more will come.
     is_over: bool,

@@ -8,8 +8,8 @@ use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
 use stockade_provider::{ImageRoot, Plan, Program};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, FileOperation,
-    ImageUsed, LimitHit, OutputCounts, PolicyDigest, Recorder, SessionId, SessionStarted, Sink,
-    ToolCall, Unrecorded, UsageCounts, VerdictGiven,
+    ImageUsed, LimitHit, OutputCounts, PolicyDigest, PortEvent, Recorder, SecretReplaced,
+    SessionId, SessionStarted, Sink, ToolCall, Unrecorded, UsageCounts, VerdictGiven,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -90,6 +90,17 @@ impl Record {
         self.write(|recorder| recorder.record(Body::FileOperation(event.bounded())))
     }
 
+    /// Records what happened to a forwarded port.
+    pub(crate) fn port(&self, event: PortEvent) -> Result<(), RunError> {
+        self.write(|recorder| recorder.record(Body::Port(event.bounded())))
+    }
+
+    /// Records that a secret has a new value.
+    pub(crate) fn secret_replaced(&self, name: &str) -> Result<(), RunError> {
+        let event = SecretReplaced { name: name.to_owned() };
+        self.write(|recorder| recorder.record(Body::SecretReplaced(event)))
+    }
+
     /// Fails if an earlier event could not be written.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         match self.recorder.as_ref().and_then(|recorder| recorder.failure()) {
@@ -139,6 +150,11 @@ pub(crate) struct RunningNow(Mutex<BTreeMap<u64, Vec<Denial>>>);
 impl RunningNow {
     pub(crate) fn add(&self, execution: u64) {
         self.lock().insert(execution, Vec::new());
+    }
+
+    /// How many programs run.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
     }
 
     /// Removes an execution and returns its denials.

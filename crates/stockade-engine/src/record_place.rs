@@ -7,7 +7,7 @@ use stockade_policy::{
     Access, GuestPath, Policy, SYSTEM, Sourced, WORKSPACE, Workspace, WorkspaceMode,
 };
 use stockade_provider::Root;
-use stockade_record::{Place, WriteError, settle};
+use stockade_record::{RecordDirectory, WriteError, settle};
 use stockade_sys::MountTable;
 
 /// The rule that a report names for a hidden record.
@@ -58,17 +58,17 @@ impl RecordPlaceError {
 /// The places where a record can be kept. Hides a directory that programs could see in the policy,
 /// and refuses one that they could change.
 pub fn keep_record_apart(
-    mut places: Vec<Place>,
+    mut places: Vec<RecordDirectory>,
     policy: &mut Policy,
     root: &Root,
-) -> Result<Vec<Place>, RecordPlaceError> {
+) -> Result<Vec<RecordDirectory>, RecordPlaceError> {
     let shown = shown_paths(policy, root);
     let is_shown = |path: &PathBuf| {
         shown.iter().any(|shown| path.starts_with(&shown.host) || shown.host.starts_with(path))
     };
     let mounts = MountTable::look().map_err(RecordPlaceError::Mounts)?;
     // Every path to the records in a directory.
-    let paths = |place: &Place| mounts.aliases(&real_path(&place.path()));
+    let paths = |place: &RecordDirectory| mounts.aliases(&real_path(&place.path()));
     if places.iter().flat_map(paths).any(|path| is_shown(&path)) {
         // A wall can hide only what exists when it is built, so the directory is created now.
         let place = settle(&places);

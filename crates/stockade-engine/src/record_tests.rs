@@ -2,7 +2,7 @@ use std::path::Path;
 
 use stockade_policy::{Context, Effect, Limit, Policy};
 use stockade_provider::{ErrorKind, ProcessEnd, Root, SandboxUsage};
-use stockade_record::{Egress, Inspection, Place, Reader, Via, verify};
+use stockade_record::{Egress, Inspection, Reader, RecordDirectory, Via, verify};
 
 use super::*;
 use crate::Passage;
@@ -10,7 +10,7 @@ use crate::scripted::{Inside, Scripted};
 use crate::{Engine, Streams};
 
 fn recorder(scratch: &Path) -> Arc<Recorder> {
-    let place = Place::named(&scratch.join("records")).expect("the path has a name");
+    let place = RecordDirectory::named(&scratch.join("records")).expect("the path has a name");
     Arc::new(Recorder::new(vec![place]).expect("there is randomness"))
 }
 
@@ -72,6 +72,7 @@ fn egress() -> Egress {
         rule: String::new(),
         denial: None,
         failure: None,
+        secrets: Vec::new(),
     }
 }
 
@@ -168,7 +169,7 @@ async fn session_records_every_program_with_its_verdict_and_its_end() {
     let engine = Engine::new(vec![Arc::new(wall)]);
     let crate::RunRequest { session, program, .. } =
         request("command_allowlist: [prog]", &recorder);
-    let entry = stockade_provider::Entry::Program("prog".to_owned());
+    let entry = stockade_provider::EntryProgram::Program("prog".to_owned());
     let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
     for program in [program, Program::Command { argv: vec!["other".to_owned()] }] {
         let request = crate::ExecutionRequest::new(program);

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Serialize, Serializer};
 use stockade_policy::{Denial, Limit};
-use stockade_provider::{HeldControl, Plan, Precision};
+use stockade_provider::{HeldControl, Plan, Precision, StartNote};
 use stockade_record::SessionId;
 
 use crate::{Audit, Learned, Outcome, StreamOutput, signal_name};
@@ -164,6 +164,8 @@ struct UsageView {
 struct IsolationView<'r> {
     provider: &'static str,
     level: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<&'r StartNote>,
     controls: Vec<ControlView<'r>>,
 }
 
@@ -245,6 +247,7 @@ fn isolation<'p>(plan: &'p Plan) -> IsolationView<'p> {
     IsolationView {
         provider: plan.provider.as_str(),
         level: plan.isolation.as_str(),
+        start: plan.start.as_ref(),
         controls: plan.controls.iter().map(view).collect(),
     }
 }

@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use stockade_policy::{Control, Isolation, Limit};
 use stockade_provider::{
     Ability, Error, ErrorKind, Execution, ExecutionControl, ExecutionId, ExecutionUsage, Files,
-    Obstacle, Precision, Probe, ProcessEnd, ProgramKinds, Provider, ProviderName, Running, Sandbox,
-    SandboxRequest, SandboxUsage, TerminalSize, WallFacts,
+    Obstacle, Ports, Precision, Probe, ProcessEnd, ProgramKinds, Provider, ProviderName, Running,
+    Sandbox, SandboxRequest, SandboxUsage, TerminalSize, WallFacts,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -89,6 +89,7 @@ impl Scripted {
     /// A wall that runs only code.
     pub(crate) fn without_commands(mut self) -> Scripted {
         self.programs.commands = false;
+        self.programs.contexts = false;
         self
     }
 
@@ -213,6 +214,10 @@ impl Sandbox for ScriptedSandbox {
         Err(Error::new(ErrorKind::Unenforceable, "the scripted wall has no operations on files"))
     }
 
+    fn ports(&self) -> Result<Arc<dyn Ports>, Error> {
+        Err(Error::new(ErrorKind::Unenforceable, "the scripted wall has no ports"))
+    }
+
     fn exceeded(&self) -> BoxFuture<'_, Limit> {
         match self.shared.exceeds {
             Some(limit) => Box::pin(async move { limit }),
@@ -225,6 +230,10 @@ impl Sandbox for ScriptedSandbox {
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn hold(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
 

@@ -3,16 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use stockade_egress::{Gate, GateError, Learned, Settings};
-use stockade_policy::{Context, Limit, Policy};
-use stockade_provider::{Carried, Destination, Duplex, Gateway, SandboxUsage, ToolAccess};
+use stockade_egress::{Gate, GateError, Learned, Learns, Secrets, Settings};
+use stockade_policy::{Context, Denial, Limit, Policy};
+use stockade_provider::{
+    Carried, DecidedRequest, Destination, Duplex, Gateway, SandboxUsage, ToolAccess,
+};
 use stockade_record::Sink;
 use stockade_tools::{ToolBroker, Tools};
 use tokio::time::timeout;
 
+use crate::decided;
 use crate::record::OfExecution;
 
 /// How long connections may take to finish after the program ended.
@@ -29,6 +33,8 @@ pub enum Passage {
     Allowed,
     /// Every public host within the limits of the policy, to learn which hosts a program needs.
     Learning,
+    /// The same, with the methods and paths of requests: the gate ends TLS.
+    LearningRequests,
 }
 
 /// The most concurrent connections of programs to the broker: as many as the guest relays.
@@ -39,6 +45,12 @@ const MOST_CALLERS: usize = 1024;
 pub(crate) struct Services {
     gate: Option<Gate>,
     broker: Option<ToolBroker>,
+    secrets: Secrets,
+    policy: Arc<Policy>,
+    /// Where decisions go.
+    sink: Arc<dyn Sink>,
+    /// The number of the next request that the wall's own gate decided.
+    decided: Arc<AtomicU64>,
 }
 
 impl Services {
@@ -49,6 +61,7 @@ impl Services {
         tools: Tools,
         context: &Context,
         sink: OfExecution,
+        secrets: Secrets,
     ) -> Result<Services, GateError> {
         let sink: Arc<dyn Sink> = Arc::new(sink);
         // If tools are offered and the policy lists none, a call is still a denial to record.
@@ -56,19 +69,40 @@ impl Services {
         let broker = has_broker.then(|| {
             ToolBroker::new(Arc::clone(policy), tools, context.clone(), Arc::clone(&sink))
         });
-        let policy = Arc::clone(policy);
+        let (policy, to_gate) = (Arc::clone(policy), Arc::clone(&sink));
+        let shared = Arc::clone(&policy);
         let gate = match passage {
-            Passage::Learning => Some(Gate::learning(policy, sink, Settings::system()?)),
-            Passage::Allowed if policy.may_reach_anything() => Some(Gate::new(policy, sink)?),
+            Passage::Learning | Passage::LearningRequests => {
+                let learns = match passage {
+                    Passage::LearningRequests => Learns::Requests,
+                    Passage::Learning | Passage::Allowed => Learns::Hosts,
+                };
+                let settings = Settings { secrets: secrets.clone(), ..Settings::system()? };
+                Some(Gate::learning(shared, learns, to_gate, settings)?)
+            }
+            Passage::Allowed if policy.may_reach_anything() => {
+                let settings = Settings { secrets: secrets.clone(), ..Settings::system()? };
+                Some(Gate::with_settings(shared, to_gate, settings)?)
+            }
             Passage::Allowed => None,
         };
-        Ok(Services { gate, broker })
+        Ok(Services { gate, broker, secrets, policy, sink, decided: Arc::default() })
     }
 
     /// The gateway to which the wall relays connections.
     pub(crate) fn gateway(&self) -> Option<Arc<dyn Gateway>> {
         let is_there = self.gate.is_some() || self.broker.is_some();
         is_there.then(|| Arc::new(self.clone()) as Arc<dyn Gateway>)
+    }
+
+    /// The certificates that programs must trust, if the gate opens connections.
+    pub(crate) fn authorities(&self) -> Option<String> {
+        self.gate.as_ref().and_then(Gate::authorities)
+    }
+
+    /// The secrets, of which programs have placeholders.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The files and variables of the tools inside the sandbox.
@@ -115,6 +149,21 @@ impl Services {
         }
     }
 
+    /// Records requests that the wall's own gate decided, and returns their distinct denials.
+    pub(crate) fn decided(&self, requests: Vec<DecidedRequest>) -> Vec<Denial> {
+        let mut denials = Vec::new();
+        for request in requests {
+            let number = self.decided.fetch_add(1, Ordering::Relaxed);
+            let event = decided::event(&self.policy, request, number);
+            if let Some(denial) = event.denial.as_ref().filter(|it| !denials.contains(*it)) {
+                denials.push(denial.clone());
+            }
+            // The recorder keeps a failure, which ends the session.
+            let _ = self.sink.egress(event);
+        }
+        denials
+    }
+
     /// The limits that were reached so far.
     pub(crate) fn limits_hit(&self) -> BTreeSet<Limit> {
         let gate = self.gate.iter().flat_map(|gate| gate.observed().limits_hit);
@@ -140,6 +189,7 @@ impl Gateway for Services {
                 Destination::Names
                 | Destination::Address { .. }
                 | Destination::Host { .. }
+                | Destination::Request { .. }
                 | Destination::Proxy,
                 Some(gate),
                 _,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Engine::open ──▶ open ── execute, many at once ──▶ open ── end, or dropped ──▶ ended
+//!                    ├── restore ──▶ open, in another sandbox with the files of a checkpoint
 //!                    ├── the sandbox is gone ──▶ lost: every further execution is engine_lost
 //!                    └── the record cannot be written ──▶ every further execution is refused
 //! ```
@@ -10,24 +11,28 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use stockade_policy::{Context, Limit, Policy, Verdict};
 use stockade_provider::{
-    Entry, Execution, ExecutionControl, Files, Plan, Program, Sandbox, SandboxUsage, Stdio,
+    EntryProgram, Execution, ExecutionControl, Files, Plan, Program, Provider, Sandbox,
+    SandboxRequest, SandboxUsage, Stdio,
 };
 use stockade_record::SessionId;
-use tokio::sync::oneshot;
+use stockade_store::{Checkpoint, Store};
+use tokio::sync::{oneshot, watch};
 
+use crate::contexts::Contexts;
 use crate::execute::{self, Clocks, clock};
 use crate::files::RecordedFiles;
+use crate::ports::ForwardedPorts;
 use crate::record::{Record, RunningNow, command};
 use crate::services::Services;
 use crate::stopping::{Asked, Stopping};
 use crate::wait::Held;
-use crate::{Audit, Outcome, RunError, RunReport, Streams, environment, gate};
+use crate::{Audit, Kept, Outcome, RunError, RunReport, Streams, environment, gate};
 
 /// One program of a session, as a front end requests it.
 #[derive(Clone, Debug)]
@@ -61,7 +66,7 @@ impl ExecutionRequest {
 }
 
 /// A program that a session has started.
-pub struct Started {
+pub struct StartedExecution {
     /// Its number in the session, as records name it.
     pub execution: u64,
     /// Controls it while it runs.
@@ -70,7 +75,21 @@ pub struct Started {
 
 /// An open sandbox with everything that its programs share.
 pub struct Session {
-    pub(crate) sandbox: Box<dyn Sandbox>,
+    /// The sandbox; restoring a checkpoint replaces it.
+    pub(crate) sandbox: RwLock<Arc<Box<dyn Sandbox>>>,
+    /// Counts replacements of the sandbox.
+    pub(crate) replaced: watch::Sender<u64>,
+    /// Held for reading while a program starts or files change, and for writing while a checkpoint
+    /// is made or restored.
+    pub(crate) change_lock: Arc<tokio::sync::RwLock<()>>,
+    /// Whether the programs are paused.
+    pub(crate) is_paused: AtomicBool,
+    /// When the sandbox was built from its base, in milliseconds since 1970.
+    pub(crate) started_ms: AtomicU64,
+    /// The processor time of replaced sandboxes.
+    pub(crate) spent: Mutex<Duration>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) wanted: SandboxRequest,
     pub(crate) services: Services,
     pub(crate) policy: Arc<Policy>,
     pub(crate) context: Context,
@@ -83,6 +102,8 @@ pub struct Session {
     pub(crate) running: Arc<RunningNow>,
     pub(crate) executions: AtomicU64,
     pub(crate) opened: Instant,
+    pub(crate) contexts: Contexts,
+    pub(crate) forwarded: ForwardedPorts,
 }
 
 impl Session {
@@ -103,7 +124,7 @@ impl Session {
         request: ExecutionRequest,
         streams: Streams,
         cancel: impl Future<Output = ()> + Send,
-        started: Option<oneshot::Sender<Started>>,
+        started: Option<oneshot::Sender<StartedExecution>>,
     ) -> Result<RunReport, RunError> {
         let asked = Instant::now();
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
@@ -117,16 +138,22 @@ impl Session {
         self.record.execution_started(execution, &self.plan, Some(command))?;
         // A program whose record cannot be written is stopped.
         let mut stop = pin!(Stopping::new(cancel, &self.record));
-        self.running.add(execution);
         let before = self.services.limits_hit();
         let result = async {
-            let running = self.start(&request).await?;
+            let (sandbox, running) = {
+                let _held = self.change_lock.read().await;
+                let _start = self.contexts.alone.read().await;
+                self.running.add(execution);
+                let sandbox = self.sandbox();
+                let running = self.start(sandbox.as_ref().as_ref(), &request).await?;
+                (sandbox, running)
+            };
             if let (Ok(running), Some(started)) = (&running, started) {
                 // The caller may have dropped the receiver.
                 let control = Arc::clone(&running.control);
-                let _ = started.send(Started { execution, control });
+                let _ = started.send(StartedExecution { execution, control });
             }
-            let held = Held::Session(self.sandbox.as_ref());
+            let held = Held::Session(sandbox.as_ref().as_ref());
             let (services, policy) = (&self.services, &*self.policy);
             let clocks = self.clocks(asked, request.timeout);
             execute::execute(held, running, services, policy, streams, stop.as_mut(), clocks).await
@@ -166,6 +193,43 @@ impl Session {
         })
     }
 
+    /// Runs the only program of a session, keeps what it wrote, and ends the session.
+    pub(crate) async fn execute_and_keep(
+        self,
+        request: ExecutionRequest,
+        verdict: &Verdict,
+        streams: Streams,
+        mut cancel: std::pin::Pin<&mut impl Future<Output = Asked>>,
+        (store, kept): (&Store, Kept),
+    ) -> Result<(RunReport, Checkpoint), RunError> {
+        let execution = self.executions.fetch_add(1, Ordering::Relaxed);
+        self.record.execution_started(execution, &self.plan, None)?;
+        self.running.add(execution);
+        let asked = Instant::now();
+        let sandbox = self.sandbox();
+        let running = self.start(sandbox.as_ref().as_ref(), &request).await?;
+        let held = Held::Session(sandbox.as_ref().as_ref());
+        let (services, policy, clocks) = (&self.services, &*self.policy, self.clocks(asked, None));
+        let ended =
+            execute::execute(held, running, services, policy, streams, cancel.as_mut(), clocks);
+        let mut report = ended.await?;
+        report.denials.extend(self.running.remove(execution));
+        drop(sandbox);
+        let checkpoint = self.checkpoint(store, kept).await?;
+        report.learned = self.services.learned();
+        report.tool_calls = self.services.tool_calls();
+        report.audits.extend(Audit::of(verdict));
+        report.plan = Some(self.plan.clone());
+        let mut observed = self.observe().await;
+        self.services.close(&mut observed).await;
+        report.limits_hit.extend(observed.limits_hit);
+        let sandbox = self.sandbox.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(sandbox) = Arc::try_unwrap(sandbox) {
+            sandbox.end().await?;
+        }
+        Ok((report, checkpoint))
+    }
+
     async fn execute_and_close(
         self,
         request: ExecutionRequest,
@@ -173,25 +237,37 @@ impl Session {
         mut cancel: std::pin::Pin<&mut impl Future<Output = Asked>>,
         asked: Instant,
     ) -> Result<(RunReport, Services, Plan), RunError> {
+        let sandbox = self.sandbox();
         let running = tokio::select! {
             biased;
             _ = &mut cancel => {
                 let report = RunReport::unstarted(Outcome::Cancelled, None);
                 return Ok((report, self.services, self.plan));
             }
-            running = self.start(&request) => running?,
+            running = self.start(sandbox.as_ref().as_ref(), &request) => running?,
         };
+        drop(sandbox);
         let clocks = self.clocks(asked, None);
-        let Session { sandbox, services, policy, plan, .. } = self;
+        let sandbox = self.sandbox.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sandbox = Arc::try_unwrap(sandbox).ok().expect("a run uses its sandbox only here");
+        let Session { services, policy, plan, .. } = self;
         let held = Held::Once(sandbox);
         let report =
             execute::execute(held, running, &services, &policy, streams, cancel, clocks).await?;
         Ok((report, services, plan))
     }
 
+    /// Replaces the value of a secret: the next request carries the new one. Programs keep their
+    /// placeholder, and the old value is still redacted.
+    pub fn set_secret(&self, name: &str, value: String) -> Result<(), RunError> {
+        self.services.secrets().set(name, value)?;
+        self.record.secret_replaced(name)
+    }
+
     /// Starts a program. The inner error is the wall's.
-    async fn start(
+    pub(crate) async fn start(
         &self,
+        sandbox: &dyn Sandbox,
         request: &ExecutionRequest,
     ) -> Result<Result<stockade_provider::Running, stockade_provider::Error>, RunError> {
         let own = self
@@ -201,13 +277,18 @@ impl Session {
         let added = own.chain(&request.environment).cloned().collect();
         let execution = Execution {
             program: request.program.clone(),
-            environment: environment::merged(&self.policy, added, &self.credentials)?,
+            environment: environment::merged(
+                &self.policy,
+                &self.services.secrets().placeholders(),
+                added,
+                &self.credentials,
+            )?,
             working_directory: request.working_directory.clone(),
             // The engine's own deadline ends the program.
             timeout: None,
             stdio: request.stdio,
         };
-        match tokio::time::timeout(MOST_START, self.sandbox.start(execution)).await {
+        match tokio::time::timeout(MOST_START, sandbox.start(execution)).await {
             Ok(running) => Ok(running),
             Err(_) => Err(RunError::StartTooLong { limit: MOST_START }),
         }
@@ -228,8 +309,9 @@ impl Session {
     /// The files inside. Every operation is an event of the record. A wall without operations on
     /// files refuses by name.
     pub fn files(&self) -> Result<Arc<dyn Files>, RunError> {
-        let files = self.sandbox.files()?;
-        Ok(Arc::new(RecordedFiles { files, record: self.record.clone() }))
+        let files = self.sandbox().files()?;
+        let (record, change_lock) = (self.record.clone(), Arc::clone(&self.change_lock));
+        Ok(Arc::new(RecordedFiles { files, record, change_lock }))
     }
 
     /// The context of rules, as it was when the session opened.
@@ -254,43 +336,81 @@ impl Session {
 
     /// What the whole sandbox used so far.
     pub async fn usage(&self) -> SandboxUsage {
-        self.sandbox.observe().await
+        self.observe().await
     }
 
     /// Resolves when the sandbox must end: it is gone, its record cannot be written, or a limit
     /// that the kernel does not enforce is exceeded, which is then returned.
     pub async fn over(&self) -> Option<Limit> {
-        tokio::select! {
-            limit = self.sandbox.exceeded() => Some(limit),
-            limit = self.services.exceeded() => Some(limit),
-            () = self.sandbox.lost() => None,
-            () = self.record.failed() => None,
+        let mut replaced = self.replaced.subscribe();
+        loop {
+            let before = *replaced.borrow_and_update();
+            let sandbox = self.sandbox();
+            let over = tokio::select! {
+                biased;
+                _ = replaced.changed() => continue,
+                limit = sandbox.exceeded() => Some(limit),
+                limit = self.services.exceeded() => Some(limit),
+                () = sandbox.lost() => None,
+                () = self.record.failed() => None,
+            };
+            if *replaced.borrow() == before {
+                return over;
+            }
         }
     }
 
     /// Stops all programs until [`Session::resume`]. Their time limits go on.
     pub async fn pause(&self) -> Result<(), RunError> {
-        Ok(self.sandbox.pause().await?)
+        // A context that starts stops and continues programs too.
+        let _starting = self.contexts.starting.lock().await;
+        self.sandbox().pause().await?;
+        self.is_paused.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Continues all programs.
     pub async fn resume(&self) -> Result<(), RunError> {
-        Ok(self.sandbox.resume().await?)
+        let _starting = self.contexts.starting.lock().await;
+        self.sandbox().resume().await?;
+        self.is_paused.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Kills everything inside. Returns when the kill is sent.
     pub async fn kill(&self) {
-        self.sandbox.kill().await;
+        self.sandbox().kill().await;
     }
 
     /// Ends everything inside, waits until nothing of it is left on the host, and completes the
     /// record with the reason of the end as one word.
     pub async fn end(self, reason: &str) -> Result<(), RunError> {
-        let mut observed = self.sandbox.observe().await;
+        self.forwarded.close_all().await;
+        let mut observed = self.observe().await;
+        let _ = self.services.decided(self.sandbox().decided().await);
         self.services.close(&mut observed).await;
-        let ended = self.sandbox.end().await;
+        let sandbox = self.sandbox.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ended = match Arc::try_unwrap(sandbox) {
+            Ok(sandbox) => sandbox.end().await,
+            // Dropping the last use ends it.
+            Err(_) => Ok(()),
+        };
+        // Their ends are recorded before the last event.
+        self.contexts.close().await;
         self.record.end(reason)?;
         Ok(ended?)
+    }
+
+    /// The current sandbox.
+    pub(crate) fn sandbox(&self) -> Arc<Box<dyn Sandbox>> {
+        Arc::clone(&self.sandbox.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn observe(&self) -> SandboxUsage {
+        let mut used = self.sandbox().observe().await;
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        used.cpu_time = used.cpu_time.map(|time| time + spent);
+        used
     }
 }
 
@@ -298,9 +418,11 @@ impl Session {
 const MOST_START: Duration = Duration::from_secs(30);
 
 /// The program for which a wall makes interpreters available.
-pub(crate) fn entry(program: &Program) -> Entry {
+pub fn entry(program: &Program) -> EntryProgram {
     match program {
-        Program::Code { language, .. } => Entry::Interpreter(*language),
-        Program::Command { argv } => Entry::Program(argv.first().cloned().unwrap_or_default()),
+        Program::Code { language, .. } => EntryProgram::Interpreter(*language),
+        Program::Command { argv } => {
+            EntryProgram::Program(argv.first().cloned().unwrap_or_default())
+        }
     }
 }

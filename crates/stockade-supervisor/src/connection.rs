@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use stockade_api::{
-    Control, ExecuteParams, ExecutionView, Failure, Frame, FrameError, ProgramParams, Reply,
+    ControlMessage, ExecuteParams, ExecutionView, Failure, Frame, FrameError, ProgramParams, Reply,
     Request, TerminalParams, read_frame, write_frame,
 };
-use stockade_engine::{ExecutionRequest, RunError, RunReport, Started, Streams};
+use stockade_engine::{ExecutionRequest, RunError, RunReport, StartedExecution, Streams};
 use stockade_provider::{Language, Program, Stdio, TerminalSize, chain};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::UnixStream;
@@ -18,9 +18,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::contexts;
 use crate::executions::{Handle, Input};
 use crate::files;
 use crate::hub::Stream;
+use crate::keep;
+use crate::ports;
 use crate::supervisor::Shared;
 
 /// The maximum size of code.
@@ -41,6 +44,10 @@ pub(crate) async fn serve(
     let Ok(Ok(Frame::Request(request))) = timeout(PATIENCE, read_frame(&mut stream)).await else {
         return;
     };
+    // Reading the state is not a use: an open view would keep the session alive forever.
+    if !matches!(request, Request::Inspect | Request::Ps | Request::Stats) {
+        shared.touch();
+    }
     let reply = match request {
         Request::Execute(params) => {
             execute(stream, params, &shared).await;
@@ -59,6 +66,12 @@ pub(crate) async fn serve(
             shared.touch();
             return;
         }
+        Request::Context(params) => {
+            contexts::serve(stream, params, &shared).await;
+            shared.touch();
+            return;
+        }
+        Request::Port(params) => ports::answer(params, &shared).await,
         Request::Signal { execution, signal } => match shared.executions.running(execution) {
             Some(handle) => match send_signal(&handle, signal).await {
                 Ok(()) => Reply::Done,
@@ -69,6 +82,16 @@ pub(crate) async fn serve(
         Request::Inspect => Reply::Session(Box::new(shared.view())),
         Request::Ps => Reply::Executions(shared.executions.views()),
         Request::Stats => Reply::Stats(shared.stats().await),
+        // Both continue if the client leaves: programs must be resumed.
+        Request::Checkpoint { name, store } => {
+            let shared = Arc::clone(&shared);
+            apart(async move { keep::checkpoint(&shared, &name, &store).await }).await
+        }
+        Request::Restore(params) => {
+            let shared = Arc::clone(&shared);
+            apart(async move { keep::restore(&shared, &params).await }).await
+        }
+        Request::SetSecret { name, value } => done(shared.set_secret(&name, value.0)),
         Request::Pause => done(shared.pause(true).await),
         Request::Resume => done(shared.pause(false).await),
         Request::Remove { force } => match shared.executions.count_running() {
@@ -123,9 +146,13 @@ async fn execute(mut stream: UnixStream, params: ExecuteParams, shared: &Arc<Sha
     };
     let started = match started.await {
         Ok(started) => started,
-        // The program never ran; the result says why.
+        // The program never ran; the result has the reason.
         Err(_) => {
-            let reply = reply(joined(running).await);
+            let result = joined(running).await;
+            if let Ok(report) = &result {
+                shared.activity.ended(&report.denials);
+            }
+            let reply = reply(result);
             let _ = write_frame(&mut writer, &Frame::Reply(reply)).await;
             return;
         }
@@ -151,13 +178,13 @@ async fn execute(mut stream: UnixStream, params: ExecuteParams, shared: &Arc<Sha
 /// Registers a program and follows it to its end, with or without clients.
 fn follow(
     shared: &Arc<Shared>,
-    started: Started,
+    started: StartedExecution,
     params: &ExecuteParams,
     input: Option<Input>,
     running: JoinHandle<Result<RunReport, RunError>>,
     (output, error): (DuplexStream, DuplexStream),
 ) -> Handle {
-    let Started { execution, control } = started;
+    let StartedExecution { execution, control } = started;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let view = ExecutionView {
         execution,
@@ -178,6 +205,9 @@ fn follow(
             shared.hub.pump(execution, Stream::Output, output),
             shared.hub.pump(execution, Stream::Error, error)
         );
+        if let Ok(report) = &result {
+            shared.activity.ended(&report.denials);
+        }
         let reply = reply(result);
         let (state, code) = match &reply {
             Reply::Ended { code, report } => (report["outcome"].as_str().unwrap_or("error"), *code),
@@ -202,7 +232,7 @@ async fn attach(stream: UnixStream, execution: u64, handle: Handle, shared: &Arc
 /// Relays between a client and a program until the program ends or the client leaves. A client
 /// leaves by closing its end for writing; `left` then cancels the program, and the client may still
 /// read the program's end.
-async fn relay(
+pub(crate) async fn relay(
     mut reader: OwnedReadHalf,
     mut writer: OwnedWriteHalf,
     frames: mpsc::Receiver<Frame>,
@@ -255,6 +285,16 @@ async fn send(
     }
 }
 
+/// Carries out a request in a task of its own.
+async fn apart(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
+    tokio::spawn(work).await.unwrap_or_else(|_| {
+        Reply::Failed(Failure {
+            message: "the request was stopped with the session".to_owned(),
+            remedy: "see which sessions there are, with `stockade ls`".to_owned(),
+        })
+    })
+}
+
 /// The reply that reports a program's end.
 async fn end_of(end: &mut watch::Receiver<Option<Reply>>) -> Option<Reply> {
     end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone())
@@ -266,12 +306,12 @@ async fn listen(reader: &mut OwnedReadHalf, handle: &Handle) {
         let message = match read_frame(reader).await {
             Ok(Frame::Input(bytes)) => Some(bytes),
             Ok(Frame::InputEnd) => None,
-            Ok(Frame::Control(Control::Signal { signal })) => {
+            Ok(Frame::Control(ControlMessage::Signal { signal })) => {
                 // A program that has ended receives no signal.
                 let _ = send_signal(handle, signal).await;
                 continue;
             }
-            Ok(Frame::Control(Control::Resize(size))) => {
+            Ok(Frame::Control(ControlMessage::Resize(size))) => {
                 let _ = handle.control.resize(terminal_size(size)).await;
                 continue;
             }
@@ -325,13 +365,20 @@ async fn follow_log(
     loop {
         let frame = tokio::select! {
             Some(frame) = frames.recv() => frame,
-            _ = ending.wait_for(|ending| *ending) => return true,
+            _ = ending.wait_for(|ending| *ending) => break,
             _ = read_frame(&mut reader) => return false,
         };
         if write_frame(&mut writer, &frame).await.is_err() {
             return false;
         }
     }
+    // What came before the end of the session.
+    while let Ok(frame) = frames.try_recv() {
+        if write_frame(&mut writer, &frame).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// The input of a program: what clients send, up to its end.
@@ -352,7 +399,7 @@ fn input() -> (Input, DuplexStream) {
 }
 
 /// Resolves when the client has left or the session ends.
-async fn stop(mut left: watch::Receiver<bool>, mut ending: watch::Receiver<bool>) {
+pub(crate) async fn stop(mut left: watch::Receiver<bool>, mut ending: watch::Receiver<bool>) {
     let left = async {
         // A dropped sender means that the program runs detached or is followed to its end.
         if left.wait_for(|left| *left).await.is_err() {
@@ -380,7 +427,7 @@ async fn program(stream: &mut UnixStream, params: &ProgramParams) -> Result<Prog
     }
 }
 
-async fn code(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
+pub(crate) async fn code(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
     let mut code = Vec::new();
     loop {
         match read_frame(stream).await {
@@ -455,6 +502,13 @@ fn not_running(execution: u64) -> Reply {
 pub(crate) fn of_run(error: &RunError) -> Failure {
     match error {
         RunError::Wall(error) => of_wall(error),
+        RunError::Store(failure) => Failure { message: chain(error), remedy: failure.remedy() },
+        RunError::Secret(failure) => {
+            Failure { message: chain(error), remedy: failure.remedy().to_owned() }
+        }
+        RunError::State { remedy, .. } => {
+            Failure { message: chain(error), remedy: (*remedy).to_owned() }
+        }
         error => Failure {
             message: chain(error),
             remedy: "look at the session with `stockade inspect`".to_owned(),

@@ -23,7 +23,7 @@ pub(crate) struct Handle {
     pub(crate) end: watch::Receiver<Option<Reply>>,
 }
 
-struct Entry {
+struct Tracked {
     view: ExecutionView,
     /// `None` once the program has ended.
     handle: Option<Handle>,
@@ -32,13 +32,13 @@ struct Entry {
 /// All programs of a session by number.
 #[derive(Default)]
 pub(crate) struct Executions {
-    table: Mutex<BTreeMap<u64, Entry>>,
+    table: Mutex<BTreeMap<u64, Tracked>>,
 }
 
 impl Executions {
     pub(crate) fn add(&self, view: ExecutionView, handle: Handle) {
         let mut table = self.lock();
-        table.insert(view.execution, Entry { view, handle: Some(handle) });
+        table.insert(view.execution, Tracked { view, handle: Some(handle) });
         while table.len() > REMEMBERED {
             let oldest = table.iter().find(|(_, entry)| entry.handle.is_none());
             let Some(oldest) = oldest.map(|(execution, _)| *execution) else { return };
@@ -63,6 +63,16 @@ impl Executions {
         self.lock().values().filter(|entry| entry.handle.is_some()).count()
     }
 
+    /// Kills every running program with its descendants.
+    pub(crate) async fn kill_all(&self) {
+        let running: Vec<Handle> =
+            self.lock().values().filter_map(|entry| entry.handle.clone()).collect();
+        for handle in running {
+            // Fails for a program that has ended meanwhile.
+            let _ = handle.control.kill().await;
+        }
+    }
+
     /// Resolves when no program runs.
     pub(crate) async fn all_ended(&self) {
         loop {
@@ -81,7 +91,7 @@ impl Executions {
         self.lock().values().map(|entry| entry.view.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Tracked>> {
         // No critical section leaves the table inconsistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,6 +19,9 @@ const CHUNK_COST: usize = 128;
 /// How many frames wait for a slow client.
 const WAITING: usize = 8;
 
+/// How many frames wait for a slow reader of the log: two megabytes.
+const WAITING_LOG: usize = 64;
+
 /// One of the two output streams of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -40,6 +43,33 @@ struct Subscriber {
     frames: mpsc::Sender<Frame>,
     /// An attached client applies backpressure to the program; a reader of the log loses output.
     is_attached: bool,
+    /// The bytes that a slow reader of the log lost and has no notice of yet.
+    lost_bytes: u64,
+}
+
+impl Subscriber {
+    /// Sends output to a reader of the log. One that is too slow gets a notice where bytes are
+    /// missing.
+    fn offer(&mut self, chunk: &Chunk) {
+        if self.lost_bytes > 0 {
+            let notice = Chunk {
+                execution: chunk.execution,
+                stream: Stream::Error,
+                bytes: format!("[{} bytes of output are missing here]\n", self.lost_bytes).into(),
+            };
+            match self.frames.try_send(log_frame(&notice)) {
+                Ok(()) => self.lost_bytes = 0,
+                Err(_) => return self.lose(chunk),
+            }
+        }
+        if self.frames.try_send(log_frame(chunk)).is_err() {
+            self.lose(chunk);
+        }
+    }
+
+    fn lose(&mut self, chunk: &Chunk) {
+        self.lost_bytes += chunk.bytes.len() as u64;
+    }
 }
 
 /// The output of all programs of a session.
@@ -71,11 +101,12 @@ impl Hub {
         execution: Option<u64>,
         is_attached: bool,
     ) -> (mpsc::Receiver<Frame>, Vec<Frame>) {
-        let (frames, receiver) = mpsc::channel(WAITING);
+        let waiting = if is_attached { WAITING } else { WAITING_LOG };
+        let (frames, receiver) = mpsc::channel(waiting);
         let mut shared = self.lock();
         let is_wanted = |chunk: &&Chunk| execution.is_none_or(|one| one == chunk.execution);
         let kept = shared.log.iter().filter(is_wanted).map(log_frame).collect();
-        shared.subscribers.push(Subscriber { execution, frames, is_attached });
+        shared.subscribers.push(Subscriber { execution, frames, is_attached, lost_bytes: 0 });
         (receiver, kept)
     }
 
@@ -98,18 +129,37 @@ impl Hub {
         }
     }
 
+    /// Adds output of a program.
+    pub(crate) async fn add(&self, execution: u64, stream: Stream, bytes: Vec<u8>) {
+        self.publish(Chunk { execution, stream, bytes }).await;
+    }
+
+    /// Passes a frame that the log does not keep to the clients of a program, with backpressure.
+    pub(crate) async fn pass(&self, execution: u64, frame: Frame) {
+        let attached: Vec<_> = {
+            let shared = self.lock();
+            let wanted = shared.subscribers.iter().filter(|one| one.is_attached);
+            let wanted = wanted.filter(|one| one.execution == Some(execution));
+            wanted.map(|one| one.frames.clone()).collect()
+        };
+        for client in attached {
+            // Fails if the client has left.
+            let _ = client.send(frame.clone()).await;
+        }
+    }
+
     async fn publish(&self, chunk: Chunk) {
         let mut attached = Vec::new();
         {
             let mut shared = self.lock();
             shared.subscribers.retain(|one| !one.frames.is_closed());
-            for one in &shared.subscribers {
+            for one in &mut shared.subscribers {
                 if one.execution.is_some_and(|wanted| wanted != chunk.execution) {
                     continue;
                 }
                 match one.is_attached {
                     true => attached.push(one.frames.clone()),
-                    false => _ = one.frames.try_send(log_frame(&chunk)),
+                    false => one.offer(&chunk),
                 }
             }
             shared.keep(chunk.clone());
@@ -228,9 +278,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_reader_of_the_log_does_not_stop_a_program() {
+    async fn slow_reader_of_the_log_stops_no_program_and_gets_a_notice_of_what_it_lost() {
         let hub = Hub::default();
-        let (_unread, _) = hub.log(None);
-        hub.pump(1, Stream::Error, &vec![7; 2 * LOG_BYTES][..]).await;
+        let (mut unread, _) = hub.log(None);
+        let sent = vec![7; (WAITING_LOG + 3) * CHUNK_BYTES];
+        hub.pump(1, Stream::Error, &sent[..]).await;
+        let mut received = 0;
+        while let Ok(Frame::Log(chunk)) = unread.try_recv() {
+            received += chunk.bytes.len();
+        }
+        assert!(received > 0 && received < sent.len(), "{received}");
+        hub.pump(1, Stream::Output, &b"more"[..]).await;
+        let Ok(Frame::Log(notice)) = unread.try_recv() else { panic!("no notice") };
+        let expected = format!("[{} bytes of output are missing here]\n", sent.len() - received);
+        assert_eq!(notice.bytes, expected.as_bytes());
+        let Ok(Frame::Log(chunk)) = unread.try_recv() else { panic!("no output") };
+        assert_eq!(chunk.bytes, b"more");
     }
 }

@@ -131,7 +131,8 @@ impl StateError {
 }
 
 /// Where the sessions of a user are: `STOCKADE_STATE`, `/run/stockade` for root, `stockade` in
-/// `XDG_RUNTIME_DIR`, or `.local/state/stockade` in the home.
+/// `XDG_RUNTIME_DIR`, or `.local/state/stockade/running` in the home, next to the records in
+/// `.local/state/stockade/sessions`.
 pub fn state_directory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
     let path = |name: &str| {
         let value = variable(name).map(PathBuf::from);
@@ -144,7 +145,7 @@ pub fn state_directory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) ->
         return PathBuf::from("/run/stockade");
     }
     let runtime = path("XDG_RUNTIME_DIR").map(|directory| directory.join("stockade"));
-    let home = || path("HOME").map(|home| home.join(".local/state/stockade"));
+    let home = || path("HOME").map(|home| home.join(".local/state/stockade/running"));
     let last = || PathBuf::from(format!("/tmp/stockade-{}-state", geteuid().as_raw()));
     runtime.or_else(home).unwrap_or_else(last)
 }
@@ -269,8 +270,18 @@ impl State {
     }
 }
 
-/// The session of a directory. Removes the directory if its supervisor is dead.
+/// The session of a directory. Removes the directory if its supervisor is dead. A session that ends
+/// removes its directory meanwhile, without the lock of the state.
 fn look(path: &Path, name: &str) -> Result<Option<Listed>, StateError> {
+    match look_into(path, name) {
+        Err(StateError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        looked => looked,
+    }
+}
+
+fn look_into(path: &Path, name: &str) -> Result<Option<Listed>, StateError> {
     check(path)?;
     let lock = open_lock(&path.join("lock"))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

@@ -8,7 +8,7 @@
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use crate::connection;
 use crate::executions::Executions;
 use crate::hub::Hub;
-use crate::{Claimed, Settings};
+use crate::{Activity, Claimed, Origin, Settings};
 
 /// How many clients are served at once; further ones wait.
 const CLIENTS: usize = 512;
@@ -40,16 +40,22 @@ const OWN_ENDS: Duration = Duration::from_millis(500);
 /// engine can take longer; it has the request by then.
 const KILLED: Duration = Duration::from_millis(250);
 
+/// How long no client may need the session before this process gives back the memory that serving
+/// the last one took.
+const QUIET: Duration = Duration::from_millis(300);
+
 /// What the connections of a session share.
 pub(crate) struct Shared {
     pub(crate) session: Session,
     pub(crate) executions: Executions,
     pub(crate) hub: Hub,
     pub(crate) name: String,
+    pub(crate) activity: Arc<Activity>,
     created: u64,
     settings: Settings,
     started: AtomicU64,
-    is_paused: AtomicBool,
+    /// Where it comes from, for its checkpoints.
+    pub(crate) origin: Origin,
     /// Becomes true when the session ends.
     pub(crate) ending: watch::Sender<bool>,
     last_use: Mutex<Instant>,
@@ -70,13 +76,16 @@ impl Shared {
             true => self.session.pause().await?,
             false => self.session.resume().await?,
         }
-        self.is_paused.store(is_paused, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(crate) fn set_secret(&self, name: &str, value: String) -> Result<(), RunError> {
+        self.session.set_secret(name, value)
     }
 
     pub(crate) fn view(&self) -> SessionView {
         let (plan, policy) = (self.session.plan(), self.session.policy());
-        let state = match (*self.ending.borrow(), self.is_paused.load(Ordering::Relaxed)) {
+        let state = match (*self.ending.borrow(), self.session.is_paused()) {
             (true, _) => "ending",
             (false, true) => "paused",
             (false, false) => "running",
@@ -102,12 +111,17 @@ impl Shared {
     pub(crate) async fn stats(&self) -> StatsView {
         let used = self.session.usage().await;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (network, denied, denials) = self.activity.view();
         StatsView {
             cpu_ms: used.cpu_time.map(milliseconds),
+            memory_bytes: used.memory_bytes,
             memory_peak_bytes: used.memory_peak_bytes,
             tasks_peak: used.tasks_peak,
             oom_kills: used.oom_kills,
             running: self.executions.count_running(),
+            network,
+            denied,
+            denials,
         }
     }
 
@@ -118,7 +132,9 @@ impl Shared {
             let used = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
             let left = most.saturating_sub(used.elapsed());
             if left.is_zero() {
-                if self.executions.count_running() == 0 {
+                // A client may use a server of a context, in which no call runs.
+                let is_connected = self.session.forwarded_ports().iter().any(|port| port.open > 0);
+                if self.executions.count_running() == 0 && !is_connected {
                     return;
                 }
                 self.touch();
@@ -137,24 +153,28 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes over an open session. Must be called in a tokio runtime.
+    /// Takes over an open session that was created at a time, in seconds since 1970. Must be called
+    /// in a tokio runtime. `origin` is kept in checkpoints.
     pub fn new(
         session: Session,
+        activity: Arc<Activity>,
         claimed: Claimed,
         listener: StdListener,
-        settings: Settings,
         created: u64,
+        origin: Origin,
     ) -> std::io::Result<Supervisor> {
         listener.set_nonblocking(true)?;
+        let settings = Settings::of(session.policy());
         let shared = Shared {
             session,
             executions: Executions::default(),
             hub: Hub::default(),
             name: claimed.name.as_str().to_owned(),
+            activity,
             created,
             settings,
             started: AtomicU64::new(0),
-            is_paused: AtomicBool::new(false),
+            origin,
             ending: watch::Sender::new(false),
             last_use: Mutex::new(Instant::now()),
         };
@@ -231,7 +251,8 @@ impl Reason {
     }
 }
 
-/// Accepts clients until the session must end. Returns why, and the client that asked for it.
+/// Accepts clients until the session must end. Returns the reason, and the client that requested
+/// it.
 async fn accept(
     shared: &Arc<Shared>,
     listener: &UnixListener,
@@ -247,7 +268,9 @@ async fn accept(
     };
     let (mut ttl, mut stop) = (pin!(ttl), pin!(stop));
     let (mut over, mut idle) = (pin!(shared.session.over()), pin!(shared.idle()));
+    let mut has_released = false;
     loop {
+        let is_quiet = clients.is_empty() && shared.executions.count_running() == 0;
         tokio::select! {
             biased;
             () = &mut stop => return (Reason::Stopped, None),
@@ -258,13 +281,17 @@ async fn accept(
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
             accepted = listener.accept(), if clients.len() < CLIENTS => match accepted {
                 Ok((stream, _)) if is_ours(&stream) => {
-                    shared.touch();
+                    has_released = false;
                     let (shared, remove) = (Arc::clone(shared), remove.clone());
                     clients.spawn(connection::serve(stream, shared, remove));
                 }
                 Ok(_) => {}
                 // Too many descriptors for now.
                 Err(_) => sleep(Duration::from_millis(10)).await,
+            },
+            () = sleep(QUIET), if is_quiet && !has_released => {
+                stockade_sys::release_memory();
+                has_released = true;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use stockade_archive::{Entries, EntryKind, pack};
 use stockade_provider::{
-    Entry, FileErrorKind, FileKind, FinalLink, Language, Running, SandboxRequest,
+    EntryProgram, FileErrorKind, FileKind, FinalLink, Language, Running, SandboxRequest,
 };
 use tokio::io::AsyncReadExt;
 
@@ -184,7 +184,7 @@ fn seen(place: &Path) -> Vec<(PathBuf, Option<String>, SystemTime)> {
 }
 
 async fn of_python() -> Inside {
-    let entry = Entry::Interpreter(Language::Python);
+    let entry = EntryProgram::Interpreter(Language::Python);
     Inside::of(&SandboxRequest { entry, ..request("{}") }).await
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use stockade_backends::{ContainerChoice, HostProcess, Surroundings, providers};
 use stockade_provider::{
-    Entry, Execution, FileBytes, FileEntry, FileError, FileErrorKind, FilePart, FilePath,
+    EntryProgram, Execution, FileBytes, FileEntry, FileError, FileErrorKind, FilePart, FilePath,
     FileWriteMode, FileWriting, Files, ProcessEnd, Program, Provider, Sandbox, SandboxRequest,
     chain,
 };
@@ -34,14 +34,14 @@ fn wall() -> Arc<dyn Provider> {
     let path = Some("/usr/local/bin:/usr/bin:/bin".into());
     let surroundings = Surroundings { path, ..Surroundings::default() };
     let runtime = std::env::var("STOCKADE_TEST_RUNTIME").ok();
-    let containers = ContainerChoice { url: None, runtime };
+    let containers = ContainerChoice { runtime, ..ContainerChoice::default() };
     let all = providers(HostProcess::Continues, &surroundings, &containers);
     let found = all.into_iter().find(|provider| provider.name().as_str() == name);
     found.unwrap_or_else(|| panic!("there is no wall {name}"))
 }
 
 pub(crate) fn request(policy: &str) -> SandboxRequest {
-    let entry = Entry::Program("sh".to_owned());
+    let entry = EntryProgram::Program("sh".to_owned());
     SandboxRequest { entry, ..stockade_testing::sandbox::request(policy, None) }
 }
 
