@@ -3,7 +3,7 @@
 //! Cargo can request static linking only for the whole build, procedural macros included, which
 //! cannot be static. This script passes linker arguments for one executable: linker scripts named
 //! like the shared libraries refer to the static ones.
-//! docs/decisions/0023-the-command-is-linked-statically.md.
+//! docs/decisions/0023-static-executable.md.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -5,9 +5,14 @@ mod bench;
 mod doctor;
 mod image;
 mod init;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod run;
 mod sandbox;
 mod sessions;
+mod state;
+#[cfg(feature = "top")]
+mod top;
 mod why;
 
 use std::path::PathBuf;
@@ -23,14 +28,24 @@ use crate::render::Output;
 pub(crate) use audit::{AuditArgs, AuditCommand, Choice, LsArgs, PruneArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use image::{ImageArgs, ImageCommand, ImportArgs};
+pub(crate) use image::{HardenedArgs, ImageArgs, ImageCommand, ImportArgs, MachineArgs, Root};
 pub(crate) use init::{FirstPolicyArgs, WorkspaceMode};
+#[cfg(feature = "mcp")]
+pub(crate) use mcp::McpArgs;
 pub(crate) use run::{RunArgs, Target};
 pub(crate) use sandbox::{PolicyFlags, SandboxArgs};
 pub(crate) use sessions::{
-    AttachArgs, CodeArgs, CpArgs, CreateArgs, ExecArgs, KillArgs, LogsArgs, LsSessionsArgs,
-    ProgramArgs, PruneSessionsArgs, PsArgs, RmArgs, SessionNames, ShellArgs, StatsArgs,
+    AttachArgs, CodeArgs, ContextArgs, ContextCommand, CpArgs, CreateArgs, CreateContextArgs,
+    ExecArgs, KillArgs, LogsArgs, LsContextsArgs, LsSessionsArgs, NamedContext, PortArgs,
+    ProgramArgs, PruneSessionsArgs, PsArgs, RmArgs, SecretArgs, SecretCommand, SessionNames,
+    ShellArgs, StatsArgs,
 };
+pub(crate) use state::{
+    ApplyArgs, CheckpointArgs, CheckpointCommand, CheckpointsArgs, DiscardArgs, ExportArgs,
+    ForkArgs, Origin, RestoreArgs, StateDiffArgs, StateImportArgs, StoreArgs, StoreCommand,
+};
+#[cfg(feature = "top")]
+pub(crate) use top::TopArgs;
 pub(crate) use why::WhyArgs;
 
 const EXIT_CODES: &str = "\
@@ -161,6 +176,12 @@ pub(crate) enum Command {
     /// Run code in a session.
     #[command(after_help = sessions::CODE)]
     Code(CodeArgs),
+    /// List, interrupt, restart and remove contexts of a session.
+    #[command(after_help = sessions::CONTEXT)]
+    Context(ContextArgs),
+    /// Forward a port of a server in a session to this host.
+    #[command(after_help = sessions::PORT)]
+    Port(PortArgs),
     /// Open a shell in a session, on this terminal.
     #[command(after_help = sessions::SHELL)]
     Shell(ShellArgs),
@@ -175,6 +196,9 @@ pub(crate) enum Command {
     /// Send a signal to programs of a session.
     #[command(after_help = sessions::KILL)]
     Kill(KillArgs),
+    /// Change the secrets of a session.
+    #[command(after_help = sessions::SECRET)]
+    Secret(SecretArgs),
     /// List the sessions.
     Ls(LsSessionsArgs),
     /// Describe sessions as JSON: policy, wall, controls, limits.
@@ -184,21 +208,54 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Print what sessions used so far.
     Stats(StatsArgs),
+    /// Watch the sessions on this terminal.
+    #[cfg(feature = "top")]
+    #[command(after_help = top::HELP)]
+    Top(TopArgs),
     /// Stop all programs of sessions until `resume`; their time limits go on.
     Pause(SessionNames),
     /// Continue the programs of paused sessions.
     Resume(SessionNames),
+    /// Keep the files of a session.
+    #[command(after_help = state::CHECKPOINT)]
+    Checkpoint(CheckpointArgs),
+    /// List checkpoints.
+    Checkpoints(CheckpointsArgs),
+    /// Bring a session back to a checkpoint.
+    #[command(after_help = state::RESTORE)]
+    Restore(RestoreArgs),
+    /// Create sessions with the files of another.
+    #[command(after_help = state::FORK)]
+    Fork(ForkArgs),
+    /// Print what programs of a session changed.
+    #[command(after_help = state::DIFF)]
+    Diff(StateDiffArgs),
+    /// Write changes of a session to the host.
+    #[command(after_help = state::APPLY)]
+    Apply(ApplyArgs),
+    /// Write a session or a checkpoint to a file.
+    Export(ExportArgs),
+    /// Read a checkpoint from a file.
+    Import(StateImportArgs),
+    /// Throw away everything that programs of a session wrote.
+    Discard(DiscardArgs),
+    /// Measure, check and clean the store of checkpoints.
+    Store(StoreArgs),
     /// End sessions, with all their programs and files.
     #[command(after_help = sessions::RM)]
     Rm(RmArgs),
     /// End every session in which no program runs.
     Prune(PruneSessionsArgs),
+    /// Offer sandboxes to an MCP client, on standard input and output.
+    #[cfg(feature = "mcp")]
+    #[command(after_help = mcp::HELP)]
+    Mcp(Box<McpArgs>),
     /// Holds a session; `create` starts it.
     #[command(name = "__supervise", hide = true)]
     Supervise,
     /// Check, explain, combine and compare policies.
     Policy(PolicyArgs),
-    /// Import, list and remove images that need no engine.
+    /// Build, import, list and remove images.
     #[command(after_help = image::HELP)]
     Image(ImageArgs),
     /// List, show, follow, check and sum up the records of runs.

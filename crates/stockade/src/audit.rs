@@ -11,7 +11,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 
 use stockade_provider::chain;
-use stockade_record::{ListError, Listed, Place, ReadError, default_places, list};
+use stockade_record::{ListError, Listed, ReadError, RecordDirectory, default_places, list};
 
 use crate::args::{AuditArgs, AuditCommand, Choice};
 use crate::render::{self, Output};
@@ -30,12 +30,12 @@ pub(crate) fn run(args: AuditArgs, output: Output) -> anyhow::Result<u8> {
 }
 
 /// The directories for records: the named one, or the default ones of this user.
-pub(crate) fn places(named: Option<&Path>, here: &Path) -> anyhow::Result<Vec<Place>> {
+pub(crate) fn places(named: Option<&Path>, here: &Path) -> anyhow::Result<Vec<RecordDirectory>> {
     let Some(named) = named else {
         let user = rustix::process::geteuid().as_raw();
         return Ok(default_places(|name| std::env::var_os(name), user));
     };
-    let place = Place::named(&here.join(named))
+    let place = RecordDirectory::named(&here.join(named))
         .map_err(|error| Problem::new(format!("--record {error}"), error.remedy()))?;
     Ok(vec![place])
 }

@@ -5,6 +5,7 @@ mod directory;
 mod docker_rows;
 mod html;
 mod leftovers;
+mod mcp_row;
 mod network;
 mod peers;
 mod programs;
@@ -17,8 +18,11 @@ mod server;
 mod session_rows;
 mod sessions;
 mod snippets;
+mod state_rows;
 mod table;
 mod tool_call;
+mod vm_rows;
+mod wasm_rows;
 
 use std::path::Path;
 

@@ -10,6 +10,6 @@ use crate::Problem;
 pub(crate) fn now() -> anyhow::Result<Moment> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_err(|_| Problem::new("the clock stands before 1970", "set it"))?;
+        .map_err(|_| Problem::new("the clock is before 1970", "set it"))?;
     Ok(Moment { unix_seconds: i64::try_from(since.as_secs())? })
 }

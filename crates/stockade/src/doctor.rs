@@ -2,8 +2,10 @@
 
 mod answer;
 mod apparmor;
+mod kernel;
 mod kvm;
 mod machine;
+mod one_wall;
 mod text;
 mod walls;
 
@@ -23,6 +25,9 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     if args.apparmor_profile {
         return profile(output);
     }
+    if let Some(name) = &args.provider {
+        return one_wall::run(name, output);
+    }
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let user = rustix::process::getuid().as_raw();
     let surroundings = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
@@ -36,6 +41,14 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
     });
     let facts = facts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let containers = containers.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let machines = stockade_backends::machine_look();
+    // Measuring takes a machine of its own.
+    let is_measured = (args.verbose || output == Output::Json)
+        && facts
+            .walls
+            .iter()
+            .any(|wall| wall.provider.as_str() == "hyperlight" && wall.unusable.is_none());
+    let hyperlight = load::waited(stockade_backends::hyperlight_look(is_measured))?;
     let answer = answer::answer(&facts);
     let walls = walls::walls(&facts, stockade_backends::is_built_in);
     let account = Account::look(ORDINARY);
@@ -45,6 +58,7 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
         Ok(images) => image::old(&images, now),
         Err(problem) => vec![problem.to_string()],
     };
+    let old_kernel = kernel::warning(&host.kernel, &answer);
     match output {
         Output::Json => render::json(&json!({
             "can_run": answer,
@@ -54,18 +68,23 @@ pub(crate) fn run(args: &DoctorArgs, output: Output) -> anyhow::Result<u8> {
                 "kvm": kvm,
                 "account": machine::account_view(&account),
                 "containers": containers.map(|look| look.data),
+                "machines": machines.1,
+                "hyperlight": hyperlight.map(|look| look.1),
                 "image_warnings": old_images,
+                "kernel_warning": old_kernel,
             },
         }))?,
         Output::Text => {
             let mut machine = machine::lines(&host, &kvm, &account);
             machine.extend(containers.into_iter().flat_map(|look| look.lines));
+            machine.extend(machines.0);
+            machine.extend(hyperlight.into_iter().flat_map(|look| look.0));
             let text = match args.verbose {
                 true => text::text(&answer, &walls, &machine),
                 false => text::verdicts(&answer, &walls),
             };
             render::text(&text)?;
-            for line in &old_images {
+            for line in old_kernel.iter().chain(&old_images) {
                 render::talk(&format!("warning: {line}"));
             }
         }

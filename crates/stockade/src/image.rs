@@ -1,10 +1,14 @@
 //! `stockade image …`.
 
+mod machines;
+
 use serde::Serialize;
 use serde_json::json;
-use stockade_image::{Imported, Limits, Listed, Reference, Store, Taken, store_directory};
+use stockade_backends::{ContainerChoice, HardenedBuilt, HardenedChoice};
+use stockade_image::{Imported, Limits, Listed, Pull, Reference, Store, Taken, store_directory};
+use stockade_provider::chain;
 
-use crate::args::{ImageArgs, ImageCommand, ImportArgs};
+use crate::args::{HardenedArgs, ImageArgs, ImageCommand, ImportArgs};
 use crate::render::{self, Output};
 use crate::run::image::{problem, store};
 use crate::sessions::table;
@@ -12,10 +16,46 @@ use crate::{Problem, load};
 
 pub(crate) fn run(args: ImageArgs, output: Output) -> anyhow::Result<u8> {
     match args.command {
+        ImageCommand::Build(args) => match &args.machine.vm {
+            Some(name) => machines::build(name, &args.machine, output),
+            None => build(args.hardened, output),
+        },
         ImageCommand::Import(args) => import(&args, output),
         ImageCommand::Ls => list(output),
+        ImageCommand::Rm(args) if args.vm => machines::remove(&args.images, output),
         ImageCommand::Rm(args) => remove(&args.images, output),
     }
+}
+
+fn build(args: HardenedArgs, output: Output) -> anyhow::Result<u8> {
+    let HardenedArgs { hardened: _, allow, base, name, pull, docker_url } = args;
+    let is_between = |it: char| it == ',' || it.is_whitespace();
+    let words = allow.iter().flat_map(|names| names.split(is_between));
+    let words: Vec<String> = words.filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    let allowed = (!allow.is_empty()).then_some(words);
+    let choice = HardenedChoice { base, allowed, name, pull: when(pull.as_deref()) };
+    let engine = ContainerChoice { url: docker_url, ..ContainerChoice::default() };
+    let progress = |line: &str| render::talk(&format!("image: {line}"));
+    let built = stockade_backends::build_hardened(&engine, choice, &progress);
+    let built = load::waited(built)?.map_err(|error| {
+        Problem::new(chain(&error), error.remedy().unwrap_or("name another image with --base"))
+    })?;
+    let HardenedBuilt { name, id, base, allowed, .. } = &built;
+    match output {
+        Output::Json => render::json(&built)?,
+        Output::Text => {
+            let programs = allowed.join(", ");
+            render::talk(&format!("image: {name} is {id}, made from {base}, with {programs}"));
+            render::text(&format!("{name}\n"))?;
+        }
+    }
+    Ok(0)
+}
+
+/// When the engine may download an image.
+pub(crate) fn when(pull: Option<&str>) -> Pull {
+    // The parser of the arguments accepts no other words.
+    pull.and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
 fn import(args: &ImportArgs, output: Output) -> anyhow::Result<u8> {
@@ -92,10 +132,11 @@ pub(crate) fn images() -> Result<Vec<Kept>, Problem> {
     let mut images: Vec<Kept> = listed.into_iter().flatten().map(of("native")).collect();
     let engine = load::container_images().unwrap_or_default();
     images.extend(engine.into_iter().map(of("docker")));
+    images.extend(machines::listed()?.into_iter().map(of("qemu")));
     Ok(images)
 }
 
-/// What to say about images that are too old, one line each. `now` is in seconds since 1970.
+/// The warnings about images that are too old, one line each. `now` is in seconds since 1970.
 pub(crate) fn old(images: &[Kept], now: i64) -> Vec<String> {
     const DAY: i64 = 86_400;
     const MOST_DAYS: i64 = 90;

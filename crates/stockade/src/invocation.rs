@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::dispatch;
+use crate::{dispatch, render};
 
 /// The program and the arguments of the command line.
 #[derive(Clone, Debug)]
@@ -37,11 +37,12 @@ impl Invocation {
         Invocation { program: (executable, leading), arguments }
     }
 
-    /// Carries out what the arguments say, and returns the exit code. Only the first invocation of
-    /// a process counts.
+    /// Runs the command that the arguments name, and returns the exit code. Only the first
+    /// invocation of a process counts.
     pub fn run(self) -> u8 {
         // An earlier invocation of this process stays.
         let _ = CURRENT.set(self);
+        stockade_backends::show_progress(|text| render::talk(&format!("stockade: {text}")));
         let code = dispatch::carry_out();
         // Rust flushes at the exit of its own executables, without waiting for a thread that is
         // blocked by a reader. A closed stream is no error here: the command has reported it.

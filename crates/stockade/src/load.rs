@@ -41,16 +41,25 @@ pub(crate) fn here() -> anyhow::Result<PathBuf> {
 
 /// Reads and checks one policy.
 pub(crate) fn policy(file: &Path) -> anyhow::Result<Policy> {
-    let text = text(file)?;
-    Policy::parse(&text).map_err(|errors| Problem::refused(&errors, Problem::POLICY_KEYS).into())
+    parsed(&text(file)?)
 }
 
 /// Reads, checks and combines policies.
 pub(crate) fn combined(files: &[PathBuf]) -> anyhow::Result<Policy> {
     refuse_shared_input(files.iter().map(PathBuf::as_path))?;
-    let policies: Vec<Policy> = files.iter().map(|file| policy(file)).collect::<Result<_, _>>()?;
+    let texts: Vec<PolicyText> = files.iter().map(|file| text(file)).collect::<Result<_, _>>()?;
+    combined_texts(texts.into_iter())
+}
+
+/// Checks and combines policies.
+pub(crate) fn combined_texts(texts: impl Iterator<Item = PolicyText>) -> anyhow::Result<Policy> {
+    let policies: Vec<Policy> = texts.map(|text| parsed(&text)).collect::<Result<_, _>>()?;
     Policy::combine_all(&policies)
         .map_err(|error| Problem::new(error.to_string(), "merge some of them by hand").into())
+}
+
+fn parsed(text: &PolicyText) -> anyhow::Result<Policy> {
+    Policy::parse(text).map_err(|errors| Problem::refused(&errors, Problem::POLICY_KEYS).into())
 }
 
 /// Refuses two files on standard input: the second read would get an empty text.
@@ -183,7 +192,8 @@ pub(crate) fn container_images() -> Option<Vec<Listed>> {
     waited(stockade_backends::container_images()).ok().flatten()
 }
 
-fn waited<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+/// Waits for work on this thread.
+pub(crate) fn waited<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         let message = format!("cannot wait for what the walls find out: {error}");

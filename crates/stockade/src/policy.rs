@@ -5,7 +5,7 @@ mod diff;
 mod init;
 mod plan;
 mod suggest;
-mod why;
+pub(crate) mod why;
 
 pub(crate) use init::write;
 pub(crate) use plan::{because, refusals};

@@ -10,12 +10,15 @@ pub(crate) mod image;
 pub(crate) mod input;
 pub(crate) mod interrupt;
 mod learn;
+pub(crate) mod narrowing;
 mod record;
 pub(crate) mod request;
+mod requests;
 pub(crate) mod script;
 mod summary;
 pub(crate) mod tools;
 pub(crate) mod trouble;
+mod uses;
 pub(crate) mod variables;
 mod words;
 
@@ -27,14 +30,16 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::json;
 use stockade_backends::HostProcess;
-use stockade_engine::{Engine, RunError, RunReport, RunRequest, Streams};
+use stockade_engine::{Engine, Kept, RunError, RunReport, RunRequest, Streams};
 use stockade_policy::Policy;
+use stockade_store::Store;
 use tokio::runtime::Builder;
 
-use crate::args::{RunArgs, Target};
+use crate::args::{RunArgs, SandboxArgs, Target};
 use crate::render::lines::Denials;
 use crate::render::live::{self, Escapes};
 use crate::render::{self, Output};
+use crate::state::{origin, place};
 use crate::{ERROR, Problem, invocation, load};
 
 use input::Input;
@@ -128,9 +133,14 @@ fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow:
     load::refuse_shared_input(texts())?;
     let surroundings = request::surroundings(&args.sandbox)?;
     let containers = request::containers(&args.sandbox)?;
-    let image = image::find(&args.sandbox, &containers)?;
+    let messages = if args.quiet { image::Messages::Hidden } else { image::Messages::Shown };
+    let own = match script {
+        Some(_) => image::OwnProgramUse::Never,
+        None => image::OwnProgramUse::Possible,
+    };
+    let image = image::find(&args.sandbox, &containers, own, messages)?;
     let own = image::own_program(image.as_ref(), named)?;
-    let image = image.map(|image| image.with_variables(own.is_some()));
+    let image = image.map(|image| image.for_program(own.is_some()));
     if let Some(image) = image.as_ref().filter(|_| !args.quiet) {
         image.report();
     }
@@ -141,9 +151,9 @@ fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow:
     };
     let providers = stockade_backends::providers(HostProcess::Exits, &surroundings, &containers);
     let engine = Engine::new(providers);
-    let learned = args.learn.as_deref().map(learn::Place::open).transpose()?;
+    let learned = args.learn.as_deref().map(learn::PolicyTarget::open).transpose()?;
     let place = own.as_ref().and_then(|own| own.working_directory.as_deref());
-    let started = request::Started { target, image: image.as_ref(), working_directory: place };
+    let started = request::RunTarget { target, image: image.as_ref(), working_directory: place };
     let (request, offered, asked) =
         request::request(args, started, args.options(&argv), output, denials)?;
     let offered_names: Vec<String> = offered.names().map(str::to_owned).collect();
@@ -170,12 +180,33 @@ fn perform(args: &RunArgs, output: Output, denials: Option<&Denials>) -> anyhow:
         let session = request.session.recorder.as_ref().map(|recorder| recorder.session());
         render::json_line(&json!({ "event": "start", "session": session }))?;
     }
-    let report = execute(&engine, request, offered, streams)?;
+    let keep = match &args.keep {
+        Some(name) => Some(checkpoint_of_run(name, &args.sandbox, &request, &offered)?),
+        None => None,
+    };
+    let report = execute(&engine, request, offered, streams, keep)?;
     if let Some(place) = learned {
         place.write(&args.sandbox.flags, &offered_names, &report)?;
     }
     let hints = hints::of_report(&report, &asked);
     Ok(Ended { report, hints, policy })
+}
+
+/// The session of the checkpoints of single runs.
+const RUNS: &str = "run";
+
+/// The checkpoint under which a run is kept. Refuses an invalid or used name before anything runs.
+fn checkpoint_of_run(
+    name: &str,
+    args: &SandboxArgs,
+    request: &RunRequest,
+    offered: &Offered,
+) -> anyhow::Result<(Store, Kept)> {
+    let store = place::open()?;
+    let reference = place::reference(RUNS, name)?;
+    store.check_free(&reference).map_err(|error| place::problem(&error))?;
+    let origin = origin::of(args, &request.session, offered)?;
+    Ok((store, Kept { reference, ancestors: Vec::new(), origin }))
 }
 
 /// Runs a request on this thread.
@@ -184,6 +215,7 @@ fn execute(
     mut request: RunRequest,
     offered: Offered,
     streams: Streams,
+    keep: Option<(Store, Kept)>,
 ) -> anyhow::Result<RunReport> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot wait for a program and its output: {error}");
@@ -210,7 +242,13 @@ fn execute(
             interrupted.await;
             interrupts.release();
         };
-        let result = engine.run(request, streams, cancelled).await;
+        let result = match keep {
+            None => engine.run(request, streams, cancelled).await,
+            Some((store, kept)) => {
+                let kept = engine.run_and_keep(request, streams, cancelled, &store, kept);
+                kept.await.map(|(report, _)| report)
+            }
+        };
         tools.end().await;
         Ok(result)
     });

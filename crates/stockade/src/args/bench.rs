@@ -17,16 +17,23 @@ Rows:
   download     one HTTPS download through the gate, next to curl without a sandbox
   request      one HTTPS request through the gate, on a new connection
   request-kept the same on a connection that is there
+  download-opened, request-opened, request-opened-kept
+               the same where TLS ends at the gate, which judges each request
   tool-call    one call of a tool from Python inside, beyond the tool itself
   exec         one more execution in a session, next to bwrap
   code         one more execution of Python code in a session, next to the bare interpreter
   session-destroy  removing a session, as its client sees it
   session-memory   what a session costs that does nothing, its supervisor included
   crowd        the slowest executions with 100 sessions alive, next to those with one
+  mcp-run-code code run by an MCP client, next to the same call of the engine
+  mcp-run-code code run by an MCP client, next to the same call of the engine
   python-snippets  200 snippets through the Python package, next to 200 times `python3 -c`
   docker-run   a new Docker sandbox, next to `docker run` with the same image
   docker-exec  one more execution in it, next to `docker run` and `docker exec`
   docker-destroy   removing a Docker sandbox, as its client sees it
+  vm-boot      a virtual machine that boots, next to a plain boot of the same kernel
+  vm-run       one that continues a saved one, next to both
+  vm-exec      one more execution in it, next to the plain boot
   rounds       1000 runs, 10 at a time, and what is left of them
 
 Every side of a row is measured in turns, by one clock: once back to back, and once 300 ms apart,

@@ -1,15 +1,21 @@
 //! Arguments of `stockade image`.
 
+mod build;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use crate::run::amount::{self, Amount};
 
+pub(crate) use build::{BuildArgs, HardenedArgs, MachineArgs, Root};
+
 pub(super) const HELP: &str = "\
 IMAGE is a name, a digest, or at least twelve of its digits.
 
 Examples:
+  stockade image build --hardened
+  stockade image build --vm default
   docker save -o agent.tar agent:1
   stockade image import agent.tar
   stockade run --provider native --image agent:1
@@ -23,6 +29,9 @@ pub(crate) struct ImageArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum ImageCommand {
+    /// Build the hardened image on the Docker engine, or the image of a virtual machine.
+    #[command(after_help = build::HELP)]
+    Build(Box<BuildArgs>),
     /// Unpack the image of an archive, for `run --provider native --image`.
     Import(ImportArgs),
     /// List the images.
@@ -47,6 +56,9 @@ pub(crate) struct ImportArgs {
 
 #[derive(Args)]
 pub(crate) struct RmImageArgs {
+    /// Remove images of virtual machines.
+    #[arg(long)]
+    pub(crate) vm: bool,
     /// The images.
     #[arg(required = true, value_name = "IMAGE")]
     pub(crate) images: Vec<String>,

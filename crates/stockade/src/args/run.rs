@@ -83,11 +83,18 @@ pub(crate) struct RunArgs {
     pub(crate) json_lines: bool,
     /// Allow public hosts, and write those used.
     ///
-    /// The file is the smallest policy that this run would have needed. Private and own addresses
+    /// The file is the smallest policy that this run would have needed. With --inspect it names the
+    /// methods and paths of requests, also inside TLS, which the gate then ends. Private and own addresses
     /// need a literal --allow-host, and metadata addresses are never reached. Stockade writes the
     /// file after the run; it must not exist.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, conflicts_with = "policy")]
     pub(crate) learn: Option<PathBuf>,
+    /// Keep what the program wrote, as the checkpoint run/NAME.
+    ///
+    /// Otherwise its files are gone when it has ended. `stockade diff run/NAME` shows what it
+    /// changed, and `stockade apply run/NAME` takes it to the host. See docs/state.md.
+    #[arg(long, value_name = "NAME", help_heading = FILES, hide_short_help = true)]
+    pub(crate) keep: Option<String>,
     /// Whether the report in JSON omits the plan.
     #[arg(skip)]
     pub(crate) short: bool,

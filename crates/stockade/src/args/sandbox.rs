@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use stockade_backends::{RUNTIMES, provider_names};
+use stockade_backends::{AzureChoice, RUNTIMES, provider_names};
+use stockade_image::Pull;
 use stockade_policy::Isolation;
 
 use crate::run::amount::{self, Amount};
+
+use super::state::Origin;
 
 pub(super) const LIMITS: &str = "Limits";
 pub(super) const FILES: &str = "Files and variables";
@@ -46,8 +49,9 @@ pub(crate) struct SandboxArgs {
     pub(crate) root: Option<PathBuf>,
     /// Use an image.
     ///
-    /// With --provider native, one of `stockade image import`. Otherwise one that the Docker engine
-    /// has already: Stockade downloads nothing. It implies --provider docker, whose default is
+    /// With --provider native, one of `stockade image import`, and with --provider qemu, one of
+    /// `stockade image build --vm`. Otherwise one of the Docker engine, which implies --provider
+    /// docker. Its default is the hardened image if the engine has it, else
     /// python:3.11-slim, or node:22-slim for JavaScript. Without a program, or with arguments after
     /// `--` and an image with an ENTRYPOINT, the image's own program runs.
     #[arg(
@@ -58,9 +62,34 @@ pub(crate) struct SandboxArgs {
         conflicts_with = "root"
     )]
     pub(crate) image: Option<String>,
+    /// Let the engine download the image [default: never].
+    ///
+    /// One of never, missing and always. missing downloads an image that the engine does not have.
+    /// The hardened image is built and never downloaded. Implies --provider docker.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        help_heading = FILES,
+        hide_short_help = true,
+        hide_possible_values = true,
+        conflicts_with = "root",
+        value_parser = PossibleValuesParser::new(Pull::NAMES)
+    )]
+    pub(crate) pull: Option<String>,
+    /// Use the hardened image or none.
+    ///
+    /// `stockade image build --hardened` builds it. Without it the run fails. Implies --provider
+    /// docker.
+    #[arg(
+        long,
+        help_heading = FILES,
+        hide_short_help = true,
+        conflicts_with_all = ["image", "root", "pull"]
+    )]
+    pub(crate) require_hardened_image: bool,
     /// Run as a user of the image.
     ///
-    /// A name of its /etc/passwd or a number; user 0 is refused.
+    /// A name of its /etc/passwd or a number; user 0 is refused except in a virtual machine.
     #[arg(
         long,
         value_name = "NAME|UID",
@@ -99,7 +128,7 @@ pub(crate) struct SandboxArgs {
     /// The wall [default: the fastest that works].
     ///
     /// By default the fastest wall that enforces the policy runs the program. This version has
-    /// native, reduced and docker.
+    /// native, reduced, docker, qemu and aca; the last only when it is named.
     #[arg(
         long,
         value_name = "PROVIDER",
@@ -121,12 +150,100 @@ pub(crate) struct SandboxArgs {
         value_parser = PossibleValuesParser::new(RUNTIMES)
     )]
     pub(crate) runtime: Option<String>,
+    /// Use the Linux system on a disk, with --provider qemu.
+    ///
+    /// A qcow2 file with a file system of Linux, such as ext4. It is never written: changes are
+    /// thrown away with the machine. The kernel is that of --image, or of the image `default`.
+    #[arg(long, value_name = "FILE", help_heading = FILES, hide_short_help = true)]
+    pub(crate) vm_disk: Option<PathBuf>,
+    /// Refused: machines start from an image of `stockade image build --vm`.
+    #[arg(long, value_name = "FILE", help_heading = WALL, hide = true)]
+    pub(crate) vm_iso: Option<PathBuf>,
+    /// Refused: machines start from an image of `stockade image build --vm`.
+    #[arg(long, value_name = "FILE", help_heading = WALL, hide = true)]
+    pub(crate) cloud_init: Option<PathBuf>,
     /// The address of the Docker engine.
     ///
     /// Such as unix:///run/user/1000/docker.sock. By default DOCKER_HOST, DOCKER_CONTEXT and the
     /// current context decide, as for the docker command. Implies --provider docker.
     #[arg(long, value_name = "URL", help_heading = WALL, hide_short_help = true)]
     pub(crate) docker_url: Option<String>,
+    /// The checkpoint from which everything comes that files would say.
+    #[arg(skip)]
+    pub(crate) origin: Option<Origin>,
+    #[command(flatten)]
+    pub(crate) azure: AzureArgs,
+}
+
+/// The sandbox group of Azure Container Apps. Each implies --provider aca.
+#[derive(Args, Clone, Default)]
+pub(crate) struct AzureArgs {
+    /// The resource group of --provider aca.
+    ///
+    /// It must exist. Otherwise STOCKADE_ACA_RESOURCE_GROUP names it. This option and the others of
+    /// its kind imply --provider aca; docs/azure.md explains them.
+    #[arg(long, value_name = "NAME", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_resource_group: Option<String>,
+    /// The sandbox group of --provider aca.
+    ///
+    /// Otherwise STOCKADE_ACA_SANDBOX_GROUP names it.
+    #[arg(long, value_name = "NAME", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_sandbox_group: Option<String>,
+    /// The subscription of --provider aca.
+    ///
+    /// Otherwise AZURE_SUBSCRIPTION_ID names it.
+    #[arg(long, value_name = "ID", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_subscription: Option<String>,
+    /// The region of --provider aca, such as eastus2.
+    ///
+    /// Otherwise STOCKADE_ACA_REGION or AZURE_SANDBOX_REGION names it.
+    #[arg(long, value_name = "REGION", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_region: Option<String>,
+    /// The address of the data plane, instead of the region's.
+    ///
+    /// Otherwise STOCKADE_ACA_ENDPOINT names it. Only https.
+    #[arg(long, value_name = "URL", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_endpoint: Option<String>,
+    /// The public disk image of --provider aca [default: python-3.13].
+    ///
+    /// It must have python3. Otherwise STOCKADE_ACA_DISK names it.
+    #[arg(long, value_name = "NAME", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_disk: Option<String>,
+    /// Create the sandbox group in a region if it is missing.
+    ///
+    /// Otherwise STOCKADE_ACA_ENSURE_GROUP_LOCATION names the region.
+    #[arg(long, value_name = "REGION", help_heading = WALL, hide_short_help = true)]
+    pub(crate) aca_ensure_group: Option<String>,
+}
+
+impl AzureArgs {
+    /// Whether any of them is used.
+    pub(crate) fn is_used(&self) -> bool {
+        let all = [
+            &self.aca_resource_group,
+            &self.aca_sandbox_group,
+            &self.aca_subscription,
+            &self.aca_region,
+            &self.aca_endpoint,
+            &self.aca_disk,
+            &self.aca_ensure_group,
+        ];
+        all.into_iter().any(Option::is_some)
+    }
+
+    /// The choice of a sandbox group.
+    pub(crate) fn choice(&self) -> AzureChoice {
+        AzureChoice {
+            resource_group: self.aca_resource_group.clone(),
+            sandbox_group: self.aca_sandbox_group.clone(),
+            subscription_id: self.aca_subscription.clone(),
+            region: self.aca_region.clone(),
+            endpoint: self.aca_endpoint.clone(),
+            disk: self.aca_disk.clone(),
+            ensure_group_location: self.aca_ensure_group.clone(),
+            ..AzureChoice::default()
+        }
+    }
 }
 
 impl SandboxArgs {
@@ -180,6 +297,25 @@ pub(crate) struct PolicyFlags {
     /// blocked hosts stay blocked. May be repeated.
     #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
     pub(crate) allow_host: Vec<String>,
+    /// Allow requests, such as `GET https://api.example.org/repos/**`.
+    ///
+    /// Methods, separated by commas, and a URL with a pattern of the path; without methods any, and
+    /// without a path any. The gate ends TLS to the host and judges every request. May be repeated.
+    #[arg(long, value_name = "[METHODS ]URL", help_heading = NETWORK)]
+    pub(crate) allow: Vec<String>,
+    /// Record every request to the allowed hosts, also inside TLS.
+    ///
+    /// The gate ends TLS with an authority that only this sandbox trusts, and verifies the servers.
+    /// With --learn, the learned policy names methods and paths.
+    #[arg(long, help_heading = NETWORK)]
+    pub(crate) inspect: bool,
+    /// Send a secret to a host, such as `API_KEY=env:API_KEY@api.example.org`.
+    ///
+    /// Inside, the variable holds a random placeholder. The gate replaces it in the header
+    /// Authorization of https requests to the host, which must be allowed too. The source is
+    /// env:NAME, file:PATH or command:PROGRAM. May be repeated.
+    #[arg(long, value_name = "NAME=SOURCE@HOST", help_heading = NETWORK)]
+    pub(crate) secret: Vec<String>,
     /// Never reach a host, address or range.
     ///
     /// It overrides everything that is allowed. May be repeated.
@@ -187,7 +323,7 @@ pub(crate) struct PolicyFlags {
     pub(crate) block_host: Vec<String>,
     /// The weakest allowed wall [default: process].
     ///
-    /// One of process, container, user-kernel and vm.
+    /// One of process, container, user-kernel, translated-vm and vm.
     #[arg(
         long,
         value_name = "FLOOR",

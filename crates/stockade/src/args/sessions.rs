@@ -1,8 +1,9 @@
 //! Arguments of the commands for sessions.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::run::amount::{self, Amount};
 
@@ -33,7 +34,34 @@ The exit codes are those of `stockade run`.";
 pub(super) const CODE: &str = "\
 Examples:
   stockade code work analysis.py first second
-  echo 'print(1)' | stockade code work --language python -";
+  echo 'print(1)' | stockade code work --language python -
+  echo 'x = 41' | stockade code work --context first -
+  echo 'x + 1'  | stockade code work --context first -      # prints 42
+  stockade code work --context first --results out plot.py  # writes out/1.png
+
+A context keeps variables, modules, open files and generators between calls. The name of a
+context that does not exist starts one; `stockade context` lists, interrupts, restarts and
+removes contexts.";
+
+pub(super) const CONTEXT: &str = "\
+Examples:
+  stockade context ls work
+  stockade context interrupt work first
+  stockade context restart work first     # without its variables
+  stockade context rm work first
+
+`stockade code SESSION --context NAME` runs code in a context, and starts it if it is missing.";
+
+pub(super) const PORT: &str = "\
+Examples:
+  stockade exec -d work -- python3 -m http.server 8000
+  curl http://$(stockade port work 8000)/
+  stockade port work 8000 --listen 127.0.0.1:9000
+  stockade port work               # lists forwarded ports
+  stockade port work 8000 --close
+
+Prints the address on this host, which only the user of the session can open. It is forwarded
+until --close or the end of the session. The limit max_forwarded_ports of the policy applies.";
 
 pub(super) const SHELL: &str = "\
 Ctrl-C, Ctrl-Z and other keys act inside. The shell ends with `exit` or Ctrl-D, and
@@ -41,6 +69,11 @@ with this terminal; the session stays.";
 
 pub(super) const ATTACH: &str = "\
 If this command ends first, the program continues.";
+
+pub(super) const SECRET: &str = "\
+Examples:
+  pass show api-key | stockade secret set $session API_KEY
+  stockade secret set $session API_KEY --from env:NEW_API_KEY";
 
 pub(super) const KILL: &str = "\
 Examples:
@@ -79,6 +112,9 @@ pub(crate) struct CreateArgs {
     /// Time without a program or request after which the session ends [default: 10m].
     #[arg(long, value_name = "TIME", help_heading = LIMITS, allow_hyphen_values = true, value_parser = amount::time)]
     pub(crate) idle: Option<Amount>,
+    /// Start from a checkpoint; `fork` uses it.
+    #[arg(long, value_name = "SESSION/NAME", hide = true)]
+    pub(crate) from_checkpoint: Option<String>,
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
 }
@@ -89,6 +125,9 @@ pub(crate) struct ProgramArgs {
     /// Set a variable, or pass one through. May be repeated.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
+    /// Set the variables of a file, one NAME=VALUE per line. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
     /// The directory inside where it starts [default: /workspace].
     #[arg(long, short, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
@@ -128,9 +167,16 @@ pub(crate) struct ExecArgs {
 pub(crate) struct CodeArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// The language: python, bash or javascript [default: from the file].
+    /// The language: python, bash or javascript [default: from the file or its first line; python
+    /// for standard input].
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) language: Option<String>,
+    /// Run it in this context, which keeps its state between calls.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["interactive", "arguments", "workdir"])]
+    pub(crate) context: Option<String>,
+    /// Write what the code shows to files in this directory, such as 1.png and 2.html.
+    #[arg(long, value_name = "DIR", requires = "context")]
+    pub(crate) results: Option<PathBuf>,
     /// Pass standard input on.
     #[arg(long, short)]
     pub(crate) interactive: bool,
@@ -217,6 +263,31 @@ pub(crate) struct KillArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct SecretArgs {
+    #[command(subcommand)]
+    pub(crate) command: SecretCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Replace the value of a secret; programs keep their placeholder.
+    ///
+    /// The value comes from standard input, without the line end after it, or from the source that
+    /// --from names. The next request carries it.
+    Set {
+        /// The session.
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// The secret, as the policy names it.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Read the value from env:NAME or file:PATH.
+        #[arg(long, value_name = "SOURCE")]
+        from: Option<String>,
+    },
+}
+
+#[derive(Args)]
 pub(crate) struct LsSessionsArgs {
     /// Print only names.
     #[arg(long, short)]
@@ -269,4 +340,79 @@ pub(crate) struct PruneSessionsArgs {
     /// Do not ask.
     #[arg(long, short)]
     pub(crate) force: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ContextArgs {
+    #[command(subcommand)]
+    pub(crate) command: ContextCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ContextCommand {
+    /// Start a context, and print its name.
+    Create(CreateContextArgs),
+    /// List the contexts of a session.
+    Ls(LsContextsArgs),
+    /// Interrupt the call that runs, as Ctrl-C does.
+    Interrupt(NamedContext),
+    /// End the interpreter and start a new one.
+    Restart(NamedContext),
+    /// End the interpreter and forget the context.
+    Rm(NamedContext),
+}
+
+#[derive(Args)]
+pub(crate) struct CreateContextArgs {
+    /// Set a variable, or pass one through. May be repeated.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// The directory inside where it starts [default: /workspace].
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// The language; contexts run only python.
+    #[arg(long, value_name = "LANGUAGE", default_value = "python")]
+    pub(crate) language: String,
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The name of the context [default: a new one].
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct LsContextsArgs {
+    /// Print only names.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}
+
+#[derive(Args)]
+pub(crate) struct NamedContext {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The name of the context.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Args)]
+pub(crate) struct PortArgs {
+    /// The address on this host, of loopback [default: a free port of 127.0.0.1].
+    #[arg(long, value_name = "ADDR", requires = "port", conflicts_with = "close")]
+    pub(crate) listen: Option<String>,
+    /// Stop forwarding the port.
+    #[arg(long, requires = "port")]
+    pub(crate) close: bool,
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The port inside [default: list the forwarded ports].
+    #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
 }

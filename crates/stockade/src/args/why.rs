@@ -9,6 +9,7 @@ use super::Files;
 pub(super) const USAGE: &str = "\
 stockade policy why [OPTIONS] <FILE>... --path <PATH> [--write]
        stockade policy why [OPTIONS] <FILE>... --host <HOST[:PORT]> [--method <METHOD> --url-path <PATH>]
+       stockade policy why [OPTIONS] <FILE>... --url <URL> [--method <METHOD>]
        stockade policy why [OPTIONS] <FILE>... --code <FILE> [--language <LANGUAGE>]
        stockade policy why [OPTIONS] <FILE>... --tool <NAME> [--arguments <JSON>]
        stockade policy why [OPTIONS] <FILE>... --command <ARGV>...";
@@ -22,8 +23,8 @@ pub(crate) struct WhyArgs {
     /// With --path: ask about writing instead of reading.
     #[arg(long, requires = "path")]
     pub(crate) write: bool,
-    /// With --host: the method of a request.
-    #[arg(long, requires = "host", requires = "url_path", value_name = "METHOD")]
+    /// With --host or --url: the method of a request.
+    #[arg(long, value_name = "METHOD")]
     pub(crate) method: Option<String>,
     /// With --host: the path of a request.
     #[arg(long, requires = "host", requires = "method", value_name = "PATH")]
@@ -58,10 +59,16 @@ impl WhyArgs {
     /// An option that belongs to another question than the given one, and that question. Clap
     /// waives `requires` for an argument that conflicts with one that is present.
     pub(crate) fn misplaced(&self) -> Option<(&'static str, &'static str)> {
-        let Question { path, host, code, tool, .. } = &self.question;
+        let Question { path, host, url, code, tool, .. } = &self.question;
+        let no_request = host.is_none() && url.is_none();
         let pairs = [
             (self.write && path.is_none(), "--write", "--path"),
-            (self.method.is_some() && host.is_none(), "--method", "--host"),
+            (self.method.is_some() && no_request, "--method", "--host or --url"),
+            (
+                self.method.is_some() && host.is_some() && self.url_path.is_none(),
+                "--method",
+                "--url-path",
+            ),
             (self.url_path.is_some() && host.is_none(), "--url-path", "--host"),
             (self.address.is_some() && host.is_none(), "--address", "--host"),
             (self.language.is_some() && code.is_none(), "--language", "--code"),
@@ -106,6 +113,9 @@ pub(crate) struct Question {
     /// A host, with a port or on 443.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) host: Option<String>,
+    /// A request to a URL, with --method or GET.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
     /// A file with code, or `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) code: Option<PathBuf>,

@@ -25,7 +25,7 @@ pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow
         Output::Text => {
             let mut table = String::new();
             for record in latest {
-                let Told { began, state, code, command } = told(record);
+                let SessionLine { began, state, code, command } = told(record);
                 let name = record.session.as_str().get(..SHORT).unwrap_or_default();
                 let code = code.map(|code| code.to_string()).unwrap_or_default();
                 writeln!(table, "{name}  {began:<19}  {state:<15} {code:>3}  {command}")?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &LsArgs, named: Option<&Path>, output: Output) -> anyhow
 
 /// One line about a session.
 #[derive(Default)]
-struct Told {
+struct SessionLine {
     /// When it started, in UTC and to the second.
     began: String,
     /// How it ended.
@@ -52,9 +52,9 @@ struct Told {
     command: String,
 }
 
-fn told(record: &Listed) -> Told {
+fn told(record: &Listed) -> SessionLine {
     let Ok(Glance { first, last, ended }) = glance(&record.path) else {
-        return Told { state: "broken".to_owned(), ..Told::default() };
+        return SessionLine { state: "broken".to_owned(), ..SessionLine::default() };
     };
     let began = first.as_ref().map(|event| event.time.to_string()).unwrap_or_default();
     let began = began.get(..19).unwrap_or_default().replace('T', " ");
@@ -68,7 +68,7 @@ fn told(record: &Listed) -> Told {
         _ => String::new(),
     };
     let code = ended.and_then(|ended| ended.exit_code);
-    Told { began, state, code, command: shortened(&command) }
+    SessionLine { began, state, code, command: shortened(&command) }
 }
 
 /// A command in one line: a program text after `-c` can have kilobytes.
@@ -80,7 +80,7 @@ fn shortened(command: &str) -> String {
 }
 
 fn view(record: &Listed) -> Value {
-    let Told { state, code, .. } = told(record);
+    let SessionLine { state, code, .. } = told(record);
     let first = glance(&record.path).ok().and_then(|glance| glance.first);
     let started = first.as_ref().and_then(|event| match &event.body {
         Body::SessionStarted(started) => Some(started),

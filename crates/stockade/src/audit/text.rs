@@ -2,8 +2,8 @@
 
 use stockade_policy::{Denial, Printable};
 use stockade_record::{
-    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, SessionStarted, ToolCall,
-    VerdictGiven,
+    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, PortEvent, SessionStarted,
+    ToolCall, VerdictGiven,
 };
 
 use crate::shell::shell_word;
@@ -40,12 +40,35 @@ fn told(body: &Body) -> String {
         Body::FileOperation(one) => {
             format!("{} {}: {}, {} bytes", one.operation, one.path, one.outcome, one.bytes)
         }
+        Body::Port(event) => port(event),
+        Body::SecretReplaced(event) => format!("the secret {} has a new value", event.name),
         Body::LimitHit(hit) if hit.ended => format!("{} ended the program", hit.limit),
         Body::LimitHit(hit) => format!("{} refused something", hit.limit),
         Body::Denial(denied) => refusal(&denied.denial),
         Body::ExecutionEnded(ended) => execution_ended(ended),
         Body::SessionEnded(ended) => format!("{}; the record is complete", ended.outcome),
     }
+}
+
+fn port(event: &PortEvent) -> String {
+    let PortEvent { act, port, address, peer, sent_bytes, received_bytes, duration_ms, .. } = event;
+    let mut line = format!("{act} port {port}");
+    if let Some(address) = address {
+        line.push_str(&format!(" at {address}"));
+    }
+    if let Some(peer) = peer {
+        line.push_str(&format!(" from {peer}"));
+    }
+    if act == PortEvent::CONNECTION {
+        let counts = format!(", {sent_bytes} bytes in, {received_bytes} out, {duration_ms} ms");
+        line.push_str(&counts);
+    }
+    match (&event.denial, &event.why) {
+        (Some(denial), _) => line.push_str(&format!(": {} ({})", denial.why, denial.rule)),
+        (None, Some(why)) => line.push_str(&format!(": {why}")),
+        (None, None) => {}
+    }
+    line
 }
 
 fn session_started(started: &SessionStarted) -> String {

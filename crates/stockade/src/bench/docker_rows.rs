@@ -12,6 +12,11 @@ use super::session_rows::{once_more, removals};
 use super::sessions::Sessions;
 use crate::args::BenchArgs;
 
+/// The runtime on both sides: ours would otherwise be the strongest of the engine.
+const RUNTIME: &str = "runc";
+/// What every container of the engine's own command gets.
+const ENGINE: [&str; 4] = ["--runtime", RUNTIME, "--network=none", "--pull=never"];
+
 /// The engine's command, and the image that both sides use.
 struct Docker {
     program: PathBuf,
@@ -26,13 +31,13 @@ impl Docker {
 
     /// `docker run --rm` of `/bin/true`.
     fn run(&self) -> Side<'static> {
-        let words = ["run", "--rm", "--network=none", "--pull=never", "--", &self.image];
+        let words = [&["run", "--rm"], &ENGINE[..], &["--", &self.image]].concat();
         Timed::new("docker run", peers::line(self.program.clone(), &words), "").side()
     }
 
-    /// The options that choose the same image.
-    fn options(&self) -> [&str; 4] {
-        ["--provider", "docker", "--image", &self.image]
+    /// The options that choose the same image and runtime.
+    fn options(&self) -> [&str; 6] {
+        ["--provider", "docker", "--runtime", RUNTIME, "--image", &self.image]
     }
 }
 
@@ -76,9 +81,8 @@ impl Container {
     fn start(docker: &Docker) -> anyhow::Result<Container> {
         let name = format!("stockade-bench-{}", std::process::id());
         let container = Container { program: docker.program.clone(), name };
-        let words = ["run", "--detach", "--rm", "--network=none", "--pull=never", "--name"];
-        let rest = [&container.name, "--", &docker.image, "sleep", "3600"];
-        let argv = container.argv(&[&words[..], &rest].concat());
+        let rest = ["--name", &container.name, "--", &docker.image, "sleep", "3600"];
+        let argv = container.argv(&[&["run", "--detach", "--rm"], &ENGINE[..], &rest].concat());
         let started = output(&argv)?;
         if !started.status.success() {
             let said = String::from_utf8_lossy(&started.stderr);

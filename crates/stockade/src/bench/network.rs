@@ -31,52 +31,92 @@ enum Fetch {
     Kept,
 }
 
-pub(super) fn download(
+/// How the gate treats the connections of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    /// Bytes pass through untouched.
+    Passes,
+    /// TLS ends at the gate, which judges and records each request.
+    Opens,
+}
+
+/// The rows of downloads and requests.
+pub(super) const ROWS: [&str; 6] = [
+    "download",
+    "request",
+    "request-kept",
+    "download-opened",
+    "request-opened",
+    "request-opened-kept",
+];
+
+/// One of [`ROWS`].
+pub(super) fn row(
+    name: &'static str,
     args: &BenchArgs,
     ours: &Ours,
     absent: &mut Vec<Absent>,
 ) -> anyhow::Result<Row> {
-    let what = "one HTTPS download through the gate, by curl's own clock";
-    let bound = Bound::Least { against: "direct", least: 0.5 };
-    let fetch = Fetch::Download { bytes: u64::from(args.megabytes) << 20 };
-    row(("download", what), "MB/s", bound, fetch, (args, ours, absent))
+    let download = Fetch::Download { bytes: u64::from(args.megabytes) << 20 };
+    let least = |least| Bound::Least { against: "direct", least };
+    let added = |most| Bound::Added { against: "direct", most };
+    let (what, bound, fetch, gate) = match name {
+        "download" => {
+            let what = "one HTTPS download through the gate, by curl's own clock";
+            (what, least(0.5), download, Gate::Passes)
+        }
+        "request" => {
+            let what =
+                "one HTTPS request through the gate, on a new connection, by curl's own clock";
+            (what, added(1.5), Fetch::Fresh, Gate::Passes)
+        }
+        "request-kept" => {
+            let what =
+                "one more HTTPS request on a connection through the gate, by curl's own clock";
+            (what, added(1.5), Fetch::Kept, Gate::Passes)
+        }
+        "download-opened" => {
+            let what = "one HTTPS download whose TLS ends at the gate, by curl's own clock";
+            (what, least(0.4), download, Gate::Opens)
+        }
+        "request-opened" => {
+            let what = "one HTTPS request that the gate reads, on a new connection, by curl's own \
+                        clock";
+            (what, added(3.0), Fetch::Fresh, Gate::Opens)
+        }
+        "request-opened-kept" => {
+            let what = "one more HTTPS request that the gate reads, by curl's own clock";
+            (what, added(0.5), Fetch::Kept, Gate::Opens)
+        }
+        other => bail!("{other} is not a row of downloads and requests"),
+    };
+    measured((name, what), bound, (fetch, gate), (args, ours, absent))
 }
 
-pub(super) fn request(
-    args: &BenchArgs,
-    ours: &Ours,
-    absent: &mut Vec<Absent>,
-) -> anyhow::Result<Row> {
-    let what = "one HTTPS request through the gate, on a new connection, by curl's own clock";
-    let bound = Bound::Added { against: "direct", most: 1.5 };
-    row(("request", what), "ms", bound, Fetch::Fresh, (args, ours, absent))
-}
-
-pub(super) fn request_kept(
-    args: &BenchArgs,
-    ours: &Ours,
-    absent: &mut Vec<Absent>,
-) -> anyhow::Result<Row> {
-    let what = "one more HTTPS request on a connection through the gate, by curl's own clock";
-    let bound = Bound::Added { against: "direct", most: 1.5 };
-    row(("request-kept", what), "ms", bound, Fetch::Kept, (args, ours, absent))
-}
-
-fn row(
+fn measured(
     (name, what): (&'static str, &'static str),
-    unit: &'static str,
     bound: Bound,
-    fetch: Fetch,
+    (fetch, gate): (Fetch, Gate),
     (args, ours, absent): (&BenchArgs, &Ours, &mut Vec<Absent>),
 ) -> anyhow::Result<Row> {
     let curl = on_path("curl").context("curl is not installed")?;
     let directory = Directory::new("server")?;
     let server = Server::start(&directory)?;
     let proxy = proxy(&args.against, &directory, server.port, absent);
-    let policy = directory.file("policy.yaml", &policy(server.port))?;
+    let policy = directory.file("policy.yaml", &policy(server.port, gate))?;
+    let certificate = server.certificate.clone().into_os_string();
 
     let fetching = fetch.argv(curl, server.port);
-    let mut inside = ours.argv(&["--policy"]);
+    // The gate verifies the server of an opened connection.
+    let mut inside: Vec<OsString> = match gate {
+        Gate::Passes => Vec::new(),
+        Gate::Opens => {
+            let mut trusted = OsString::from("SSL_CERT_FILE=");
+            trusted.push(certificate);
+            vec!["env".into(), trusted]
+        }
+    };
+    inside.extend(ours.argv(&["--policy"]));
     inside.extend([policy.into(), "--".into()]);
     inside.extend(fetching.iter().cloned());
     // Removes proxy variables of the caller's environment, which could name another proxy.
@@ -91,7 +131,7 @@ fn row(
         let variable = format!("https_proxy=http://127.0.0.1:{}", proxy.port);
         sides.push(fetch.side(proxy.name, outside(Some(variable.into()))));
     }
-    Ok(Row::new((name, what), unit, bound, passes(name, &mut sides, args)?))
+    Ok(Row::new((name, what), fetch.unit(), bound, passes(name, &mut sides, args)?))
 }
 
 /// The first requested forward proxy that is installed.
@@ -120,13 +160,17 @@ fn proxy(
 }
 
 /// A policy that allows the server and lifts every limit that would distort the measurement.
-fn policy(port: u16) -> String {
+fn policy(port: u16, gate: Gate) -> String {
+    let conditions = match gate {
+        Gate::Passes => "protocol: tcp",
+        Gate::Opens => "methods: [GET], paths: [\"/bytes/*\"]",
+    };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "name: bench\n\
          defaults: {{ max_cpu: {processors}, timeout_seconds: 600 }}\n\
          limits: {{ max_egress_bytes: 1125899906842624 }}\n\
-         network_allowlist:\n  - {{ host: {ADDRESS}, ports: [{port}], protocol: tcp }}\n"
+         network_allowlist:\n  - {{ host: {ADDRESS}, ports: [{port}], {conditions} }}\n"
     )
 }
 
@@ -135,6 +179,13 @@ impl Fetch {
         match self {
             Fetch::Download { .. } => 1,
             Fetch::Fresh | Fetch::Kept => REQUESTS,
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Fetch::Download { .. } => "MB/s",
+            Fetch::Fresh | Fetch::Kept => "ms",
         }
     }
 
@@ -203,6 +254,16 @@ mod tests {
         assert_eq!(download.number(&[0.5]), 128.0);
         assert_eq!(Fetch::Fresh.number(&[0.009, 0.001, 0.002]), 2.0);
         assert_eq!(Fetch::Kept.number(&[0.009, 0.001, 0.003]), 2.0, "without the first");
+    }
+
+    #[test]
+    fn policy_of_an_opened_row_judges_each_request() {
+        for (gate, opens) in [(Gate::Passes, false), (Gate::Opens, true)] {
+            let text = policy(7, gate);
+            let here = std::path::Path::new("/");
+            let policy = stockade_policy::Policy::parse_str("bench", &text, here).unwrap();
+            assert_eq!(policy.may_read_requests(), opens, "{text}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn bwrap(asked: &[String], stockade: &Path) -> (Option<Timed>, Option
     (found.pop(), missing.pop())
 }
 
-/// The engine's command and a local image: the one that was asked for, or the first found.
+/// The engine's command and a local image: the requested one, or the first found.
 pub(super) fn docker(image: Option<&str>) -> Result<(PathBuf, String), Missing> {
     let program = on_path("docker").ok_or_else(|| Missing {
         reason: "docker is not installed".to_owned(),

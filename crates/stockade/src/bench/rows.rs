@@ -16,10 +16,12 @@ use super::records::Records;
 use super::report::{Bound, Machine, Missing, NotMeasured, Pass, Report, Row};
 use super::samples::{APART, Samples, Side, in_turns};
 use super::sandboxes::Interface;
-use super::{docker_rows, session_rows, snippets, tool_call};
+use super::{
+    docker_rows, mcp_row, session_rows, snippets, state_rows, tool_call, vm_rows, wasm_rows,
+};
 use crate::args::BenchArgs;
 
-pub(crate) const ROW_NAMES: [&str; 19] = [
+pub(crate) const ROW_NAMES: [&str; 33] = [
     "run",
     "python-cli",
     "python-api",
@@ -28,16 +30,30 @@ pub(crate) const ROW_NAMES: [&str; 19] = [
     "download",
     "request",
     "request-kept",
+    "download-opened",
+    "request-opened",
+    "request-opened-kept",
     "tool-call",
     "exec",
     "code",
+    "context",
     "session-destroy",
     "session-memory",
+    "checkpoint",
+    "fork",
     "crowd",
+    "mcp-run-code",
     "python-snippets",
     "docker-run",
     "docker-exec",
     "docker-destroy",
+    "vm-boot",
+    "vm-run",
+    "vm-exec",
+    "wasm-new",
+    "wasm-code",
+    "hyperlight-new",
+    "hyperlight-code",
     "rounds",
 ];
 
@@ -107,16 +123,25 @@ fn remedy(row: &str) -> &'static str {
         "idle-memory" | "session-memory" => {
             "run it as root: only root may read the memory of a sandbox's processes"
         }
-        "python-cli" | "python-api" | "tool-call" | "code" => {
+        "python-cli" | "python-api" | "tool-call" | "code" | "context" | "mcp-run-code" => {
             "see that `stockade run -- python3 -c 'print(1)'` works"
         }
-        "download" | "request" | "request-kept" => {
+        row if network::ROWS.contains(&row) => {
             "install the packages python3, openssl and curl, and see that \
              `stockade run -- curl --version` works"
         }
         "python-snippets" => "see that `python3 -m stockade run -- /bin/true` works",
         "docker-run" | "docker-exec" | "docker-destroy" => {
             "see that `stockade run --provider docker -- /bin/true` works"
+        }
+        "vm-boot" | "vm-run" | "vm-exec" => {
+            "see that `stockade run --provider qemu -- /bin/true` works"
+        }
+        "wasm-new" | "wasm-code" => {
+            "see that `stockade run --provider wasm examples/hello.py` works"
+        }
+        "hyperlight-new" | "hyperlight-code" => {
+            "see that `stockade run --provider hyperlight examples/hello.py` works"
         }
         _ => "see that `stockade run -- /bin/true` works",
     }
@@ -134,19 +159,28 @@ fn one(
         "python-api" => python_api(args, ours),
         "destroy" => destroy(args),
         "idle-memory" => idle_memory(args),
-        "download" => network::download(args, ours, absent),
-        "request" => network::request(args, ours, absent),
-        "request-kept" => network::request_kept(args, ours, absent),
+        row if network::ROWS.contains(&row) => network::row(row, args, ours, absent),
         "tool-call" => tool_call::row(args, &interpreter(ours)?),
         "exec" => session_rows::exec(args, ours, absent),
         "code" => session_rows::code(args, ours),
+        "context" => session_rows::context(args, ours),
         "session-destroy" => session_rows::destroy(args, ours),
         "session-memory" => session_rows::memory(args, ours),
+        "checkpoint" => state_rows::checkpoint(args, ours),
+        "fork" => state_rows::fork(args, ours),
         "crowd" => session_rows::crowd(ours),
+        "mcp-run-code" => mcp_row::row(args, ours),
         "python-snippets" => snippets::row(args),
         "docker-run" => docker_rows::run(args, ours),
         "docker-exec" => docker_rows::exec(args, ours),
         "docker-destroy" => docker_rows::destroy(args, ours),
+        "vm-boot" => vm_rows::boot(args, ours),
+        "vm-run" => vm_rows::run(args, ours),
+        "vm-exec" => vm_rows::exec(args, ours),
+        "wasm-new" => wasm_rows::new(args, ours, &wasm_rows::WASM),
+        "wasm-code" => wasm_rows::code(args, ours, &wasm_rows::WASM),
+        "hyperlight-new" => wasm_rows::new(args, ours, &wasm_rows::HYPERLIGHT),
+        "hyperlight-code" => wasm_rows::code(args, ours, &wasm_rows::HYPERLIGHT),
         _ => rounds(ours),
     }
 }

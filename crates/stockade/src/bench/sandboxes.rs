@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use stockade_backends::{ContainerChoice, HostProcess, Surroundings};
-use stockade_engine::{Engine, Passage, RunRequest, SessionRequest, Streams, Tools};
+use stockade_engine::{
+    Engine, ExecutionRequest, Passage, RunRequest, Session, SessionRequest, Streams, Tools,
+};
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Entry, Program, Provider, Root, Sandbox, SandboxRequest};
+use stockade_provider::{EntryProgram, Language, Program, Provider, Root, Sandbox, SandboxRequest};
 use tokio::runtime::{Builder, Runtime};
 
 use super::samples::timed;
@@ -23,6 +25,8 @@ pub(super) struct Interface {
     policy: Arc<Policy>,
     user: u32,
     tools: Tools,
+    /// The wall, if not the fastest.
+    wall: Option<&'static str>,
 }
 
 impl Interface {
@@ -54,7 +58,22 @@ impl Interface {
             policy: Arc::new(policy),
             user,
             tools,
+            wall: None,
         })
+    }
+
+    /// The same behind another wall.
+    pub(super) fn behind(self, wall: &'static str) -> Interface {
+        Interface { wall: Some(wall), ..self }
+    }
+
+    /// Time from creating a sandbox to the result of any program in it, in milliseconds.
+    pub(super) fn run_program(&self, program: Program, prints: &str) -> anyhow::Result<f64> {
+        let (took, printed) = timed(|| self.result(program))?;
+        if printed != prints {
+            bail!("the program printed {printed:?}, not {prints:?}");
+        }
+        Ok(took)
     }
 
     /// Time from creating a sandbox to the result of a program in it, in milliseconds.
@@ -68,23 +87,11 @@ impl Interface {
 
     /// What a program prints in a new sandbox.
     pub(super) fn printed(&self, argv: &[String]) -> anyhow::Result<String> {
-        let request = RunRequest {
-            session: SessionRequest {
-                policy: Arc::clone(&self.policy),
-                provider: None,
-                root: Root::Standard,
-                user: self.user,
-                protected: Vec::new(),
-                environment: Vec::new(),
-                credentials: Vec::new(),
-                context: Context::default(),
-                passage: Passage::Allowed,
-                tools: self.tools.clone(),
-                recorder: None,
-            },
-            program: Program::Command { argv: argv.to_vec() },
-            working_directory: None,
-        };
+        self.result(Program::Command { argv: argv.to_vec() })
+    }
+
+    fn result(&self, program: Program) -> anyhow::Result<String> {
+        let request = RunRequest { session: self.session(), program, working_directory: None };
         let streams = Streams { capture: true, ..Streams::default() };
         let never = std::future::pending();
         let report = self.runtime.block_on(self.engine.run(request, streams, never))?;
@@ -95,15 +102,63 @@ impl Interface {
         }
     }
 
+    fn session(&self) -> SessionRequest {
+        SessionRequest {
+            policy: Arc::clone(&self.policy),
+            provider: self.wall.map(str::to_owned),
+            root: Root::Standard,
+            user: self.user,
+            protected: Vec::new(),
+            environment: Vec::new(),
+            credentials: Vec::new(),
+            context: Context::default(),
+            passage: Passage::Allowed,
+            tools: self.tools.clone(),
+            recorder: None,
+        }
+    }
+
+    /// A session whose Python code runs without delay from the second time on.
+    pub(super) fn open(&self) -> anyhow::Result<Session> {
+        let entry = EntryProgram::Interpreter(Language::Python);
+        let never = std::future::pending();
+        let opened = self.runtime.block_on(self.engine.open(self.session(), entry, never))?;
+        opened.context("the session was cancelled")
+    }
+
+    /// Time of one more execution of Python code in a session, in milliseconds.
+    pub(super) fn execute(
+        &self,
+        session: &Session,
+        code: &str,
+        prints: &str,
+    ) -> anyhow::Result<f64> {
+        let request = ExecutionRequest::new(Program::Code {
+            language: Language::Python,
+            name: "code.py".to_owned(),
+            code: code.as_bytes().to_vec(),
+            arguments: Vec::new(),
+        });
+        let streams = Streams { capture: true, ..Streams::default() };
+        let never = std::future::pending();
+        let (took, report) =
+            timed(|| Ok(self.runtime.block_on(session.execute(request, streams, never))?))?;
+        match report.stdout.bytes == prints.as_bytes() {
+            true => Ok(took),
+            false => bail!("the code printed {:?}", String::from_utf8_lossy(&report.stdout.bytes)),
+        }
+    }
+
     /// A sandbox that runs nothing.
     pub(super) fn idle(&self) -> anyhow::Result<Box<dyn Sandbox>> {
         let request = SandboxRequest {
             policy: Arc::clone(&self.policy),
             root: Root::Standard,
-            entry: Entry::Program("true".to_owned()),
+            entry: EntryProgram::Program("true".to_owned()),
             protected: Vec::new(),
             gateway: None,
             tools: None,
+            authorities: None,
         };
         Ok(self.runtime.block_on(self.provider.create(&request))?)
     }

@@ -35,6 +35,8 @@ impl Drop for Running {
 /// An HTTPS server with its own certificate. Dropping it kills it.
 pub(super) struct Server {
     pub(super) port: u16,
+    /// The file of its certificate.
+    pub(super) certificate: PathBuf,
     _running: Running,
     /// The server also exits when its input closes, so it never outlives this process.
     _input: Option<ChildStdin>,
@@ -45,22 +47,22 @@ impl Server {
         let python = on_path("python3").context("python3 is not installed")?;
         let (certificate, key) = certificate(directory)?;
         let mut command = Command::new(python);
-        command.args(["-I", "-c", SCRIPT]).arg(certificate).arg(key);
+        command.args(["-I", "-c", SCRIPT]).arg(&certificate).arg(key);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = Running(command.spawn().context("cannot start python3")?);
         let input = running.0.stdin.take();
         let mut line = String::new();
         if let Some(stdout) = running.0.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).context("cannot hear the server")?;
+            BufReader::new(stdout).read_line(&mut line).context("cannot read from the server")?;
         }
         let Ok(port) = line.trim().parse() else {
             let mut why = String::new();
             if let Some(mut stderr) = running.0.stderr.take() {
-                stderr.read_to_string(&mut why).context("cannot hear the server")?;
+                stderr.read_to_string(&mut why).context("cannot read from the server")?;
             }
             bail!("the server in python3 did not start: {}", why.trim());
         };
-        Ok(Server { port, _running: running, _input: input })
+        Ok(Server { port, certificate, _running: running, _input: input })
     }
 }
 
@@ -72,7 +74,9 @@ fn certificate(directory: &Directory) -> anyhow::Result<(PathBuf, PathBuf)> {
     let mut argv: Vec<OsString> = vec![openssl.into()];
     argv.extend(["req", "-x509", "-newkey", "ec", "-pkeyopt"].map(OsString::from));
     argv.extend(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"].map(OsString::from));
-    argv.extend(["-subj", "/CN=stockade-bench", "-keyout"].map(OsString::from));
+    argv.extend(["-subj", "/CN=stockade-bench", "-addext"].map(OsString::from));
+    argv.push(format!("subjectAltName=IP:{ADDRESS}").into());
+    argv.extend(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"].map(OsString::from));
     argv.extend([key.clone().into(), "-out".into(), certificate.clone().into()]);
     let made = output(&argv)?;
     if !made.status.success() {

@@ -20,6 +20,7 @@ const FIGURES: u32 = 3;
 
 const TRUE: What<'static> = What::Command(&["/bin/true"]);
 const PYTHON: What<'static> = What::Python { code: CODE[1], prints: RESULT };
+const CONTEXT: What<'static> = What::Context { code: CODE[1], prints: RESULT };
 
 fn side<'s>(
     name: &str,
@@ -70,6 +71,25 @@ pub(super) fn code(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
     Ok(Row::new(("code", what), "ms", bound, passes))
 }
 
+pub(super) fn context(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
+    let python = interpreter(ours)?;
+    let sessions = Sessions::new(ours.stockade(), "context")?;
+    let session = sessions.create(&["--python", &python.display().to_string()])?;
+    // The first call starts the interpreter.
+    sessions.execute(&session, &CONTEXT)?;
+    let mut sides = vec![
+        side("stockade", "code SESSION --context NAME, over its socket: print(1)", || {
+            sessions.execute(&session, &CONTEXT)
+        }),
+        Timed::new("bare", python_words(&python), RESULT).side(),
+    ];
+    let what = "one more call in a context, an interpreter that stays";
+    let bound = Bound::Ratio { against: "bare", most: 0.1 };
+    let passes = passes("context", &mut sides, args)?;
+    drop(sides);
+    Ok(Row::new(("context", what), "ms", bound, passes))
+}
+
 pub(super) fn destroy(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
     let sessions = Sessions::new(ours.stockade(), "session-destroy")?;
     let passes = removals("session-destroy", &sessions, &[], args)?;
@@ -99,6 +119,8 @@ pub(super) fn memory(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
     let sessions = Sessions::new(ours.stockade(), "session-memory")?;
     let measured = side("stockade", "Pss of the supervisor and all processes below it", || {
         let session = sessions.create(&[])?;
+        // A session is idle some time after its last client.
+        std::thread::sleep(Duration::from_secs(1));
         let processes = descendants(session.supervisor);
         let used = megabytes(processes.into_iter().chain([session.supervisor]));
         sessions.end(&session)?;

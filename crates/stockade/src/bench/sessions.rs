@@ -10,7 +10,10 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use stockade_api::{ExecuteParams, Frame, ProgramParams, Reply, Request, read_frame, write_frame};
+use stockade_api::{
+    ContextParams, ExecuteParams, Frame, ProgramParams, Reply, Request, RunInContextParams,
+    read_frame, write_frame,
+};
 use stockade_supervisor::{SessionName, State, connect};
 use tokio::runtime::{Builder, Runtime};
 
@@ -58,6 +61,31 @@ impl Sessions {
         Ok(Session { name: SessionName::parse(name)?, supervisor: u32::try_from(supervisor)? })
     }
 
+    /// The directory of the row.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A session that another command created.
+    pub(super) fn named(&self, name: &str) -> anyhow::Result<Session> {
+        let inspected = self.output(self.command(&["inspect", name]))?;
+        let view: Value = serde_json::from_slice(&inspected.stdout)?;
+        let supervisor = view[0]["supervisor"].as_u64().context("the session has no supervisor")?;
+        Ok(Session { name: SessionName::parse(name)?, supervisor: u32::try_from(supervisor)? })
+    }
+
+    /// Sends a request and receives its reply.
+    pub(super) fn reply(&self, session: &Session, request: Request) -> anyhow::Result<Reply> {
+        self.runtime.block_on(async {
+            let mut stream = connect(&self.state.socket(&session.name)?)?;
+            write_frame(&mut stream, &Frame::Request(request)).await?;
+            match read_frame(&mut stream).await? {
+                Frame::Reply(reply) => Ok(reply),
+                other => bail!("the session answered with {other:?}"),
+            }
+        })
+    }
+
     /// A command line that uses these sessions.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.stockade);
@@ -83,17 +111,8 @@ impl Sessions {
     }
 
     async fn executed(&self, session: &Session, what: &What<'_>) -> anyhow::Result<()> {
-        let (program, code, prints) = what.parts();
+        let (request, code, prints) = what.parts();
         let mut stream = connect(&self.state.socket(&session.name)?)?;
-        let request = Request::Execute(ExecuteParams {
-            program,
-            environment: Vec::new(),
-            working_directory: None,
-            timeout_ms: None,
-            terminal: None,
-            detach: false,
-            input: false,
-        });
         write_frame(&mut stream, &Frame::Request(request)).await?;
         if let Some(code) = code {
             write_frame(&mut stream, &Frame::Code(code.as_bytes().to_vec())).await?;
@@ -171,21 +190,49 @@ impl Drop for Sessions {
 /// What to run, and what it prints.
 pub(super) enum What<'w> {
     Command(&'w [&'w str]),
-    Python { code: &'w str, prints: &'w str },
+    Python {
+        code: &'w str,
+        prints: &'w str,
+    },
+    /// Code in a context, which the first call starts.
+    Context {
+        code: &'w str,
+        prints: &'w str,
+    },
 }
 
 impl What<'_> {
-    fn parts(&self) -> (ProgramParams, Option<&str>, &str) {
+    fn parts(&self) -> (Request, Option<&str>, &str) {
         match self {
             What::Command(argv) => {
                 let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-                (ProgramParams::Command { argv }, None, "")
+                (execute(ProgramParams::Command { argv }), None, "")
             }
             What::Python { code, prints } => {
                 let (language, name) = ("python".to_owned(), "main.py".to_owned());
                 let program = ProgramParams::Code { language, name, arguments: Vec::new() };
-                (program, Some(code), prints)
+                (execute(program), Some(code), prints)
+            }
+            What::Context { code, prints } => {
+                let params = RunInContextParams {
+                    name: "bench".to_owned(),
+                    language: "python".to_owned(),
+                    ..RunInContextParams::default()
+                };
+                (Request::Context(ContextParams::Run(params)), Some(code), prints)
             }
         }
     }
+}
+
+fn execute(program: ProgramParams) -> Request {
+    Request::Execute(ExecuteParams {
+        program,
+        environment: Vec::new(),
+        working_directory: None,
+        timeout_ms: None,
+        terminal: None,
+        detach: false,
+        input: false,
+    })
 }

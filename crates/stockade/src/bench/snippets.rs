@@ -10,7 +10,7 @@ use super::report::{Bound, Missing, Pass, Row};
 use super::samples::in_turns;
 use crate::args::BenchArgs;
 
-/// Both programs run 200 snippets, so a few rounds say enough.
+/// Both programs run 200 snippets, so a few rounds suffice.
 const MOST_ROUNDS: u32 = 5;
 
 /// What both programs print.

@@ -15,6 +15,9 @@ pub(super) struct Runnable {
     pub(super) full_strength: bool,
     /// Controls that are enforced only approximately.
     pub(super) approximate: Vec<&'static str>,
+    /// Controls that a service enforces by its own account.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unverified: Vec<&'static str>,
     /// Controls that this host cannot enforce; policies that need them are refused.
     pub(super) missing: Vec<&'static str>,
 }
@@ -35,19 +38,23 @@ fn runnable(wall: &WallFacts) -> Runnable {
     let approximate = controls(|ability| {
         matches!(ability, Ability::Enforced { precision: Precision::Approximate, .. })
     });
+    let unverified = controls(|ability| {
+        matches!(ability, Ability::Enforced { precision: Precision::Unverified, .. })
+    });
     let missing = controls(|ability| matches!(ability, Ability::Missing(_)));
     Runnable {
         provider: wall.provider.clone(),
         isolation: wall.isolation,
-        full_strength: approximate.is_empty() && missing.is_empty(),
+        full_strength: approximate.is_empty() && unverified.is_empty() && missing.is_empty(),
         approximate,
+        unverified,
         missing,
     }
 }
 
 impl Runnable {
     /// A phrase such as `native, full strength`.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn phrase(&self) -> String {
         let mut words = self.provider.to_string();
         if self.isolation == Isolation::Reduced {
             // A policy must opt in to this wall; listing what it lacks would hide the answer.
@@ -59,6 +66,9 @@ impl Runnable {
         }
         if !self.approximate.is_empty() {
             words.push_str(&format!(", with {} held approximately", listed(&self.approximate)));
+        }
+        if !self.unverified.is_empty() {
+            words.push_str(&format!(", with {} unverified", listed(&self.unverified)));
         }
         if !self.missing.is_empty() {
             words.push_str(&format!(", without {}", listed(&self.missing)));
@@ -106,7 +116,7 @@ mod tests {
     }
 
     fn words(wall: WallFacts) -> Vec<String> {
-        answer(&HostFacts { walls: vec![wall] }).iter().map(Runnable::words).collect()
+        answer(&HostFacts { walls: vec![wall] }).iter().map(Runnable::phrase).collect()
     }
 
     #[test]

@@ -31,17 +31,18 @@ pub(super) fn verdicts(answer: &[Runnable], walls: &[Wall]) -> String {
 
 /// How many controls a wall enforces, and how.
 fn counts(controls: &[ControlOf]) -> String {
-    let mut counts = [0_usize; 4];
+    let mut counts = [0_usize; 5];
     for ControlOf { ability, .. } in controls {
         let at = match ability {
             Ability::Enforced { precision: Precision::Exact, .. } => 0,
             Ability::Enforced { precision: Precision::Approximate, .. } => 1,
-            Ability::Missing(_) => 2,
-            Ability::NotBuiltIn(_) => 3,
+            Ability::Enforced { precision: Precision::Unverified, .. } => 2,
+            Ability::Missing(_) => 3,
+            Ability::NotBuiltIn(_) => 4,
         };
         counts[at] += 1;
     }
-    let names = ["exact", "approximate", "missing", "not built in"];
+    let names = ["exact", "approximate", "unverified", "missing", "not built in"];
     let parts = counts.iter().zip(names).filter(|(count, _)| **count > 0);
     parts.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
 }
@@ -58,7 +59,9 @@ pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, Stri
         let (name, isolation) = (wall.provider.as_str(), wall.isolation.as_str());
         text.push_str(&format!("{name} wall, {isolation} isolation: not built in yet\n"));
     }
-    text.push_str("\nmachine\n");
+    if !machine.is_empty() {
+        text.push_str("\nmachine\n");
+    }
     for (name, value) in machine {
         text.push_str(&format!("  {name:<45} {value}\n"));
     }
@@ -67,7 +70,7 @@ pub(super) fn text(answer: &[Runnable], walls: &[Wall], machine: &[(String, Stri
 
 /// The walls that can run, and why each other built-in one cannot.
 fn short(answer: &[Runnable], walls: &[Wall]) -> String {
-    let words: Vec<String> = answer.iter().map(Runnable::words).collect();
+    let words: Vec<String> = answer.iter().map(Runnable::phrase).collect();
     let mut text = match words.is_empty() {
         true => "You can run: nothing\n".to_owned(),
         false => format!("You can run: {}\n", words.join("; ")),
@@ -104,6 +107,9 @@ fn controls(controls: &[ControlOf], text: &mut String) {
             Ability::Enforced { mechanism, precision: Precision::Exact } => ("exact", mechanism),
             Ability::Enforced { mechanism, precision: Precision::Approximate } => {
                 ("approximate", mechanism)
+            }
+            Ability::Enforced { mechanism, precision: Precision::Unverified } => {
+                ("unverified", mechanism)
             }
             Ability::Missing(_) => {
                 text.push_str(&format!("  missing      {control}\n"));

@@ -79,6 +79,7 @@ fn controls(wall: &WallReport, text: &mut String) {
                 let how = match held.precision {
                     Precision::Exact => "enforced",
                     Precision::Approximate => "approx.",
+                    Precision::Unverified => "unverif.",
                 };
                 text.push_str(&format!("  {how:<8} {control:<28} {asks} — {}\n", held.mechanism));
             }

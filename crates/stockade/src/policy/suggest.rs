@@ -64,11 +64,13 @@ fn of_record(path: &Path) -> anyhow::Result<Vec<Denial>> {
             Body::Verdict(given) => denials.extend(given.denial),
             Body::Egress(egress) => denials.extend(egress.denial),
             Body::ToolCall(call) => denials.extend(call.denial),
+            Body::Port(event) => denials.extend(event.denial),
             Body::Denial(denied) => denials.push(denied.denial),
             Body::SessionStarted(_)
             | Body::ExecutionStarted(_)
             | Body::FileOperation(_)
             | Body::LimitHit(_)
+            | Body::SecretReplaced(_)
             | Body::ExecutionEnded(_)
             | Body::SessionEnded(_) => {}
         }

@@ -38,13 +38,13 @@ fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
     let question = &args.question;
     if let Some(path) = &question.path {
         let access = if args.write { Access::Write } else { Access::Read };
-        return Ok(match GuestPath::parse(path) {
-            Ok(path) => policy.judge_path(&path, access),
-            Err(error) => malformed(Control::HiddenHost, path, error.to_string(), error.remedy()),
-        });
+        return Ok(ask_path(policy, path, access));
     }
     if let Some(host) = &question.host {
         return Ok(ask_host(policy, host, args));
+    }
+    if let Some(url) = &question.url {
+        return Ok(ask_url(policy, url, args.method.as_deref().unwrap_or("GET")));
     }
     let context = context(args)?;
     if let Some(file) = &question.code {
@@ -64,13 +64,34 @@ fn ask(policy: &Policy, args: &WhyArgs) -> anyhow::Result<Verdict> {
     Ok(policy.judge_command(argv, &context))
 }
 
-fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
-    let control = Control::NetworkHosts;
-    let (host, port): (Host, u16) = match parse_host_port(text) {
-        Ok((host, port)) => (host, port.unwrap_or(HTTPS)),
+/// Whether a path inside may be used.
+pub(crate) fn ask_path(policy: &Policy, path: &str, access: Access) -> Verdict {
+    match GuestPath::parse(path) {
+        Ok(path) => policy.judge_path(&path, access),
+        Err(error) => malformed(Control::HiddenHost, path, error.to_string(), error.remedy()),
+    }
+}
+
+/// Whether a host may be reached, on its port or on 443.
+#[cfg(feature = "mcp")]
+pub(crate) fn ask_for_host(policy: &Policy, text: &str) -> Verdict {
+    host_and_port(text).map_or_else(|denied| *denied, |(host, port)| policy.judge_host(&host, port))
+}
+
+fn host_and_port(text: &str) -> Result<(Host, u16), Box<Verdict>> {
+    match parse_host_port(text) {
+        Ok((host, port)) => Ok((host, port.unwrap_or(HTTPS))),
         Err(error) => {
-            return malformed(control, text, format!("the host {error}"), &error.remedy());
+            let why = format!("the host {error}");
+            Err(Box::new(malformed(Control::NetworkHosts, text, why, &error.remedy())))
         }
+    }
+}
+
+fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
+    let (host, port) = match host_and_port(text) {
+        Ok(found) => found,
+        Err(denied) => return *denied,
     };
     if let Some(address) = args.address {
         return policy.judge_address(&host, port, address);
@@ -78,7 +99,7 @@ fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
     let (Some(method), Some(path)) = (&args.method, &args.url_path) else {
         return policy.judge_host(&host, port);
     };
-    match (Method::parse(method), UrlPath::parse(path)) {
+    match (Method::parse(method), UrlPath::normalized(path)) {
         (Ok(method), Ok(path)) => policy.judge_request(&host, port, &method, &path),
         (Err(error), _) => malformed(
             Control::NetworkRequests,
@@ -88,6 +109,39 @@ fn ask_host(policy: &Policy, text: &str, args: &WhyArgs) -> Verdict {
         ),
         (_, Err(error)) => {
             malformed(Control::NetworkRequests, path, format!("the path {error}"), &error.remedy())
+        }
+    }
+}
+
+/// Whether a request may be sent, as the gate judges it.
+fn ask_url(policy: &Policy, url: &str, method: &str) -> Verdict {
+    let control = Control::NetworkRequests;
+    let (usual, rest) = match url.split_once("://") {
+        Some(("https", rest)) => (HTTPS, rest),
+        Some(("http", rest)) => (80, rest),
+        _ => {
+            let why = "it does not begin with https:// or http://".to_owned();
+            return malformed(control, url, why, "write the whole URL");
+        }
+    };
+    let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    let (host, port) = match parse_host_port(authority) {
+        Ok((host, port)) => (host, port.unwrap_or(usual)),
+        Err(error) => {
+            let why = format!("the host {error}");
+            return malformed(Control::NetworkHosts, authority, why, &error.remedy());
+        }
+    };
+    match (Method::parse(method), UrlPath::normalized(&target)) {
+        (Ok(method), Ok(path)) => policy.judge_request(&host, port, &method, &path),
+        (Err(error), _) => {
+            malformed(control, method, format!("the method {error}"), &error.remedy())
+        }
+        // No rule concerns the path of such a host, so it passes as it is.
+        (Ok(_), Err(_)) if !policy.judges_requests(&host, port) => policy.judge_host(&host, port),
+        (Ok(_), Err(error)) => {
+            malformed(control, &target, format!("the path {error}"), &error.remedy())
         }
     }
 }

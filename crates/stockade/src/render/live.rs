@@ -88,6 +88,12 @@ struct Writer {
 }
 
 impl Live {
+    /// A stream that `to` writes.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn to(to: Box<dyn Write + Send>) -> Live {
+        Live::new(to, None)
+    }
+
     fn new(to: Box<dyn Write + Send>, harmless: Option<Harmless>) -> Live {
         let shared = Shared { queue: Mutex::default(), filled: Condvar::new() };
         Live { shared: Arc::new(shared), unstarted: Some(Writer { to, harmless }) }

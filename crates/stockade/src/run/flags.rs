@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use stockade_engine::{Learned, Passage};
-use stockade_policy::{
-    Host, Limit, Policy, Protocol, TightenError, Unit, is_harmless, parse_host_port,
-};
+use stockade_policy::{Host, Limit, Policy, TightenError, Unit, is_harmless, parse_host_port};
 
 use crate::Problem;
 use crate::args::PolicyFlags;
 
 use super::amount::Amount;
+use super::requests::{Requests, secret};
 use super::tools::Offered;
+use super::uses;
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -31,9 +31,14 @@ pub(crate) fn preset(
     text.line(None, "name: default");
     text.limits(flags, &limits, passage);
     text.files(flags, None)?;
-    text.hosts(flags);
+    text.hosts(flags)?;
     text.tools(offered.names());
-    text.parse(here)
+    text.parse(here).map(|policy| inspected(policy, flags))
+}
+
+/// A policy whose hosts are inspected, if the flags ask for it.
+fn inspected(policy: Policy, flags: &PolicyFlags) -> Policy {
+    if flags.inspect { policy.inspecting() } else { policy }
 }
 
 /// The smallest policy text that includes the flags and everything that was learned.
@@ -50,6 +55,7 @@ pub(crate) fn learned(
     text.limits(flags, &limits(flags)?, Passage::Allowed);
     text.files(flags, Some(here))?;
     text.learned(learned, &literals(flags, learned));
+    text.secrets(flags)?;
     text.blocked(flags);
     text.tools(tools.iter().map(String::as_str));
     Ok(text.text)
@@ -67,7 +73,7 @@ pub(crate) fn tightened(
         let message = format!("{flag} would widen the policy that --policy names");
         return Err(Problem::new(message, "add it to `filesystem` in the policy file"));
     }
-    let policy = with_hosts(policy, flags, here)?;
+    let policy = inspected(with_hosts(policy, flags, here)?, flags);
     let limits = limits(flags)?;
     if limits.is_empty() && flags.isolation.is_none() {
         return Ok(policy);
@@ -88,11 +94,12 @@ pub(crate) fn tightened(
 
 /// A policy with the hosts of the flags.
 fn with_hosts(policy: Policy, flags: &PolicyFlags, here: &Path) -> Result<Policy, Problem> {
-    if flags.allow_host.is_empty() && flags.block_host.is_empty() {
+    let said = [&flags.allow_host, &flags.block_host, &flags.allow, &flags.secret];
+    if said.iter().all(|list| list.is_empty()) {
         return Ok(policy);
     }
     let mut text = Text::default();
-    text.hosts(flags);
+    text.hosts(flags)?;
     Ok(policy.with_hosts_of_caller(&text.parse(here)?))
 }
 
@@ -192,7 +199,7 @@ impl Text {
         }
         for section in ["defaults", "limits"] {
             let said = || limits.iter().filter(|(limit, ..)| limit.spec().section == section);
-            let is_open = section == "defaults" && passage == Passage::Learning;
+            let is_open = section == "defaults" && passage != Passage::Allowed;
             if said().next().is_some() || is_open {
                 self.line(None, &format!("{section}:"));
             }
@@ -235,9 +242,18 @@ impl Text {
         Ok(())
     }
 
-    fn hosts(&mut self, flags: &PolicyFlags) {
+    fn hosts(&mut self, flags: &PolicyFlags) -> Result<(), Problem> {
         self.list("network_allowlist", "--allow-host", &flags.allow_host);
+        if flags.allow_host.is_empty() && !flags.allow.is_empty() {
+            self.line(None, "network_allowlist:");
+        }
+        for said in &flags.allow {
+            let entry = Requests::parse(said)?.entry();
+            self.line(Some(format!("--allow {said}")), &format!("  - {entry}"));
+        }
+        self.secrets(flags)?;
         self.blocked(flags);
+        Ok(())
     }
 
     fn blocked(&mut self, flags: &PolicyFlags) {
@@ -267,14 +283,22 @@ impl Text {
         for literal in literals {
             self.line(None, &format!("  - {}", quoted(literal)));
         }
-        for Learned { host, port, protocol } in learned {
-            let host = quoted(&host.to_string());
-            let protocol = match protocol {
-                Protocol::Web => String::new(),
-                other => format!(", protocol: {}", other.as_str()),
-            };
-            self.line(None, &format!("  - {{ host: {host}, ports: [{port}]{protocol} }}"));
+        for entry in uses::entries(learned) {
+            self.line(None, &format!("  - {entry}"));
         }
+    }
+
+    /// Adds secrets. Their hosts are allowed elsewhere.
+    fn secrets(&mut self, flags: &PolicyFlags) -> Result<(), Problem> {
+        if !flags.secret.is_empty() {
+            self.line(None, "secrets:");
+        }
+        for said in &flags.secret {
+            let entry = secret(said)?;
+            let name = said.split('=').next().unwrap_or_default();
+            self.line(Some(format!("--secret {name}")), &format!("  - {entry}"));
+        }
+        Ok(())
     }
 
     fn parse(&self, here: &Path) -> Result<Policy, Problem> {

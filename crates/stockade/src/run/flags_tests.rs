@@ -1,5 +1,5 @@
 use clap::Parser;
-use stockade_policy::{Isolation, Preset, Workspace, WorkspaceMode};
+use stockade_policy::{Isolation, Preset, Protocol, Workspace, WorkspaceMode};
 
 use super::*;
 use crate::args::{Cli, Command};
@@ -178,6 +178,7 @@ fn learned_policy_keeps_the_literal_behind_a_name() {
         host: Host::parse(host).unwrap(),
         port,
         protocol: Protocol::Web,
+        request: None,
     };
     let used = [used("10.0.0.8", 80), used("pypi.internal.example", 443)];
     let text = learned(&said, &used, &[], Path::new("/srv/me")).unwrap();

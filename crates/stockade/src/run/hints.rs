@@ -51,8 +51,9 @@ pub(crate) struct Asked {
     language: Option<Language>,
     /// The arguments of a command; empty for code.
     argv: Vec<String>,
-    /// The caller's search path, if hints may reveal what the host has.
+    /// The caller's search path and home, if hints may reveal what the host has.
     search_path: Option<OsString>,
+    home: Option<PathBuf>,
     /// The directory of `--workdir`.
     working_directory: Option<String>,
     /// The arguments of a command or of code.
@@ -83,6 +84,7 @@ impl Asked {
             language,
             argv,
             search_path: host_file.and_then(|_| std::env::var_os("PATH")),
+            home: host_file.and_then(|_| std::env::var_os("HOME")).map(PathBuf::from),
             working_directory: request.working_directory.clone(),
             named: named.clone(),
         }
@@ -113,7 +115,11 @@ pub(crate) fn of_report(report: &RunReport, asked: &Asked) -> Vec<String> {
 /// Hints for an outcome and the end of standard error.
 fn hints(outcome: &Outcome, tail: &[u8], asked: &Asked) -> Vec<String> {
     match outcome {
-        Outcome::Exited { code } if *code != 0 => after_failure(tail, asked),
+        Outcome::Exited { code } if *code != 0 => {
+            let mut found = after_failure(tail, asked);
+            found.extend(programs::of_shell(*code, asked));
+            found
+        }
         Outcome::NotStarted { errno, .. } => not_started(*errno, asked).into_iter().collect(),
         _ => Vec::new(),
     }

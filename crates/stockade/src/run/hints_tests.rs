@@ -11,6 +11,7 @@ pub(super) fn asked(policy: &str) -> Asked {
         language: None,
         argv: Vec::new(),
         search_path: None,
+        home: None,
         working_directory: None,
         named: Vec::new(),
     }

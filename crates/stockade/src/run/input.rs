@@ -37,7 +37,8 @@ impl Input {
         }
     }
 
-    fn new(from: Box<dyn Read + Send>) -> Input {
+    /// A stream that `from` reads.
+    pub(crate) fn new(from: Box<dyn Read + Send>) -> Input {
         Input { from: Some(from), chunks: None, chunk: io::Cursor::default() }
     }
 

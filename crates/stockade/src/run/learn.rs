@@ -16,15 +16,15 @@ use super::flags;
 
 /// Where to write the policy. The directory is opened before the run, so that code that may write
 /// there cannot replace it.
-pub(super) struct Place {
+pub(super) struct PolicyTarget {
     directory: OwnedFd,
     name: OsString,
     file: PathBuf,
 }
 
-impl Place {
+impl PolicyTarget {
     /// Opens the directory of the file before anything runs. Refuses a file that exists.
-    pub(super) fn open(file: &Path) -> Result<Place, Problem> {
+    pub(super) fn open(file: &Path) -> Result<PolicyTarget, Problem> {
         let cannot = |why: String| {
             let message = format!("--learn {}: {why}", file.display());
             Problem::new(message, "name a file in a directory that is there")
@@ -44,7 +44,7 @@ impl Place {
             let message = format!("--learn {}: the file exists", file.display());
             return Err(Problem::new(message, "name another file, or remove this one first"));
         }
-        Ok(Place { directory, name, file: file.to_owned() })
+        Ok(PolicyTarget { directory, name, file: file.to_owned() })
     }
 
     /// Writes the policy atomically. Never replaces a file that the run or another process created
@@ -91,7 +91,7 @@ mod tests {
     fn learned_file_replaces_no_file_and_a_symlink_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("out.yaml"), folder.path().join("other"));
-        let place = Place::open(&file).unwrap();
+        let place = PolicyTarget::open(&file).unwrap();
         place.create(b"first").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"first");
         // The file appeared after the run started.
@@ -111,7 +111,7 @@ mod tests {
         std::fs::write(&file, "kept").unwrap();
         symlink("/nonexistent", &link).unwrap();
         for existing in [&file, &link] {
-            let problem = Place::open(existing).err().unwrap();
+            let problem = PolicyTarget::open(existing).err().unwrap();
             assert!(problem.message.ends_with(": the file exists"), "{problem}");
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn missing_directory_of_a_learned_file_is_refused() {
         for file in ["/nonexistent/out.yaml", "/", "/tmp/", "/dev/null/x"] {
-            assert!(Place::open(Path::new(file)).is_err(), "{file}");
+            assert!(PolicyTarget::open(Path::new(file)).is_err(), "{file}");
         }
     }
 }

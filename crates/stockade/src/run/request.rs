@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stockade_backends::{ContainerChoice, Surroundings};
-use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths};
+use stockade_engine::{Passage, RunRequest, SessionRequest, Tools, TrustedPaths, entry};
 use stockade_policy::{Context, Policy, WORKSPACE};
-use stockade_provider::{Program, Root};
+use stockade_provider::{EntryProgram, Program, Root};
+use stockade_record::Body;
 
 use crate::args::{RunArgs, SandboxArgs, Target};
 use crate::render::Output;
@@ -16,14 +17,15 @@ use crate::{Problem, clock, load};
 
 use super::changeable::Writable;
 use super::hints::{Advice, Asked};
-use super::image::Image;
+use super::image::{self, Image, Messages};
+use super::narrowing::Narrowing;
 use super::tools::Offered;
 use super::variables::{Said, Variables};
 use super::{certificates, flags, record, script, variables};
 
 /// What a run starts, and in which image.
 #[derive(Clone, Copy)]
-pub(crate) struct Started<'a> {
+pub(crate) struct RunTarget<'a> {
     pub(crate) target: Target<'a>,
     pub(crate) image: Option<&'a Image>,
     /// Where the image's own program starts.
@@ -31,21 +33,33 @@ pub(crate) struct Started<'a> {
 }
 
 /// The request to the engine, the offered tools, and the facts for hints; `options` are the
-/// arguments before the target, and `denials` prints denials while the program runs. Every error in the arguments is found here.
+/// arguments before the target, and `denials` prints denials while the program runs. Every error in
+/// the arguments is found here.
 pub(crate) fn request(
     args: &RunArgs,
-    started: Started<'_>,
+    started: RunTarget<'_>,
     options: &[OsString],
     output: Output,
     denials: Option<&Denials>,
 ) -> anyhow::Result<(RunRequest, Offered, Asked)> {
+    if args.learn.is_some() && provider(&args.sandbox).as_deref() == Some(MANAGED) {
+        let message = "--learn needs the gate on this host, and the managed wall has its own";
+        return Err(Problem::new(message, "learn with another wall").into());
+    }
     let target = started.target;
     let program = program(args, target, options)?;
     let passage = match args.learn {
+        Some(_) if args.sandbox.flags.inspect => Passage::LearningRequests,
         Some(_) => Passage::Learning,
         None => Passage::Allowed,
     };
-    let (session, offered) = session(&args.sandbox, started.image, passage, denials)?;
+    let messages = if args.quiet { Messages::Hidden } else { Messages::Shown };
+    let choice = ImageChoice { found: started.image, entry: &entry(&program), messages };
+    let extras = Extras {
+        observer: denials.map(|denials| Box::new(denials.observer()) as Observer),
+        ..Extras::default()
+    };
+    let (session, offered) = session(&args.sandbox, choice, passage, extras)?;
     let working_directory = args.workdir.as_deref().map(inside);
     let working_directory =
         working_directory.or_else(|| started.working_directory.map(str::to_owned));
@@ -74,30 +88,81 @@ fn inside(directory: &str) -> String {
     }
 }
 
+/// The image of a sandbox.
+#[derive(Clone, Copy)]
+pub(crate) struct ImageChoice<'a> {
+    /// The one that `--image` names.
+    pub(crate) found: Option<&'a Image>,
+    /// What will run first, which decides the default.
+    pub(crate) entry: &'a EntryProgram,
+    pub(crate) messages: Messages,
+}
+
+/// Receives the events of the record.
+pub(crate) type Observer = Box<dyn Fn(&Body) + Send + Sync>;
+
+/// What describes a sandbox besides its arguments.
+#[derive(Default)]
+pub(crate) struct Extras {
+    /// The request of a caller who may only narrow what the arguments allow.
+    pub(crate) narrowing: Narrowing,
+    /// Receives the events of the record, if one is kept.
+    pub(crate) observer: Option<Observer>,
+}
+
+/// What the arguments allow at most.
+pub(crate) fn policy(
+    args: &SandboxArgs,
+    passage: Passage,
+    narrowing: &Narrowing,
+    offered: &Offered,
+    here: &Path,
+) -> anyhow::Result<Policy> {
+    let policy = match (args.policy.is_empty(), &narrowing.files) {
+        (true, _) => return Ok(flags::preset(&args.flags, passage, offered, here)?),
+        (false, Some(files)) => load::combined_texts(files.iter().map(|file| file.text()))?,
+        (false, None) => load::combined(&args.policy)?,
+    };
+    Ok(flags::tightened(policy, &args.flags, here)?)
+}
+
 /// The sandbox that the arguments describe, and the tools that it offers, which are not started
-/// yet. `image` is the one that `--image` names, and `denials` prints denials while programs run.
+/// yet.
 pub(crate) fn session(
     args: &SandboxArgs,
-    image: Option<&Image>,
+    image: ImageChoice<'_>,
     passage: Passage,
-    denials: Option<&Denials>,
+    extras: Extras,
 ) -> anyhow::Result<(SessionRequest, Offered)> {
     let here = load::here()?;
-    let offered = Offered::read(&args.tools, &here)?;
-    let mut policy = match args.policy.is_empty() {
-        true => flags::preset(&args.flags, passage, &offered, &here)?,
-        false => flags::tightened(load::combined(&args.policy)?, &args.flags, &here)?,
+    let offered = match &args.origin {
+        Some(origin) => Offered::kept(&origin.tools)?,
+        None => Offered::read(&args.tools, &here)?,
     };
+    let Extras { narrowing, observer } = extras;
+    let most = match &args.origin {
+        Some(origin) => kept_policy(&origin.policy, &here)?,
+        None => policy(args, passage, &narrowing, &offered, &here)?,
+    };
+    let mut policy = narrowing.narrowed(most, &here)?;
     let said = Said { variables: &args.env, files: &args.env_file, secrets: &args.env_secret };
     let Variables { mut environment, credentials } =
         variables::variables(&said, |name| std::env::var_os(name))?;
     let user = rustix::process::getuid().as_raw();
     // A policy file decides alone what is visible.
-    if args.policy.is_empty() && policy.may_reach_anything() {
+    let is_elsewhere = provider(args).as_deref() == Some(MANAGED);
+    let is_open = args.policy.is_empty() && args.origin.is_none() && policy.may_reach_anything();
+    // The session's own file has the certificates of this machine too.
+    let is_open = is_open && !policy.may_read_requests();
+    if is_open && !is_elsewhere {
         certificates::show(&mut policy, &mut environment, |name| std::env::var_os(name), user);
     }
+    let standard = image::standard(args, &policy, image.entry, image.messages)?;
+    let found = image.found.map(|found| found.with_user_for(&policy, image.messages));
+    let image = found.as_ref().or(standard.as_ref());
     if let Some(image) = image {
-        environment = image.environment(&policy, environment, !args.tools.is_empty());
+        let has_tools = offered.names().next().is_some();
+        environment = image.environment(&policy, environment, has_tools);
     }
     let root = match (&args.root, image) {
         (Some(directory), _) => root(directory, &here)?,
@@ -105,13 +170,16 @@ pub(crate) fn session(
         (None, None) => Root::Standard,
     };
     let writable = Writable::of(&policy, &root)?;
-    let decisive = decisive(args.policy.iter().chain(&args.tools), &policy, &here);
+    let decisive = match &args.origin {
+        Some(origin) => origin.protected.clone(),
+        None => decisive(args.policy.iter().chain(&args.tools), &policy, &here),
+    };
     let decisive_paths = TrustedPaths::of_files(decisive.iter().map(PathBuf::as_path));
     writable.refuse(&decisive_paths, "what the next run may do")?;
     offered.check(&writable)?;
     let recorder = record::recorder(args, &here, &mut policy, &root)?;
-    let recorder = match denials {
-        Some(denials) => recorder.map(|recorder| recorder.with_observer(denials.observer())),
+    let recorder = match observer {
+        Some(observer) => recorder.map(|recorder| recorder.with_observer(observer)),
         None => recorder,
     };
     let mut context = Context::default();
@@ -133,10 +201,16 @@ pub(crate) fn session(
     Ok((session, offered))
 }
 
+/// The policy of a checkpoint.
+fn kept_policy(text: &str, here: &Path) -> Result<Policy, Problem> {
+    Policy::parse_str("the policy of the checkpoint", text, here)
+        .map_err(|errors| Problem::refused(&errors, Problem::POLICY_KEYS))
+}
+
 fn program(args: &RunArgs, target: Target<'_>, options: &[OsString]) -> anyhow::Result<Program> {
     match target {
         Target::Script(script, arguments) => {
-            script::program(script, args.language.as_deref(), arguments, options)
+            script::program(script, args.language.as_deref(), None, arguments, options)
         }
         Target::Command(_) if args.language.is_some() => {
             let remedy = "leave it out, or name a script";
@@ -150,15 +224,33 @@ fn program(args: &RunArgs, target: Target<'_>, options: &[OsString]) -> anyhow::
 pub(crate) fn surroundings(args: &SandboxArgs) -> anyhow::Result<Surroundings> {
     let (here, user) = (load::here()?, rustix::process::getuid().as_raw());
     let explicit_python = args.python.as_deref().map(|path| here.join(path));
-    let found = Surroundings::from_variables(|name| std::env::var_os(name), here, user);
+    let variable = |name: &str| match &args.origin {
+        Some(origin) => {
+            let kept = origin.surroundings.iter().find(|(kept, _)| kept == name);
+            kept.map(|(_, value)| value.clone())
+        }
+        None => std::env::var_os(name),
+    };
+    let found = Surroundings::from_variables(variable, here, user);
     Ok(Surroundings { explicit_python, ..found })
 }
 
 /// The wall that the caller names; options of the container wall name it too.
 pub(super) fn provider(args: &SandboxArgs) -> Option<String> {
-    let is_container = args.image.is_some() || args.runtime.is_some() || args.docker_url.is_some();
-    args.provider.clone().or_else(|| is_container.then(|| CONTAINERS.to_owned()))
+    let is_container = args.image.is_some()
+        || args.pull.is_some()
+        || args.require_hardened_image
+        || args.runtime.is_some()
+        || args.docker_url.is_some();
+    let implied = match is_container {
+        true => Some(CONTAINERS),
+        false => args.azure.is_used().then_some(MANAGED),
+    };
+    args.provider.clone().or_else(|| implied.map(str::to_owned))
 }
+
+/// The wall of the options `--aca-…`.
+pub(crate) const MANAGED: &str = "aca";
 
 /// The wall of `--image`, `--runtime` and `--docker-url`.
 pub(super) const CONTAINERS: &str = "docker";
@@ -174,7 +266,28 @@ pub(crate) fn containers(args: &SandboxArgs) -> Result<ContainerChoice, Problem>
         let message = "--runtime and --docker-url belong to --provider docker";
         return Err(Problem::new(message, "leave them out, or use that wall"));
     }
-    Ok(ContainerChoice { url: args.docker_url.clone(), runtime: args.runtime.clone() })
+    if !is_container && args.require_hardened_image {
+        let message = "--require-hardened-image: only --provider docker has that image";
+        return Err(Problem::new(message, "leave it out, or use that wall"));
+    }
+    if !is_container && args.image.is_none() && args.pull.is_some() {
+        let message = "--pull belongs to --provider docker";
+        return Err(Problem::new(message, "leave it out, or use that wall"));
+    }
+    let is_managed = provider(args).is_some_and(|name| name == MANAGED);
+    if is_managed && args.python.is_some() {
+        let message = "--python names a Python of this host, and a managed sandbox has its disk's";
+        return Err(Problem::new(message, "name a disk with that Python, with --aca-disk"));
+    }
+    if !is_managed && args.azure.is_used() {
+        let message = "options that begin with --aca- belong to --provider aca";
+        return Err(Problem::new(message, "leave them out, or use that wall"));
+    }
+    Ok(ContainerChoice {
+        url: args.docker_url.clone(),
+        runtime: args.runtime.clone(),
+        azure: is_managed.then(|| args.azure.choice()),
+    })
 }
 
 /// The absolute paths of the files that control what runs may do: policies, seccomp profiles and

@@ -11,10 +11,12 @@ use super::words;
 
 const LANGUAGES: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
-/// Reads a script, or standard input for `-`. `options` are the arguments before it.
+/// Reads a script, or standard input for `-`. `options` are the arguments before it; `of_input` is
+/// the language of standard input whose first line names none.
 pub(crate) fn program(
     script: &str,
     language: Option<&str>,
+    of_input: Option<Language>,
     arguments: &[String],
     options: &[OsString],
 ) -> anyhow::Result<Program> {
@@ -25,7 +27,9 @@ pub(crate) fn program(
     let is_input = load::is_standard_input(path);
     let is_file = !is_input && !load::is_descriptor(path);
     let by_name = if is_file { Language::of_script(path) } else { None };
-    let language = said.or(by_name).or_else(|| by_first_line(&code)).ok_or_else(|| {
+    let otherwise = of_input.filter(|_| is_input);
+    let found = said.or(by_name).or_else(|| by_first_line(&code)).or(otherwise);
+    let language = found.ok_or_else(|| {
         let what = if is_input {
             "nothing says the language of standard input".to_owned()
         } else {

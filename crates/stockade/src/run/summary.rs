@@ -8,9 +8,14 @@ use stockade_policy::{Denial, Isolation, Limit, Policy, is_harmless};
 /// The lines for a person, without their prefix; empty for a program that exited behind an ordinary
 /// wall.
 pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Vec<String> {
-    let mut lines: Vec<String> = wall(report).into_iter().collect();
+    let mut lines: Vec<String> = wall(report).into_iter().chain(start(report)).collect();
     lines.extend(outcome(report, policy));
-    for limit in &report.limits_hit {
+    // The outcome has named the limit that ended the program.
+    let is_named = |limit: &Limit| {
+        let Outcome::LimitExceeded { limit: named } = &report.outcome else { return false };
+        limit == named
+    };
+    for limit in report.limits_hit.iter().filter(|limit| !is_named(limit)) {
         lines.push(limit_hit(*limit, report, policy));
     }
     if !matches!(report.outcome, Outcome::Denied { .. }) {
@@ -27,6 +32,13 @@ pub(crate) fn lines(report: &RunReport, policy: &Policy, hints: &[String]) -> Ve
 fn wall(report: &RunReport) -> Option<String> {
     let plan = report.plan.as_ref().filter(|plan| plan.isolation == Isolation::Reduced)?;
     Some(format!("the {} wall was used: no namespaces, and less hidden of the host", plan.provider))
+}
+
+/// Reports a start that took a slower way than usual.
+fn start(report: &RunReport) -> Option<String> {
+    let note = report.plan.as_ref()?.start.as_ref()?;
+    let because = note.because.as_ref()?;
+    Some(format!("the sandbox {}: {}", note.how, on_one_line(because)))
 }
 
 fn outcome(report: &RunReport, policy: &Policy) -> Option<String> {
@@ -106,6 +118,7 @@ fn refused_by(limit: Limit) -> &'static str {
         Limit::Inodes => "a new file was refused: there are too many inside",
         Limit::Memory => "a process inside was killed for memory, not the main one",
         Limit::Connections => "a connection was refused: too many were open",
+        Limit::ForwardedPorts => "a port was not forwarded: too many were",
         Limit::EgressRate => "the network was slowed down",
         Limit::ToolCalls => "a tool call was refused: no more are allowed",
         Limit::ToolTime => "a tool call was ended: it took too long",
@@ -114,16 +127,13 @@ fn refused_by(limit: Limit) -> &'static str {
         Limit::ToolRate => "a tool call had to wait, or was refused: too many in a short time",
         Limit::ToolsAtOnce => "a tool call was refused: too many were running",
         Limit::OpenFiles => "a file was refused: too many were open",
-        Limit::Cpu
-        | Limit::Timeout
-        | Limit::Output
-        | Limit::CpuTime
-        | Limit::IoRate
-        | Limit::EgressBytes
-        | Limit::Lifetime
-        | Limit::Idle
-        | Limit::CancelGrace
-        | Limit::TimeoutGrace => "something was refused",
+        Limit::EgressBytes => "a connection was closed: too many bytes were sent and received",
+        Limit::CpuTime => "a process was killed: it used too much processor time",
+        Limit::IoRate => "reading and writing files was slowed down",
+        Limit::Cpu => "programs were slowed down: they wanted more processor time",
+        Limit::Output => "output was dropped",
+        Limit::Timeout | Limit::CancelGrace | Limit::TimeoutGrace => "a program ran out of time",
+        Limit::Lifetime | Limit::Idle => "the session has ended",
     }
 }
 

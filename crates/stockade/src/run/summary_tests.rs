@@ -47,7 +47,8 @@ fn program_that_exited_gets_no_summary_line() {
 fn reduced_wall_is_named_for_every_outcome() {
     let mut ended = report(Outcome::Exited { code: 0 });
     let plan = |provider, isolation| {
-        Some(Plan { provider: ProviderName::new(provider), isolation, controls: Vec::new() })
+        let (provider, controls) = (ProviderName::new(provider), Vec::new());
+        Some(Plan { provider, isolation, controls, start: None })
     };
     ended.plan = plan("native", Isolation::Process);
     assert_eq!(said(&ended), [""; 0]);
@@ -79,6 +80,16 @@ fn every_other_outcome_is_one_line_with_its_cause() {
     ] {
         assert_eq!(said(&report(outcome)), [line]);
     }
+}
+
+#[test]
+fn limit_that_ended_the_program_is_named_once_and_every_other_in_words_of_its_own() {
+    let mut ended = report(Outcome::LimitExceeded { limit: Limit::EgressBytes });
+    ended.limits_hit = BTreeSet::from([Limit::EgressBytes]);
+    assert_eq!(said(&ended).len(), 1, "{:?}", said(&ended));
+    let ending = [Limit::EgressBytes, Limit::CpuTime, Limit::IoRate, Limit::Cpu, Limit::Lifetime];
+    let words: Vec<&str> = ending.into_iter().map(refused_by).collect();
+    assert!(words.iter().all(|words| !words.contains("something")), "{words:?}");
 }
 
 #[test]

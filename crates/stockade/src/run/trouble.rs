@@ -37,9 +37,14 @@ pub(crate) fn problem(error: &RunError) -> Problem {
             message,
             "see whether a file system that is shown inside answers, with `ls` on each",
         ),
-        RunError::Gate(_) => Problem::new(chain(error), "see that the file is there for this user"),
+        RunError::Gate(_) => {
+            Problem::new(chain(error), "see that the file it names is there for this user")
+        }
+        RunError::Secret(failure) => Problem::new(chain(error), failure.remedy()),
         RunError::Record(failure) => Problem::new(chain(error), failure.remedy()),
         RunError::Output { .. } => Problem::new(chain(error), "check that its disk is not full"),
+        RunError::Store(failure) => Problem::new(chain(error), failure.remedy()),
+        RunError::State { remedy, .. } => Problem::new(chain(error), *remedy),
     }
 }
 

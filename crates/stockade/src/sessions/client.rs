@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::Problem;
 
 /// How long a supervisor may take to answer a request that it answers at once.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A runtime on this thread.
-pub(super) fn runtime() -> anyhow::Result<Runtime> {
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot wait for the answer of a session: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
@@ -27,23 +27,23 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
 }
 
 /// The sessions of this user.
-pub(super) fn state() -> anyhow::Result<State> {
+pub(crate) fn state() -> anyhow::Result<State> {
     let directory = state_directory(|name| std::env::var_os(name));
     Ok(State::open(&directory).map_err(|error| refused(&error))?)
 }
 
 /// The error for state that cannot be used.
-pub(super) fn refused(error: &StateError) -> Problem {
+pub(crate) fn refused(error: &StateError) -> Problem {
     Problem::new(chain(error), error.remedy())
 }
 
 /// Every session with a supervisor.
-pub(super) fn listed() -> anyhow::Result<Vec<Listed>> {
+pub(crate) fn listed() -> anyhow::Result<Vec<Listed>> {
     Ok(state()?.list().map_err(|error| refused(&error))?)
 }
 
 /// Connects to a session and sends a request. Must be called in a runtime.
-pub(super) async fn open(name: &str, request: Request) -> anyhow::Result<UnixStream> {
+pub(crate) async fn open(name: &str, request: Request) -> anyhow::Result<UnixStream> {
     let mut stream = connect(name)?;
     match write_frame(&mut stream, &Frame::Request(request)).await {
         Ok(()) => Ok(stream),
@@ -73,13 +73,13 @@ fn unreachable(name: &str, error: &ClientError) -> Problem {
 }
 
 /// The error for a supervisor that went away.
-pub(super) fn lost(name: &str, error: &FrameError) -> Problem {
+pub(crate) fn lost(name: &str, error: &FrameError) -> Problem {
     let message = format!("session {name} ended before it answered: {}", chain(error));
     Problem::new(message, "see which sessions there are, with `stockade ls`")
 }
 
 /// Sends a request, and receives its only reply.
-pub(super) async fn ask(name: &str, request: Request) -> anyhow::Result<Reply> {
+pub(crate) async fn ask(name: &str, request: Request) -> anyhow::Result<Reply> {
     let asked = async {
         let mut stream = open(name, request).await?;
         reply(&mut stream, name).await
@@ -91,14 +91,14 @@ pub(super) async fn ask(name: &str, request: Request) -> anyhow::Result<Reply> {
 }
 
 /// The error for a supervisor that does not answer.
-pub(super) fn silent(name: &str) -> Problem {
+pub(crate) fn silent(name: &str) -> Problem {
     let message =
         format!("session {name} does not answer: its supervisor took more than {PATIENCE:?}");
     Problem::new(message, format!("end it with `stockade rm -f {name}`"))
 }
 
 /// Receives a reply. A failure of the supervisor becomes an error.
-pub(super) async fn reply(stream: &mut UnixStream, name: &str) -> anyhow::Result<Reply> {
+pub(crate) async fn reply(stream: &mut UnixStream, name: &str) -> anyhow::Result<Reply> {
     match read_frame(stream).await {
         Ok(Frame::Reply(Reply::Failed(failure))) => Err(failed(failure).into()),
         Ok(Frame::Reply(reply)) => Ok(reply),
@@ -107,12 +107,12 @@ pub(super) async fn reply(stream: &mut UnixStream, name: &str) -> anyhow::Result
     }
 }
 
-pub(super) fn failed(Failure { message, remedy }: Failure) -> Problem {
+pub(crate) fn failed(Failure { message, remedy }: Failure) -> Problem {
     Problem::new(message, remedy)
 }
 
 /// The error for a reply that does not answer the request.
-pub(super) fn confused(name: &str) -> Problem {
+pub(crate) fn confused(name: &str) -> Problem {
     let message = format!("the supervisor of session {name} sent an unexpected reply");
     Problem::new(message, "use the version of Stockade that created the session")
 }

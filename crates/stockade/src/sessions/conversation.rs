@@ -13,7 +13,9 @@ use std::task::Poll;
 
 use rustix::net::Shutdown;
 use serde_json::{Value, json};
-use stockade_api::{Control, Frame, FrameError, Reply, read_frame, write_frame};
+use stockade_api::{
+    ContextResult, ControlMessage, Frame, FrameError, Reply, ResultParts, read_frame, write_frame,
+};
 use stockade_engine::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -21,6 +23,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::results::{self, ResultFiles};
 use super::{client, terminal};
 use crate::Problem;
 use crate::render::live::{self, Escapes, Live};
@@ -36,6 +39,8 @@ pub(super) struct Ends {
     pub(super) resizes: bool,
     /// The signals to us that are passed to the program.
     pub(super) proxied: &'static [i32],
+    /// Where values go that a call of a context shows, in addition to their text.
+    pub(super) results: Option<ResultFiles>,
 }
 
 /// Where a program's output goes.
@@ -117,6 +122,15 @@ pub(super) struct Ended {
     /// The report of the program, as `stockade run --json` prints it.
     pub(super) report: Value,
     pub(super) sink: Sink,
+    /// What a call of a context showed.
+    pub(super) results: Vec<ContextResult>,
+}
+
+impl Ended {
+    /// The end of a program that never ran.
+    pub(super) fn unstarted(code: u8, report: Value) -> Ended {
+        Ended { code, report, sink: Sink::kept(), results: Vec::new() }
+    }
 }
 
 /// Receives the reply to a request for a program: its number, or how it ended without running.
@@ -140,7 +154,8 @@ pub(super) async fn follow(
     interrupted: impl Future<Output = ()>,
     name: &str,
 ) -> anyhow::Result<Ended> {
-    let Ends { input, mut sink, resizes, proxied } = ends;
+    let Ends { input, mut sink, resizes, proxied, mut results } = ends;
+    let mut shown = Vec::new();
     let cannot = |error: io::Error| {
         let message = format!("cannot follow the program: {error}");
         Problem::new(message, "check how many files may be open, with `ulimit -n`")
@@ -154,7 +169,8 @@ pub(super) async fn follow(
     let (reader, writer) = stream.into_split();
     let (discard, discarded) = watch::channel(false);
     let end = {
-        let mut receiving = std::pin::pin!(receive(reader, &mut sink, discarded, &socket));
+        let to = (&mut shown, results.as_mut());
+        let mut receiving = std::pin::pin!(receive(reader, &mut sink, to, discarded, &socket));
         let mut sending = std::pin::pin!(send(writer, input, resizes, proxied));
         let mut interrupted = std::pin::pin!(interrupted);
         let mut is_interrupted = false;
@@ -171,15 +187,16 @@ pub(super) async fn follow(
         }
     };
     match end {
-        Ok((code, report)) => Ok(Ended { code, report, sink }),
+        Ok((code, report)) => Ok(Ended { code, report, sink, results: shown }),
         Err(Stopped::Failed(failure)) => Err(client::failed(failure).into()),
         // The supervisor was killed, and its sandbox with it.
         Err(Stopped::Lost(FrameError::Closed | FrameError::Connection { .. })) => {
             let outcome = Outcome::EngineLost;
             let report = json!({ "outcome": outcome.as_str(), "exit_code": null });
-            Ok(Ended { code: outcome.cli_code(), report, sink })
+            Ok(Ended { code: outcome.cli_code(), report, sink, results: shown })
         }
         Err(Stopped::Lost(error)) => Err(client::lost(name, &error).into()),
+        Err(Stopped::Unwritten(problem)) => Err(problem.into()),
         Err(Stopped::Unwritable(error)) => {
             let message = format!("cannot pass on what the program wrote: {error}");
             Err(Problem::new(message, "check that its disk is not full").into())
@@ -192,9 +209,12 @@ enum Stopped {
     Failed(stockade_api::Failure),
     Lost(FrameError),
     Unwritable(io::Error),
+    /// The file of a value could not be written.
+    Unwritten(Problem),
 }
 
-/// Closes our end for writing, which cancels the program. Its end can still be read.
+/// Shuts the socket down for writing, which cancels the program. The report of the program's end can
+/// still be read.
 fn cancel(socket: &OwnedFd) {
     // Fails if the supervisor is gone.
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
@@ -204,16 +224,37 @@ fn cancel(socket: &OwnedFd) {
 async fn receive(
     mut reader: OwnedReadHalf,
     sink: &mut Sink,
+    (shown, mut files): (&mut Vec<ContextResult>, Option<&mut ResultFiles>),
     mut discarded: watch::Receiver<bool>,
     socket: &OwnedFd,
 ) -> Result<(u8, Value), Stopped> {
     let mut is_reader_left = false;
+    let mut parts = ResultParts::default();
     loop {
         let (is_error, bytes) = match read_frame(&mut reader).await.map_err(Stopped::Lost)? {
             Frame::Output(bytes) => (false, bytes),
             Frame::Error(bytes) => (true, bytes),
+            Frame::Result(part) => match parts.push(part).map_err(Stopped::Lost)? {
+                Some(result) => {
+                    let text = results::text(&result);
+                    if let Some(files) = files.as_deref_mut() {
+                        files.write(&result).map_err(Stopped::Unwritten)?;
+                    }
+                    shown.push(result);
+                    match sink {
+                        Sink::Live(..) => (false, text.into_bytes()),
+                        Sink::Kept { .. } => continue,
+                    }
+                }
+                None => continue,
+            },
             Frame::Reply(Reply::Ended { code, report }) => {
                 if !is_reader_left {
+                    if let Sink::Live(..) = sink {
+                        let error = results::error(&report);
+                        let written = sink.write(true, error.as_bytes(), &mut discarded).await;
+                        written.map_err(Stopped::Unwritable)?;
+                    }
                     sink.finish(&mut discarded).await.map_err(Stopped::Unwritable)?;
                 }
                 return Ok((code, report));
@@ -253,8 +294,8 @@ async fn send(
                 }
                 read => Frame::Input(buffer[..read].to_vec()),
             },
-            () = resized(&mut resizes) => Frame::Control(Control::Resize(terminal::size())),
-            signal = any(&mut proxied) => Frame::Control(Control::Signal { signal }),
+            () = resized(&mut resizes) => Frame::Control(ControlMessage::Resize(terminal::size())),
+            signal = any(&mut proxied) => Frame::Control(ControlMessage::Signal { signal }),
         };
         if write_frame(&mut writer, &frame).await.is_err() {
             // The supervisor is gone or we have left; the other direction reports it.

@@ -2,7 +2,7 @@
 
 mod bridge;
 mod download;
-mod place;
+mod endpoint;
 mod upload;
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::client;
 use crate::Problem;
 use crate::args::CpArgs;
 use crate::render::{self, Output};
-use place::Place;
+use endpoint::Endpoint;
 
 /// What was copied.
 struct Copied {
@@ -23,19 +23,19 @@ struct Copied {
 }
 
 pub(crate) fn cp(args: &CpArgs, output: Output) -> anyhow::Result<u8> {
-    let (source, target) = (Place::parse(&args.source), Place::parse(&args.target));
+    let (source, target) = (Endpoint::parse(&args.source), Endpoint::parse(&args.target));
     let runtime = client::runtime()?;
     let copied = match (&source, &target) {
-        (Place::Session { name, path }, Place::Stream) => {
+        (Endpoint::Session { name, path }, Endpoint::Stream) => {
             runtime.block_on(download::to_stream(name, path, args.follow_link))?
         }
-        (Place::Session { name, path }, Place::Host(host)) => {
+        (Endpoint::Session { name, path }, Endpoint::Host(host)) => {
             runtime.block_on(download::to_host(name, path, host, args.follow_link))?
         }
-        (Place::Stream, Place::Session { name, path }) => {
+        (Endpoint::Stream, Endpoint::Session { name, path }) => {
             runtime.block_on(upload::from_stream(name, path))?
         }
-        (Place::Host(host), Place::Session { name, path }) => {
+        (Endpoint::Host(host), Endpoint::Session { name, path }) => {
             runtime.block_on(upload::from_host(host, name, path, args.follow_link))?
         }
         _ => {
@@ -45,7 +45,7 @@ pub(crate) fn cp(args: &CpArgs, output: Output) -> anyhow::Result<u8> {
     };
     let Copied { bytes, left_out, examples } = copied;
     match (output, &target) {
-        (Output::Json, Place::Host(_) | Place::Session { .. }) => {
+        (Output::Json, Endpoint::Host(_) | Endpoint::Session { .. }) => {
             render::json(&json!({ "bytes": bytes, "left_out": left_out }))?;
         }
         _ if left_out > 0 => {

@@ -1,17 +1,21 @@
 //! Programs of a session: `exec`, `code`, `shell` and `attach`.
 
 use std::io::{IsTerminal, stdin};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use stockade_api::{ExecuteParams, Frame, ProgramParams, Reply, Request, write_frame};
-use stockade_provider::Program;
+use stockade_api::{
+    ContextParams, ExecuteParams, Frame, ProgramParams, Reply, Request, RunInContextParams,
+    write_frame,
+};
+use stockade_provider::{Language, Program};
 use tokio::net::UnixStream;
 
 use super::conversation::{Accepted, Ended, Ends, Sink, accepted, follow};
+use super::results::ResultFiles;
 use super::terminal::{self, RawTerminal};
 use super::{client, summary};
 use crate::args::{AttachArgs, CodeArgs, ExecArgs, ProgramArgs, ShellArgs};
@@ -55,7 +59,8 @@ pub(crate) fn exec(args: &ExecArgs, output: Output) -> anyhow::Result<u8> {
         has_terminal: args.tty,
         ..manner(&args.program, output)
     };
-    client::runtime()?.block_on(run(&args.session, params, &[], manner))
+    let asked = Asked { is_detached: params.detach, ..Asked::of(Request::Execute(params)) };
+    client::runtime()?.block_on(run(&args.session, asked, manner))
 }
 
 pub(crate) fn code(args: &CodeArgs, output: Output) -> anyhow::Result<u8> {
@@ -64,21 +69,37 @@ pub(crate) fn code(args: &CodeArgs, output: Output) -> anyhow::Result<u8> {
         let message = "the code itself comes from standard input";
         return Err(Problem::new(message, "leave --interactive out, or name a file").into());
     }
-    let read = script::program(&args.file, args.language.as_deref(), &args.arguments, &[])?;
+    let language = args.language.as_deref();
+    let read = script::program(&args.file, language, Some(Language::Python), &args.arguments, &[])?;
     let Program::Code { language, name, code, arguments } = read else {
         return Err(Problem::new("this is not code", "use `stockade exec`").into());
     };
+    if let Some(context) = &args.context {
+        let results = args.results.as_deref().map(ResultFiles::new).transpose()?;
+        let params = RunInContextParams {
+            name: context.clone(),
+            language: language.to_string(),
+            environment: environment(&args.program.env, &args.program.env_file)?,
+            timeout_ms: args.program.timeout.as_ref().map(|timeout| timeout.value),
+        };
+        let request = Request::Context(ContextParams::Run(params));
+        let asked = Asked { code: Some(&code), results, ..Asked::of(request) };
+        let manner = manner(&args.program, output);
+        return client::runtime()?.block_on(run(&args.session, asked, manner));
+    }
     let program = ProgramParams::Code { language: language.to_string(), name, arguments };
     let has_input = args.interactive;
     let params = ExecuteParams { input: has_input, ..params(&args.program, program, false)? };
     let manner = Manner { has_input, ..manner(&args.program, output) };
-    client::runtime()?.block_on(run(&args.session, params, &code, manner))
+    let asked = Asked { code: Some(&code), ..Asked::of(Request::Execute(params)) };
+    client::runtime()?.block_on(run(&args.session, asked, manner))
 }
 
 pub(crate) fn shell(args: &ShellArgs, output: Output) -> anyhow::Result<u8> {
     check_terminal(output, true)?;
     let program = ProgramArgs {
         env: args.env.clone(),
+        env_file: Vec::new(),
         workdir: args.workdir.clone(),
         timeout: None,
         quiet: false,
@@ -94,7 +115,8 @@ pub(crate) fn shell(args: &ShellArgs, output: Output) -> anyhow::Result<u8> {
             input: true,
             ..params(&program, command, true)?
         };
-        last = runtime.block_on(ended(&args.session, params, &[], manner));
+        let asked = Asked::of(Request::Execute(params));
+        last = runtime.block_on(ended(&args.session, asked, manner));
         match &last {
             Ok(Some(ended)) if ended.report["outcome"] == "not_started" => {}
             _ => break,
@@ -116,12 +138,11 @@ pub(crate) fn attach(args: &AttachArgs, output: Output) -> anyhow::Result<u8> {
         let has_terminal = view.is_some_and(|view| view.terminal);
         let mut stream = client::open(name, Request::Attach { execution }).await?;
         if let Accepted::Ended(code, report) = accepted(&mut stream, name).await? {
-            let sink = Sink::kept();
-            return finish(Ended { code, report, sink }, of_attach(args, output, has_terminal));
+            return finish(Ended::unstarted(code, report), of_attach(args, output, has_terminal));
         }
         let manner = of_attach(args, output, has_terminal);
         let proxied = if args.sig_proxy { &PROXIED[..] } else { &[] };
-        let ended = converse(stream, manner, proxied, std::future::pending(), name).await?;
+        let ended = converse(stream, manner, proxied, None, std::future::pending(), name).await?;
         finish(ended, manner)
     })
 }
@@ -155,8 +176,7 @@ fn params(
     program: ProgramParams,
     has_terminal: bool,
 ) -> anyhow::Result<ExecuteParams> {
-    let said = Said { variables: &args.env, files: &[], secrets: &[] };
-    let mut environment = variables::variables(&said, |name| std::env::var_os(name))?.environment;
+    let mut environment = environment(&args.env, &args.env_file)?;
     if has_terminal && !environment.iter().any(|(name, _)| name == "TERM") {
         let term = std::env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
         environment.push(("TERM".to_owned(), term));
@@ -172,28 +192,48 @@ fn params(
     })
 }
 
-async fn run(name: &str, params: ExecuteParams, code: &[u8], manner: Manner) -> anyhow::Result<u8> {
-    match ended(name, params, code, manner).await? {
+/// The variables that are given with `--env`.
+pub(super) fn environment(
+    variables: &[String],
+    files: &[PathBuf],
+) -> anyhow::Result<Vec<(String, String)>> {
+    let said = Said { variables, files, secrets: &[] };
+    let environment = variables::variables(&said, |name| std::env::var_os(name))?.environment;
+    Ok(environment)
+}
+
+/// What a supervisor is asked to run.
+struct Asked<'c> {
+    request: Request,
+    /// The code that follows the request.
+    code: Option<&'c [u8]>,
+    is_detached: bool,
+    /// Where values go that a call of a context shows.
+    results: Option<ResultFiles>,
+}
+
+impl Asked<'_> {
+    fn of(request: Request) -> Asked<'static> {
+        Asked { request, code: None, is_detached: false, results: None }
+    }
+}
+
+async fn run(name: &str, asked: Asked<'_>, manner: Manner) -> anyhow::Result<u8> {
+    match ended(name, asked, manner).await? {
         Some(ended) => finish(ended, manner),
         None => Ok(0),
     }
 }
 
 /// Starts a program and follows it to its end; returns `None` if it is detached.
-async fn ended(
-    name: &str,
-    params: ExecuteParams,
-    code: &[u8],
-    manner: Manner,
-) -> anyhow::Result<Option<Ended>> {
-    let is_detached = params.detach;
+async fn ended(name: &str, asked: Asked<'_>, manner: Manner) -> anyhow::Result<Option<Ended>> {
+    let Asked { request, code, is_detached, results } = asked;
     let interrupts = Interrupts::wanted();
     let mut interrupted = pin!(interrupts.come()?);
-    let is_code = matches!(params.program, ProgramParams::Code { .. });
     let starting = async {
-        let mut stream = client::open(name, Request::Execute(params)).await?;
-        if is_code {
-            send_code(&mut stream, code, name).await?;
+        let mut stream = client::open(name, request).await?;
+        if let Some(code) = code {
+            send_code(&mut stream, code).await;
         }
         let accepted = accepted(&mut stream, name).await?;
         anyhow::Ok((stream, accepted))
@@ -207,7 +247,7 @@ async fn ended(
         started = starting => started?,
     };
     match accepted {
-        Accepted::Ended(code, report) => Ok(Some(Ended { code, report, sink: Sink::kept() })),
+        Accepted::Ended(code, report) => Ok(Some(Ended::unstarted(code, report))),
         Accepted::Started(execution) if is_detached => {
             match manner.output {
                 Output::Json => render::json(&json!({ "execution": execution }))?,
@@ -221,17 +261,20 @@ async fn ended(
                 interrupted.await;
                 interrupts.release();
             };
-            converse(stream, manner, &[], interrupted, name).await.map(Some)
+            converse(stream, manner, &[], results, interrupted, name).await.map(Some)
         }
     }
 }
 
-async fn send_code(stream: &mut UnixStream, code: &[u8], name: &str) -> anyhow::Result<()> {
+/// Sends code. A supervisor that refuses the request stops reading it, and its reply has the
+/// reason.
+async fn send_code(stream: &mut UnixStream, code: &[u8]) {
     let parts = code.chunks(CODE_BYTES).map(|part| Frame::Code(part.to_vec()));
     for frame in parts.chain([Frame::CodeEnd]) {
-        write_frame(stream, &frame).await.map_err(|error| client::lost(name, &error))?;
+        if write_frame(stream, &frame).await.is_err() {
+            return;
+        }
     }
-    Ok(())
 }
 
 /// Follows a program with our terminal in the mode that it needs.
@@ -239,6 +282,7 @@ async fn converse(
     stream: UnixStream,
     manner: Manner,
     proxied: &'static [i32],
+    results: Option<ResultFiles>,
     interrupted: impl Future<Output = ()>,
     name: &str,
 ) -> anyhow::Result<Ended> {
@@ -252,7 +296,7 @@ async fn converse(
         true => RawTerminal::of_input()?,
         false => None,
     };
-    let ends = Ends { input, sink, resizes: manner.has_terminal, proxied };
+    let ends = Ends { input, sink, resizes: manner.has_terminal, proxied, results };
     let ended = follow(stream, ends, interrupted, name).await;
     // Before anything is printed.
     drop(raw);
@@ -261,12 +305,17 @@ async fn converse(
 
 /// Prints what is known about a program that has ended, and returns its exit code.
 fn finish(ended: Ended, manner: Manner) -> anyhow::Result<u8> {
-    let Ended { code, mut report, sink } = ended;
+    let Ended { code, mut report, sink, results } = ended;
+    let is_call = report.get("context").is_some();
     match manner.output {
         Output::Json => {
             if let Sink::Kept { stdout, stderr } = sink {
                 add(&mut report, "stdout", &stdout);
                 add(&mut report, "stderr", &stderr);
+            }
+            // Only a call of a context has them.
+            if let (Some(report), true) = (report.as_object_mut(), is_call) {
+                report.insert("results".to_owned(), json!(results));
             }
             render::json(&report)?;
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use stockade_api::Request;
+use stockade_backends::AzureChoice;
 use stockade_supervisor::SessionName;
 
 use super::client::{self, listed, refused};
@@ -37,11 +38,38 @@ pub(crate) fn prune(args: &PruneSessionsArgs, output: Output) -> anyhow::Result<
     if !names.is_empty() && !args.force {
         confirm(&names)?;
     }
-    let removed = remove_all(&names, false, output)?;
+    let mut removed = remove_all(&names, false, output)?;
+    let swept = swept_from_azure(output)?;
+    removed.extend(swept.clone().unwrap_or_default());
     if output == Output::Json {
         render::json(&json!({ "removed": removed }))?;
     }
-    Ok(0)
+    Ok(if swept.is_some() { 0 } else { ERROR })
+}
+
+/// Deletes what dead processes left in the sandbox group of Azure that the environment names, if it
+/// names one. Returns nothing if that failed, which is reported.
+fn swept_from_azure(output: Output) -> anyhow::Result<Option<Vec<String>>> {
+    let azure = AzureChoice::default();
+    if !azure.is_configured() {
+        return Ok(Some(Vec::new()));
+    }
+    match client::runtime()?.block_on(azure.sweep()) {
+        Ok(swept) => {
+            if output == Output::Text {
+                for id in &swept {
+                    render::text(&format!("{id}\n"))?;
+                }
+            }
+            Ok(Some(swept))
+        }
+        Err(error) => {
+            let remedy = error.remedy.clone().unwrap_or_else(|| "see docs/azure.md".to_owned());
+            let message = format!("cannot look for sandboxes left in Azure: {error}");
+            render::failure(output, &Problem::new(message, remedy).into());
+            Ok(None)
+        }
+    }
 }
 
 /// Asks on the terminal.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use stockade_policy::is_harmless;
 
 /// The lines for a person, without their prefix; empty for a program that exited.
-pub(super) fn lines(report: &Value) -> Vec<String> {
+pub(crate) fn lines(report: &Value) -> Vec<String> {
     let mut lines: Vec<String> = outcome(report).into_iter().collect();
     for limit in list(&report["limits_hit"]) {
         lines.push(limit_hit(&word(limit), report));
@@ -74,7 +74,7 @@ fn word(value: &Value) -> String {
 }
 
 /// A text without line ends and other characters that move text.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
         match is_harmless(character) {

@@ -10,13 +10,13 @@ use stockade_api::TerminalParams;
 const ORDINARY: TerminalParams = TerminalParams { columns: 80, rows: 24 };
 
 /// The caller's terminal in raw mode: every key goes inside. Dropping it restores the mode.
-pub(super) struct RawTerminal {
+pub(crate) struct RawTerminal {
     before: Termios,
 }
 
 impl RawTerminal {
     /// Puts the terminal of standard input into raw mode; `None` if it is not a terminal.
-    pub(super) fn of_input() -> io::Result<Option<RawTerminal>> {
+    pub(crate) fn of_input() -> io::Result<Option<RawTerminal>> {
         let stdin = io::stdin();
         if !stdin.is_terminal() {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Drop for RawTerminal {
 }
 
 /// The size of the caller's terminal.
-pub(super) fn size() -> TerminalParams {
+pub(crate) fn size() -> TerminalParams {
     let (stdout, stdin) = (io::stdout(), io::stdin());
     let found = [stdout.as_fd(), stdin.as_fd()].into_iter().find_map(|it| tcgetwinsize(it).ok());
     match found {

@@ -29,6 +29,25 @@ fn init_without_a_terminal_writes_the_defaults_and_prints_the_command() {
 }
 
 #[test]
+fn three_questions_are_asked_on_a_terminal() {
+    let scratch = Scratch::new();
+    let mut command = Command::new("python3");
+    command.args(["-c", include_str!("answers.py"), env!("CARGO_BIN_EXE_stockade")]);
+    command.args(["read", "example.org", "1g 0.5 5s"]).current_dir(scratch.path());
+    let run = stockade_testing::finish_with(command, b"");
+    assert_eq!(run.code, 0, "{run:?}");
+    for question in ["1. What may", "2. Which hosts", "3. How much memory"] {
+        assert!(run.stdout.contains(question), "{question}: {run:?}");
+    }
+    let file = scratch.path().join("stockade.yaml");
+    let shown = stockade(&["policy", "show", file.to_str().unwrap(), "--json"]);
+    let policy: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(policy["filesystem"]["workspace"]["mode"], "read", "{policy}");
+    assert!(policy["network_allowlist"].to_string().contains("example.org"), "{policy}");
+    assert_eq!(policy["defaults"]["max_memory_mb"], 1024, "{policy}");
+}
+
+#[test]
 fn every_answer_of_init_can_be_a_flag() {
     let scratch = Scratch::new();
     scratch.file(".env", "KEY=1\n");

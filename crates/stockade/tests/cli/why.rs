@@ -37,7 +37,7 @@ const QUESTIONS: [Row; 32] = [
     (&["--host", "api.github.com", "--method", "GET", "--url-path", "/repos/a/b"], "allow", "network_hosts", 23),
     (&["--host", "api.github.com", "--method", "POST", "--url-path", "/repos/a/b"], "deny", "network_requests", 23),
     (&["--host", "api.github.com", "--method", "GET", "--url-path", "/user"], "deny", "network_requests", 23),
-    (&["--host", "api.github.com", "--method", "GET", "--url-path", "/repos/%2e%2e/user"], "deny", "network_requests", 0),
+    (&["--host", "api.github.com", "--method", "GET", "--url-path", "/repos/%2e%2e/user"], "deny", "network_requests", 23),
     (&["--tool", "fetch_arxiv"], "allow", "tools", 28),
     (&["--tool", "delete_everything"], "deny", "tools", 28),
     (&["--command", "python3", "-c", "print(1)"], "allow", "commands", 29),
@@ -68,6 +68,37 @@ fn why_answers_thirty_two_questions_with_the_deciding_line() {
             assert_eq!(decided["file"], POLICY, "{question:?}");
         }
     }
+}
+
+#[rustfmt::skip]
+const URLS: [Row; 9] = [
+    (&["--url", "https://api.github.com/repos/a?x=1"], "allow", "network_hosts", 23),
+    (&["--url", "https://api.github.com/repos/a", "--method", "POST"], "deny", "network_requests", 23),
+    (&["--url", "https://api.github.com/repos/../user", "--method", "GET"], "deny", "network_requests", 23),
+    (&["--url", "https://api.github.com"], "deny", "network_requests", 23),
+    (&["--url", "https://api.openai.com/anything", "--method", "DELETE"], "allow", "network_hosts", 20),
+    (&["--url", "https://api.openai.com:22/"], "deny", "network_hosts", 20),
+    (&["--url", "https://evil.example.net/"], "deny", "network_hosts", 10),
+    (&["--url", "ftp://api.openai.com/"], "deny", "network_requests", 0),
+    (&["--url", "https://api.github.com/repos/a", "--method", "get it"], "deny", "network_requests", 0),
+];
+
+#[test]
+fn why_answers_for_a_url_with_its_method_as_the_gate_judges_the_request() {
+    for (question, verdict, control, line) in URLS {
+        let run = stockade(&[&["policy", "why", POLICY, "--json"], question].concat());
+        assert_eq!(run.code, 0, "{question:?}: {}", run.stderr);
+        let answer = run.json();
+        let got = (
+            answer["verdict"].as_str().unwrap(),
+            answer["control"].as_str().unwrap(),
+            answer["decided_by"]["line"].as_u64().unwrap_or(0),
+        );
+        assert_eq!(got, (verdict, control, line), "{question:?}: {answer}");
+    }
+    let lonely = stockade(&["policy", "why", POLICY, "--path", "/data", "--method", "GET"]);
+    assert_eq!(lonely.code, 125, "{lonely:?}");
+    assert!(lonely.stderr.contains("--method belongs to --host or --url"), "{}", lonely.stderr);
 }
 
 #[test]
@@ -233,7 +264,7 @@ fn exactly_one_question_is_asked() {
     ] {
         let run = stockade(args);
         assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{args:?}");
-        let told = run.stderr.contains("Usage") || run.stderr.contains("--write belongs to --path");
+        let told = run.stderr.contains("Usage") || run.stderr.contains(" belongs to --");
         assert!(told, "{args:?}: {}", run.stderr);
     }
 }

@@ -1,19 +1,22 @@
 //! Images: their own program, their users, what they cannot change, and the same files behind both
 //! walls.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
-use stockade_testing::{Run, Scratch, engine, examples, set_mode, wait_for};
+use stockade_testing::{Run, Scratch, engine, examples, set_mode, wait_for, within};
 
-use crate::support::{containers, directory, docker, finish, stockade, tests};
+use crate::support::{containers, directory, docker, finish, forget, named, stockade, tests};
 
 tests![
     own_program_of_an_image_runs_with_its_settings,
@@ -24,20 +27,34 @@ tests![
 
 /// Tests that do not depend on a runtime.
 pub(crate) fn once() -> Vec<Trial> {
-    let name = "same_image_is_the_same_files_behind_both_walls";
-    vec![Trial::test(name, || {
-        same_image_is_the_same_files_behind_both_walls();
-        Ok(())
-    })]
+    named![
+        command_of_the_thumbnail_example_works_as_printed_for_root,
+        same_image_is_the_same_files_behind_both_walls,
+        missing_hardened_image_is_refused_if_required_and_else_replaced_and_reported,
+        images_of_the_engine_are_listed_with_their_age_and_doctor_warns_about_old_ones,
+    ]
 }
 
 /// The user and group `nobody`.
 const NOBODY: u32 = 65_534;
 
+/// The images that this process has built.
+static BUILT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Removes the images that this process has built, at its end.
+pub(crate) fn forget_built() {
+    // An image of a container that still exists only loses its name.
+    within(Duration::from_secs(30), || docker(&["ps", "--all", "--quiet"]).is_empty());
+    let all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    // The last ones are made from the first ones.
+    for tag in all.iter().rev() {
+        forget(&[tag]);
+    }
+}
+
 /// Builds an image once, without a network.
 #[track_caller]
-fn built(tag: &str, dockerfile: &str, context: &Path, arguments: &[&str]) {
-    static BUILT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+pub(crate) fn built(tag: &str, dockerfile: &str, context: &Path, arguments: &[&str]) {
     let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if all.iter().any(|known| known == tag) {
         return;
@@ -98,7 +115,7 @@ pub(crate) fn download() -> Result<(), String> {
 }
 
 /// Runs an image with a runtime.
-fn run(runtime: &str, words: &[&str]) -> Run {
+pub(crate) fn run(runtime: &str, words: &[&str]) -> Run {
     let mut command = stockade();
     command.args(["run", "--runtime", runtime, "--image"]).args(words);
     finish(command)
@@ -158,8 +175,7 @@ fn agent_sandbox() -> &'static str {
 }
 
 fn agent_sandbox_example_runs_as_its_user(runtime: &'static str) {
-    let words = [agent_sandbox(), "--user", "agent"];
-    let ended = run(runtime, &words);
+    let ended = run(runtime, &[agent_sandbox()]);
     let lines: Vec<Vec<&str>> =
         ended.text().lines().map(|line| line.split_whitespace().collect()).collect();
     let expected = [
@@ -169,8 +185,19 @@ fn agent_sandbox_example_runs_as_its_user(runtime: &'static str) {
         ["directory", "/home/agent"],
     ];
     assert_eq!(lines, expected, "{ended:?}");
-    let ended = run(runtime, &[&words[..], &["--", "one"]].concat());
+    assert!(ended.stderr.contains("its program runs as its user agent, id 1000"), "{ended:?}");
+    let ended = run(runtime, &[agent_sandbox(), "--", "one"]);
     assert!(ended.text().contains("one"), "{ended:?}");
+    let named = run(runtime, &[agent_sandbox(), "--user", "agent"]);
+    assert!(named.text().contains("/home/agent"), "{named:?}");
+    // A program of the caller is the ordinary user, and so is one that sees files of the host.
+    let script = Scratch::new();
+    let file = script.file("user.py", "import os; print(os.getuid())\n");
+    assert_eq!(run(runtime, &[agent_sandbox(), &file]).text(), "65534\n");
+    let shown = format!("{}:/shown", script.path().display());
+    let ended = run(runtime, &[agent_sandbox(), "--mount", &shown]);
+    assert!(ended.stderr.contains("files of this host are shown"), "{ended:?}");
+    assert!(!ended.stdout.contains("1000"), "{ended:?}");
 }
 
 fn thumbnail_example_writes_a_picture_that_belongs_to_the_caller(runtime: &'static str) {
@@ -187,10 +214,6 @@ fn thumbnail_example_writes_a_picture_that_belongs_to_the_caller(runtime: &'stat
     }
     let photo = scratch.file("photo.png", fs::read(context.join("photo.png")).expect("it exists"));
     let (input, output) = (format!("{photo}:/input/photo.png"), format!("{out}:/output:rw"));
-    // No program in a container is root, so files for root are refused.
-    let own = format!("{}:/output:rw", scratch.directory("own"));
-    let refused = run(runtime, &["thumbnail:latest", "--mount", &input, "--mount", &own]);
-    assert!(refused.stderr.contains("never run as root"), "{refused:?}");
     let flags = ["--memory", "100m", "--cpus", "0.5", "--mount", &input, "--mount", &output];
     let words = [&["thumbnail:latest"], &flags[..]].concat();
     let mut command = as_nobody(Path::new(&home));
@@ -202,6 +225,107 @@ fn thumbnail_example_writes_a_picture_that_belongs_to_the_caller(runtime: &'stat
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "{bytes:?}");
     assert_eq!(&bytes[16..24], [0, 0, 0, 16, 0, 0, 0, 12]);
     assert_eq!(fs::metadata(&made).expect("it is there").uid(), NOBODY);
+    thumbnail_has_no_network_and_cannot_change_its_input(runtime, &photo, &flags, &home);
+    thumbnail_has_its_memory_and_its_cpu(runtime, &flags, &home);
+}
+
+/// The limits of the example hold: more memory ends it, and a busy program gets half a processor.
+fn thumbnail_has_its_memory_and_its_cpu(runtime: &str, flags: &[&str], home: &str) {
+    let acts = Scratch::new();
+    set_mode(acts.path(), 0o755);
+    let script = |name: &str, text: &str| {
+        let file = acts.file(name, text);
+        set_mode(Path::new(&file), 0o644);
+        file
+    };
+    let with = |flags: &[&str], script: &str| {
+        let mut command = as_nobody(Path::new(home));
+        command.args(["run", "--json", "--runtime", runtime, "--image", "thumbnail:latest"]);
+        finish(command.args(flags).arg(script)).json()
+    };
+    let memory = script("memory.py", "data = bytearray(150 << 20); print('fits')\n");
+    assert_eq!(with(flags, &memory)["outcome"], "out_of_memory");
+    assert_eq!(with(&["--memory", "900m"], &memory)["stdout"], "fits\n");
+    let busy =
+        script("busy.py", "import time\nend = time.time() + 3\nwhile time.time() < end: pass\n");
+    // Over whole periods it cannot get more, however busy this machine is.
+    let report = with(flags, &busy);
+    assert_eq!(report["outcome"], "exited", "{report}");
+    let used = report["usage"]["cpu_ms"].as_u64();
+    assert!(used.is_none_or(|used| used < 2600), "{report}");
+    assert!(used.is_some() || runtime == "runsc", "{report}");
+}
+
+/// The command in the header of the example, as root, in a directory like that of the project.
+fn command_of_the_thumbnail_example_works_as_printed_for_root() {
+    let context = examples().join("image");
+    let arguments = offline("image");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let dockerfile = context.join("Dockerfile");
+    let text = fs::read_to_string(&dockerfile).expect("it exists");
+    built("thumbnail:latest", dockerfile.to_str().expect("the path is text"), &context, &arguments);
+    let header: Vec<&str> =
+        text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+    let start = header.iter().position(|line| line.starts_with("mkdir")).expect("it is printed");
+    let length = header[start..].iter().position(|line| line.is_empty()).expect("it ends");
+    let printed = header[start..start + length].join("\n");
+    assert!(printed.contains("stockade run --image thumbnail:latest"), "{printed}");
+    let scratch = Scratch::new();
+    let copy = scratch.path().join("examples/image");
+    fs::create_dir_all(&copy).expect("a directory can be made");
+    fs::copy(context.join("photo.png"), copy.join("photo.png")).expect("it can be copied");
+    // Only root may read it.
+    set_mode(&copy.join("photo.png"), 0o600);
+    let binary = stockade();
+    let folder = Path::new(binary.get_program()).parent().expect("it is in a directory").display();
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &printed]).current_dir(scratch.path());
+    shell.envs(binary.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("PATH", format!("{folder}:/usr/sbin:/usr/bin:/sbin:/bin"));
+    let ended = finish(shell);
+    assert_eq!(ended.text(), "PNG 64x48 -> 16x12\n", "{ended:?}");
+    let made = fs::metadata(scratch.path().join("out/thumbnail.png")).expect("it is there");
+    assert_eq!((made.uid(), made.gid()), (0, 0));
+}
+
+/// The same acts succeed in a plain container, so that only our wall can be the reason.
+fn thumbnail_has_no_network_and_cannot_change_its_input(
+    runtime: &str,
+    photo: &str,
+    flags: &[&str],
+    home: &str,
+) {
+    const ACTS: &str = r#"import socket, sys
+def attempt(name, act):
+    try:
+        act()
+        print(name, "done")
+    except OSError as error:
+        print(name, type(error).__name__, error.errno)
+attempt("input", lambda: open("/input/photo.png", "ab").close())
+attempt("network", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5).close())
+"#;
+    chown(photo, Some(NOBODY), Some(NOBODY)).expect("root can give files away");
+    let scratch = Scratch::new();
+    set_mode(scratch.path(), 0o755);
+    let script = scratch.file("acts.py", ACTS);
+    set_mode(Path::new(&script), 0o644);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let mut plain = engine::client(&directory());
+    plain.args(["run", "--rm", "--network", "host", "--user", "65534:65534"]);
+    plain.args(["--volume", &format!("{photo}:/input/photo.png"), "--entrypoint", "python3"]);
+    let plain = finish(plain.args(["thumbnail:latest", "-c", ACTS, &port]));
+    assert!(plain.text().starts_with("input done\n"), "{plain:?}");
+    // The engine may be in another network than this test.
+    let direct = std::net::TcpStream::connect(("127.0.0.1", port.parse().expect("a port")));
+    direct.expect("the server answers without a wall");
+    let mut walled = as_nobody(Path::new(home));
+    walled.args(["run", "--runtime", runtime, "--image", "thumbnail:latest"]).args(flags);
+    let walled = finish(walled.args([&script, &port]));
+    let text = walled.text();
+    assert!(text.starts_with("input OSError 30\nnetwork "), "{walled:?}");
+    assert!(!text.contains("done"), "{walled:?}");
 }
 
 /// A `stockade` command of an ordinary user who may use the engine.
@@ -257,14 +381,21 @@ fn image_cannot_change_the_isolation(runtime: &'static str) {
 }
 
 /// What the engine says about the container of a run, which is then ended.
-fn inspected(runtime: &str, image: &str, words: &[&str]) -> Value {
+pub(crate) fn inspected(runtime: &str, image: &str, words: &[&str]) -> Value {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = stockade();
     command.args(["run", "--runtime", runtime, "--image", image]).args(words);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("stockade starts");
+    let scratch = Scratch::new();
+    let errors = std::fs::File::create(scratch.path().join("errors")).expect("it can be written");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+    let child = RefCell::new(command.spawn().expect("stockade starts"));
+    let owner = format!("{}.", child.borrow().id());
     let found = wait_for("the container runs", || {
+        if let Some(status) = child.borrow_mut().try_wait().expect("it is a child") {
+            let errors = std::fs::read_to_string(scratch.path().join("errors"));
+            panic!("the run ended before its container was seen: {status}, {errors:?}");
+        }
         let all = containers("stockade.sandbox");
         let all = all.iter().filter_map(|id| {
             let mut command = engine::client(&directory());
@@ -272,11 +403,12 @@ fn inspected(runtime: &str, image: &str, words: &[&str]) -> Value {
             serde_json::from_str::<Value>(&run.stdout).ok().map(|found| found[0].clone())
         });
         let is_own = |found: &Value| {
-            let owner = found["Config"]["Labels"]["stockade.owner"].as_str().unwrap_or_default();
-            owner.starts_with(&format!("{}.", child.id())) && found["State"]["Running"] == true
+            let label = found["Config"]["Labels"]["stockade.owner"].as_str().unwrap_or_default();
+            label.starts_with(&owner) && found["State"]["Running"] == true
         };
         all.into_iter().find(is_own)
     });
+    let mut child = child.into_inner();
     child.kill().expect("it runs");
     child.wait().expect("it is a child");
     found
@@ -284,7 +416,7 @@ fn inspected(runtime: &str, image: &str, words: &[&str]) -> Value {
 
 /// Lists every file with its kind, permissions, owner and content. Set-id bits and the permissions
 /// of a directory's owner have no effect behind either wall.
-const LISTING: &str = "
+pub(crate) const LISTING: &str = "
 import hashlib, os, stat
 SKIPPED = {'/dev', '/proc', '/sys', '/run', '/tmp', '/workspace', '/var/tmp', '/.dockerenv',
            '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/etc/mtab', '/etc/nsswitch.conf'}
@@ -350,4 +482,89 @@ fn same_image_is_the_same_files_behind_both_walls() {
     // The image's own program, too.
     let words = [&words[..], &["--user", "agent", "--quiet", "--", "one"]].concat();
     assert!(native(&words).text().contains("/home/agent"));
+}
+
+/// The name of the hardened image. No engine of these tests has it here.
+const HARDENED: &str = "agt-sandbox/python-minimal-path:3.11";
+
+fn missing_hardened_image_is_refused_if_required_and_else_replaced_and_reported() {
+    let with = |words: &[&str]| {
+        let mut command = stockade();
+        command.arg("run").args(words);
+        finish(command)
+    };
+    let program = ["--", "python3", "-c", "print('ran')"];
+    let refused = with(&[&["--require-hardened-image"], &program[..]].concat());
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(refused.stderr.contains("no hardened image"), "{refused:?}");
+    assert!(refused.stderr.contains("= build it with `stockade image build --hardened`"));
+    // Without the flag the same program runs in the plain image.
+    let id = docker(&["images", "--quiet", "--no-trunc", "python:3.11-slim"]).remove(0);
+    for flags in [&["--provider", "docker"][..], &["--isolation", "container"]] {
+        let run = with(&[flags, &program[..]].concat());
+        assert_eq!(run.text(), "ran\n", "{run:?}");
+        let expected = format!(
+            "image: python:3.11-slim, {}: the engine has no hardened image\n",
+            &id[.."sha256:".len() + 12]
+        );
+        assert_eq!(run.stderr, expected, "{flags:?}");
+        let run = with(&[flags, &["--quiet"], &program[..]].concat());
+        assert_eq!((run.text(), run.stderr.as_str()), ("ran\n", ""));
+    }
+    // An image that only has the name.
+    docker(&["tag", "python:3.11-slim", HARDENED]);
+    let fake = with(&[&["--require-hardened-image"], &program[..]].concat());
+    docker(&["rmi", "--no-prune", HARDENED]);
+    assert_eq!((fake.code, fake.stdout.as_str()), (125, ""), "{fake:?}");
+    assert!(fake.stderr.contains("is not the hardened one"), "{fake:?}");
+    for (words, message) in [
+        (&["--image", "python:3.11-slim"][..], "'--require-hardened-image' cannot be used with"),
+        (&["--root", "/srv"], "'--require-hardened-image' cannot be used with"),
+        (&["--pull", "always"], "'--require-hardened-image' cannot be used with"),
+        (&["--provider", "native"], "only --provider docker has that image"),
+    ] {
+        let words = [&["--require-hardened-image"], words, &program[..]].concat();
+        let run = with(&words);
+        assert_eq!(run.code, 125, "{run:?}");
+        assert!(run.stderr.contains(message), "{words:?}: {run:?}");
+    }
+}
+
+fn images_of_the_engine_are_listed_with_their_age_and_doctor_warns_about_old_ones() {
+    use stockade_testing::image::{Image, Layer};
+    let scratch = Scratch::new();
+    let archive = scratch.path().join("old.tar");
+    // Such an image was created in January.
+    let image = Image::new("old:1", vec![Layer::default().file("file", "x")], Value::Null);
+    image.save(&archive);
+    docker(&["load", "--quiet", "--input", archive.to_str().expect("the path is text")]);
+    let mut command = stockade();
+    command.args(["image", "ls", "--json"]);
+    let listed = finish(&mut command).json();
+    let of = |name: &str| {
+        let all = listed.as_array().into_iter().flatten();
+        let named =
+            |it: &&Value| it["names"].as_array().is_some_and(|all| all.contains(&name.into()));
+        all.into_iter().find(named).cloned().unwrap_or_default()
+    };
+    let id = docker(&["images", "--quiet", "--no-trunc", "old:1"]).remove(0);
+    let old = of("old:1");
+    assert_eq!((&old["id"], &old["provider"]), (&id.as_str().into(), &"docker".into()), "{listed}");
+    assert_eq!(old["created"], 1_767_323_045, "{listed}");
+    assert!(of("python:3.11-slim")["bytes"].as_u64() > Some(50 << 20), "{listed}");
+    let mut command = stockade();
+    command.args(["image", "ls"]);
+    let table = finish(&mut command);
+    let line = table.text().lines().find(|line| line.starts_with("old:1 ")).unwrap_or_default();
+    assert!(line.contains(&id[.."sha256:".len() + 12]) && line.ends_with("docker"), "{table:?}");
+    let mut command = stockade();
+    command.args(["doctor", "--json"]);
+    let doctor = finish(&mut command).json();
+    let warnings = doctor["machine"]["image_warnings"].as_array().cloned().unwrap_or_default();
+    let warned = |name: &str| {
+        let start = format!("the image {name} (docker) is ");
+        warnings.iter().any(|line| line.as_str().is_some_and(|line| line.starts_with(&start)))
+    };
+    assert!(warned("old:1") && !warned("python:3.11-slim"), "{warnings:?}");
+    forget(&["old:1"]);
 }

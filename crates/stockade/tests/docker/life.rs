@@ -71,7 +71,7 @@ fn leftovers_of_a_dead_owner_are_swept_and_others_stay(runtime: &'static str) {
     let foreign = create("foreign", &[]);
     let elsewhere = create("elsewhere", &[&user, "stockade.owner=1.1.00000000000000aa"]);
     let alive = create("alive", &[&user, &format!("stockade.owner={owner}")]);
-    assert_eq!(containers(&dead).len(), 1);
+    // It exists now, unless a concurrent test has swept it already.
     assert_eq!(run(runtime, &[], &["true"]).code, 0);
     wait_until_removed(&dead);
     for kept in [&foreign, &elsewhere, &alive] {

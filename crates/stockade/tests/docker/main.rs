@@ -3,19 +3,26 @@
 //!
 //! ```text
 //! main ── starts an engine ──▶ this target again, on the fake internet: the tests
+//!      ├─────────────────────▶ this target again, as it is: tests of images that change the
+//!      │                       default of the engine, or come from a registry
 //!      └─────────────────────▶ this target again, as it is: tests that restart the engine
 //! ```
 //! `STOCKADE_DOCKER=1 cargo test -p stockade --test docker hello` runs the tests with `hello` in
 //! their names; without the variable nothing runs, because starting an engine takes long.
 
+mod hardened;
 mod images;
 mod life;
 mod mounts;
 mod network;
+mod pulls;
 mod restart;
 mod runs;
+mod sessions;
+mod state;
 mod support;
 mod trouble;
+mod volumes;
 
 use std::process::{Command, ExitCode};
 
@@ -45,21 +52,40 @@ fn main() -> ExitCode {
                     mounts::tests(runtime),
                     life::tests(runtime),
                     images::tests(runtime),
+                    state::tests(runtime),
+                    sessions::tests(runtime),
+                    volumes::tests(runtime),
                 ]);
             }
             let tests = tests.into_iter().flatten().collect();
-            libtest_mimic::run(&arguments, tests).exit_code()
+            let code = libtest_mimic::run(&arguments, tests).exit_code();
+            images::forget_built();
+            code
+        }
+        "images" => {
+            let Some(_built) = hardened::Built::new() else { return ExitCode::FAILURE };
+            let mut tests = vec![hardened::once(), pulls::once()];
+            for runtime in support::runtimes() {
+                tests.extend([hardened::tests(runtime), pulls::tests(runtime)]);
+            }
+            let tests = tests.into_iter().flatten().collect();
+            let code = libtest_mimic::run(&arguments, tests).exit_code();
+            images::forget_built();
+            code
         }
         "restart" => {
             // Each test stops the engine.
             arguments.test_threads = Some(1);
-            libtest_mimic::run(&arguments, restart::tests()).exit_code()
+            let code = libtest_mimic::run(&arguments, restart::tests()).exit_code();
+            support::sweep();
+            code
         }
         _ => whole(&arguments),
     }
 }
 
-/// Runs the phases, with an engine of this process unless the caller has one.
+/// Runs the phases, with an engine of this process unless the caller has one, and compares what the
+/// engine has before and after.
 fn whole(arguments: &Arguments) -> ExitCode {
     if std::env::var_os("STOCKADE_DOCKER").is_none() {
         stockade_testing::not_run("the suite docker sets STOCKADE_DOCKER and runs these tests");
@@ -92,8 +118,11 @@ fn phases(own: Option<&engine::Engine>) -> ExitCode {
         command.envs(own.map(|engine| (engine::DIRECTORY, engine.directory())));
         command.status().is_ok_and(|status| status.success())
     };
-    let passed = phase("tests");
-    match phase("restart") && passed {
+    let directory = own.map_or_else(support::directory, |engine| engine.directory().to_owned());
+    let before = support::Inventory::of(&directory);
+    let passed = ["tests", "images", "restart"].map(phase);
+    let is_clean = before.is_restored(&directory);
+    match passed.iter().all(|passed| *passed) && is_clean {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

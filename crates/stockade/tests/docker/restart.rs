@@ -10,14 +10,15 @@ use stockade_testing::{Run, Scratch, ended, engine, wait_for};
 
 use crate::life::running;
 use crate::support::{
-    command, containers, directory, docker, finish, named, report, run, skipped, stockade,
-    wait_until_removed,
+    command, directory, docker, finish, named, report, run, skipped, stockade, wait_until_removed,
 };
 
 pub(crate) fn tests() -> Vec<Trial> {
     named![
         restarted_engine_ends_the_session_and_leaves_nothing,
         runsc_that_is_runc_is_caught_by_its_kernel,
+        repaired_runtime_is_taken_by_the_next_run,
+        failure_of_a_runtime_is_kept_until_doctor_tries_it_again,
         engine_behind_tls_works_by_address_and_by_context,
         engine_with_a_full_disk_is_named_and_leaves_nothing,
     ]
@@ -54,7 +55,7 @@ fn restarted_engine_ends_the_session_and_leaves_nothing() {
     engine::start(&directory(), engine::GVISOR, &[]).expect("the engine starts again");
     assert_eq!(run("runc", &[], &["true"]).code, 0);
     wait_until_removed("stockade.sandbox");
-    assert_eq!(containers("stockade.user"), [] as [String; 0]);
+    wait_until_removed("stockade.user");
     let filter = "label=stockade.sandbox";
     assert_eq!(docker(&["volume", "ls", "--quiet", "--filter", filter]), [] as [String; 0]);
     let networks = docker(&["network", "ls", "--format", "{{.Name}}"]);
@@ -81,6 +82,66 @@ fn runsc_that_is_runc_is_caught_by_its_kernel() {
     let trials = doctor["machine"]["containers"]["trials"].as_array().cloned().unwrap_or_default();
     let runsc = trials.into_iter().find(|trial| trial["runtime"] == "runsc").unwrap_or_default();
     assert!(runsc["obstacle"]["reason"].to_string().contains("its name promises"), "{runsc}");
+}
+
+/// A runtime of gVisor that does not start, until it is repaired.
+struct Broken {
+    place: Scratch,
+    program: std::path::PathBuf,
+}
+
+impl Broken {
+    fn new() -> Broken {
+        let place = Scratch::new();
+        let program = place.path().join("runsc");
+        // The second line is another program, which can change alone.
+        let text = format!("#!/bin/sh\nexec {} \"$@\"\n", place.path().join("inner").display());
+        fs::write(&program, text).expect("a file can be written");
+        stockade_testing::set_mode(&program, 0o755);
+        let broken = Broken { place, program };
+        broken.inner("exit 1");
+        broken
+    }
+
+    fn inner(&self, text: &str) {
+        let inner = self.place.path().join("inner");
+        fs::write(&inner, format!("#!/bin/sh\n{text}\n")).expect("a file can be written");
+        stockade_testing::set_mode(&inner, 0o755);
+    }
+
+    fn json(&self) -> String {
+        format!(r#"{{"path": "{}"}}"#, self.program.display())
+    }
+}
+
+const GVISOR: &str = "exec /usr/bin/runsc --network=none --platform=ptrace \"$@\"";
+
+fn level() -> serde_json::Value {
+    report("auto", &[], &["true"])["isolation"]["level"].clone()
+}
+
+fn repaired_runtime_is_taken_by_the_next_run() {
+    if !engine::has("runsc") {
+        return skipped("gvisor", "runsc is not installed");
+    }
+    let broken = Broken::new();
+    let _changed = Changed::start(&broken.json(), &[]);
+    assert_eq!(level(), "container");
+    fs::write(&broken.program, format!("#!/bin/sh\n{GVISOR}\n")).expect("it can be written");
+    assert_eq!(level(), "user-kernel");
+}
+
+fn failure_of_a_runtime_is_kept_until_doctor_tries_it_again() {
+    if !engine::has("runsc") {
+        return skipped("gvisor", "runsc is not installed");
+    }
+    let broken = Broken::new();
+    let _changed = Changed::start(&broken.json(), &[]);
+    assert_eq!(level(), "container");
+    // The registered file is the same, so nothing shows that it would start now.
+    broken.inner(GVISOR);
+    finish(stockade().args(["doctor", "--json"])).json();
+    assert_eq!(level(), "user-kernel");
 }
 
 /// Makes an authority, and certificates of it for the engine and for a client.

@@ -1,14 +1,17 @@
 //! Programs in containers, and what the engine has.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
 use stockade_internet::{EnterError, Internet};
 pub(crate) use stockade_testing::{Run, finish, finish_with, skipped};
-use stockade_testing::{engine, under_test, wait_for};
+use stockade_testing::{engine, under_test, wait_for, within};
 
 static INTERNET: OnceLock<Option<Internet>> = OnceLock::new();
 
@@ -105,6 +108,11 @@ pub(crate) fn docker(words: &[&str]) -> Vec<String> {
     run.text().lines().map(str::to_owned).collect()
 }
 
+/// Removes images that a test made. The containers of ended sandboxes may still be there.
+pub(crate) fn forget(images: &[&str]) {
+    finish(engine::client(&directory()).args(["rmi", "--force"]).args(images));
+}
+
 /// The containers with a label, in any state.
 pub(crate) fn containers(label: &str) -> Vec<String> {
     docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &format!("label={label}")])
@@ -114,4 +122,44 @@ pub(crate) fn containers(label: &str) -> Vec<String> {
 #[track_caller]
 pub(crate) fn wait_until_removed(label: &str) {
     wait_for("the containers are removed", || containers(label).is_empty().then_some(()));
+}
+
+/// Starts a container, which removes what engines that were stopped, and runs that were killed, have
+/// left. Concurrently it could hide what a test leaves, so it is for the end.
+pub(crate) fn sweep() {
+    assert_eq!(run("runc", &[], &["true"]).code, 0);
+}
+
+/// Everything that an engine has: containers, volumes, networks and images.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Inventory(BTreeMap<&'static str, BTreeSet<String>>);
+
+impl Inventory {
+    pub(crate) fn of(directory: &Path) -> Inventory {
+        let lists: [(&str, &[&str]); 4] = [
+            ("containers", &["ps", "--all", "--format", "{{.ID}} {{.Image}} {{.Names}}"]),
+            ("volumes", &["volume", "ls", "--quiet"]),
+            ("networks", &["network", "ls", "--format", "{{.Name}}"]),
+            ("images", &["images", "--format", "{{.Repository}}:{{.Tag}}"]),
+        ];
+        let listed = lists.map(|(kind, words)| {
+            let run = finish(engine::client(directory).args(words));
+            // The image of trial starts stays for the next.
+            let lines = run.text().lines().filter(|line| *line != "stockade-trial:1");
+            (kind, lines.map(str::to_owned).collect())
+        });
+        Inventory(listed.into())
+    }
+
+    /// Waits until the engine has the same again; prints what it has instead.
+    pub(crate) fn is_restored(&self, directory: &Path) -> bool {
+        let is_restored = within(Duration::from_secs(30), || *self == Inventory::of(directory));
+        if !is_restored {
+            let after = Inventory::of(directory);
+            let line =
+                format!("test engine_has_the_same_as_before ... FAILED\n{self:?}\n{after:?}");
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+        is_restored
+    }
 }

@@ -51,8 +51,11 @@ fn own_program_runs_with_its_settings_and_dangerous_variables_are_dropped_and_re
     ));
     let run = place.run(&["test:1"]);
     assert_eq!(run.text(), "one two\n/home/agent\non .\n");
-    for words in ["dropped its variable LD_PRELOAD", "dropped its variable API_KEY", "--user agent"]
-    {
+    for words in [
+        "dropped its variable LD_PRELOAD",
+        "dropped its variable API_KEY",
+        "its program runs as its user agent, id 1005",
+    ] {
         assert!(run.stderr.contains(words), "{run:?}");
     }
     let run = place.run(&["test:1", "--env", "MODE=off", "--workdir", "/tmp", "--", "a", "b c"]);
@@ -94,6 +97,47 @@ fn program_runs_as_a_user_of_the_image_and_never_as_root() {
     // Without root the image belongs to the caller, whatever the user is called inside.
     let expected = if is_root() { "refused\n" } else { "private\n" };
     assert_eq!(read(&[]).text(), expected);
+}
+
+#[test]
+fn own_program_runs_as_the_user_of_the_image_unless_that_is_root_or_files_are_shown() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let config = |user: &str| {
+        let script = "id -u; echo $HOME; cat /home/agent/private || echo refused";
+        json!({ "Entrypoint": ["sh", "-c", script], "User": user })
+    };
+    // Without root every file of the image belongs to the caller, whatever the user is inside.
+    let others = if is_root() { "refused\n" } else { "private\n" };
+    for user in ["agent", "1005", "agent:agent"] {
+        let place = Place::with(&shell("own:1", config(user)));
+        let run = place.run(&["own:1"]);
+        assert_eq!(run.text(), "1005\n/home/agent\nprivate\n", "{user}: {run:?}");
+        assert!(run.stderr.contains("its program runs as its user"), "{run:?}");
+        // A program of the caller is not the image's.
+        let script = place.path().join("script.sh");
+        fs::write(&script, "id -u; echo $HOME\n").unwrap();
+        let words = ["own:1", "--language", "bash", script.to_str().unwrap()];
+        assert_eq!(place.run(&words).text(), "1000\n/tmp\n");
+    }
+    for user in ["root", "0", "0:1005", "missing", "70000"] {
+        let place = Place::with(&shell("own:1", config(user)));
+        let run = place.run(&["own:1"]);
+        assert_eq!(run.text(), format!("1000\n/tmp\n{others}"), "{user}: {run:?}");
+    }
+    // What the image calls its user never decides how files of the host are read or written.
+    let place = Place::with(&shell("own:1", config("agent")));
+    let shown = place.path().join("shown");
+    fs::create_dir(&shown).unwrap();
+    for mode in ["", ":rw"] {
+        let mount = format!("{}:/shown{mode}", shown.display());
+        let run = place.run(&["own:1", "--mount", &mount]);
+        assert_eq!(run.text(), format!("1000\n/tmp\n{others}"), "{run:?}");
+        assert!(run.stderr.contains("files of this host are shown"), "{run:?}");
+        let run = place.run(&["own:1", "--user", "agent", "--mount", &mount]);
+        assert_eq!(run.text(), "1005\n/home/agent\nprivate\n", "{run:?}");
+    }
 }
 
 #[test]

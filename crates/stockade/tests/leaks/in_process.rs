@@ -9,7 +9,9 @@ use stockade_engine::{
     Engine, ExecutionRequest, Outcome, Passage, RunRequest, Session, SessionRequest, Streams,
 };
 use stockade_policy::{Context, Policy};
-use stockade_provider::{Entry, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest};
+use stockade_provider::{
+    EntryProgram, Execution, ProcessEnd, Program, Provider, Root, SandboxRequest,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::leftovers::{Host, descendants, kill, named, walls_can_be_built};
@@ -99,10 +101,11 @@ fn wanted() -> SandboxRequest {
     SandboxRequest {
         policy: policy(),
         root: Root::Standard,
-        entry: Entry::Program("true".to_owned()),
+        entry: EntryProgram::Program("true".to_owned()),
         protected: Vec::new(),
         gateway: None,
         tools: None,
+        authorities: None,
     }
 }
 
@@ -209,7 +212,7 @@ fn session_goes_on_after_a_timeout_and_leaves_nothing() {
     let engine = Engine::new(providers());
     leaves_nothing(5, async |_| {
         let RunRequest { session, .. } = request(&["true"]);
-        let entry = Entry::Program("sh".to_owned());
+        let entry = EntryProgram::Program("sh".to_owned());
         let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
         let hiding = execute(&session, &["sh", "-c", HIDING]);
         let (hidden, beside) = tokio::join!(hiding, execute(&session, &["sh", "-c", "exit 3"]));
@@ -233,7 +236,7 @@ fn execution_that_runs_out_of_memory_is_the_only_one_with_that_outcome() {
         let policy = Policy::parse_str("test", policy, Path::new("/")).unwrap();
         let RunRequest { session, .. } = request(&["true"]);
         let session = SessionRequest { policy: Arc::new(policy), ..session };
-        let entry = Entry::Program("sh".to_owned());
+        let entry = EntryProgram::Program("sh".to_owned());
         let session = engine.open(session, entry, std::future::pending()).await.unwrap().unwrap();
         let execute = async |script: &str| {
             let argv = ["sh", "-c", script].map(str::to_owned).to_vec();

@@ -125,7 +125,7 @@ fn h12_allowed_names_do_not_reach_special_addresses() {
             let run = inside(&["--allow-host", name], &words);
             is_denied(&run);
             let connected =
-                |entry: &stockade_internet::Entry| entry.event == "hello" && entry.name == name;
+                |entry: &stockade_internet::LogEntry| entry.event == "hello" && entry.name == name;
             assert_eq!(watch.seen(connected), [], "{name}");
         }
     }
@@ -173,7 +173,7 @@ fn h12_name_with_a_public_and_a_private_address_never_reaches_the_private_one() 
         let expected = format!("{} mixed.test\n", internet().token());
         assert!(run.stdout == expected || run.stderr.contains("stockade: denied"), "{run:?}");
     }
-    let reached = |entry: &stockade_internet::Entry| {
+    let reached = |entry: &stockade_internet::LogEntry| {
         entry.event == "hello"
             && entry.name == "mixed.test"
             && entry.to.starts_with(&private.to_string())

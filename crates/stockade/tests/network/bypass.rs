@@ -124,7 +124,7 @@ fn h05_datagrams_and_quic_reach_nothing() {
     watch.wait("QUIC on the machine", |entry| entry.event == "udp" && entry.to.ends_with(":443"));
     let watch = Watch::start();
     inside(&FILES, &dial(&["udp", "files.test", "443"]));
-    let quic = |entry: &stockade_internet::Entry| {
+    let quic = |entry: &stockade_internet::LogEntry| {
         entry.event == "udp" && entry.to.ends_with(":443") && entry.to.starts_with("93.184.1.1")
     };
     assert_eq!(watch.seen(quic), []);
@@ -136,7 +136,7 @@ fn h06_dns_names_do_not_exfiltrate_data() {
     // In a zone that is not allowed, in one that is, and below an allowed wildcard.
     let names = [format!("{token}.tunnel.test"), format!("{token}.files.test")];
     let words = ["python3", "-c", look_up, &names[0], &names[1]];
-    let carries = |entry: &stockade_internet::Entry| {
+    let carries = |entry: &stockade_internet::LogEntry| {
         entry.name.contains(&token.to_lowercase()) || entry.detail.contains(token)
     };
     let watch = Watch::start();

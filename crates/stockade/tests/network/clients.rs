@@ -90,6 +90,7 @@ fn works(host: &str, flags: &[&str], words: impl Fn(&str) -> Vec<String>) {
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let run = direct_with(flags, &own);
     assert!(run.text().contains(expected), "{own:?} on the machine: {run:?}");
+    opened_works(host, flags, &own);
     let flags = [flags, &["--allow-host", host]].concat();
     for words in [own.clone(), [&WITHOUT_PROXY[..], &own].concat()] {
         let run = inside(&flags, &words);
@@ -100,6 +101,27 @@ fn works(host: &str, flags: &[&str], words: impl Fn(&str) -> Vec<String>) {
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
     let run = reaches_only_without_wall(&place, &flags, &other);
     assert_ne!(run.code, 0, "{run:?}");
+}
+
+/// Asserts that a program works with TLS that ends at the gate, which alone can tell its methods,
+/// and gets no content if only another method is allowed.
+#[track_caller]
+fn opened_works(host: &str, flags: &[&str], words: &[&str]) {
+    // The session has variables of its own for the certificates.
+    let pairs = flags.chunks(2).filter(|pair| !(pair[0] == "--env" && pair[1].contains("CERT")));
+    let flags: Vec<&str> = pairs.flatten().copied().collect();
+    if words.last() == Some(&"http") {
+        return;
+    }
+    let allowed = format!("GET,HEAD,POST https://{host}/**");
+    let run = inside(&[&flags[..], &["--allow", &allowed]].concat(), words);
+    assert!(run.text().contains(internet().token()), "{words:?} opened: {run:?}");
+    let other = format!("DELETE https://{host}/**");
+    let run = inside(&[&flags[..], &["--allow", &other]].concat(), words);
+    assert!(!run.stdout.contains(internet().token()), "{words:?}: {run:?}");
+    // Some clients print the body of a 403 and end with 0.
+    let is_denied = run.code != 0 || run.stdout.contains("\"control\":\"network_requests\"");
+    assert!(is_denied, "{words:?}: {run:?}");
 }
 
 /// Runs a program on the machine with the variables that the flags set inside.
@@ -252,7 +274,7 @@ fn java_works() {
     if !std::path::Path::new("/usr/bin/java").exists() {
         return not_run("java is not installed");
     }
-    // Java has its own certificate store, so this test uses plain HTTP.
+    // Java has its own certificate store, so the first part of this test uses plain HTTP.
     let script = "
 cd $(mktemp -d)
 cat > Ask.java <<'END'
@@ -260,19 +282,21 @@ import java.net.URI;
 import java.net.http.*;
 public class Ask {
     public static void main(String[] words) throws Exception {
-        var request = HttpRequest.newBuilder(URI.create(\"http://\" + words[0] + \"/\")).build();
+        var request = HttpRequest.newBuilder(URI.create(words[1] + \"://\" + words[0] + \"/\")).build();
         var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
         System.out.println(answer.body());
         if (answer.statusCode() != 200) System.exit(1);
     }
 }
 END
-exec java -Xmx200m Ask.java $0
+exec java -Xmx200m Ask.java $0 $1
 ";
     let settings = java_settings();
     let mounts = settings.iter().flat_map(|folder| ["--mount", folder.as_str()]);
     let flags: Vec<&str> = ["--memory", "2g", "--cpus", "2"].into_iter().chain(mounts).collect();
-    works("files.test", &flags, |host| owned(&["sh", "-c", script, host]));
+    works("files.test", &flags, |host| owned(&["sh", "-c", script, host, "http"]));
+    // On the machine it does not trust the servers; inside it trusts the gate.
+    opened_works("files.test", &flags, &["sh", "-c", script, "files.test", "https"]);
 }
 
 /// Debian keeps Java's configuration in `/etc`, which is not visible in a sandbox.

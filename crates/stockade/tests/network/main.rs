@@ -9,6 +9,7 @@ mod clients;
 mod conversation;
 mod ends;
 mod limits;
+mod opened;
 mod proxy;
 mod records;
 mod rules;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             tls::tests(),
             rules::tests(),
             limits::tests(),
+            opened::tests(),
             records::tests(),
             ends::tests(),
         ]

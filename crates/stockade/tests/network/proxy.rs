@@ -50,7 +50,7 @@ fn h07_other_ports_of_an_allowed_host_are_denied() {
     let heard: Vec<u16> = converse(&FILES, &said).iter().map(|heard| heard.status()).collect();
     assert_eq!(heard[..6], [200, 200, 403, 403, 403, 403]);
     assert!(heard[6..].iter().all(|status| matches!(status, 400 | 403)), "{heard:?}");
-    let wrong = |entry: &stockade_internet::Entry| {
+    let wrong = |entry: &stockade_internet::LogEntry| {
         ["93.184.1.1:22", "93.184.1.1:25"].contains(&entry.to.as_str())
     };
     assert_eq!(watch.seen(wrong), []);
@@ -150,7 +150,7 @@ fn h10_names_that_only_look_alike_are_refused() {
     // A browser would normalize some of these to files.test; the proxy does not.
     let said = names.iter().map(|name| Said::connect(format!("{name}:443")));
     all_refused(said.collect());
-    let strange = |entry: &stockade_internet::Entry| {
+    let strange = |entry: &stockade_internet::LogEntry| {
         entry.server == "dns" && (entry.name.contains("xn--") || !entry.name.is_ascii())
     };
     assert_eq!(watch.seen(strange), []);

@@ -60,10 +60,22 @@ fn learned_policy_allows_exactly_the_same_run() {
     let file = folder.path().join("learned.yaml");
     let file = file.to_str().expect("the path is text");
     let curl = |url| ["curl", "-sS", "-m", "5", url];
-    assert!(inside(&["--learn", file], &curl("https://files.test/")).has_token());
+    let both = |flag, path| {
+        let script = format!(
+            "curl -sS -m 5 https://files.test/ && curl -sS -f -m 5 http://other.test{path}"
+        );
+        let run = inside(&[flag, file], &["sh", "-c", &script]);
+        assert!(run.has_token(), "{run:?}");
+        run.code
+    };
+    assert_eq!(both("--learn", "/"), 0);
     let learned = std::fs::read_to_string(file).expect("a policy was written");
+    // TLS is not opened, so its requests are not known.
     assert!(learned.contains("- { host: \"files.test\", ports: [443] }"), "{learned}");
-    assert!(inside(&["--policy", file], &curl("https://files.test/")).has_token());
+    let plain = "{ host: \"other.test\", ports: [80], methods: [GET], paths: [\"/\"] }";
+    assert!(learned.contains(plain), "{learned}");
+    assert_eq!(both("--policy", "/"), 0);
+    assert_eq!(both("--policy", "/echo"), 22, "curl ends with 22 after a 403");
     assert!(!inside(&["--policy", file], &curl("https://other.test/")).has_token());
     // Learning does not allow private addresses.
     std::fs::remove_file(file).expect("a learned file is not replaced");

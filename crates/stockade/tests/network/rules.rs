@@ -8,7 +8,7 @@ use crate::support::{
 tests![
     h16_redirects_are_judged_like_any_request,
     h22_bytes_after_an_upgrade_reach_only_its_host,
-    h23_method_and_path_rules_are_refused_rather_than_ignored,
+    h23_method_and_path_rules_judge_every_request,
     h24_wildcards_match_only_subdomains,
     h25_blocked_host_wins_over_an_allowed_one,
     h25_blocked_address_is_not_reached_by_an_allowed_name,
@@ -64,14 +64,19 @@ except TimeoutError:
     assert_eq!(watch.to(&place), []);
 }
 
-fn h23_method_and_path_rules_are_refused_rather_than_ignored() {
-    for port in [80, 443] {
+fn h23_method_and_path_rules_judge_every_request() {
+    for (scheme, port) in [("http", 80), ("https", 443)] {
         let policy = format!(
             "network_allowlist:\n  - {{ host: files.test, ports: [{port}], methods: [GET] }}\n"
         );
-        let run = try_policy(&policy, &["true"]);
-        assert_eq!(run.code, 125, "{run:?}");
-        assert!(run.stderr.contains("network_requests"), "{run:?}");
+        let url = format!("{scheme}://files.test/");
+        let allowed = try_policy(&policy, &curl(&[&url]));
+        assert_eq!(allowed.text(), body("files.test"), "{allowed:?}");
+        let post = curl(&["-X", "POST", &url]);
+        assert!(direct(&post).has_token(), "{url} on the machine");
+        let denied = try_policy(&policy, &post);
+        assert!(!denied.has_token(), "{denied:?}");
+        assert!(denied.stdout.contains("network_requests"), "{denied:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
-use stockade_internet::{EnterError, Entry, Internet, Mark};
+use stockade_internet::{EnterError, Internet, LogEntry, Mark};
 use stockade_testing::{Conversation, under_test};
 pub(crate) use stockade_testing::{Run, finish, not_run, skipped};
 
@@ -128,7 +128,7 @@ pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
 #[track_caller]
 pub(crate) fn inside(flags: &[&str], words: &[&str]) -> Run {
     let run = finish(command(flags, words));
-    assert_ne!(run.code, 125, "{flags:?}: {}", run.stderr);
+    assert_ne!(run.code, 125, "{flags:?}: {run:?}");
     run
 }
 
@@ -181,14 +181,14 @@ impl Place {
     }
 
     /// Whether this packet was sent to the address, or is a DNS query for the name.
-    fn is_meant_by(&self, entry: &Entry) -> bool {
+    fn is_meant_by(&self, entry: &LogEntry) -> bool {
         let there = target(entry) == Some(IpAddr::V4(self.address));
         entry.server == "packet" && (there || entry.name.ends_with(&self.name))
     }
 }
 
 /// The destination address of a log entry.
-fn target(entry: &Entry) -> Option<IpAddr> {
+fn target(entry: &LogEntry) -> Option<IpAddr> {
     let with_port = entry.to.parse::<SocketAddr>().map(|address| address.ip());
     with_port.or_else(|_| entry.to.parse()).ok()
 }
@@ -206,26 +206,26 @@ impl Watch {
 
     /// Waits for a matching entry.
     #[track_caller]
-    pub(crate) fn wait(self, what: &str, asked: impl Fn(&Entry) -> bool) -> Entry {
+    pub(crate) fn wait(self, what: &str, asked: impl Fn(&LogEntry) -> bool) -> LogEntry {
         let found = internet().wait_for(self.0, asked);
         found.unwrap_or_else(|error| panic!("{what} was not seen: {error}"))
     }
 
     /// All matching entries. Packets are complete up to now; server entries may arrive later, so
     /// tests that something did not happen look for packets.
-    pub(crate) fn seen(self, asked: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+    pub(crate) fn seen(self, asked: impl Fn(&LogEntry) -> bool) -> Vec<LogEntry> {
         internet().settle().expect("the wire works");
         let seen = internet().since(self.0).expect("the log can be read");
         seen.into_iter().filter(asked).collect()
     }
 
     /// All packets to a place, DNS queries for its name included.
-    pub(crate) fn to(self, place: &Place) -> Vec<Entry> {
+    pub(crate) fn to(self, place: &Place) -> Vec<LogEntry> {
         self.seen(|entry| place.is_meant_by(entry))
     }
 
     /// Every packet to an address.
-    pub(crate) fn to_address(self, address: IpAddr) -> Vec<Entry> {
+    pub(crate) fn to_address(self, address: IpAddr) -> Vec<LogEntry> {
         self.seen(|entry| entry.server == "packet" && target(entry) == Some(address))
     }
 }

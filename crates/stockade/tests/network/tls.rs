@@ -41,7 +41,7 @@ fn h18_server_name_must_be_the_allowed_one() {
             let watch = Watch::start();
             is_refused(&said(way, name, "whole"));
             let greeted =
-                |entry: &stockade_internet::Entry| entry.event == "hello" && entry.name == name;
+                |entry: &stockade_internet::LogEntry| entry.event == "hello" && entry.name == name;
             assert_eq!(watch.seen(greeted), []);
         }
     }
@@ -76,7 +76,7 @@ fn h18_other_protocols_are_refused_on_the_tls_port() {
         let watch = Watch::start();
         let ssh = said(way, "files.test", "ssh");
         assert!(!ssh.starts_with("answered") || ssh.contains("HTTP/1.1 4"), "{ssh}");
-        let heard = |entry: &stockade_internet::Entry| entry.detail.contains("SSH-2.0-client");
+        let heard = |entry: &stockade_internet::LogEntry| entry.detail.contains("SSH-2.0-client");
         assert_eq!(watch.seen(heard), []);
     }
     // Plain HTTP for another host on an allowed connection.
@@ -85,7 +85,7 @@ fn h18_other_protocols_are_refused_on_the_tls_port() {
         let watch = Watch::start();
         let answer = said(way, &place.name, "http");
         assert!(!answer.contains("HTTP/1.1 200"), "{answer}");
-        let request = |entry: &stockade_internet::Entry| entry.name == place.name;
+        let request = |entry: &stockade_internet::LogEntry| entry.name == place.name;
         assert_eq!(watch.seen(request), []);
     }
 }

@@ -42,8 +42,8 @@ fn allowed_host_is_reached_and_its_server_sees_it() {
     let watch = Watch::start();
     let run = inside(&FILES, &words);
     assert_eq!(run.text(), body("files.test"));
-    assert_eq!(run.stderr, "");
-    let request = |entry: &stockade_internet::Entry| {
+    assert_eq!(run.messages(), "");
+    let request = |entry: &stockade_internet::LogEntry| {
         entry.server == "https" && entry.event == "request" && entry.name == "files.test"
     };
     watch.wait("the request", request);

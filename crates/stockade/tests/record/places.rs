@@ -151,7 +151,11 @@ fn directory_of_another_user_in_tmp_does_not_block_audit() {
         finish(Command::new(binary()).args(["run", "--", "true"]).env("XDG_STATE_HOME", &state));
     assert_eq!(run.code, 0, "{run:?}");
     let audit = |planted: &str| {
-        let script = format!("mount --bind \"$1\" /tmp && {planted} && shift && exec \"$@\"");
+        // The command may itself be beneath /tmp.
+        let script = format!(
+            "exec 9<\"$2\" && mount --bind \"$1\" /tmp && {planted} && shift 2 && \
+             exec /proc/self/fd/9 \"$@\""
+        );
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh"]).arg(records.scratch()).arg(binary());
         finish(command.args(["audit", "verify", "--all"]).env("XDG_STATE_HOME", "/tmp/state"))

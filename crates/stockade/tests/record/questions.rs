@@ -2,8 +2,8 @@
 
 use stockade_policy::{Context, Denial, Effect, Host, Policy};
 use stockade_record::{
-    Body, Command, Egress, Inspection, Place, PolicyDigest, Recorder, SessionStarted, Sink,
-    ToolCall, Via,
+    Body, Command, Egress, Inspection, PolicyDigest, RecordDirectory, Recorder, SessionStarted,
+    Sink, ToolCall, Via,
 };
 
 use crate::support::{Records, Run, binary, finish, walls_can_be_built};
@@ -32,6 +32,7 @@ fn egress(host: &str, status: Option<u16>, denied: bool) -> Egress {
         rule: verdict.basis.to_string(),
         denial,
         failure: None,
+        secrets: Vec::new(),
     }
 }
 
@@ -59,7 +60,7 @@ fn recorded(records: &Records, events: Vec<Egress>) -> String {
 }
 
 fn recorded_all(records: &Records, events: Vec<Body>) -> String {
-    let place = Place::named(&records.path()).expect("the path has a name");
+    let place = RecordDirectory::named(&records.path()).expect("the path has a name");
     let recorder = Recorder::new(vec![place]).expect("there is randomness");
     let policy = PolicyDigest::of("p", "{}");
     let command = Command::of(&["evil\u{1b}[2J\nname".to_owned()], None);

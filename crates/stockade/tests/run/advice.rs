@@ -206,7 +206,8 @@ fn newline_in_a_program_name_adds_no_line_to_the_message() {
     }
     let run = stockade(&["--", "/nowhere\nstockade: all is well"]);
     assert_eq!(run.code, 127);
-    let lines: Vec<&str> = run.stderr.lines().collect();
+    let messages = run.messages();
+    let lines: Vec<&str> = messages.lines().collect();
     assert!(
         lines.len() == 1 && lines[0].starts_with("stockade: cannot start /nowhere"),
         "{lines:?}"

@@ -55,20 +55,24 @@ fn downloads_and_requests_are_compared_with_a_direct_connection() {
         }
     }
     let _quiet = alone();
-    let rows = "download,request,request-kept";
-    let run = bench(&["--json", "--rows", rows, "--rounds", "3", "--megabytes", "2"]);
+    let least = |least: f64| ("MB/s", json!({"least": {"against": "direct", "least": least}}));
+    let added = |most: f64| ("ms", json!({"added": {"against": "direct", "most": most}}));
+    let expected = [
+        ("download", least(0.5)),
+        ("request", added(1.5)),
+        ("request-kept", added(1.5)),
+        ("download-opened", least(0.4)),
+        ("request-opened", added(3.0)),
+        ("request-opened-kept", added(0.5)),
+    ];
+    let rows = expected.each_ref().map(|(row, _)| *row).join(",");
+    let run = bench(&["--json", "--rows", &rows, "--rounds", "3", "--megabytes", "2"]);
     assert_eq!(run.code, 0, "{}", run.stdout);
     let report = run.json();
     let rows = report["rows"].as_array().expect("rows are a list");
-    let told: Vec<_> = rows.iter().map(|row| (&row["row"], &row["unit"], &row["bound"])).collect();
-    let least = json!({"least": {"against": "direct", "least": 0.5}});
-    let added = json!({"added": {"against": "direct", "most": 1.5}});
-    let [download, request, kept] = ["download", "request", "request-kept"].map(|row| json!(row));
-    let [rate, time] = ["MB/s", "ms"].map(|unit| json!(unit));
-    assert_eq!(
-        told,
-        [(&download, &rate, &least), (&request, &time, &added), (&kept, &time, &added)]
-    );
+    let told = |row: &serde_json::Value| json!([row["row"], row["unit"], row["bound"]]);
+    let told: Vec<_> = rows.iter().map(told).collect();
+    assert_eq!(told, expected.map(|(row, (unit, bound))| json!([row, unit, bound])));
     for row in rows {
         assert!(row["within"].is_boolean(), "{row}");
         for pass in row["passes"].as_array().expect("passes are a list") {
@@ -95,6 +99,24 @@ fn tool_call_is_compared_with_the_tool_itself() {
     for pass in row["passes"].as_array().expect("passes are a list") {
         let (inside, itself) = (&pass["sides"][0]["median"], &pass["sides"][1]["median"]);
         assert!(inside.as_f64() > itself.as_f64(), "{pass}");
+    }
+}
+
+#[test]
+fn code_of_an_mcp_client_is_compared_with_the_engine_call() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "mcp-run-code", "--rounds", "3"]);
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    let report = run.json();
+    let row = &report["rows"][0];
+    let bound = json!({"added": {"against": "the engine call", "most": 2.0}});
+    assert_eq!((&row["row"], &row["bound"]), (&json!("mcp-run-code"), &bound));
+    for pass in row["passes"].as_array().expect("passes are a list") {
+        let sides = pass["sides"].as_array().expect("sides are a list");
+        assert!(sides.iter().all(|side| side["median"].as_f64() > Some(0.0)), "{pass}");
     }
 }
 
@@ -137,11 +159,14 @@ fn rows_without_an_engine_or_the_package_name_what_to_install() {
     // A `docker` whose engine is not there, and a `python3` without the package.
     let scratch = Scratch::new();
     for program in ["docker", "python3"] {
-        let file = scratch.file(program, "#!/bin/sh\necho there is none >&2; exit 1\n");
+        let file = scratch.file(program, "#!/bin/sh\necho nothing answers here >&2; exit 1\n");
         stockade_testing::set_mode(file.as_ref(), 0o755);
     }
     let (reason, remedy) = bench(scratch.text(), "docker-run");
-    assert!(reason.contains("there is none") && remedy.contains("start the engine"), "{reason}");
+    assert!(
+        reason.contains("nothing answers here") && remedy.contains("start the engine"),
+        "{reason}"
+    );
     let (reason, _) = bench(scratch.text(), "python-snippets");
     assert_eq!(reason, "the package `stockade` is not installed for python3");
 }
@@ -177,6 +202,24 @@ fn executions_in_a_session_are_compared_with_bwrap_and_the_bare_interpreter() {
 }
 
 #[test]
+fn call_in_a_context_is_compared_with_the_bare_interpreter() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "context", "--rounds", "5"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let report = run.json();
+    let row = &report["rows"][0];
+    let bound = json!({ "ratio": { "against": "bare", "most": 0.1 } });
+    assert_eq!((&row["row"], &row["bound"]), (&json!("context"), &bound), "{report}");
+    let sides = &row["passes"][0]["sides"];
+    let median = |side: usize| sides[side]["median"].as_f64().unwrap_or_default();
+    // The exact bound is for a quiet machine; starting an interpreter would take as long as one.
+    assert!(median(0) > 0.0 && median(0) < 0.5 * median(1), "{report}");
+}
+
+#[test]
 fn removal_and_memory_of_a_session_are_measured() {
     if !walls_can_be_built() {
         return;
@@ -191,7 +234,7 @@ fn removal_and_memory_of_a_session_are_measured() {
     let second = &report["rows"][0]["passes"][0]["sides"][1]["name"];
     assert_eq!(second, "until nothing is left");
     if stockade_testing::is_root() {
-        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
         assert!(median(1, 0) > 0.5, "a session has processes: {report}");
     }
 }
@@ -228,5 +271,26 @@ fn invalid_rows_peers_rounds_and_pages_are_refused_at_once() {
         assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{words:?}: {}", run.stderr);
         assert!(run.stderr.contains(says), "{words:?}: {}", run.stderr);
         assert!(run.elapsed < Duration::from_secs(10), "nothing was measured");
+    }
+}
+
+#[test]
+fn checkpoints_and_forks_are_measured() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let _quiet = alone();
+    let run = bench(&["--json", "--rows", "checkpoint,fork", "--rounds", "3"]);
+    let report = run.json();
+    assert_eq!(report["not_measured"], json!([]), "{}", run.stderr);
+    let rows = report["rows"].as_array().expect("rows are a list");
+    let told: Vec<_> = rows.iter().map(|row| (&row["row"], &row["unit"], &row["bound"])).collect();
+    let [checkpoint, fork] = ["checkpoint", "fork"].map(|row| json!(row));
+    let [slow, fast] = [150.0, 30.0].map(|most| json!({"median": {"most": most}}));
+    assert_eq!(told, [(&checkpoint, &json!("ms"), &slow), (&fork, &json!("ms"), &fast)]);
+    for side in
+        rows.iter().flat_map(|row| row["passes"][0]["sides"].as_array().into_iter().flatten())
+    {
+        assert_eq!(side["samples"].as_array().map(Vec::len), Some(3), "{side}");
     }
 }

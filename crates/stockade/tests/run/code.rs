@@ -170,7 +170,7 @@ fn stdout_and_stderr_stay_separate_and_in_order() {
     let run = stockade(&["--", "sh", "-c", script]);
     assert_eq!(run.code, 3);
     assert_eq!(run.stdout, "out 1\nout 2\nout 3\n");
-    assert_eq!(run.stderr, "err 1\nerr 2\nerr 3\n");
+    assert_eq!(run.messages(), "err 1\nerr 2\nerr 3\n");
     let (_, report) = report(&["--", "sh", "-c", script]);
     assert_eq!(report["stderr"], json!("err 1\nerr 2\nerr 3\n"));
 }

@@ -151,7 +151,7 @@ fn main_process_killed_for_memory_is_reported_once() {
         // Without a cgroup an rlimit refuses the allocation, or the watchdog ends the run.
         return not_run("no cgroup holds memory");
     }
-    assert_eq!(run.stderr, "stockade: out of memory (limit defaults.max_memory_mb: 64 MiB)\n");
+    assert_eq!(run.messages(), "stockade: out of memory (limit defaults.max_memory_mb: 64 MiB)\n");
 }
 
 #[test]

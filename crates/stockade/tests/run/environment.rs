@@ -149,11 +149,42 @@ fn nproc_shows_the_cpu_limit() {
     if !walls_can_be_built() {
         return;
     }
+    assert_eq!(stockade(&["--cpus", "1", "--", "nproc"]).text(), "1\n");
     assert_eq!(stockade(&["--cpus", "0.5", "--", "nproc"]).text(), "1\n");
     assert_eq!(
         stockade(&["--cpus", "0.5", "--env", "OMP_NUM_THREADS=3", "--", "nproc"]).text(),
         "3\n"
     );
+}
+
+#[test]
+fn path_that_is_set_is_the_path_of_every_program_inside() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.directory("bin");
+    let tool = scratch.file("bin/own-tool", "#!/bin/sh\necho own\n");
+    rustix::fs::chmod(&tool, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+    let shown = format!("{}:/opt/own", scratch.path().join("bin").display());
+    let shell = ["--", "sh", "-c", "echo $PATH; own-tool"];
+    let without = stockade(&[&["--mount", &shown][..], &shell].concat());
+    assert_ne!(without.code, 0, "{without:?}");
+    let path = ["--mount", &shown, "--env", "PATH=/opt/own:/usr/bin:/bin"];
+    let with = stockade(&[&path[..], &shell].concat());
+    assert_eq!(with.text(), "/opt/own:/usr/bin:/bin\nown\n");
+}
+
+#[test]
+fn fontconfig_finds_its_configuration() {
+    if !walls_can_be_built() {
+        return;
+    }
+    if !std::path::Path::new("/usr/bin/fc-list").exists() {
+        return stockade_testing::not_run("fc-list of the package fontconfig is not installed");
+    }
+    let run = stockade(&["--quiet", "--", "fc-list"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
 }
 
 #[test]

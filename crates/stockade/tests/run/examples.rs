@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
-use crate::support::{examples, is_root, outside, stockade, walls_can_be_built};
+use crate::support::{binary, examples, finish, is_root, outside, stockade, walls_can_be_built};
 use stockade_testing::Scratch;
 
 /// The limits of the tutorial.
@@ -13,6 +14,42 @@ fn tutorial(name: &str, arguments: &[&str]) -> String {
     let script = examples().join("tutorial").join(name);
     let words = [&FLAGS[..], &[script.to_str().expect("paths are text")], arguments].concat();
     stockade(&words).text().to_owned()
+}
+
+/// The commands of the README's section, one after the other, with files for the names in them.
+#[test]
+fn commands_of_the_readme_run_in_their_order() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let readme = std::fs::read_to_string(examples().join("../README.md")).unwrap();
+    let (_, section) = readme.split_once("## Run something\n\n```\n").unwrap();
+    let (commands, _) = section.split_once("```").unwrap();
+    assert!(commands.lines().count() >= 10, "{commands}");
+    let scratch = Scratch::new();
+    let script = "import sys\nprint('script', *sys.argv[1:])\n";
+    for name in ["script.py", "resize.py", "agent.py"] {
+        scratch.file(name, script);
+    }
+    for (name, text) in [("names", "one\ntwo\n"), ("photo.png", "PNG"), ("README.md", "mine\n")] {
+        scratch.file(name, text);
+    }
+    scratch.directory("out");
+    for name in ["tools.yaml", "search_notes.py"] {
+        std::fs::copy(examples().join("tools").join(name), scratch.path().join(name)).unwrap();
+    }
+    let folder = binary().parent().unwrap().display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    for line in commands.lines() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(scratch.path()).env("PATH", &path);
+        let run = finish(shell);
+        // There is no internet in a test; curl cannot resolve or reach the host then.
+        let codes = if line.contains("curl") { 0..126 } else { 0..1 };
+        assert!(codes.contains(&run.code), "{line}: {run:?}");
+    }
+    let mine = std::fs::read_to_string(scratch.path().join("README.md")).unwrap();
+    assert_eq!(mine, "mine\n", "the workspace was copied");
 }
 
 #[test]
@@ -90,6 +127,28 @@ fn request_reaches_a_server_only_without_the_wall() {
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "somebody connected from inside");
     assert!(tutorial("request.py", &[]).starts_with("refused: "));
+}
+
+#[test]
+fn secrets_example_shows_the_real_key_to_the_server_only() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = examples().join("secrets/demo.sh");
+    let key = "demo-5f0c1d9e8b7a6f3e2d1c0b9a";
+    let stockade = stockade_testing::under_test(env!("CARGO_BIN_EXE_stockade"));
+    let name = format!("STOCKADE={}", stockade.to_str().unwrap());
+    let value = format!("DEMO_API_KEY={key}");
+    let run = outside(&["env", &name, &value, "bash", script.to_str().unwrap()]);
+    let (inside, servers) = run.text().split_once("the servers saw:\n").unwrap();
+    assert!(inside.contains("the API answers: 200 hello\n"), "{inside}");
+    assert!(inside.contains("what it sent back of the key: Bearer ****"), "{inside}");
+    assert!(!inside.contains(key), "{inside}");
+    assert_eq!(inside.matches("denied: 403 network_requests").count(), 2, "{inside}");
+    let alarm =
+        "denied: 403 secrets - the placeholder of the secret DEMO_API_KEY was in the header";
+    assert!(inside.contains(alarm), "{inside}");
+    assert_eq!(servers, "127.0.0.1 GET /repos/stockade real key\n");
 }
 
 #[test]

@@ -89,6 +89,20 @@ fn second_interrupt_ends_the_run_during_the_grace() {
 }
 
 #[test]
+fn defaults_are_two_seconds_for_an_interrupt_and_nothing_for_a_timeout() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.file("policy.yaml", "{}\n");
+    let (code, rest, elapsed) = interrupt(&mut start(&policy, DEAF));
+    assert_eq!((code, rest.as_str()), (Some(130), "heard\n"));
+    assert!(elapsed >= Duration::from_secs(2), "it is killed early: {elapsed:?}");
+    let (code, report) = report(&["--timeout", "1s", "--", "sh", "-c", POLITE]);
+    assert_eq!((code, &report["stdout"]), (124, &json!("ready\n")), "{report}");
+}
+
+#[test]
 fn timeout_kills_at_once_unless_the_policy_grants_a_grace() {
     if !walls_can_be_built() {
         return;

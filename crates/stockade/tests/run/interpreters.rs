@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::{command, finish, outside, walls_can_be_built};
-use stockade_testing::{Scratch, set_mode};
+use stockade_testing::{Scratch, not_run, set_mode};
 
 /// A home directory with secrets and a virtual environment with one module.
 fn home() -> (Scratch, String) {
@@ -129,4 +129,103 @@ fn shell_script_and_program_find_the_python_of_the_active_environment() {
     let run = finish(inside);
     assert!(run.code != 0 && !run.stdout.contains("canary"), "{run:?}");
     assert!(!Path::new(&format!("{venv}/new")).exists());
+}
+
+/// A home with a program in `.local/bin` that starts another one of it, and the PATH with both.
+fn home_with_programs() -> (Scratch, String) {
+    let home = Scratch::new();
+    for folder in [".local", ".local/bin", ".cargo", ".cargo/bin"] {
+        home.directory(folder);
+    }
+    for (name, text) in [
+        ("tool-of-mine", "#!/bin/sh\necho mine\nsecond-tool\n"),
+        ("second-tool", "#!/bin/sh\necho second\necho x 2>/dev/null > \"$0\" || echo read-only\n"),
+    ] {
+        let file = home.file(&format!(".local/bin/{name}"), text);
+        set_mode(file.as_ref(), 0o755);
+    }
+    home.file(".cargo/bin/other-tool", "#!/bin/sh\necho other\n");
+    home.file("canary.txt", "canary");
+    let bin = format!("{}/.local/bin", home.text());
+    (home, bin)
+}
+
+#[test]
+fn program_of_the_users_own_directory_runs_with_the_others_of_it() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, bin) = home_with_programs();
+    let run = |path: &str, words: &[&str]| {
+        let mut inside = command(words);
+        inside.env("HOME", home.text()).env("PATH", path);
+        finish(inside)
+    };
+    let path = format!("{bin}:{}/.cargo/bin:/usr/bin:/bin", home.text());
+    let outside =
+        finish(std::process::Command::new(format!("{bin}/tool-of-mine")).env("PATH", &path));
+    assert_eq!(outside.text(), "mine\nsecond\n", "outside the directory can be written");
+    home_with_program_text(&home);
+    assert_eq!(run(&path, &["--", "tool-of-mine"]).text(), "mine\nsecond\nread-only\n");
+    // Nothing else of the home is visible, and other programs do not show the directory.
+    let list = format!("ls -A {} {}/.local", home.text(), home.text());
+    let seen = run(&path, &["--", "sh", "-c", &list]);
+    assert!(seen.code != 0 && !seen.stdout.contains("canary"), "{seen:?}");
+    assert_eq!(run("/usr/bin:/bin", &["--", "tool-of-mine"]).code, 127);
+}
+
+#[test]
+fn proxy_of_rustup_runs_with_its_toolchain_which_is_read_only() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let Some(home) = std::env::var_os("HOME").map(std::path::PathBuf::from) else {
+        return not_run("HOME is not set");
+    };
+    let cargo = home.join(".cargo/bin/cargo");
+    let is_proxy = cargo.canonicalize().is_ok_and(|real| real == home.join(".cargo/bin/rustup"));
+    if !is_proxy || !home.join(".rustup/toolchains").is_dir() {
+        return not_run("rustup did not install cargo in this home");
+    }
+    let path = format!("{}/.cargo/bin:/usr/bin:/bin", home.display());
+    let run = |words: &[&str]| {
+        let mut inside = command(words);
+        inside.env("PATH", &path).env_remove("RUSTUP_TOOLCHAIN");
+        finish(inside)
+    };
+    let version = run(&["--", "cargo", "--version"]);
+    assert!(version.text().starts_with("cargo 1."), "{version:?}");
+    let script = "touch $RUSTUP_HOME/canary 2>/dev/null || echo read-only";
+    let written = run(&["--", "rustup", "run", "stable", "sh", "-c", script]);
+    assert!(!home.join(".rustup/canary").exists() && written.code == 0, "{written:?}");
+    assert_eq!(written.stdout, "read-only\n", "{written:?}");
+}
+
+/// Restores the program that the run outside has overwritten.
+fn home_with_program_text(home: &Scratch) {
+    let text = "#!/bin/sh\necho second\necho x 2>/dev/null > \"$0\" || echo read-only\n";
+    let file = home.file(".local/bin/second-tool", text);
+    set_mode(file.as_ref(), 0o755);
+}
+
+#[test]
+fn shell_finds_programs_of_a_shown_directory_and_else_the_run_says_why_not() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let (home, bin) = home_with_programs();
+    let run = |words: &[&str]| {
+        let mut inside = command(words);
+        inside.env("HOME", home.text()).env("PATH", format!("{bin}:/usr/bin:/bin"));
+        finish(inside)
+    };
+    let shell = ["--", "sh", "-c", "tool-of-mine"];
+    let missing = run(&shell);
+    assert_eq!(missing.code, 127, "{missing:?}");
+    let expected = format!("and not {bin} of your PATH");
+    assert!(missing.stderr.contains(&expected), "{missing:?}");
+    assert!(missing.stderr.contains(&format!("--mount {bin}:{bin} shows it read-only")));
+    let mount = format!("{bin}:{bin}");
+    let shown = run(&[&["--mount", &mount], &shell[..]].concat());
+    assert_eq!(shown.text(), "mine\nsecond\nread-only\n", "{shown:?}");
 }

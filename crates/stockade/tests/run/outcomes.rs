@@ -44,7 +44,7 @@ fn exit_code_of_the_program_is_passed_on() {
     }
     assert_eq!(stockade(&["--", "/bin/false"]).code, 1);
     let run = stockade(&["--", "sh", "-c", "exit 137"]);
-    assert_eq!((run.code, run.stderr.as_str()), (137, ""));
+    assert_eq!((run.code, run.messages().as_str()), (137, ""));
     let (code, report) = report(&["--", "sh", "-c", "exit 137"]);
     assert_eq!((code, &report["outcome"], &report["limit"]), (137, &json!("exited"), &Value::Null));
     assert_eq!(report["exit_code"], 137);

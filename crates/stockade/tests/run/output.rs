@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::{alone, binary, command, finish, hits, outside, report, walls_can_be_built};
+use crate::support::{
+    Conversation, alone, binary, command, finish, hits, outside, report, walls_can_be_built,
+};
 
 #[test]
 fn endless_output_is_counted_and_uses_bounded_memory() {
@@ -75,6 +77,22 @@ fn short_report_has_everything_except_the_plan() {
     let short_names: Vec<&String> = short.as_object().unwrap().keys().collect();
     assert_eq!(short_names, names);
     assert_eq!((&short["stdout"], &short["outcome"]), (&"1\n".into(), &"exited".into()));
+}
+
+#[test]
+fn json_lines_come_while_the_program_runs() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = "print('asked', flush=True)\nprint('heard', input())\n";
+    let mut run = Conversation::start(command(&["--json-lines", "--", "python3", "-c", script]));
+    let mut next = || -> serde_json::Value { serde_json::from_str(&run.hear()).unwrap() };
+    assert_eq!(next()["event"], "start");
+    assert_eq!(next()["text"], "asked\n");
+    run.say("word");
+    let line: serde_json::Value = serde_json::from_str(&run.hear()).unwrap();
+    assert_eq!(line["text"], "heard word\n");
+    assert_eq!(run.end(), 0);
 }
 
 #[test]

@@ -62,11 +62,10 @@ fn clause_that_this_wall_cannot_enforce_is_refused_and_named() {
         return;
     }
     let scratch = Scratch::new();
-    let clause = "network_allowlist: [{host: example.org, methods: [GET]}]\n";
-    let policy = scratch.file("policy.yaml", clause);
-    let run = stockade(&["--policy", &policy, "--", "echo", "ran"]);
+    let policy = scratch.file("policy.yaml", "isolation: vm\n");
+    let run = stockade(&["--provider", "native", "--policy", &policy, "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("network_requests"), "{}", run.stderr);
+    assert!(run.stderr.contains("isolation"), "{}", run.stderr);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn mistakes_in_the_sandbox_are_reported_in_full_and_leave_no_session() {
     assert_eq!(error["error"]["diagnostics"][0]["line"], 1, "{error}");
     sessions.refused(&["create", "--mount", "nowhere"], "--mount nowhere", "--mount ./data:/data");
     sessions.refused(
-        &["create", "--provider", "qemu"],
+        &["create", "--provider", "kubernetes"],
         "not built into this version",
         "--provider",
     );

@@ -116,6 +116,22 @@ fn k02_escape_sequences_are_text_on_a_terminal_and_raw_only_on_request() {
 }
 
 #[test]
+fn k03_invisible_and_direction_changing_characters_are_visible_on_a_terminal() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    // A bidirectional override, a zero-width space, a tag character and a soft hyphen.
+    let hostile = "safe\u{202e}txt.exe\u{200b}\u{e0041}\u{ad}";
+    let shown = r"safe\u{202e}txt.exe\u{200b}\u{e0041}\u{ad}";
+    for run in ways(&sessions, hostile.as_bytes(), &[], on_a_terminal) {
+        assert!(run.stdout.contains(shown), "{:?}", run.stdout);
+        assert!(!run.stdout.contains(['\u{202e}', '\u{200b}']), "{:?}", run.stdout);
+    }
+    for run in ways(&sessions, hostile.as_bytes(), &[], piped) {
+        assert_eq!(run.bytes, hostile.as_bytes(), "{run:?}");
+    }
+}
+
+#[test]
 fn k04_log_has_one_object_per_line_whatever_a_program_prints() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.create("one");

@@ -13,6 +13,9 @@ fn variables_directory_and_input_reach_a_program() {
     assert_eq!(sessions.text(&words), "session mine /tmp\n");
     let words = ["exec", "-e", "SHARED=replaced", "one", "--", "sh", "-c", script];
     assert_eq!(sessions.text(&words), "replaced /workspace\n");
+    let file = sessions.place.file("variables", "# a comment\nOWN=of the file\n");
+    let words = ["exec", "--env-file", &file, "one", "--", "sh", "-c", script];
+    assert_eq!(sessions.text(&words), "session of the file /workspace\n");
     let run = finish_with(sessions.command(&["exec", "-i", "one", "--", "cat"]), b"in\n");
     assert_eq!(run.text(), "in\n");
     let run = finish_with(sessions.command(&["exec", "one", "--", "cat"]), b"unread\n");
@@ -27,6 +30,11 @@ fn code_runs_from_a_file_and_from_standard_input() {
     assert_eq!(sessions.text(&["code", "one", &file, "2", "3"]), "5\n");
     let words = ["code", "one", "--language", "bash", "-"];
     assert_eq!(finish_with(sessions.command(&words), b"echo from $0").code, 0);
+    // Without a language, standard input is Python, unless its first line names another.
+    let words = ["code", "one", "-"];
+    assert_eq!(finish_with(sessions.command(&words), b"print(40 + 2)").text(), "42\n");
+    let shell = b"#!/bin/bash\necho $((40 + 3))\n";
+    assert_eq!(finish_with(sessions.command(&words), shell).text(), "43\n");
     let long = format!("x = '{}'\nprint(len(x))\n", "y".repeat(3 << 20));
     let words = ["code", "one", "--language", "python", "-"];
     let run = finish_with(sessions.command(&words), long.as_bytes());

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use stockade_testing::set_mode;
 
-use crate::support::{Sessions, is_root, not_run};
+use crate::support::{Sessions, finish, is_root, not_run};
 
 #[test]
 fn linked_writable_or_corrupt_state_is_refused_by_every_command() {
@@ -54,4 +54,24 @@ fn state_of_a_session_is_open_only_to_its_owner() {
         let mode = fs::metadata(directory.join(name)).unwrap().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name}");
     }
+}
+
+/// Without a variable that names another place, both are in the home of the user.
+#[test]
+fn sessions_and_records_of_a_user_without_a_runtime_directory_are_apart() {
+    let Some(sessions) = Sessions::new() else { return };
+    if is_root() {
+        return not_run("the sessions of root are in /run/stockade");
+    }
+    let home = sessions.place.directory("home");
+    let run = |words: &[&str]| {
+        let mut command = sessions.command(words);
+        command.env_remove("STOCKADE_STATE").env_remove("XDG_STATE_HOME").env("HOME", &home);
+        finish(command.env_remove("XDG_RUNTIME_DIR"))
+    };
+    assert_eq!(run(&["run", "--", "echo", "recorded"]).text(), "recorded\n");
+    assert_eq!(run(&["create", "--name", "one"]).text(), "one\n");
+    let ran = run(&["exec", "one", "--", "echo", "ran"]);
+    let removed = run(&["rm", "-f", "one"]);
+    assert_eq!((ran.text(), removed.text()), ("ran\n", "one\n"));
 }

@@ -36,11 +36,17 @@ impl Sessions {
         self.place.path().join("state")
     }
 
+    /// The directory of the checkpoints.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.place.path().join("store")
+    }
+
     /// A command that uses these sessions, not started yet.
     pub(crate) fn command<W: AsRef<OsStr>>(&self, words: &[W]) -> Command {
         let mut command = Command::new(binary());
         command.args(words).env("STOCKADE_STATE", self.state());
         command.env("XDG_STATE_HOME", self.place.path().join("records"));
+        command.env("STOCKADE_STORE", self.store());
         command
     }
 

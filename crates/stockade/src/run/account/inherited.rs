@@ -11,7 +11,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::load;
 
-/// Variables that say how to print and where programs are.
+/// Variables for the locale, the terminal and the search path.
 const ORDINARY: [&str; 7] = ["PATH", "LANG", "TERM", "COLUMNS", "LINES", "NO_COLOR", "TZ"];
 
 /// What the arguments name of the caller's.

@@ -4,7 +4,9 @@ use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use stockade_backends::OWN_DIRECTORIES;
 use stockade_policy::{Access, SEARCH_PATH, Workspace};
+use stockade_provider::Language;
 
 use super::{Advice, Asked, can_be_mounted, way};
 use crate::shell::shell_word;
@@ -46,6 +48,36 @@ fn by_name(name: &str, asked: &Asked) -> Option<String> {
         }
         false => format!("{start} and cannot be shown; install it for the whole system"),
     })
+}
+
+/// A hint for a shell that ended because it found no program: which directories of the caller's
+/// PATH it did not search, and why.
+pub(super) fn of_shell(code: i32, asked: &Asked) -> Option<String> {
+    /// What shells exit with, see sh(1).
+    const NOT_FOUND: i32 = 127;
+    const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+    let started = asked.argv.first().and_then(|name| name.rsplit('/').next());
+    let is_shell = asked.language == Some(Language::Bash)
+        || started.is_some_and(|started| SHELLS.contains(&started));
+    if code != NOT_FOUND || !is_shell {
+        return None;
+    }
+    let (path, home) = (asked.search_path.as_ref()?, asked.home.as_ref()?);
+    let on_path: Vec<PathBuf> = env::split_paths(path).collect();
+    let is_shown =
+        |own: &Path| asked.policy.mounts.iter().any(|mount| own.starts_with(mount.guest.as_str()));
+    let mut hidden = OWN_DIRECTORIES
+        .iter()
+        .map(|own| home.join(own))
+        .filter(|own| on_path.contains(own) && own.is_dir() && !is_shown(own));
+    let first = hidden.next()?;
+    let shown = first.to_str().filter(|shown| can_be_mounted(shown, Access::Read))?;
+    let others: String = hidden.map(|own| format!(" and {}", own.display())).collect();
+    Some(format!(
+        "a shell inside searches the system's directories, and not {shown}{others} of your PATH, \
+         which are shown only to a program of theirs that you name after `--`; {}, also to shells",
+        way(shown, Access::Read, asked.advice)
+    ))
 }
 
 /// A program of a virtual environment: `--python` shows the environment with its installation.
@@ -131,6 +163,31 @@ mod tests {
         assert!(hint.contains(&format!("--mount {shown}:{shown}")), "{hint}");
         let hint = missing("ruby-of-nobody", &asked).unwrap();
         assert!(hint.contains("in the PATH of this host either"), "{hint}");
+    }
+
+    #[test]
+    fn shell_that_finds_no_program_gets_the_directories_that_it_does_not_search() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path();
+        for own in OWN_DIRECTORIES {
+            program(&home.join(own).join("tool"));
+        }
+        let [cargo, local] = OWN_DIRECTORIES.map(|own| home.join(own).display().to_string());
+        let search_path = Some(format!("{cargo}:{local}:/usr/bin").into());
+        let of = |argv: &[&str], policy: &str| Asked {
+            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            search_path: search_path.clone(),
+            home: Some(home.to_owned()),
+            ..asked(policy)
+        };
+        let hint = of_shell(127, &of(&["sh", "-c", "tool"], "{}")).unwrap();
+        assert!(hint.contains(&format!("and not {cargo} and {local} of your PATH")), "{hint}");
+        assert!(hint.contains(&format!("--mount {cargo}:{cargo} shows it")), "{hint}");
+        let shown = format!("filesystem: {{ read: [ {cargo} ] }}");
+        let hint = of_shell(127, &of(&["/bin/bash", "-c", "tool"], &shown)).unwrap();
+        assert!(hint.contains(&format!("and not {local} of your PATH")), "{hint}");
+        assert_eq!(of_shell(1, &of(&["sh", "-c", "false"], "{}")), None);
+        assert_eq!(of_shell(127, &of(&["python3", "-c", "exit(127)"], "{}")), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use super::bridge::{PieceReader, pieces};
-use super::place::{Kind, Mismatch, Target, decide};
+use super::endpoint::{Kind, Mismatch, Target, decide};
 use super::{Copied, bytes, stat};
 use crate::Problem;
 use crate::sessions::client;

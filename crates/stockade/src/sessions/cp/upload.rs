@@ -15,7 +15,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_blocking;
 
 use super::bridge::{Piece, PieceWriter, pieces};
-use super::place::{Kind, Mismatch, Target, decide, split};
+use super::endpoint::{Kind, Mismatch, Target, decide, split};
 use super::{Copied, bytes, stat};
 use crate::Problem;
 use crate::sessions::client;
