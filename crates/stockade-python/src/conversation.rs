@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use serde_json::json;
 use stockade_api::{
-    Control, ExecuteParams, Frame, MAX_FRAME_BYTES, Reply, Request, read_frame, write_frame,
+    ControlMessage, ExecuteParams, Frame, MAX_FRAME_BYTES, Reply, Request, read_frame, write_frame,
 };
-use stockade_engine::{Started, Streams};
+use stockade_engine::{StartedExecution, Streams};
 use stockade_provider::{Error, ErrorKind, ExecutionControl, ExecutionUsage, TerminalSize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -37,10 +37,7 @@ pub(crate) async fn execute(
     let (mut reader, mut writer) = open(socket)?.into_split();
     write_frame(&mut writer, &Frame::Request(Request::Execute(params))).await.map_err(lost)?;
     if let Some(code) = code {
-        for part in code.chunks(MAX_FRAME_BYTES) {
-            write_frame(&mut writer, &Frame::Code(part.to_vec())).await.map_err(lost)?;
-        }
-        write_frame(&mut writer, &Frame::CodeEnd).await.map_err(lost)?;
+        send_code(&mut writer, &code).await;
     }
     let (controls, receiver) = mpsc::channel(8);
     let (kill, mut is_cancelled) = (controls.clone(), false);
@@ -52,7 +49,7 @@ pub(crate) async fn execute(
             () = cancelled.wait(), if !is_cancelled => {
                 is_cancelled = true;
                 // Fails if the program has ended.
-                let _ = kill.send(Control::Signal { signal: SIGKILL }).await;
+                let _ = kill.send(ControlMessage::Signal { signal: SIGKILL }).await;
             }
         }
     };
@@ -62,6 +59,17 @@ pub(crate) async fn execute(
         (ended.report["outcome"], ended.report["signal"]) = (json!("cancelled"), json!(null));
     }
     Ok(report::of_parts(ended.report, ended.stdout, ended.stderr))
+}
+
+/// Sends code. A supervisor that refuses the request stops reading it, and its reply has the
+/// reason.
+pub(crate) async fn send_code(writer: &mut OwnedWriteHalf, code: &[u8]) {
+    let parts = code.chunks(MAX_FRAME_BYTES).map(|part| Frame::Code(part.to_vec()));
+    for frame in parts.chain([Frame::CodeEnd]) {
+        if write_frame(writer, &frame).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// What a program left.
@@ -75,7 +83,7 @@ struct Ended {
 async fn receive(
     reader: &mut OwnedReadHalf,
     streams: Streams,
-    controls: mpsc::Sender<Control>,
+    controls: mpsc::Sender<ControlMessage>,
     progress: &watch::Sender<Progress>,
 ) -> Result<Ended, Problem> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -93,7 +101,7 @@ async fn receive(
             Frame::Reply(Reply::Started { execution }) => {
                 let control = Arc::new(RemoteControl(controls.clone()));
                 progress.send_modify(|progress| {
-                    progress.started = Some(Arc::new(Started { execution, control }));
+                    progress.started = Some(Arc::new(StartedExecution { execution, control }));
                 });
             }
             Frame::Reply(Reply::Ended { report, .. }) => {
@@ -116,7 +124,7 @@ async fn relay(live: &mut Option<Box<dyn AsyncWrite + Send + Unpin>>, bytes: &[u
 async fn send(
     mut writer: OwnedWriteHalf,
     mut stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    mut controls: mpsc::Receiver<Control>,
+    mut controls: mpsc::Receiver<ControlMessage>,
 ) {
     let mut buffer = vec![0; 32 * 1024];
     loop {
@@ -146,10 +154,10 @@ async fn next(stdin: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &mu
 }
 
 /// Controls a program through its supervisor.
-struct RemoteControl(mpsc::Sender<Control>);
+struct RemoteControl(mpsc::Sender<ControlMessage>);
 
 impl RemoteControl {
-    fn send(&self, control: Control) -> BoxFuture<'_, Result<(), Error>> {
+    fn send(&self, control: ControlMessage) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             // Fails if the program has ended.
             let _ = self.0.send(control).await;
@@ -160,11 +168,11 @@ impl RemoteControl {
 
 impl ExecutionControl for RemoteControl {
     fn signal(&self, signal: i32) -> BoxFuture<'_, Result<(), Error>> {
-        self.send(Control::Signal { signal })
+        self.send(ControlMessage::Signal { signal })
     }
 
     fn kill(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.send(Control::Signal { signal: SIGKILL })
+        self.send(ControlMessage::Signal { signal: SIGKILL })
     }
 
     fn resize(&self, _: TerminalSize) -> BoxFuture<'_, Result<(), Error>> {

@@ -2,9 +2,11 @@
 
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use stockade_backends::ContainerChoice;
 use stockade_policy::Control;
 use stockade_provider::{Ability, Precision, Probe, WallFacts};
 
+use crate::azure::AzureOptions;
 use crate::failure::Problem;
 use crate::operation::{Answer, Operation};
 use crate::runtime::Runtime;
@@ -25,13 +27,16 @@ pub(crate) fn doctor(runtime: &Runtime) -> PyResult<Operation> {
 /// Probes one wall; `container` has the address of the engine and the name of the runtime. A quick
 /// probe builds no wall. The result is JSON, None if no wall has this name.
 #[pyfunction]
+#[pyo3(signature = (runtime, name, quick, container, azure))]
 pub(crate) fn wall(
     runtime: &Runtime,
     name: String,
     quick: bool,
     container: (Option<String>, Option<String>),
+    azure: Option<AzureOptions>,
 ) -> PyResult<Operation> {
-    let containers = container_choice(container)?;
+    let azure = azure.map(AzureOptions::choice);
+    let containers = ContainerChoice { azure, ..container_choice(container)? };
     Ok(Operation::abortable(&runtime.inner, async move {
         let probe = if quick { Probe::Quick } else { Probe::Thorough };
         let facts = stockade_backends::wall_facts(&name, probe, &containers).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use stockade_engine::{ExecutionRequest, Session, Started, Streams};
+use stockade_engine::{ExecutionRequest, Session, StartedExecution, Streams};
 use tokio::sync::{oneshot, watch};
 
 use crate::failure::Problem;
@@ -15,7 +15,7 @@ use crate::{report, session};
 /// What is known about a program while it runs.
 #[derive(Clone, Default)]
 pub(crate) struct Progress {
-    pub(crate) started: Option<Arc<Started>>,
+    pub(crate) started: Option<Arc<StartedExecution>>,
     has_ended: bool,
 }
 
@@ -84,7 +84,7 @@ impl Execution {
 
     fn control<F>(
         &self,
-        act: impl FnOnce(Arc<Started>) -> F + Send + 'static,
+        act: impl FnOnce(Arc<StartedExecution>) -> F + Send + 'static,
     ) -> PyResult<Operation>
     where
         F: Future<Output = Result<(), stockade_provider::Error>> + Send,

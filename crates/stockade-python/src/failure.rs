@@ -19,7 +19,7 @@ create_exception!(
 /// Advice for an error of a wall that has none of its own.
 const SEE_DOCTOR: &str = "see what this host can enforce: stockade.doctor()";
 
-/// A failure before it is an exception.
+/// A failure that has not been raised as a Python exception yet.
 #[derive(Debug)]
 pub(crate) struct Problem {
     kind: &'static str,
@@ -108,7 +108,10 @@ impl From<RunError> for Problem {
             RunError::Gate(_) => {
                 Problem::new("unavailable", chain(&error), "check that this user can read the file")
             }
+            RunError::Secret(failure) => Problem::new("invalid", chain(&error), failure.remedy()),
             RunError::Record(failure) => Problem::new("record", chain(&error), failure.remedy()),
+            RunError::Store(failure) => Problem::new("state", chain(&error), failure.remedy()),
+            RunError::State { remedy, .. } => Problem::new("state", chain(&error), *remedy),
             RunError::Output { .. } => {
                 Problem::new("internal", chain(&error), "report it: this is a defect of Stockade")
             }

@@ -11,6 +11,7 @@ use stockade_provider::{
     FileBytes, FileChangeKind, FileError, FileKind, FilePart, FilePath, FileStat, FileWriteMode,
     FileWriting, FinalLink, chain,
 };
+use stockade_supervisor::RemoteFiles;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -29,15 +30,27 @@ const MOST_ENTRIES: usize = 100_000;
 /// A file: its kind, size, permission bits, time of the last change, and the target of a link.
 type StatView = (&'static str, u64, u32, i64, Option<Vec<u8>>);
 
+/// Whose files they are.
+enum Owner {
+    /// A session of this process.
+    Here(Py<Session>),
+    /// A session that another process holds.
+    Elsewhere(Arc<Inner>, RemoteFiles),
+}
+
 /// The files inside a sandbox. Paths are bytes.
 #[pyclass(frozen)]
 pub(crate) struct Files {
-    session: Py<Session>,
+    owner: Owner,
 }
 
 impl Files {
     pub(crate) fn new(session: Py<Session>) -> Files {
-        Files { session }
+        Files { owner: Owner::Here(session) }
+    }
+
+    pub(crate) fn elsewhere(runtime: Arc<Inner>, files: RemoteFiles) -> Files {
+        Files { owner: Owner::Elsewhere(runtime, files) }
     }
 
     fn start<F>(
@@ -47,7 +60,14 @@ impl Files {
     where
         F: Future<Output = Finished> + Send,
     {
-        let (session, runtime) = (self.session.get().session()?, self.runtime());
+        let runtime = self.runtime();
+        let session = match &self.owner {
+            Owner::Here(session) => session.get().session()?,
+            Owner::Elsewhere(_, files) => {
+                let files = Arc::new(files.clone());
+                return Ok(Operation::abortable(&runtime, async move { work(files).await })?);
+            }
+        };
         Ok(Operation::abortable(&runtime, async move {
             let files = session.files()?;
             // The session can end while an operation runs.
@@ -57,7 +77,10 @@ impl Files {
     }
 
     fn runtime(&self) -> Arc<Inner> {
-        self.session.get().runtime()
+        match &self.owner {
+            Owner::Here(session) => session.get().runtime(),
+            Owner::Elsewhere(runtime, _) => Arc::clone(runtime),
+        }
     }
 }
 

@@ -8,7 +8,9 @@
 //! ```
 //! No thread of the runtime takes the GIL. Tools run on blocking threads, which do.
 
+mod azure;
 mod command_line;
+mod contexts;
 mod conversation;
 mod doctor;
 mod events;
@@ -22,6 +24,7 @@ mod remote;
 mod report;
 mod runtime;
 mod session;
+mod state;
 mod streams;
 mod tools;
 
@@ -31,6 +34,8 @@ use pyo3::prelude::*;
 mod _stockade {
     #[pymodule_export]
     use crate::command_line::command_line;
+    #[pymodule_export]
+    use crate::contexts::Call;
     #[pymodule_export]
     use crate::doctor::{doctor, has_image, wall};
     #[pymodule_export]
@@ -52,5 +57,13 @@ mod _stockade {
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]
+    use crate::state::{apply_checkpoint, checkpoints, differences, remove_checkpoint};
+    #[pymodule_export]
     use crate::tools::ToolCall;
+
+    #[pymodule_init]
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        stockade_backends::show_progress(crate::runtime::log_progress);
+        Ok(())
+    }
 }

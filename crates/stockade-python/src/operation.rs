@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::failure::Problem;
 use crate::runtime::{Inner, is_this_process};
 
-/// How often a waiting thread looks for signals such as Ctrl-C.
+/// How often a waiting thread checks for signals such as Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// How long an interrupted call waits until its operation has ended.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use stockade_engine::keep_record_apart;
 use stockade_policy::Policy;
 use stockade_provider::Root;
-use stockade_record::{Place, Recorder, default_places};
+use stockade_record::{RecordDirectory, Recorder, default_places};
 
 use crate::failure::Problem;
 
-/// Where the caller wants the record: at the user's default place, or in a directory.
+/// Where the caller puts the record: at the user's default place, or in a directory.
 pub(crate) type Wanted = (Option<PathBuf>,);
 
 /// The recorder of a sandbox. Hides a directory that programs inside could see, and refuses one
@@ -23,7 +23,7 @@ pub(crate) fn recorder(
     let places = match wanted.0 {
         Some(directory) => {
             let directory = std::path::absolute(&directory).unwrap_or(directory);
-            let place = Place::named(&directory);
+            let place = RecordDirectory::named(&directory);
             vec![place.map_err(|error| Problem::invalid(error.to_string(), "pass a directory"))?]
         }
         None => {

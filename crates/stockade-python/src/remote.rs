@@ -6,18 +6,22 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use serde_json::json;
 use stockade_api::{
-    ExecuteParams, Failure, Frame, ProgramParams, Reply, Request, read_frame, write_frame,
+    ExecuteParams, Failure, Frame, ProgramParams, Reply, Request, RestoreParams, read_frame,
+    write_frame,
 };
 use stockade_provider::chain;
-use stockade_supervisor::{SessionName, State, StateError, connect, state_directory};
+use stockade_supervisor::{RemoteFiles, SessionName, State, StateError, connect, state_directory};
 use tokio::net::UnixStream;
 
+use crate::contexts::{self, Call, Wanted};
 use crate::conversation::{self, Code};
 use crate::execution::{Connections, Execution};
 use crate::failure::Problem;
+use crate::files::Files;
 use crate::operation::{Answer, Finished, Operation, nothing};
 use crate::runtime::{Inner, Runtime};
-use crate::session::milliseconds;
+use crate::session::{milliseconds, seconds};
+use crate::state;
 
 /// The sessions of this user, as JSON.
 #[pyfunction]
@@ -97,6 +101,44 @@ impl Remote {
         )
     }
 
+    /// Runs code in a context, which is started if it is missing.
+    #[pyo3(signature = (name, code, *, language, envs, timeout, live))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
+    fn run_in_context(
+        &self,
+        py: Python<'_>,
+        name: String,
+        code: &[u8],
+        language: String,
+        envs: Vec<(String, String)>,
+        timeout: Option<f64>,
+        live: bool,
+    ) -> PyResult<Call> {
+        let timeout = timeout.map(seconds).transpose()?;
+        let code = code.to_vec();
+        let wanted = Wanted { name, code, language, environment: envs, timeout, live };
+        contexts::run_remote(py, &self.runtime, self.socket.clone(), wanted)
+    }
+
+    /// Creates, lists, interrupts, restarts or removes contexts. The result is a list as JSON.
+    #[pyo3(signature = (act, name, *, language, cwd, envs))]
+    fn contexts(
+        &self,
+        act: &str,
+        name: Option<String>,
+        language: &str,
+        cwd: Option<String>,
+        envs: Vec<(String, String)>,
+    ) -> PyResult<Operation> {
+        let socket = self.socket.clone();
+        contexts::ask_remote(&self.runtime, socket, act, name, language, cwd, envs)
+    }
+
+    /// Opens, lists or closes forwarded ports. The result is a list as JSON.
+    fn port(&self, act: &str, port: u16, listen: Option<String>) -> PyResult<Operation> {
+        contexts::port_remote(&self.runtime, self.socket.clone(), act, port, listen)
+    }
+
     /// The session, as JSON.
     fn inspect(&self) -> PyResult<Operation> {
         self.ask(Request::Inspect, |reply| match reply {
@@ -116,6 +158,11 @@ impl Remote {
         })
     }
 
+    /// The files inside.
+    fn files(&self) -> Files {
+        Files::elsewhere(Arc::clone(&self.runtime), RemoteFiles::new(&self.socket))
+    }
+
     /// Stops all programs until resume.
     fn pause(&self) -> PyResult<Operation> {
         self.ask(Request::Pause, done)
@@ -126,6 +173,26 @@ impl Remote {
         self.ask(Request::Resume, done)
     }
 
+    /// Keeps the files under a name. The result describes the checkpoint, as JSON.
+    fn checkpoint(&self, name: String) -> PyResult<Operation> {
+        let request = Request::Checkpoint { name, store: state::params()? };
+        // Not aborted: the caller removes a checkpoint that goes with a call.
+        self.keep(request, |reply| match reply {
+            Reply::Checkpoint(view) => Some(text(json!(view).to_string())),
+            _ => None,
+        })
+    }
+
+    /// Replaces the files by those of a checkpoint; without one, discards every change.
+    fn restore(&self, reference: Option<String>, any_policy: bool) -> PyResult<Operation> {
+        let (store, checkpoint) = (state::params()?, reference);
+        let params = RestoreParams { store, checkpoint, force: false, any_policy };
+        self.keep(Request::Restore(params), |reply| match reply {
+            Reply::Checkpoint(_) | Reply::Done => Some(nothing()),
+            _ => None,
+        })
+    }
+
     /// Ends the session.
     fn remove(&self) -> PyResult<Operation> {
         self.ask(Request::Remove { force: true }, done)
@@ -134,17 +201,30 @@ impl Remote {
 
 impl Remote {
     fn ask(&self, request: Request, read: fn(Reply) -> Option<Answer>) -> PyResult<Operation> {
-        let socket = self.socket.clone();
-        Ok(Operation::abortable(&self.runtime, async move {
-            let mut stream = open(&socket)?;
-            write_frame(&mut stream, &Frame::Request(request)).await.map_err(lost)?;
-            let finished: Finished = match read_frame(&mut stream).await.map_err(lost)? {
-                Frame::Reply(Reply::Failed(failure)) => Err(failed(failure)),
-                Frame::Reply(reply) => read(reply).ok_or_else(unexpected),
-                _ => Err(unexpected()),
-            };
-            finished
-        })?)
+        let asked = asked(self.socket.clone(), request, read, failed);
+        Ok(Operation::abortable(&self.runtime, asked)?)
+    }
+
+    /// Asks for something that goes on when the caller leaves.
+    fn keep(&self, request: Request, read: fn(Reply) -> Option<Answer>) -> PyResult<Operation> {
+        let failed = |failure: Failure| Problem::new("state", failure.message, failure.remedy);
+        let asked = asked(self.socket.clone(), request, read, failed);
+        Ok(Operation::start(&self.runtime, |_| asked)?)
+    }
+}
+
+async fn asked(
+    socket: PathBuf,
+    request: Request,
+    read: fn(Reply) -> Option<Answer>,
+    failed: fn(Failure) -> Problem,
+) -> Finished {
+    let mut stream = open(&socket)?;
+    write_frame(&mut stream, &Frame::Request(request)).await.map_err(lost)?;
+    match read_frame(&mut stream).await.map_err(lost)? {
+        Frame::Reply(Reply::Failed(failure)) => Err(failed(failure)),
+        Frame::Reply(reply) => read(reply).ok_or_else(unexpected),
+        _ => Err(unexpected()),
     }
 }
 

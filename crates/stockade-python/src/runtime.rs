@@ -27,6 +27,19 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// Logs a line about work that takes long, which Python shows on standard error unless the program
+/// configures its logger `stockade`. Runs on blocking threads.
+pub(crate) fn log_progress(text: &str) {
+    // Attaching fails only when the interpreter exits.
+    let _ = Python::try_attach(|py| {
+        let logger =
+            py.import("logging").and_then(|it| it.call_method1("getLogger", ("stockade",)));
+        if let Err(error) = logger.and_then(|logger| logger.call_method1("warning", (text,))) {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
 /// Whether this process made something, rather than a process from which it was forked.
 pub(crate) fn is_this_process(process: u32) -> bool {
     process == std::process::id()

@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use stockade_backends::{ContainerChoice, HostProcess, RUNTIMES, Surroundings};
-use stockade_engine::{Engine, ExecutionRequest, Passage, SessionRequest};
+use stockade_engine::{Engine, ExecutionRequest, Kept, OtherPolicy, Passage, SessionRequest};
 use stockade_policy::Moment;
-use stockade_provider::{Entry, ImageRoot, Language, Program, Root};
+use stockade_provider::{EntryProgram, ImageRoot, Language, Program, Root};
 use stockade_record::Recorder;
+use stockade_store::Reference;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::azure::AzureOptions;
+use crate::contexts::{self, Call, Wanted};
 use crate::execution::{self, Connections, Execution};
 use crate::failure::Problem;
 use crate::files::Files;
@@ -24,6 +27,7 @@ use crate::operation::{Answer, Finished, Operation, nothing};
 use crate::policy::{self, Policy};
 use crate::record;
 use crate::runtime::{Inner, Runtime, SessionCount, is_this_process};
+use crate::state;
 use crate::tools::{self, Offered};
 
 /// How long executions may take to end after everything inside was killed.
@@ -133,7 +137,7 @@ impl Drop for Session {
 impl Session {
     /// Opens a sandbox. The result is a Session.
     #[staticmethod]
-    #[pyo3(signature = (runtime, policy, *, provider, root, image, container, envs, credentials, tools, record, python, protected, context))]
+    #[pyo3(signature = (runtime, policy, *, provider, root, image, container, azure, envs, credentials, tools, record, python, protected, context))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn open(
         runtime: &Runtime,
@@ -142,6 +146,7 @@ impl Session {
         root: Option<PathBuf>,
         image: Option<String>,
         container: (Option<String>, Option<String>),
+        azure: Option<AzureOptions>,
         envs: Vec<(String, String)>,
         credentials: Vec<String>,
         tools: Vec<Offered>,
@@ -150,6 +155,8 @@ impl Session {
         protected: Vec<PathBuf>,
         context: &str,
     ) -> PyResult<Operation> {
+        // The managed wall is offered only if the caller names it.
+        let is_managed = provider.as_deref() == Some("aca");
         let root = match (root, image) {
             (Some(directory), _) => Root::Directory(directory),
             (None, Some(image)) => Root::Image(ImageRoot::named(image)),
@@ -175,11 +182,13 @@ impl Session {
         };
         let surroundings = surroundings(python)?;
         let user = HostProcess::Continues;
-        let containers = container_choice(container)?;
+        let azure = azure.map(AzureOptions::choice);
+        let azure = is_managed.then(|| azure.unwrap_or_default());
+        let containers = ContainerChoice { azure, ..container_choice(container)? };
         let engine = Engine::new(stockade_backends::providers(user, &surroundings, &containers));
         let shared = Arc::clone(&runtime.inner);
         Ok(Operation::start(&runtime.inner, |mut cancelled| async move {
-            let entry = Entry::Interpreter(Language::Python);
+            let entry = EntryProgram::Interpreter(Language::Python);
             let Some(session) = engine.open(request, entry, cancelled.wait()).await? else {
                 return Err(Problem::cancelled());
             };
@@ -244,6 +253,47 @@ impl Session {
         })
     }
 
+    /// Runs code in a context, which is started if it is missing.
+    #[pyo3(signature = (name, code, *, language, envs, timeout, live, context=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
+    fn run_in_context(
+        &self,
+        py: Python<'_>,
+        name: String,
+        code: &[u8],
+        language: String,
+        envs: Vec<(String, String)>,
+        timeout: Option<f64>,
+        live: bool,
+        context: Option<&str>,
+    ) -> PyResult<Call> {
+        let timeout = timeout.map(seconds).transpose()?;
+        let (session, running) = (self.session()?, self.count()?);
+        let own = session.context().clone();
+        let rules = Some(policy::extended(own, context.unwrap_or("{}"))?);
+        let code = code.to_vec();
+        let wanted = Wanted { name, code, language, environment: envs, timeout, live };
+        contexts::run(py, &self.runtime, session, running, wanted, rules)
+    }
+
+    /// Creates, lists, interrupts, restarts or removes contexts. The result is a list as JSON.
+    #[pyo3(signature = (act, name, *, language, cwd, envs))]
+    fn contexts(
+        &self,
+        act: &str,
+        name: Option<String>,
+        language: &str,
+        cwd: Option<String>,
+        envs: Vec<(String, String)>,
+    ) -> PyResult<Operation> {
+        contexts::ask(&self.runtime, self.session()?, act, name, language, cwd, envs)
+    }
+
+    /// Opens, lists or closes forwarded ports. The result is a list as JSON.
+    fn port(&self, act: &str, port: u16, listen: Option<String>) -> PyResult<Operation> {
+        contexts::port(&self.runtime, self.session()?, act, port, listen)
+    }
+
     /// The files inside.
     fn files(slf: Py<Session>) -> Files {
         Files::new(slf)
@@ -294,6 +344,46 @@ impl Session {
         })?)
     }
 
+    /// Keeps the files under `SESSION/NAME`. The result describes the checkpoint, as JSON.
+    fn checkpoint(&self, reference: &str) -> PyResult<Operation> {
+        let (session, store) = (self.session()?, state::store()?);
+        let reference: Reference = reference.parse().map_err(|error| state::failed(&error))?;
+        // It is not aborted: programs must be resumed.
+        Ok(Operation::start(&self.runtime, |_| async move {
+            let (ancestors, origin) = (Vec::new(), serde_json::Value::Null);
+            let kept = Kept { reference, ancestors, origin };
+            let checkpoint = session.checkpoint(&store, kept).await?;
+            let view = state::view(&checkpoint);
+            let answer: Answer =
+                Box::new(move |py| Ok(view.into_pyobject(py)?.into_any().unbind()));
+            Ok(answer)
+        })?)
+    }
+
+    /// Replaces the files by those of a checkpoint; without one, discards every change.
+    fn restore(&self, reference: Option<&str>, any_policy: bool) -> PyResult<Operation> {
+        let (session, store) = (self.session()?, state::store()?);
+        let checkpoint = reference.map(|it| state::checkpoint(&store, it)).transpose()?;
+        let other = if any_policy { OtherPolicy::Accept } else { OtherPolicy::Refuse };
+        Ok(Operation::start(&self.runtime, |_| async move {
+            match checkpoint {
+                Some(checkpoint) => session.restore(&store, &checkpoint, other).await?,
+                None => session.discard().await?,
+            }
+            Ok(nothing())
+        })?)
+    }
+
+    /// Writes the files of a checkpoint into a sandbox in which nothing ran yet.
+    fn fill(&self, reference: &str) -> PyResult<Operation> {
+        let (session, store) = (self.session()?, state::store()?);
+        let checkpoint = state::checkpoint(&store, reference)?;
+        Ok(Operation::start(&self.runtime, |_| async move {
+            session.fill(&store, &checkpoint).await?;
+            Ok(nothing())
+        })?)
+    }
+
     /// Ends everything inside. Does nothing if the sandbox has ended.
     fn end(&self) -> PyResult<Operation> {
         if !is_this_process(self.process) {
@@ -325,7 +415,7 @@ pub(crate) fn container_choice(
         let message = format!("no runtime is called {name:?}");
         return Err(Problem::invalid(message, format!("pass one of: {}", RUNTIMES.join(", "))));
     }
-    Ok(ContainerChoice { url, runtime })
+    Ok(ContainerChoice { url, runtime, azure: None })
 }
 
 /// The time at which rules with a time are evaluated.
@@ -342,7 +432,7 @@ pub(crate) fn milliseconds(timeout: f64) -> Result<u64, Problem> {
     Ok(u64::try_from(seconds(timeout)?.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn seconds(timeout: f64) -> Result<Duration, Problem> {
+pub(crate) fn seconds(timeout: f64) -> Result<Duration, Problem> {
     Duration::try_from_secs_f64(timeout).map_err(|_| {
         let message = format!("the timeout {timeout} is not a number of seconds");
         Problem::invalid(message, "pass a positive number")

@@ -86,9 +86,9 @@ impl ToolCall {
 }
 
 /// Cancels a call when it is dropped before its answer.
-struct Waiting(Arc<Mutex<Shared>>);
+struct CancelOnDrop(Arc<Mutex<Shared>>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shared.is_cancelled = true;
@@ -115,7 +115,7 @@ fn call(
         let (sender, receiver) = oneshot::channel();
         let shared = Shared { reply: Some(sender), ..Shared::default() };
         let shared = Arc::new(Mutex::new(shared));
-        let waiting = Waiting(Arc::clone(&shared));
+        let waiting = CancelOnDrop(Arc::clone(&shared));
         spawn_blocking(move || {
             Python::try_attach(|py| {
                 let failed = Arc::clone(&shared);

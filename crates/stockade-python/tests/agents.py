@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 
@@ -23,8 +27,11 @@ def make(wall: str, **options: Any) -> Any:
 
 
 @contextmanager
-def serving() -> Iterator[tuple[int, list[str]]]:
-    """A server on this host's loopback: its port, and the paths that were requested."""
+def serving(
+    certificate: Optional[Path] = None, key: Optional[Path] = None
+) -> Iterator[tuple[int, list[str]]]:
+    """A server on this host's loopback, with TLS if it has a certificate: its port, and the paths
+    that were requested."""
     seen: list[str] = []
 
     class Server(BaseHTTPRequestHandler):
@@ -40,6 +47,10 @@ def serving() -> Iterator[tuple[int, list[str]]]:
             return None
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1], seen
         server.shutdown()
@@ -56,3 +67,16 @@ def containers(label: str) -> set[str]:
     words = ["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     return set(ended.stdout.split())
+
+
+def readme_program(readme: str, language: str, mark: str) -> str:
+    """The only program of a language in a README that has a mark."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if mark in block]
+    return str(found)
+
+
+def run_program(code: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a directory, in an interpreter of its own."""
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, cwd=place, timeout=300)

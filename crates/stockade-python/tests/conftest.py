@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
@@ -22,7 +24,21 @@ if os.environ.get("STOCKADE_DOCKER") == "1" and "DOCKER_HOST" not in os.environ:
 ROOT = Path(os.environ.get("STOCKADE_SOURCE") or Path(__file__).parents[3])
 """The source tree, for pages and examples."""
 
+AGENT_PACKAGE = "agt-sandbox==5.0.0"
+"""The package whose README has the quick starts."""
+
 WALLS = {wall.provider: wall for wall in stockade.doctor()}
+
+_REQUIRED = {name.strip() for name in os.environ.get("STOCKADE_REQUIRE", "").split(",")}
+
+# The walls that this run is about: the suites `python` and `python-recipes` differ in containers.
+_MEANT = {"native", "docker"} if os.environ.get("STOCKADE_DOCKER") == "1" else {"native"}
+
+
+def is_required(wall: str) -> bool:
+    """Whether a test must fail that cannot use a wall."""
+    is_whole = not _REQUIRED.isdisjoint(("all", "python", "python-recipes"))
+    return wall in _REQUIRED or (is_whole and wall in _MEANT)
 
 
 def pytest_sessionstart() -> None:
@@ -37,8 +53,7 @@ def provider(request: pytest.FixtureRequest) -> str:
     """Each wall that runs the same programs."""
     name: str = request.param
     wall = WALLS[name]
-    required = os.environ.get("STOCKADE_REQUIRE", "").split(",")
-    if not wall.usable and name in required:
+    if not wall.usable and is_required(name):
         pytest.fail(f"{name} is required, but cannot be used: {wall.reason}")
     if not wall.usable:
         pytest.skip(f"the {name} wall cannot be used here: {wall.reason}")
@@ -51,6 +66,20 @@ def records(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
+@pytest.fixture(scope="session")
+def readme(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The README of agt-sandbox 5.0.0, from the file that AGENT_README names or the registry."""
+    if file := os.environ.get("AGENT_README"):
+        return Path(file).read_text()
+    place = tmp_path_factory.mktemp("readme")
+    words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    words += ["--disable-pip-version-check", "--dest", str(place), AGENT_PACKAGE]
+    subprocess.run(words, check=True, timeout=300)
+    with zipfile.ZipFile(next(place.glob("*.whl"))) as wheel:
+        name = next(it for it in wheel.namelist() if it.endswith(".dist-info/METADATA"))
+        return wheel.read(name).decode()
+
+
 @pytest.fixture
 def sandbox(provider: str) -> Iterator[Sandbox]:
     """An open sandbox with the default policy."""
@@ -58,9 +87,15 @@ def sandbox(provider: str) -> Iterator[Sandbox]:
         yield opened
 
 
+# Warnings are errors. The toolkit, where it is installed, warns that its own parts are deprecated.
+STRICT = ["-W", "error"]
+if any(importlib.metadata.distributions(name="agent-governance-toolkit-core")):
+    STRICT += ["-W", "ignore::DeprecationWarning"]
+
+
 def python(code: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Runs code in a new interpreter that has the package."""
-    words = [sys.executable, "-W", "error", "-c", code]
+    words = [sys.executable, *STRICT, "-c", code]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload, no-any-return]
 
 

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-# Made by the Rust tests of the container wall.
-_IMAGE = "stockade/docker/python-bookworm-1.tar"
+# Made by the Rust tests of the container wall; the number grows with its content.
+_IMAGE = "stockade/docker/python-bookworm-*.tar"
 
 # The second is the one that the README of agt-sandbox names.
 _IMAGES = ("python:3.11-slim", "python:3.12-slim")
@@ -20,10 +20,11 @@ _IMAGES = ("python:3.11-slim", "python:3.12-slim")
 def start() -> None:
     """Starts an engine that every user may use, and names it in ``DOCKER_HOST``. It ends with this
     process."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _IMAGE
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    image = max(cache.glob(_IMAGE), default=None)
     missing = [name for name in ("dockerd", "docker", "runc") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing or not cache.exists():
-        reason = f"missing: {', '.join(missing) or cache}" if os.geteuid() == 0 else "not root"
+    if os.geteuid() != 0 or missing or image is None:
+        reason = f"missing: {', '.join(missing) or cache / _IMAGE}" if os.geteuid() == 0 else "not root"
         raise RuntimeError(f"STOCKADE_DOCKER=1, but an engine cannot be started: {reason}")
     place = Path(tempfile.mkdtemp(prefix="stockade-engine-"))
     place.chmod(0o711)
@@ -44,7 +45,7 @@ def start() -> None:
             raise RuntimeError(f"the engine does not answer: {(place / 'log').read_text()[-800:]}")
         time.sleep(0.2)
     socket.chmod(0o666)
-    for words in (["import", str(cache), "python:3.11-slim"], ["tag", *_IMAGES]):
+    for words in (["import", str(image), "python:3.11-slim"], ["tag", *_IMAGES]):
         subprocess.run(["docker", *words], check=True, capture_output=True, timeout=300)
 
 

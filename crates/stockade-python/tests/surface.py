@@ -20,6 +20,7 @@ MODULES = [
     "agent_sandbox.docker_provider",
     "agent_sandbox.docker_provider.provider",
     "agent_sandbox.docker_provider.state",
+    "agent_sandbox.docker_sandbox_provider",
     "agent_sandbox.hyperlight_provider",
     "agent_sandbox.hyperlight_provider.config",
     "agent_sandbox.hyperlight_provider.provider",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from agents import containers, make, only_docker, serving
-from conftest import eventually
+from conftest import ROOT, eventually
 
 import stockade
 from agent_sandbox import (
@@ -132,22 +132,120 @@ def test_timeout_is_in_time_runs_code_once_and_keeps_the_workspace(provider: str
     agents.destroy_session("a", made.session_id)
 
 
-def test_state_is_refused_by_name_until_there_are_checkpoints(provider: str) -> None:
+def test_state_has_what_is_on_tmpfs_and_comes_back_in_any_session_of_the_agent(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     only_docker(provider)
+    monkeypatch.setenv("STOCKADE_STORE", str(tmp_path / "store"))
     agents = make("docker")
     made = agents.create_session("a")
-    states = SandboxStateManager(agents)
-    for method, act in [
-        ("save_state", lambda: agents.save_state("a", made.session_id, "s")),
-        ("restore_state", lambda: agents.restore_state("a", made.session_id, "s")),
-        ("list_checkpoints", lambda: agents.list_checkpoints("a")),
-        ("delete_checkpoint", lambda: agents.delete_checkpoint("a", "s")),
-        ("save_state", lambda: states.save("a", made.session_id, "s")),
-    ]:
-        with pytest.raises(NotImplementedError, match=method):
-            act()
-    assert agents.execute_code("a", made.session_id, "print(1)").result.success
+    write = "open('f', 'w').write('kept'); open('/tmp/t', 'w').write('in tmp')"
+    assert agents.execute_code("a", made.session_id, write).result.success
+    state = agents.save_state("a", made.session_id, "s")
+    assert (state.agent_id, state.name, state.image_tag) == ("a", "s", "agent-a/s")
+    spoil = "import os; os.remove('f'); open('/tmp/t', 'w').write('spoiled'); open('g', 'w')"
+    assert agents.execute_code("a", made.session_id, spoil).result.success
+    agents.restore_state("a", made.session_id, "s")
+    read = "import os; print(open('f').read(), open('/tmp/t').read(), os.path.exists('g'))"
+    assert agents.execute_code("a", made.session_id, read).result.stdout == "kept in tmp False\n"
+    # In a later session, by the stable reference, through the manager.
     agents.destroy_session("a", made.session_id)
+    later = agents.create_session("a")
+    states = SandboxStateManager(agents)
+    states.restore("a", later.session_id, state.image_tag)
+    assert agents.execute_code("a", later.session_id, read).result.stdout == "kept in tmp False\n"
+    # A second state of the same name replaces the first, whose reference leads to it.
+    assert agents.execute_code("a", later.session_id, "open('f', 'w').write('new')").result.success
+    second = agents.save_state("a", later.session_id, "s")
+    assert states.list_checkpoints("a") == [second]
+    states.restore("a", later.session_id, state.image_tag)
+    assert agents.execute_code("a", later.session_id, read).result.stdout == "new in tmp False\n"
+    agents.save_state("a", later.session_id, "s")
+    assert [it.image_tag for it in states.list_checkpoints("a")] == ["agent-a/s"]
+    assert agents.list_checkpoints("b") == []
+    with pytest.raises(ValueError, match="not a state of agent 'b'"):
+        other = agents.create_session("b")
+        agents.restore_state("b", other.session_id, state.image_tag)
+    with pytest.raises(RuntimeError, match="no checkpoint agent-a/other"):
+        agents.restore_state("a", later.session_id, "other")
+    with pytest.raises(ValueError, match="not a valid name"):
+        agents.save_state("a", later.session_id, "../s")
+    agents.delete_checkpoint("a", "s")
+    assert agents.list_checkpoints("a") == []
+    with pytest.raises(KeyError):
+        agents.delete_checkpoint("a", "s")
+    with pytest.raises(RuntimeError, match="No active session"):
+        agents.save_state("a", "00000000", "s")
+    agents.destroy_session("a", later.session_id)
+    agents.destroy_session("b", other.session_id)
+
+
+def test_state_stays_when_the_one_that_would_replace_it_cannot_be_kept(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_docker(provider)
+    monkeypatch.setenv("STOCKADE_STORE", str(tmp_path / "store"))
+    agents = make("docker")
+    made, other = agents.create_session("a"), agents.create_session("a")
+    assert agents.execute_code("a", made.session_id, "open('f', 'w').write('old')").result.success
+    agents.save_state("a", made.session_id, "s")
+    agents._registry.find("a", made.session_id).sandbox.close()
+    with pytest.raises(RuntimeError):
+        agents.save_state("a", made.session_id, "s")
+    agents.restore_state("a", other.session_id, "s")
+    read = "print(open('f').read())"
+    assert agents.execute_code("a", other.session_id, read).result.stdout == "old\n"
+    assert [it.name for it in agents.list_checkpoints("a")] == ["s"]
+    # A store that cannot be read is an error of the API too.
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("STOCKADE_STORE", str(tmp_path / "file"))
+    for act in (
+        lambda: agents.list_checkpoints("a"),
+        lambda: agents.delete_checkpoint("a", "s"),
+        lambda: agents.save_state("a", other.session_id, "s"),
+    ):
+        with pytest.raises(RuntimeError):
+            act()
+    agents.destroy_session("a", other.session_id)
+    agents.destroy_session("a", made.session_id)
+
+
+def test_limits_after_a_restore_are_those_of_the_session(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_docker(provider)
+    monkeypatch.setenv("STOCKADE_STORE", str(tmp_path / "store"))
+    agents = make("docker")
+    with serving() as (port, seen):
+        reach = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{port}/').status)"
+        spend = "print(len(bytearray(200 << 20)))"
+        wait = "import time; time.sleep(8); print('late')"
+        wide_one = {"action": "allow", "max_memory_mb": 512, "timeout_seconds": 60}
+        hosts = [f"127.0.0.1:{port}"]
+        wide = agents.create_session("a", policy={"defaults": wide_one, "network_allowlist": hosts})
+        narrow_one = {"action": "allow", "max_memory_mb": 96, "timeout_seconds": 5}
+        narrow = agents.create_session("a", policy={"defaults": narrow_one})
+        for number, session_id in enumerate((wide.session_id, narrow.session_id)):
+            write = f"open('f', 'w').write('{number}')"
+            assert agents.execute_code("a", session_id, write).result.success
+            agents.save_state("a", session_id, f"s{number}")
+        # Each gets the state of the other one, and keeps its own limits.
+        for own, other, session_id in ((0, 1, wide.session_id), (1, 0, narrow.session_id)):
+            agents.restore_state("a", session_id, f"s{other}")
+            results = {
+                code: agents.execute_code("a", session_id, code).result
+                for code in ("print(open('f').read())", spend, wait, reach)
+            }
+            read, spent, waited, reached = results.values()
+            assert read.stdout == f"{other}\n"
+            is_wide = own == 0
+            assert (spent.stdout == "209715200\n") is is_wide, spent
+            assert (waited.stdout == "late\n") is is_wide, waited
+            assert waited.killed is not is_wide
+            assert (reached.stdout == "200\n") is is_wide, reached
+        assert seen == ["/"]
+        agents.destroy_session("a", wide.session_id)
+        agents.destroy_session("a", narrow.session_id)
 
 
 def test_context_does_not_replace_the_judged_code(provider: str) -> None:
@@ -205,9 +303,41 @@ def test_missing_hardened_image_is_refused_where_it_is_required(provider: str) -
     else:
         with pytest.raises(RuntimeError, match="python-minimal-path"):
             DockerSandboxProvider(require_hardened_image=True)
+        with pytest.raises(RuntimeError, match="stockade image build --hardened"):
+            DockerSandboxProvider().ensure_image(DockerSandboxProvider.HARDENED_IMAGE_TAG)
         with pytest.raises(RuntimeError, match="docker pull no-such-image:1"):
             DockerSandboxProvider().ensure_image("no-such-image:1")
         DockerSandboxProvider().ensure_image("python:3.11-slim")
+
+
+def test_hardened_image_is_used_and_denies_cloud_tools(provider: str) -> None:
+    only_docker(provider)
+    tag = DockerSandboxProvider.HARDENED_IMAGE_TAG
+    recipe = ROOT / "docker" / "Dockerfile.sandbox"
+    build = ["docker", "build", "--quiet", "--network", "none", "--tag", tag]
+    subprocess.run([*build, "--file", str(recipe), str(recipe.parent)], check=True, timeout=300)
+    try:
+        for agents in (DockerSandboxProvider(require_hardened_image=True), DockerSandboxProvider()):
+            agents.ensure_image()
+            made = agents.create_session("a")
+            try:
+                denied = agents.run("a", ["az", "account", "list"], session_id=made.session_id)
+            finally:
+                agents.destroy_session("a", made.session_id)
+            assert (denied.success, denied.exit_code) == (False, 127), denied
+            assert denied.stderr.startswith("az: command not found"), denied
+            result = run(agents, "import os; print(os.environ['PATH'])")
+            assert result.stdout == "/usr/local/sandbox-bin\n", result
+    finally:
+        subprocess.run(["docker", "rmi", "--force", tag], check=True, timeout=60)
+    # Another image under the same name is not accepted.
+    subprocess.run(["docker", "tag", "python:3.11-slim", tag], check=True, timeout=60)
+    try:
+        with pytest.raises(RuntimeError, match="not the hardened one"):
+            DockerSandboxProvider(require_hardened_image=True)
+        assert run(DockerSandboxProvider(), "print(1)").stdout == "1\n"
+    finally:
+        subprocess.run(["docker", "rmi", "--no-prune", tag], check=True, timeout=60)
 
 
 def test_code_of_a_megabyte_runs(provider: str) -> None:
@@ -297,15 +427,18 @@ def test_hyperlight_says_why_it_is_unavailable_and_never_uses_another_wall() -> 
         agents.execute_code("a", "s", "while True: pass")
     with pytest.raises(RuntimeError, match="No active session"):
         agents.snapshot_session("a", "s")
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(RuntimeError, match="No active session"):
         agents.execute_code("a", "s", "#" * (11 << 20))
     with pytest.raises(ValueError, match="Unknown Hyperlight backend"):
         HyperLightSandboxProvider(backend="paper")
 
 
-def test_azure_session_that_cannot_be_made_is_never_ready() -> None:
+def test_azure_session_that_cannot_be_made_is_never_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AZURE_SUBSCRIPTION_ID", raising=False)
     with ACASandboxProvider("group", "agents", region="eastus2") as agents:
-        assert not agents.is_available() and "aca" in str(agents.unavailable_reason)
+        assert not agents.is_available() and "subscription" in str(agents.unavailable_reason)
         with pytest.raises(RuntimeError, match="ACASandboxProvider is not available"):
             agents.create_session("a", policy={"network_allowlist": ["example.com"]})
     with pytest.raises(ValueError, match="sandbox_group"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import importlib.util
 import json
 import sys
@@ -17,6 +18,9 @@ from conftest import python
 import stockade
 from agent_sandbox import NonoSandboxProvider, SandboxConfig, nono_config_from_policy
 from agent_os.policies import PolicyDocument
+
+EXTRAS = {"azure", "docker", "full", "hyperlight", "nono", "policy"}
+"""The names in the install lines of agt-sandbox."""
 
 HAS_TOOLKIT = importlib.util.find_spec("hypervisor") is not None
 
@@ -159,17 +163,6 @@ def test_unknown_key_of_a_document_is_refused() -> None:
 def test_toolkit_comes_before_the_documents_of_stockade() -> None:
     module = sys.modules[PolicyDocument.__module__]
     assert ("agent_sandbox" in module.__name__) is not HAS_TOOLKIT
-
-
-def test_package_that_is_replaced_is_an_import_error(tmp_path: Path) -> None:
-    info = tmp_path / "agt_sandbox-5.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: agt_sandbox\nVersion: 5.0.0\n")
-    code = f"import sys; sys.path.append({str(tmp_path)!r}); import agent_sandbox"
-    ended = python(code)
-    assert ended.returncode != 0 and "ImportError: agt-sandbox 5.0.0" in ended.stderr
-    assert "pip uninstall -y agt-sandbox" in ended.stderr
-    assert python("import agent_sandbox").returncode == 0
 
 
 def test_policy_file_that_the_session_could_change_is_refused(tmp_path: Path) -> None:
@@ -363,3 +356,10 @@ def test_configs_take_what_a_policy_says(tmp_path: Path) -> None:
     assert open_one.allow_outbound and open_one.allowed_hosts == ["a.example"]
     with pytest.raises(ValueError, match="non-empty strings"):
         nono_config_from_policy({"network_allowlist": [""]})
+
+
+def test_extras_of_old_install_lines_exist_and_need_nothing_more() -> None:
+    found = importlib.metadata.metadata("stockade")
+    assert EXTRAS <= set(found.get_all("Provides-Extra") or [])
+    # Everything is in the wheel.
+    assert found.get_all("Requires-Dist") is None

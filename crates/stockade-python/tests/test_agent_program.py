@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import WALLS
+from conftest import STRICT, WALLS
 
 PROGRAM = Path(__file__).parent / "agent_program.py"
 NOBODY = 65534
 
 
 def test_program_gives_the_documented_results(provider: str) -> None:
-    words = [sys.executable, "-W", "error", str(PROGRAM), provider]
+    words = [sys.executable, *STRICT, str(PROGRAM), provider]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == f"the program gave the documented results on {provider}\n"

@@ -4,6 +4,7 @@ with the toolkit. They install both from the registry into environments of their
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -108,7 +109,7 @@ def test_comparison_finds_a_changed_default_and_a_missing_name() -> None:
 
 
 @pytest.mark.recipes
-def test_tests_of_sessions_and_policies_pass_with_the_toolkit(tmp_path: Path) -> None:
+def test_all_tests_pass_with_the_toolkit(tmp_path: Path) -> None:
     python = environment(tmp_path / "toolkit", "agent-governance-toolkit-core==5.0.0")
     found = subprocess.run(
         [python, "-c", "import site; print(site.getsitepackages()[0])"],
@@ -120,8 +121,13 @@ def test_tests_of_sessions_and_policies_pass_with_the_toolkit(tmp_path: Path) ->
     needed = ("stockade", "pytest")
     paths = [path for path in sys.path if any(Path(path, name).is_dir() for name in needed)]
     Path(found.stdout.strip(), "tests.pth").write_text("\n".join(paths) + "\n")
-    tests = [str(HERE / f"test_agent_{name}.py") for name in ("policies", "sandbox", "claims")]
-    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not recipes", *tests]
-    ended = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=900)
-    assert ended.returncode == 0, ended.stdout[-4000:]
+    words = [python, "-m", "pytest", "-q", "-rsfE", "--tb=short", "-p", "no:cacheprovider", "-m", "not recipes"]
+    # What depends on the toolkit does not depend on the wall, so one wall is enough.
+    environ = {**os.environ, "STOCKADE_DOCKER": ""}
+    environ.pop("DOCKER_HOST", None)
+    ended = subprocess.run(
+        [*words, str(HERE)], capture_output=True, text=True, cwd=HERE, timeout=3000, env=environ
+    )
+    # Failures come after what was skipped.
+    assert ended.returncode == 0, ended.stdout[-8000:]
     assert "needs the hypervisor" not in ended.stdout

@@ -47,6 +47,43 @@ def test_async_handle_streams_both_ways(provider: str) -> None:
     run(work())
 
 
+def test_readers_of_both_streams_each_get_what_is_theirs(provider: str) -> None:
+    async def work() -> None:
+        program = "read go; echo question >&2; read answer; echo done"
+        async with AsyncSandbox(provider=provider) as sandbox:
+            async with await sandbox.start(program, stdin=True) as handle:
+                out = asyncio.create_task(handle.stdout.read())
+                asked: asyncio.Queue[str] = asyncio.Queue()
+
+                async def read() -> None:
+                    async for line in handle.stderr:
+                        asked.put_nowait(line)
+
+                errors = asyncio.create_task(read())
+                await handle.send_stdin("go\n")
+                assert await asyncio.wait_for(asked.get(), 20) == "question\n"
+                await handle.send_stdin("yes\n")
+                assert await asyncio.wait_for(out, 20) == "done\n"
+                await asyncio.wait_for(errors, 20)
+
+    run(work())
+
+
+def test_output_is_not_lost_with_a_reader_that_is_cancelled(provider: str) -> None:
+    async def work() -> None:
+        async with AsyncSandbox(provider=provider) as sandbox:
+            async with await sandbox.start("read go; echo here", stdin=True) as handle:
+                reader = asyncio.create_task(handle.stdout.read())
+                await asyncio.sleep(0)
+                reader.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reader
+                await handle.send_stdin("go\n")
+                assert await asyncio.wait_for(handle.stdout.read(), 20) == "here\n"
+
+    run(work())
+
+
 def test_cancelled_task_ends_its_program_and_not_the_sandbox(provider: str) -> None:
     async def work() -> None:
         async with AsyncSandbox(provider=provider) as sandbox:

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from stockade import AsyncSandbox, InvalidError, Sandbox, TimedOutError
+from stockade import (
+    AsyncSandbox,
+    InvalidError,
+    NotDirectoryError,
+    NotFoundError,
+    QuotaError,
+    Sandbox,
+    TimedOutError,
+    TraversalError,
+)
 
 
 def stockade(*words: str, cwd: object = None) -> subprocess.CompletedProcess[str]:
@@ -73,6 +82,45 @@ def test_attached_sandbox_is_used_and_left(session: str) -> None:
     assert Sandbox.list() == []
     with pytest.raises(InvalidError, match="kept"):
         Sandbox.attach(session)
+
+
+def test_files_of_an_attached_sandbox_are_those_that_its_programs_see(
+    session: str, tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"1" * 3_000_000)
+    with Sandbox.attach(session) as sandbox:
+        files = sandbox.files
+        assert files.write("new/text", "content") == 7
+        assert sandbox.run(["cat", "new/text"]).stdout == "content"
+        assert files.read("new/text") == "content"
+        changes = files.watch("new")
+        sandbox.run("echo x > new/seen")
+        assert next(iter(changes)).path == "seen"
+        assert sorted(entry.path for entry in files.list("new")) == ["seen", "text"]
+        files.move("new/seen", "moved")
+        assert files.exists("moved") and not files.exists("new/seen")
+        files.upload(tree)
+        assert sandbox.run("wc -c < tree/a").stdout.strip() == "3000000"
+        files.download("tree", tmp_path / "out")
+        assert (tmp_path / "out" / "tree" / "a").read_bytes() == b"1" * 3_000_000
+        assert files.remove("tree") and not files.remove("tree")
+        with pytest.raises(NotFoundError):
+            files.read("missing")
+        with pytest.raises(NotDirectoryError):
+            files.write("moved/below", "x")
+        with pytest.raises(TraversalError):
+            files.read("../etc/passwd")
+        with pytest.raises(QuotaError):
+            files.write("large", b"0" * (300 << 20))
+        assert not files.exists("large")
+
+    async def read() -> str:
+        attached = await AsyncSandbox.attach(session)
+        return await attached.files.read("new/text")
+
+    assert asyncio.run(read()) == "content"
 
 
 def test_cancelled_task_ends_its_program_in_an_attached_sandbox(session: str) -> None:

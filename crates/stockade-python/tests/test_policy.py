@@ -134,7 +134,7 @@ def test_credential_passes_only_by_its_name() -> None:
 def test_report_of_one_wall_is_that_of_the_doctor() -> None:
     walls = {wall.provider: wall for wall in stockade.doctor()}
     assert stockade.wall_report("native") == walls["native"]
-    assert not stockade.wall_report("aca").built_in
+    assert not stockade.wall_report("hyperlight").built_in
     with pytest.raises(stockade.UnavailableError, match="paper"):
         stockade.wall_report("paper")
     with pytest.raises(InvalidError, match="no runtime is called"):

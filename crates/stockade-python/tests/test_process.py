@@ -18,8 +18,8 @@ from conftest import eventually, processes, python
 from stockade import ForkedError, Sandbox, _bridge
 
 
-def test_hundred_threads_share_one_sandbox() -> None:
-    with Sandbox() as sandbox, ThreadPoolExecutor(100) as pool:
+def test_hundred_threads_share_one_sandbox(provider: str) -> None:
+    with Sandbox(provider=provider) as sandbox, ThreadPoolExecutor(100) as pool:
         numbers = pool.map(lambda number: sandbox.run(["echo", str(number)]).stdout, range(100))
         assert list(numbers) == [f"{number}\n" for number in range(100)]
 
@@ -68,12 +68,12 @@ with Sandbox() as sandbox:
     assert python(code).stdout == "interrupted\n0\ninterrupted\n0\n"
 
 
-def test_exit_with_open_sandboxes_leaves_nothing(tmp_path: Any) -> None:
+def test_exit_with_open_sandboxes_leaves_nothing(provider: str) -> None:
     mark = f"stockade-exit-{os.getpid()}"
     code = f"""
 import sys, threading
 from stockade import Sandbox
-kept = [Sandbox() for _ in range(3)]
+kept = [Sandbox(provider="{provider}") for _ in range(3)]
 for sandbox in kept:
     sandbox.start(["sh", "-c", "sleep 1000; : {mark}"])
 def work():
@@ -103,9 +103,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert eventually(lambda: not processes(mark))
 
 
-def test_garbage_ends_a_sandbox_and_warns() -> None:
+def test_garbage_ends_a_sandbox_and_warns(provider: str) -> None:
     mark = f"stockade-garbage-{os.getpid()}"
-    sandbox = Sandbox()
+    sandbox = Sandbox(provider=provider)
     handle = sandbox.start(["sh", "-c", f"echo on; sleep 1000; : {mark}"])
     assert next(iter(handle.stdout)) == "on\n" and processes(mark)
     with pytest.warns(ResourceWarning):
@@ -125,9 +125,9 @@ def test_handle_outlives_its_sandbox() -> None:
     assert raised
 
 
-def test_sandboxes_in_a_reference_cycle_are_freed() -> None:
+def test_sandboxes_in_a_reference_cycle_are_freed(provider: str) -> None:
     with pytest.warns(ResourceWarning):
-        cycle: list[Any] = [Sandbox()]
+        cycle: list[Any] = [Sandbox(provider=provider)]
         cycle.append(cycle)
         del cycle
         gc.collect()
@@ -135,21 +135,21 @@ def test_sandboxes_in_a_reference_cycle_are_freed() -> None:
     assert eventually(lambda: runtime.sessions == 0)
 
 
-def _in_child(connection: Any, sandbox: Any) -> None:
+def _in_child(connection: Any, sandbox: Any, provider: str) -> None:
     try:
         sandbox.run(["true"])
     except ForkedError as error:
         connection.send(type(error).__name__)
     sandbox.close()
-    with Sandbox() as own:
+    with Sandbox(provider=provider) as own:
         connection.send(own.run_code("print(5)").stdout)
 
 
-def test_forked_child_refuses_the_parents_sandbox_and_opens_its_own() -> None:
+def test_forked_child_refuses_the_parents_sandbox_and_opens_its_own(provider: str) -> None:
     context = multiprocessing.get_context("fork")
-    with Sandbox() as sandbox:
+    with Sandbox(provider=provider) as sandbox:
         receiver, sender = context.Pipe(False)
-        child = context.Process(target=_in_child, args=(sender, sandbox))
+        child = context.Process(target=_in_child, args=(sender, sandbox, provider))
         child.start()
         assert receiver.poll(60) and receiver.recv() == "ForkedError"
         assert receiver.poll(60) and receiver.recv() == "5\n"
@@ -158,9 +158,9 @@ def test_forked_child_refuses_the_parents_sandbox_and_opens_its_own() -> None:
         assert sandbox.run(["echo", "parent"]).stdout == "parent\n"
 
 
-def test_fork_with_a_live_sandbox_ends_it_when_the_parent_closes_it() -> None:
+def test_fork_with_a_live_sandbox_ends_it_when_the_parent_closes_it(provider: str) -> None:
     mark = f"stockade-fork-{os.getpid()}"
-    sandbox = Sandbox()
+    sandbox = Sandbox(provider=provider)
     sandbox.start(["sh", "-c", f"sleep 1000; : {mark}"])
     child = os.fork()
     if child == 0:
@@ -185,6 +185,22 @@ def test_pool_of_processes_uses_sandboxes(method: str) -> None:
         sandbox.run(["true"])
         with multiprocessing.get_context(method).Pool(2) as pool:
             assert pool.map(_open_and_run, range(4)) == ["0\n", "1\n", "2\n", "3\n"]
+
+
+async def _twice(number: int) -> int:
+    return number * 2
+
+
+def _call_async_tool(number: int) -> str:
+    code = f"import stockade_tools; print(stockade_tools.twice(number={number}))"
+    with Sandbox(tools={"twice": _twice}) as sandbox:
+        return sandbox.run_code(code, timeout=30).stdout
+
+
+def test_children_of_a_fork_call_async_tools_as_their_parent_did() -> None:
+    assert _call_async_tool(4) == "8\n"
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map_async(_call_async_tool, range(3)).get(120) == ["0\n", "2\n", "4\n"]
 
 
 def test_sandbox_cannot_be_pickled() -> None:

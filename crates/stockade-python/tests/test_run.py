@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from conftest import eventually
 
 from stockade import (
     ClosedError,
@@ -98,6 +101,24 @@ def test_started_program_receives_input_until_it_is_closed(sandbox: Sandbox) -> 
     assert ended.stdout == "a\nb"
     with pytest.raises(InputClosedError):
         handle.send_stdin("c")
+
+
+def test_readers_of_both_streams_each_get_what_is_theirs(sandbox: Sandbox) -> None:
+    program = "read go; echo question >&2; read answer; echo done"
+    with sandbox.start(program, stdin=True) as handle:
+        seen: dict[str, list[str]] = {"stdout": [], "stderr": []}
+
+        def read(name: str) -> None:
+            for line in getattr(handle, name):
+                seen[name].append(line)
+
+        readers = [threading.Thread(target=read, args=(name,), daemon=True) for name in seen]
+        for reader in readers:
+            reader.start()
+        handle.send_stdin("go\n")
+        assert eventually(lambda: seen["stderr"] == ["question\n"])
+        handle.send_stdin("yes\n")
+        assert eventually(lambda: seen["stdout"] == ["done\n"])
 
 
 def test_started_program_is_signalled_and_killed(sandbox: Sandbox) -> None:
@@ -209,7 +230,36 @@ def test_wall_names_its_controls_and_counts_its_usage(sandbox: Sandbox, provider
 
 
 def test_paused_programs_stop_until_they_are_resumed(provider: str) -> None:
+    code = "import time\nwhile True: print(time.monotonic(), flush=True); time.sleep(0.01)"
+    times: list[float] = []
     with Sandbox(provider=provider) as sandbox:
+        handle = sandbox.start_code(code)
+
+        def read() -> None:
+            for line in handle.stdout:
+                times.append(float(line))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert eventually(lambda: len(times) > 5)
         sandbox.pause()
+        # Lines that were written before still arrive.
+        last = -1
+
+        def is_silent() -> bool:
+            nonlocal last
+            last, before = len(times), last
+            time.sleep(0.2)
+            return last == before == len(times)
+
+        assert eventually(is_silent)
+        time.sleep(1.0)
+        assert len(times) == last
         sandbox.resume()
+        assert eventually(lambda: len(times) > last + 5)
+        handle.kill()
+        reader.join(20)
+        assert not reader.is_alive()
+        # Inside no line was printed either while the program was paused.
+        assert times[last] - times[last - 1] > 1.0
         assert sandbox.run(["true"]).ok

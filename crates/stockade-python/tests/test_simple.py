@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import socket
@@ -107,8 +108,9 @@ def test_network_is_closed_until_it_is_allowed(provider: str) -> None:
 
 def test_image_that_is_missing_is_an_error(provider: str) -> None:
     only_docker(provider)
-    with pytest.raises(ValueError, match="no-such-image"):
-        DockerSandbox(SandboxConfig(), image="no-such-image:1").execute("print(1)")
+    done = DockerSandbox(SandboxConfig(), image="no-such-image:1").execute("print(1)")
+    assert done["success"] is False and "no image no-such-image:1" in done["error"]
+    assert "docker pull" in done["error"]
 
 
 @pytest.fixture
@@ -119,6 +121,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
     def look_up(host: str, port: int, **options: Any) -> list[Any]:
         found = known.get(host.lower().rstrip("."), [host])
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         options["flags"] = socket.AI_NUMERICHOST
         return [it for address in found for it in real(address, port, **options)]
 
@@ -147,9 +151,15 @@ def test_connections_are_judged_and_counted(names: dict[str, list[str]]) -> None
     assert not network.check_connection("api.example.com", 443)
     network.close_connection()
     assert network.open_connection("api.example.com", 443) and network.active_connections == 2
+    some_port = NetworkPolicy(allow_outbound=True, allowed_ports=[443])
     anywhere = NetworkSandbox(NetworkPolicy(allow_outbound=True))
     assert anywhere.check_connection("example.org", 443)
-    assert not anywhere.check_connection("169.254.169.254", 80)
+    # Without a list every port is open, but no address that is not public.
+    assert anywhere.check_connection("example.org", 8443)
+    assert not NetworkSandbox(some_port).check_connection("example.org", 8443)
+    for host in ("169.254.169.254", "10.0.0.1", "127.0.0.1"):
+        assert not any(anywhere.check_connection(host, port) for port in (22, 80, 8443))
+    assert not any(anywhere.check_connection("example.org", port) for port in (0, -1, 65536))
 
 
 @pytest.mark.parametrize("hosts", [None, ["inner.example"]])
@@ -161,12 +171,41 @@ def test_every_address_of_a_name_is_judged(names: dict[str, list[str]], hosts: A
         (["127.0.0.1"], False),
         (["169.254.169.254"], False),
         (["fd00::1"], False),
-        ([], False),
+        # Without an address the name alone is judged.
+        ([], True),
     ]:
         names["inner.example"] = found
         assert network.check_connection("inner.example", 443) is is_allowed, found
         assert network.open_connection("inner.example", 443) is is_allowed, found
-    assert not network.check_connection("no-address.example", 443)
+    names["no-address.example"] = []
+    assert network.check_connection("no-address.example", 443) is (hosts is None)
+
+
+def test_host_is_judged_by_name_on_a_machine_that_resolves_nothing(
+    names: dict[str, list[str]],
+) -> None:
+    for host in ("api.example.com", "a.example.org", "bad.example.org", "other.example.com"):
+        names[host] = []
+    policy = NetworkPolicy(
+        allow_outbound=True,
+        allowed_hosts=["api.example.com", "*.example.org"],
+        allowed_ports=[80, 443],
+        blocked_hosts=["bad.example.org"],
+    )
+    network = NetworkSandbox(policy)
+    asked = [("api.example.com", 443), ("a.example.org", 443), ("api.example.com", 22)]
+    asked += [("bad.example.org", 443), ("other.example.com", 443)]
+    answers = [network.check_connection(host, port) for host, port in asked]
+    assert answers == [True, True, False, False, False]
+    assert [network.open_connection(host, port) for host, port in asked] == answers
+    assert not NetworkSandbox().check_connection("api.example.com", 443)
+    anywhere = NetworkSandbox(NetworkPolicy(allow_outbound=True))
+    assert anywhere.check_connection("api.example.com", 443)
+    names["metadata.google.internal"] = []
+    assert not anywhere.check_connection("metadata.google.internal", 80)
+    # A name that resolves is judged by its addresses too.
+    names["api.example.com"] = ["10.0.0.1"]
+    assert not network.check_connection("api.example.com", 443)
 
 
 def test_empty_collection_of_ports_is_no_network(names: dict[str, list[str]]) -> None:
@@ -217,6 +256,72 @@ ask("http://192.0.2.1/")
             network.log_request("GET", "https://example.com/", 200)
         assert len(network.get_request_summary()["recent"]) == 10
         network.cleanup()
+
+
+def test_summary_of_events_counts_requests_by_host_method_status_and_verdict() -> None:
+    code = """
+import urllib.error, urllib.request
+def ask(url, data=None):
+    try:
+        print(urllib.request.urlopen(url, data, timeout=10).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+ask("http://127.0.0.1:{0}/one")
+ask("http://127.0.0.1:{0}/two?key=x")
+ask("http://192.0.2.1/", b"data")
+"""
+    with serving() as (port, _):
+        policy = stockade.Policy.build(network_allowlist=[f"127.0.0.1:{port}"])
+        with stockade.Sandbox(policy=policy) as sandbox:
+            assert sandbox.run_code(code.format(port)).stdout == "200\n200\n403\n"
+            summary = sandbox.events.summary()
+    assert summary["requests"] == 3
+    assert summary["by_host"] == {"127.0.0.1": 2, "192.0.2.1": 1}
+    assert summary["by_method"] == {"GET": 2, "POST": 1}
+    assert summary["by_status"] == {"200": 2, "403": 1}
+    assert summary["by_verdict"] == {"allow": 2, "deny": 1}
+    # Without the query, which may contain secrets.
+    assert [it["path"] for it in summary["latest"]] == ["/", "/two", "/one"]
+
+
+def test_https_requests_are_in_the_log_if_they_are_inspected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += ["-nodes", "-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    words += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
+    # The gate verifies the server by it.
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    code = """
+import urllib.error, urllib.request
+for path in ["/one?key=x", "/missing"]:
+    try:
+        print(urllib.request.urlopen("https://127.0.0.1:{}" + path, timeout=10).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+    with serving(certificate=certificate, key=key) as (port, seen):
+        hosts = [f"127.0.0.1:{port}"]
+        policy = NetworkPolicy(allow_outbound=True, allowed_hosts=hosts, inspect=True)
+        network = ProxiedNetworkSandbox(policy)
+        done = network.execute(code.format(port))
+        assert done["stdout"] == "200\n200\n", done
+        assert seen == ["/one?key=x", "/missing"]
+        summary = network.get_request_summary()
+        assert summary["by_method"] == {"GET": 2}
+        assert summary["by_status"] == {"200": 2}
+        urls = [it["url"] for it in summary["recent"]]
+        # Without the query, which may contain secrets.
+        assert urls == [f"https://127.0.0.1:{port}/one", f"https://127.0.0.1:{port}/missing"]
+        network.cleanup()
+
+
+def test_inspection_needs_named_hosts() -> None:
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        NetworkSandbox(NetworkPolicy(allow_outbound=True, inspect=True))
 
 
 @pytest.fixture
@@ -314,6 +419,19 @@ def test_agents_have_files_and_code_of_their_own() -> None:
             manager.create_agent_environment(name)
     manager.cleanup()
     assert not Path(two["working_directory"]).exists()
+
+
+def test_manager_has_the_sandboxes_of_the_tutorial() -> None:
+    manager = SandboxManager(SandboxConfig())
+    assert manager.process_sandbox.execute("print(1)")["stdout"] == "1\n"
+    manager.filesystem_sandbox.write_file("note", "kept")
+    assert manager.filesystem_sandbox.read_file("note") == "kept"
+    place = manager.filesystem_sandbox.base_path
+    manager.create_agent_environment("a")
+    manager.cleanup_agent("a")
+    assert place.exists()
+    manager.cleanup()
+    assert not place.exists() and manager.process_sandbox._wall is None
 
 
 def test_cleanup_ends_every_sandbox_before_it_removes_files() -> None:
@@ -419,11 +537,70 @@ def test_safe_shell_reads_no_shell_syntax() -> None:
     assert "max_cpu_seconds" in safe_shell(busy, timeout=20)[1]
 
 
+def test_safe_shell_has_a_limit_of_memory() -> None:
+    command = ["python3", "-c", "bytearray(200 << 20)"]
+    assert safe_shell(command, max_memory_mb=512) == ("", "")
+    assert "memory" in safe_shell(command)[1].lower()
+
+
+SHARE = """
+import time
+began, used = time.monotonic(), time.process_time()
+while time.monotonic() - began < 1.5: pass
+print((time.process_time() - used) / (time.monotonic() - began))
+"""
+"""Prints which share of a processor a busy program gets."""
+
+
+def test_cpu_percent_is_the_share_of_a_processor(provider: str) -> None:
+    def share(percent: float) -> float:
+        with sandbox_of(provider, SandboxConfig(max_cpu_percent=percent)) as sandbox:
+            return float(sandbox.execute(SHARE)["stdout"])
+
+    assert share(20) < 0.35
+    # Other programs of this machine may use the processors for a while.
+    assert eventually(lambda: share(100) > 0.45, 60)
+
+
+def test_defaults_are_those_of_the_tutorials() -> None:
+    config = SandboxConfig()
+    assert vars(config) == {
+        "max_memory_mb": 512,
+        "max_cpu_percent": 50.0,
+        "max_execution_time_seconds": 60,
+        "allowed_network": False,
+        "allowed_filesystem_paths": None,
+        "allowed_commands": None,
+        "environment_variables": None,
+    }
+    assert vars(NetworkPolicy()) == {
+        "allow_outbound": False,
+        "allowed_hosts": None,
+        "allowed_ports": None,
+        "blocked_hosts": None,
+        "max_connections": 10,
+        "inspect": False,
+    }
+    shapes = {
+        DockerSandbox: {"config": None, "image": "python:3.11-slim"},
+        ProxiedNetworkSandbox: {"policy": None, "proxy_port": 8080},
+        FilesystemSandbox: {"base_path": None, "max_size_mb": 100},
+        SubprocessSandbox: {"max_cpu": 1, "max_memory_mb": 256, "timeout": 10},
+        safe_shell: {"command": inspect.Parameter.empty, "timeout": 5, "max_memory_mb": 64},
+    }
+    for thing, expected in shapes.items():
+        found = inspect.signature(thing).parameters.values()
+        assert {it.name: it.default for it in found} == expected, thing
+
+
 def test_code_runs_in_a_container_with_one_call(provider: str) -> None:
     only_docker(provider)
     assert run_code_in_sandbox("print(6 * 7)") == "42\n"
     assert run_code_in_sandbox("raise ValueError('no')").startswith("Error: ")
     assert run_code_in_sandbox("x = bytearray(400 << 20)").startswith("Error: ")
+    assert float(run_code_in_sandbox(SHARE)) < 0.7
+    with DockerSandbox(SandboxConfig(max_cpu_percent=100)) as whole:
+        assert eventually(lambda: float(whole.execute(SHARE)["stdout"]) > 0.7, 60)
 
 
 def test_missing_engine_is_an_error_and_never_another_wall(

@@ -6,9 +6,11 @@
     print(provider.run_once("agent-1", "print('hello')").result.stdout)
 """
 
+from stockade import _conflict
+
 from . import _toolkit
 
-_toolkit.refuse_conflict()
+_conflict.refuse()
 _toolkit.offer_documents()
 
 from stockade import __version__ as __version__  # noqa: E402

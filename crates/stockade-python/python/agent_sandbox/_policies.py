@@ -33,10 +33,10 @@ _BESIDES = ["env_vars", "timeout_seconds", "runtime", "read_only_fs"]
 
 
 def session_policy(
-    policy: Any, config: SandboxConfig, tools: list[str], network: bool = True
+    policy: Any, config: SandboxConfig, tools: Optional[list[str]], network: bool = True
 ) -> Policy:
     """The policy of a session. What `policy` says wins over the config; `tools` are the provider's,
-    and without `network` no host is reachable, whatever the policy says.
+    None where a list of tools only judges the names in contexts, and without `network` no host is reachable, whatever the policy says.
 
     `policy` is None, a document of ``agent_os.policies`` or an object like it, a dictionary, the
     path of a file, a YAML text, or a `stockade.Policy`, which says everything.
@@ -56,7 +56,7 @@ def session_policy(
     clauses["network_allowlist"] = _list("network_allowlist", said, config)
     named = _list("tool_allowlist", said, config)
     _known(named, tools)
-    clauses["tool_allowlist"] = named or ([] if policy is not None else tools)
+    clauses["tool_allowlist"] = named or ([] if policy is not None else tools or [])
     if not network:
         clauses["network_allowlist"], clauses["defaults"]["network_default"] = [], "deny"
     checked = Policy.parse(json.dumps(clauses), name=str(clauses["name"]), base=base)
@@ -167,7 +167,7 @@ def _refuse_nothing(value: Any, place: str) -> None:
             _refuse_nothing(item, f"{place}[{index}]")
 
 
-def _complete(policy: Policy, config: SandboxConfig, tools: list[str]) -> Policy:
+def _complete(policy: Policy, config: SandboxConfig, tools: Optional[list[str]]) -> Policy:
     """A policy that says everything: a config can add variables and a shorter timeout only."""
     usual = SandboxConfig()
     for it in dataclasses.fields(SandboxConfig):
@@ -213,7 +213,9 @@ def _list(name: str, said: Mapping[str, Any], config: SandboxConfig) -> list[Any
     return list(said.get(name, own))
 
 
-def _known(named: list[str], tools: list[str]) -> None:
+def _known(named: list[str], tools: Optional[list[str]]) -> None:
+    if tools is None:
+        return
     unknown = sorted(set(named) - set(tools))
     if unknown:
         raise ValueError(

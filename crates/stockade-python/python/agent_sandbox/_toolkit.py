@@ -1,36 +1,19 @@
-"""Makes ``agent_os.policies`` importable where the toolkit is not installed, and refuses to be in
-one environment with the package that this one replaces."""
+"""Makes ``agent_os.policies`` importable where the toolkit is not installed."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Optional
-
-_REPLACED = "agt-sandbox"
 
 # The names of `agent_os.policies`, and of the module that defines them.
 _NAMES = ["DynamicCondition", "DynamicConditionType", "PolicyAction", "PolicyCondition"]
 _NAMES += ["PolicyDefaults", "PolicyDocument", "PolicyOperator", "PolicyRule", "SandboxMounts"]
 
 _MODULES = ("agent_os", "agent_os.policies", "agent_os.policies.schema")
-
-
-def refuse_conflict() -> None:
-    """Raises ImportError if the package that this one replaces is installed too: both have the same
-    files, and which of them run would depend on the order of installation."""
-    try:
-        found = importlib.metadata.version(_REPLACED)
-    except importlib.metadata.PackageNotFoundError:
-        return
-    raise ImportError(
-        f"{_REPLACED} {found} is installed next to stockade, and both provide agent_sandbox; run "
-        f"`pip uninstall -y {_REPLACED} && pip install --force-reinstall --no-deps stockade`"
-    )
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

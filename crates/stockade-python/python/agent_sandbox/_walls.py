@@ -47,6 +47,10 @@ class WallProvider(SandboxProvider):
     """The wall, as Stockade names it."""
     _title: ClassVar[str]
     """What an error says first where the wall cannot be used."""
+    _offers_tools: ClassVar[bool] = True
+    """Whether code inside calls the tools of a policy; otherwise they only judge contexts."""
+    _default_config: ClassVar[SandboxConfig] = SandboxConfig()
+    """The config of a session that names none."""
     _context_variable: ClassVar[Optional[str]] = None
     """The variable through which code sees its context."""
 
@@ -76,13 +80,14 @@ class WallProvider(SandboxProvider):
         check_agent_id(agent_id)
         session_id = new_id()
         is_shorter = isinstance(policy, stockade.Policy) and config is not None
-        config = _copied(config or SandboxConfig())
+        config = _copied(config or self._default_config)
         if not config.read_only_fs:
             _log.warning("read_only_fs=False: only /workspace, /tmp and /output are writable")
         config, judges, network = ringed(config, agent_id)
         if runtime is not None:
             judges.append(judge_of(runtime, agent_id, session_id))
-        checked = session_policy(policy, config, list(self._tools), network)
+        tools = list(self._tools) if self._offers_tools else None
+        checked = session_policy(policy, config, tools, network)
         context = {"agent_id": agent_id, "session_id": session_id}
         sandbox, output = self._open(checked, config, context)
         session = Session(agent_id, session_id, sandbox, checked, config, judges, output)
@@ -170,8 +175,16 @@ class WallProvider(SandboxProvider):
     def _report(self) -> WallReport:
         return stockade.wall_report(self._wall)
 
+    def _used_wall(self) -> str:
+        """The wall of sessions."""
+        return self._wall
+
     def _options(self, config: SandboxConfig) -> dict[str, Any]:
         """More arguments for the sandbox of a session."""
+        return {}
+
+    def _session_options(self, context: dict[str, Any]) -> dict[str, Any]:
+        """Arguments for the sandbox that depend on its session."""
         return {}
 
     def _open(
@@ -179,12 +192,12 @@ class WallProvider(SandboxProvider):
     ) -> tuple[Sandbox, Output]:
         """Opens a sandbox, with what happens to its output."""
         envs = sanitize_env_vars(config.env_vars)
-        options = self._options(config)
+        options = {**self._options(config), **self._session_options(context)}
         tools = {name: self._tools[name] for name in policy.tools}
         try:
             sandbox = Sandbox(
                 policy,
-                provider=self._wall,
+                provider=self._used_wall(),
                 tools=tools,
                 envs=envs,
                 credentials=list(envs),

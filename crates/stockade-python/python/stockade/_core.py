@@ -6,12 +6,14 @@ import asyncio
 import codecs
 import inspect
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
 from . import _bridge, errors, tools as tool_functions
 from ._stockade import Execution as Running
 from ._stockade import Failure, Operation, Session
+from .azure import Azure
 from .execution import Denial, Execution, of_report
 from .policy import Context, PolicyLike, fields, policy_of
 from .tools import Tools
@@ -35,6 +37,7 @@ def open_session(
     image: Optional[str],
     docker_url: Optional[str],
     runtime: Optional[str],
+    azure: Optional[Azure],
     credentials: Sequence[str],
     context: Optional[Context],
     python: Optional[Path],
@@ -56,6 +59,7 @@ def open_session(
             root=None if root is None else os.path.abspath(root),
             image=image,
             container=(docker_url, runtime),
+            azure=azure,
             envs=_pairs(envs),
             credentials=[str(name) for name in credentials],
             tools=tool_functions.offered(tools, loop),
@@ -174,6 +178,36 @@ class Decoders:
     def rest(self, stream: int) -> str:
         """What an incomplete character at the end of the stream becomes."""
         return self._decoders[stream].decode(b"", final=True)
+
+
+class Unread:
+    """The output of a program that has arrived and that no reader has taken yet."""
+
+    def __init__(self) -> None:
+        self._decoders = Decoders()
+        self._waiting: dict[int, deque[str]] = {1: deque(), 2: deque()}
+        self.is_complete = False
+        """Whether nothing more arrives."""
+
+    def keep(self, piece: Optional[tuple[int, bytes]]) -> None:
+        """Keeps what arrived; None is the end of both streams."""
+        if piece is not None:
+            self._add(piece[0], self._decoders.decode(*piece))
+            return
+        for stream in self._waiting:
+            self._add(stream, self._decoders.rest(stream))
+        self.is_complete = True
+
+    def take(self, streams: Sequence[int]) -> Optional[tuple[int, str]]:
+        """The next text of one of these streams, with its stream; None if nothing waits."""
+        for stream in streams:
+            if self._waiting[stream]:
+                return stream, self._waiting[stream].popleft()
+        return None
+
+    def _add(self, stream: int, text: str) -> None:
+        if text:
+            self._waiting[stream].append(text)
 
 
 def _pairs(envs: Optional[Mapping[str, str]]) -> list[tuple[str, str]]:

@@ -1,9 +1,12 @@
 """The extension module. Use the classes of the package `stockade` instead."""
 
 import os
-from typing import Any, Callable, Optional, final
+from typing import Any, Callable, Optional, Union, final
+
+from .azure import Azure
 
 __all__ = [
+    "Call",
     "Events",
     "Execution",
     "Failure",
@@ -16,11 +19,15 @@ __all__ = [
     "Runtime",
     "Session",
     "ToolCall",
+    "apply_checkpoint",
+    "checkpoints",
     "command_line",
+    "differences",
     "doctor",
     "has_image",
     "policy_schema",
     "presets",
+    "remove_checkpoint",
     "sessions",
     "summary",
     "version",
@@ -43,7 +50,11 @@ def doctor(runtime: Runtime) -> Operation:
     """Probes every wall. The result is JSON."""
 
 def wall(
-    runtime: Runtime, name: str, quick: bool, container: tuple[Optional[str], Optional[str]]
+    runtime: Runtime,
+    name: str,
+    quick: bool,
+    container: tuple[Optional[str], Optional[str]],
+    azure: Optional[Azure],
 ) -> Operation:
     """Probes one wall. The result is JSON, None if no wall has this name."""
 
@@ -137,6 +148,17 @@ class Policy:
         """Whether a tool may be called, as JSON."""
 
 @final
+class Call:
+    """A call of a context that runs."""
+
+    @property
+    def operation(self) -> Operation:
+        """Ends with the call."""
+
+    def next_event(self) -> Operation:
+        """The next event: 1 or 2 and output, or 0 and a value as JSON. None at the end."""
+
+@final
 class ToolCall:
     """One call of a tool, which its function answers."""
 
@@ -162,6 +184,7 @@ class Session:
         root: Optional[str],
         image: Optional[str],
         container: tuple[Optional[str], Optional[str]],
+        azure: Optional[Azure],
         envs: list[tuple[str, str]],
         credentials: list[str],
         tools: list[tuple[str, str, str, Optional[str], Callable[[str, ToolCall], None]]],
@@ -189,6 +212,33 @@ class Session:
     ) -> Execution:
         """Starts a program: code in a language, or a command."""
 
+    def run_in_context(
+        self,
+        name: str,
+        code: bytes,
+        *,
+        language: str,
+        envs: list[tuple[str, str]],
+        timeout: Optional[float],
+        live: bool,
+        context: Optional[str] = None,
+    ) -> Call:
+        """Runs code in a context, which is started if it is missing."""
+
+    def contexts(
+        self,
+        act: str,
+        name: Optional[str],
+        *,
+        language: str,
+        cwd: Optional[str],
+        envs: list[tuple[str, str]],
+    ) -> Operation:
+        """Creates, lists, interrupts, restarts or removes contexts."""
+
+    def port(self, act: str, port: int, listen: Optional[str]) -> Operation:
+        """Opens, lists or closes forwarded ports."""
+
     def files(self) -> Files:
         """The files inside."""
 
@@ -206,6 +256,15 @@ class Session:
 
     def resume(self) -> Operation:
         """Continues all programs."""
+
+    def checkpoint(self, reference: str) -> Operation:
+        """Keeps the files under ``SESSION/NAME``. The result is JSON."""
+
+    def restore(self, reference: Optional[str], any_policy: bool) -> Operation:
+        """Replaces the files by those of a checkpoint, or discards every change."""
+
+    def fill(self, reference: str) -> Operation:
+        """Writes the files of a checkpoint into a sandbox in which nothing ran yet."""
 
     def end(self) -> Operation:
         """Ends everything inside. Does nothing if the sandbox has ended."""
@@ -231,17 +290,52 @@ class Remote:
     ) -> Execution:
         """Starts a program: code in a language, or a command."""
 
+    def run_in_context(
+        self,
+        name: str,
+        code: bytes,
+        *,
+        language: str,
+        envs: list[tuple[str, str]],
+        timeout: Optional[float],
+        live: bool,
+    ) -> Call:
+        """Runs code in a context, which is started if it is missing."""
+
+    def contexts(
+        self,
+        act: str,
+        name: Optional[str],
+        *,
+        language: str,
+        cwd: Optional[str],
+        envs: list[tuple[str, str]],
+    ) -> Operation:
+        """Creates, lists, interrupts, restarts or removes contexts."""
+
+    def port(self, act: str, port: int, listen: Optional[str]) -> Operation:
+        """Opens, lists or closes forwarded ports."""
+
     def inspect(self) -> Operation:
         """The session, as JSON."""
 
     def usage(self) -> Operation:
         """What the sandbox used so far, as for a Session."""
 
+    def files(self) -> Files:
+        """The files inside."""
+
     def pause(self) -> Operation:
         """Stops all programs until resume."""
 
     def resume(self) -> Operation:
         """Continues all programs."""
+
+    def checkpoint(self, name: str) -> Operation:
+        """Keeps the files under a name. The result describes the checkpoint, as JSON."""
+
+    def restore(self, reference: Optional[str], any_policy: bool) -> Operation:
+        """Replaces the files by those of a checkpoint, or discards every change."""
 
     def remove(self) -> Operation:
         """Ends the session."""
@@ -335,3 +429,22 @@ class Events:
     @property
     def is_complete(self) -> bool:
         """Whether the last event of a complete record was read."""
+
+def checkpoints(session: Optional[str]) -> str:
+    """The checkpoints of a session, or all, as JSON."""
+
+def remove_checkpoint(reference: str) -> None:
+    """Removes a checkpoint."""
+
+def differences(reference: str, *, earlier: Optional[str], all: bool) -> str:
+    """What a checkpoint changed, as JSON."""
+
+def apply_checkpoint(
+    reference: str,
+    *,
+    to: Optional[Union[str, bytes]],
+    only: list[Union[str, bytes]],
+    accept: list[Union[str, bytes]],
+    dry_run: bool,
+) -> str:
+    """Writes changes of a checkpoint to the host; what became of each as JSON."""

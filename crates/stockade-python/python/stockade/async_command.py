@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Optional, Union
 
 from . import _bridge, _core, errors
-from ._core import Decoders, OnDenial, OnOutput
+from ._core import OnDenial, OnOutput, Unread
 from ._stockade import Execution as Running
 from .execution import Execution
 
@@ -28,10 +27,10 @@ class AsyncOutputStream:
                 self._line = rest
                 yield line + end
                 continue
-            piece = await self._handle._next(self._stream)
-            if piece is None:
+            found = await self._handle._next((self._stream,))
+            if found is None:
                 break
-            self._line += piece
+            self._line += found[1]
         if self._line:
             line, self._line = self._line, ""
             yield line
@@ -42,14 +41,16 @@ class AsyncOutputStream:
 
 
 class AsyncCommandHandle:
-    """A running program. In an ``async with`` block, the program is killed at the end of it."""
+    """A running program. In an ``async with`` block, the program is killed at the end of it.
+
+    Tasks may share it: one can read `stdout` while another one reads `stderr`.
+    """
 
     def __init__(self, running: Running, on_denial: Optional[OnDenial]) -> None:
         self._running = running
         self._on_denial = on_denial
-        self._decoders = Decoders()
-        self._waiting: dict[int, deque[str]] = {1: deque(), 2: deque()}
-        self._is_read = False
+        self._unread = Unread()
+        self._receiving: Optional[asyncio.Task[None]] = None
         self._execution: Optional[Execution] = None
         self._problem: Optional[Exception] = None
         self.number: Optional[int] = None
@@ -79,11 +80,10 @@ class AsyncCommandHandle:
         """The output as it arrives: pairs of ``"stdout"`` or ``"stderr"`` and text."""
         names = {1: "stdout", 2: "stderr"}
         while True:
-            for stream, name in names.items():
-                while self._waiting[stream]:
-                    yield name, self._waiting[stream].popleft()
-            if not await self._read_more():
+            found = await self._next((1, 2))
+            if found is None:
                 return
+            yield names[found[0]], found[1]
 
     async def send_stdin(self, data: Union[str, bytes]) -> None:
         """Sends input to a program that was started with ``stdin=True``."""
@@ -164,27 +164,20 @@ class AsyncCommandHandle:
         if self.number is None:
             await self.wait()
 
-    async def _next(self, stream: int) -> Optional[str]:
-        """The next text of one stream; None at its end."""
-        while not self._waiting[stream]:
-            if not await self._read_more():
-                return None
-        return self._waiting[stream].popleft()
+    async def _next(self, streams: tuple[int, ...]) -> Optional[tuple[int, str]]:
+        """The next text of one of these streams, with its stream; None at their end."""
+        while True:
+            found = self._unread.take(streams)
+            if found is not None or self._unread.is_complete:
+                return found
+            if self._receiving is None:
+                self._receiving = asyncio.ensure_future(self._receive())
+            # All readers wait for the same piece. The end of one of them does not lose it.
+            await asyncio.shield(self._receiving)
 
-    async def _read_more(self) -> bool:
-        """Receives one piece of output; false at the end."""
-        if self._is_read:
-            return any(self._waiting.values())
-        piece = await _bridge.wait_async(_core.started(self._running.next_output))
-        if piece is None:
-            self._is_read = True
-            for stream in (1, 2):
-                self._keep(stream, self._decoders.rest(stream))
-            return any(self._waiting.values())
-        stream, data = piece
-        self._keep(stream, self._decoders.decode(stream, data))
-        return True
-
-    def _keep(self, stream: int, text: str) -> None:
-        if text:
-            self._waiting[stream].append(text)
+    async def _receive(self) -> None:
+        """Receives one piece of output, or the end."""
+        try:
+            self._unread.keep(await _bridge.wait_async(_core.started(self._running.next_output)))
+        finally:
+            self._receiving = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Optional, Union
 
 from . import _bridge, _core, errors
-from ._core import Decoders, OnDenial, OnOutput
+from ._core import OnDenial, OnOutput, Unread
 from ._stockade import Execution as Running
 from .execution import Execution
 
@@ -27,10 +27,10 @@ class OutputStream:
                 self._line = rest
                 yield line + end
                 continue
-            piece = self._handle._next(self._stream)
-            if piece is None:
+            found = self._handle._next((self._stream,))
+            if found is None:
                 break
-            self._line += piece
+            self._line += found[1]
         if self._line:
             line, self._line = self._line, ""
             yield line
@@ -41,14 +41,18 @@ class OutputStream:
 
 
 class CommandHandle:
-    """A running program. In a ``with`` block, the program is killed at the end of the block."""
+    """A running program. In a ``with`` block, the program is killed at the end of the block.
+
+    Threads may share it: one can read `stdout` while another one reads `stderr`.
+    """
 
     def __init__(self, running: Running, on_denial: Optional[OnDenial]) -> None:
         self._running = running
         self._on_denial = on_denial
-        self._decoders = Decoders()
-        self._waiting: dict[int, deque[str]] = {1: deque(), 2: deque()}
-        self._is_read = False
+        self._unread = Unread()
+        # One reader receives for all of them: it keeps what others wait for, and wakes them.
+        self._is_receiving = False
+        self._arrived = threading.Condition()
         self._execution: Optional[Execution] = None
         self._problem: Optional[Exception] = None
         self.number: Optional[int] = None
@@ -78,11 +82,10 @@ class CommandHandle:
         """The output as it arrives: pairs of ``"stdout"`` or ``"stderr"`` and text."""
         names = {1: "stdout", 2: "stderr"}
         while True:
-            for stream, name in names.items():
-                while self._waiting[stream]:
-                    yield name, self._waiting[stream].popleft()
-            if not self._read_more():
+            found = self._next((1, 2))
+            if found is None:
                 return
+            yield names[found[0]], found[1]
 
     def send_stdin(self, data: Union[str, bytes]) -> None:
         """Sends input to a program that was started with ``stdin=True``."""
@@ -159,27 +162,26 @@ class CommandHandle:
         if self.number is None:
             self.wait()
 
-    def _next(self, stream: int) -> Optional[str]:
-        """The next text of one stream; None at its end."""
-        while not self._waiting[stream]:
-            if not self._read_more():
-                return None
-        return self._waiting[stream].popleft()
+    def _next(self, streams: tuple[int, ...]) -> Optional[tuple[int, str]]:
+        """The next text of one of these streams, with its stream; None at their end."""
+        while True:
+            with self._arrived:
+                found = self._unread.take(streams)
+                if found is not None or self._unread.is_complete:
+                    return found
+                if self._is_receiving:
+                    self._arrived.wait()
+                    continue
+                self._is_receiving = True
+            self._receive()
 
-    def _read_more(self) -> bool:
-        """Receives one piece of output; false at the end."""
-        if self._is_read:
-            return any(self._waiting.values())
-        piece = _bridge.wait(_core.started(self._running.next_output))
-        if piece is None:
-            self._is_read = True
-            for stream in (1, 2):
-                self._keep(stream, self._decoders.rest(stream))
-            return any(self._waiting.values())
-        stream, data = piece
-        self._keep(stream, self._decoders.decode(stream, data))
-        return True
-
-    def _keep(self, stream: int, text: str) -> None:
-        if text:
-            self._waiting[stream].append(text)
+    def _receive(self) -> None:
+        """Receives one piece of output, or the end."""
+        try:
+            piece = _bridge.wait(_core.started(self._running.next_output))
+            with self._arrived:
+                self._unread.keep(piece)
+        finally:
+            with self._arrived:
+                self._is_receiving = False
+                self._arrived.notify_all()

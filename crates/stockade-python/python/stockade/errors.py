@@ -18,6 +18,7 @@ __all__ = [
     "BusyError",
     "CancelledExecutionError",
     "ClosedError",
+    "ContextEndedError",
     "CrossesMountsError",
     "DeniedError",
     "DirectoryError",
@@ -41,10 +42,12 @@ __all__ = [
     "NotStartedError",
     "OutOfMemoryError",
     "PolicyError",
+    "PortDeniedError",
     "QuotaError",
     "RecordError",
     "SandboxLostError",
     "SpecialFileError",
+    "StateError",
     "StockadeError",
     "TimedOutError",
     "TooLargeError",
@@ -88,6 +91,14 @@ class BusyError(StockadeError):
     """The sandbox runs as many programs as it may; the same call succeeds later."""
 
 
+class ContextEndedError(StockadeError):
+    """The interpreter of a context has ended; `CodeContext.restart` starts a new one."""
+
+
+class PortDeniedError(StockadeError):
+    """The policy does not allow to forward a port, or no more of them."""
+
+
 class LostError(StockadeError):
     """The sandbox disappeared while it was in use."""
 
@@ -98,6 +109,10 @@ class ClosedError(StockadeError):
 
 class ForkedError(StockadeError):
     """The object belongs to the process from which this one was forked."""
+
+
+class StateError(StockadeError):
+    """A checkpoint cannot be made, found, restored or applied."""
 
 
 class RecordError(StockadeError):
@@ -240,6 +255,8 @@ _KINDS: dict[str, type[StockadeError]] = {
     "busy": BusyError,
     "lost": LostError,
     "closed": ClosedError,
+    "context_ended": ContextEndedError,
+    "port_denied": PortDeniedError,
     "forked": ForkedError,
     "record": RecordError,
     "input_closed": InputClosedError,
@@ -248,6 +265,7 @@ _KINDS: dict[str, type[StockadeError]] = {
     "other": FileError,
     "not_found": NotFoundError,
     "exists": ExistsError,
+    "state": StateError,
     "not_a_directory": NotDirectoryError,
     "is_a_directory": DirectoryError,
     "not_empty": NotEmptyError,

@@ -76,9 +76,9 @@ class AsyncEvents(_Record):
 
     async def __call__(self, *, follow: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Iterates over the events, oldest first; with `follow`, until the sandbox has ended."""
-        reader = self._reader()
+        reader = await asyncio.to_thread(self._reader)
         while True:
-            events = self._read(reader)
+            events = await asyncio.to_thread(self._read, reader)
             for event in events:
                 yield event
             if not events:
@@ -90,4 +90,4 @@ class AsyncEvents(_Record):
 
     async def summary(self) -> dict[str, Any]:
         """Counts of requests and tool calls: by host, method, status and verdict, and by tool."""
-        return self._summary()
+        return await asyncio.to_thread(self._summary)

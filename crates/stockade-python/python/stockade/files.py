@@ -6,13 +6,14 @@ import asyncio
 import os
 import tarfile
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Optional, Union, overload
+from typing import Any, Callable, Literal, Optional, Union, overload
 
 from . import _bridge, _core, errors
 from ._core import Path
-from ._stockade import FileStream, FileWatch, Session
+from ._stockade import FileStream, FileWatch, Operation, Session
 
 MOST_BYTES = 256 << 20
 """The largest file that `read` reads unless the caller says otherwise."""
@@ -122,9 +123,7 @@ class Files:
     def upload(self, local: Path, path: Path = ".") -> None:
         """Copies a file or a tree of the host into a directory inside, under its own name."""
         with tempfile.NamedTemporaryFile(prefix="stockade-", suffix=".tar") as archive:
-            with tarfile.open(fileobj=archive, mode="w") as tar:
-                tar.add(local, arcname=os.path.basename(os.path.abspath(local)))
-            archive.flush()
+            _pack(archive, local)
             _bridge.wait(_call(self._files.upload, _sent(path), archive.name))
 
     def download(self, path: Path, local: Path) -> None:
@@ -133,24 +132,15 @@ class Files:
         Everything inside is untrusted: links that lead out of the directory, devices and the like
         are refused.
         """
-        if not hasattr(tarfile, "data_filter"):
-            message = "this version of Python cannot unpack untrusted archives safely"
-            raise errors.InvalidError(message, "use the latest release of your Python version")
+        _check_unpacking()
         stream: FileStream = _bridge.wait(_call(self._files.download, _sent(path)))
-        reader: Any = _Reader(stream)
-        try:
-            with tarfile.open(fileobj=reader, mode="r|") as tar:
-                tar.extractall(local, filter="data")
-        except (tarfile.TarError, EOFError) as error:
-            message = f"cannot unpack {os.fsdecode(path)}: {error}"
-            raise errors.ArchiveError(message, "remove what it names inside") from error
+        _unpack(_Reader(stream), path, local)
 
 
 class AsyncFiles:
     """The files inside a sandbox, for asyncio. It mirrors `Files`."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
         self._files = session.files()
 
     @overload
@@ -222,25 +212,104 @@ class AsyncFiles:
     watch_dir = watch
 
     async def upload(self, local: Path, path: Path = ".") -> None:
-        """Copies a file or a tree of the host into a directory inside, under its own name."""
-        await asyncio.to_thread(Files(self._session).upload, local, path)
+        """Copies a file or a tree of the host into a directory inside, under its own name.
+        Cancelling the task ends the copy; what was copied so far stays."""
+        with tempfile.NamedTemporaryFile(prefix="stockade-", suffix=".tar") as archive:
+            writer = _Writer(archive)
+            await _in_thread(lambda: _pack(writer, local), writer.cancel)
+            await _bridge.wait_async(_call(self._files.upload, _sent(path), archive.name))
 
     async def download(self, path: Path, local: Path) -> None:
-        """Copies a file or a tree from inside into a directory of the host, under its own name."""
-        await asyncio.to_thread(Files(self._session).download, path, local)
+        """Copies a file or a tree from inside into a directory of the host, under its own name.
+        Cancelling the task ends the copy; what was copied so far stays."""
+        _check_unpacking()
+        stream: FileStream = await _bridge.wait_async(_call(self._files.download, _sent(path)))
+        reader = _Reader(stream)
+        await _in_thread(lambda: _unpack(reader, path, local), reader.cancel)
+
+
+async def _in_thread(act: Callable[[], None], cancel: Callable[[], None]) -> None:
+    """Acts on another thread. Cancelling the task calls `cancel` and waits until the act ends."""
+    acting = asyncio.ensure_future(asyncio.to_thread(act))
+    try:
+        await asyncio.shield(acting)
+    except asyncio.CancelledError:
+        cancel()
+        await asyncio.wait({acting})
+        # The caller sees the cancellation, not what it made of the act.
+        acting.cancelled() or acting.exception()
+        raise
+
+
+def _pack(archive: Any, local: Path) -> None:
+    """Writes a file or a tree of the host as a tar archive."""
+    with tarfile.open(fileobj=archive, mode="w|") as tar:
+        tar.add(local, arcname=os.path.basename(os.path.abspath(local)))
+    archive.flush()
+
+
+def _check_unpacking() -> None:
+    if not hasattr(tarfile, "data_filter"):
+        message = "this version of Python cannot unpack untrusted archives safely"
+        raise errors.InvalidError(message, "use the latest release of your Python version")
+
+
+def _unpack(reader: Any, path: Path, local: Path) -> None:
+    """Unpacks an archive from inside, which is untrusted."""
+    try:
+        with tarfile.open(fileobj=reader, mode="r|") as tar:
+            tar.extractall(local, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        message = f"cannot unpack {os.fsdecode(path)}: {error}"
+        raise errors.ArchiveError(message, "remove what it names inside") from error
+
+
+class _Writer:
+    """Writes an archive until another thread cancels it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._is_cancelled = file, False
+
+    def write(self, piece: bytes) -> None:
+        if self._is_cancelled:
+            raise errors.InterruptedCallError("the copy was cancelled")
+        self._file.write(piece)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
 
 
 class _Reader:
-    """Reads a stream of the extension module, as tarfile wants it."""
+    """Reads a stream of the extension module, as tarfile wants it, until another thread cancels it."""
 
     def __init__(self, stream: FileStream) -> None:
         self._stream, self._rest = stream, b""
+        self._lock = threading.Lock()
+        self._reading: Optional[Operation] = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            if self._reading is not None:
+                self._reading.cancel()
+
+    def _next(self) -> bytes:
+        with self._lock:
+            if self._is_cancelled:
+                raise errors.InterruptedCallError("the copy was cancelled")
+            self._reading = _call(self._stream.next)
+        piece: bytes = _bridge.wait(self._reading)
+        return piece
 
     def read(self, size: int = -1) -> bytes:
         pieces = [self._rest]
         count = len(self._rest)
         while size < 0 or count < size:
-            piece: bytes = _bridge.wait(_call(self._stream.next))
+            piece = self._next()
             if not piece:
                 break
             pieces.append(piece)

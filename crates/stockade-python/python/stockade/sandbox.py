@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Optional, Union
 
-from . import _bridge, _core
+from . import _bridge, _core, contexts, ports, state
 from ._core import Command, OnDenial, OnOutput, Path
 from ._stockade import Session
 from ._stockade import Execution as Running
-from .attached import SandboxInfo, _Attached, listed
+from .attached import SandboxInfo, _Attached, _forked, listed
+from .azure import Azure
 from .command import CommandHandle
+from .contexts import CodeContext, ContextInfo
 from .events import Events
 from .execution import Execution, Usage
 from .files import Files
 from .policy import Context, PolicyLike
+from .ports import Port
+from .state import Applied, Change, Checkpoint
 from .tools import Tools
 from .walls import Wall
 
@@ -39,6 +44,7 @@ class Sandbox:
         image: Optional[str] = None,
         docker_url: Optional[str] = None,
         runtime: Optional[str] = None,
+        azure: Optional[Azure] = None,
         credentials: Sequence[str] = (),
         context: Optional[Context] = None,
         python: Optional[Path] = None,
@@ -61,6 +67,7 @@ class Sandbox:
                 command.
             runtime: The runtime of containers: ``auto``, ``runc``, ``crun``, ``runsc`` or
                 ``kata-runtime``.
+            azure: The sandbox group of the wall ``aca``.
             credentials: The names in `envs` that may look like credentials, because they are passed
                 in knowingly.
             context: Fields for the rules of the policy, such as ``agent_id``.
@@ -71,6 +78,25 @@ class Sandbox:
             on_denial: Receives each denial when its program has ended.
         """
         self._on_stdout, self._on_stderr, self._on_denial = on_stdout, on_stderr, on_denial
+        self._label = state.new_label()
+        self._options: Optional[dict[str, Any]] = {
+            "policy": policy,
+            "provider": provider,
+            "tools": tools,
+            "envs": envs,
+            "root": root,
+            "image": image,
+            "docker_url": docker_url,
+            "runtime": runtime,
+            "azure": azure,
+            "credentials": credentials,
+            "context": context,
+            "python": python,
+            "record": record,
+            "on_stdout": on_stdout,
+            "on_stderr": on_stderr,
+            "on_denial": on_denial,
+        }
         self._session: Session = _bridge.wait(
             _core.open_session(
                 policy,
@@ -81,6 +107,7 @@ class Sandbox:
                 image=image,
                 docker_url=docker_url,
                 runtime=runtime,
+                azure=azure,
                 credentials=credentials,
                 context=context,
                 python=python,
@@ -104,10 +131,11 @@ class Sandbox:
         """Uses a sandbox that another process holds, such as one of ``stockade create``. Closing
         only leaves it; `kill` ends it."""
         attached: Any = _Attached(name)
-        _bridge.wait(_core.started(attached.inspect))
+        attached.keep(_bridge.wait(_core.started(attached.inspect)))
         sandbox = cls.__new__(cls)
         sandbox._on_stdout, sandbox._on_stderr = on_stdout, on_stderr
         sandbox._on_denial, sandbox._session = on_denial, attached
+        sandbox._label, sandbox._options = name, None
         sandbox._is_attached = sandbox._is_closed = True
         return sandbox
 
@@ -255,6 +283,45 @@ class Sandbox:
         )
         return self._handle(running)
 
+    def context(
+        self,
+        name: Optional[str] = None,
+        *,
+        language: str = "python",
+        cwd: Optional[str] = None,
+        envs: Optional[Mapping[str, str]] = None,
+    ) -> CodeContext:
+        """An interpreter that keeps its state between calls: a new one, or the one with this name.
+
+        Args:
+            name: Its name; the default is a new one.
+            language: Only ``python`` is accepted.
+            cwd: The directory inside where a new one starts; the default is the workspace.
+            envs: Environment variables of a new one.
+        """
+        if name is not None:
+            known = _bridge.wait(contexts.ask(self._session, "list", None))
+            if contexts.existing(known, name, language):
+                return CodeContext(self._session, name, self._on_denial)
+        asked = contexts.ask(self._session, "create", name, language=language, cwd=cwd, envs=envs)
+        created = contexts.infos(_bridge.wait(asked))[0]
+        return CodeContext(self._session, created.name, self._on_denial)
+
+    def contexts(self) -> builtins.list[ContextInfo]:
+        """The contexts of this sandbox."""
+        return contexts.infos(_bridge.wait(contexts.ask(self._session, "list", None)))
+
+    def port(self, port: int, *, listen: Optional[str] = None) -> Port:
+        """Forwards a port of a server inside to an address of loopback that only this user can
+        open; `listen` chooses it, such as ``127.0.0.1:8000``."""
+        answer = _bridge.wait(ports.ask(self._session, "open", port, listen))
+        return Port(self._session, ports.views(answer)[0])
+
+    def ports(self) -> builtins.list[Port]:
+        """The forwarded ports."""
+        answer = _bridge.wait(ports.ask(self._session, "list", 0, None))
+        return [Port(self._session, view) for view in ports.views(answer)]
+
     @property
     def files(self) -> Files:
         """The files inside."""
@@ -282,6 +349,94 @@ class Sandbox:
     def resume(self) -> None:
         """Continues all programs."""
         _bridge.wait(_core.started(self._session.resume))
+
+    @property
+    def label(self) -> str:
+        """The name under which the checkpoints of this sandbox are kept."""
+        return self._label
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """Keeps all files that programs can write, apart from directories of the host. Programs are
+        stopped during the copy."""
+        return self._keep(f"{self._label}/{name}")
+
+    def _keep(self, reference: str) -> Checkpoint:
+        started = _core.started(lambda: self._session.checkpoint(reference))
+        return state.view(json.loads(_bridge.wait(started)))
+
+    def checkpoints(self) -> builtins.list[Checkpoint]:
+        """The checkpoints of this sandbox."""
+        return state.checkpoints(self._label)
+
+    def restore(self, name: str, *, any_policy: bool = False) -> None:
+        """Brings the files back to a checkpoint of this sandbox, or to any by its reference. Programs
+        must have ended.
+
+        The policy stays that of this sandbox. A checkpoint of another policy is refused, unless
+        `any_policy` accepts its files.
+        """
+        reference = name if "/" in name else f"{self._label}/{name}"
+        _bridge.wait(_core.started(lambda: self._session.restore(reference, any_policy)))
+
+    def discard(self) -> None:
+        """Throws away everything that programs wrote."""
+        _bridge.wait(_core.started(lambda: self._session.restore(None, False)))
+
+    def fork(self, name: Optional[str] = None) -> Sandbox:
+        """A new sandbox, opened like this one, with the files of a checkpoint or of now. The fork of
+        an attached sandbox is attached too: it lives in a process of its own until `kill`."""
+        kept = self.checkpoint(state.passing_name()) if name is None else None
+        reference = kept.reference if kept else str(name)
+        reference = reference if "/" in reference else f"{self._label}/{reference}"
+        if self._options is None:
+            try:
+                return self._attach_fork(_forked(self._label, reference))
+            finally:
+                if kept is not None:
+                    state.remove_checkpoint(kept.reference)
+        fork = type(self)(**self._options)
+        try:
+            _bridge.wait(_core.started(lambda: fork._session.fill(reference)))
+        except BaseException:
+            fork.close()
+            raise
+        finally:
+            if kept is not None:
+                state.remove_checkpoint(kept.reference)
+        return fork
+
+    def _attach_fork(self, name: str) -> Sandbox:
+        on_stdout, on_stderr, on_denial = self._on_stdout, self._on_stderr, self._on_denial
+        return type(self).attach(
+            name, on_stdout=on_stdout, on_stderr=on_stderr, on_denial=on_denial
+        )
+
+    def diff(self, earlier: Optional[str] = None) -> builtins.list[Change]:
+        """What programs changed in the workspace since it started, or since a checkpoint."""
+        kept = self.checkpoint(state.passing_name())
+        try:
+            return state.diff(kept.reference, earlier)
+        finally:
+            state.remove_checkpoint(kept.reference)
+
+    def apply(
+        self,
+        to: Optional[Path] = None,
+        *,
+        only: Sequence[Path] = (),
+        accept: Sequence[Path] = (),
+        dry_run: bool = False,
+    ) -> builtins.list[Applied]:
+        """Writes changes of the workspace to the host: to the directory below its overlay, or `to`.
+
+        Refused and conflicting changes stay out, and so does what tools of the host execute, unless
+        `accept` names it.
+        """
+        kept = self.checkpoint(state.passing_name())
+        try:
+            return state.apply(kept.reference, to, only, accept, dry_run)
+        finally:
+            state.remove_checkpoint(kept.reference)
 
     def close(self) -> None:
         """Ends everything inside and waits until nothing is left. May be called again."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
+import functools
 import inspect
 import re
 import types
@@ -20,6 +22,15 @@ _PLAIN: dict[Any, str] = {
     bool: "boolean",
     type(None): "null",
 }
+
+# JSON has no bytes: they are the text that this encoding makes of them.
+_BYTES = {"type": "string", "contentEncoding": "base64"}
+
+# The sections of docstrings in the style of NumPy; a line of dashes follows their names.
+_NUMPY = re.compile(
+    r"(Parameters|Other Parameters|Returns|Yields|Receives|Raises|Warns|Warnings|See Also|Notes"
+    r"|References|Examples|Attributes|Methods)\s*$"
+)
 
 # `int | str`, from Python 3.10 on.
 _UNIONS: tuple[Any, ...] = (Union, getattr(types, "UnionType", Union))
@@ -43,19 +54,26 @@ class Shape:
 
 
 def of_function(name: str, function: Callable[..., Any]) -> Shape:
-    """The shape of a function, from its hints and its docstring."""
+    """The shape of a function, from its hints and its docstring. What a partial function has bound
+    already is no argument."""
+    inner: Any = function
+    bound: set[str] = set()
+    while isinstance(inner, functools.partial):
+        bound |= set(inner.keywords)
+        inner = inner.func
     try:
         signature = inspect.signature(function)
-        target = function if inspect.isroutine(function) else getattr(function, "__call__")
+        target = inner if inspect.isroutine(inner) else getattr(inner, "__call__")
         hints = typing.get_type_hints(target, include_extras=True)
     except (TypeError, ValueError, NameError) as error:
         message = f"cannot read the arguments of the tool {name!r}: {error}"
         raise errors.InvalidError(message, "pass a Python function with type hints") from error
-    description, described = _docstring(inspect.getdoc(function) or "")
+    description, described = _docstring(inspect.getdoc(inner) or "")
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if is_open or parameter.name in bound:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             message = f"the tool {name!r} takes {parameter.name!r} only by position"
@@ -66,7 +84,10 @@ def of_function(name: str, function: Callable[..., Any]) -> Shape:
         if parameter.default is inspect.Parameter.empty:
             required.append(parameter.name)
         properties[parameter.name] = it
-    taken = {"type": "object", "properties": properties, "required": required}
+    taken: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+    if bound:
+        # A call must not replace what is bound.
+        taken["additionalProperties"] = False
     returned = hints.get("return", Any)
     output = None if returned is Any else _schema(returned, name)
     return Shape(description, taken, output, hints)
@@ -80,6 +101,8 @@ def plain(value: Any) -> Any:
         return value.value
     if isinstance(value, (set, frozenset)):
         return list(value)
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -89,6 +112,8 @@ def _schema(hint: Any, tool: str) -> dict[str, Any]:
         return {}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
+    if hint is bytes:
+        return dict(_BYTES)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hasattr(hint, "__metadata__"):
         texts = [it for it in hint.__metadata__ if isinstance(it, str)]
@@ -145,10 +170,12 @@ def _value(hint: Any, value: Any) -> Any:
         return _value(hint.__origin__, value)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in _UNIONS:
-        fitting = (it for it in inner if dataclasses.is_dataclass(it) or _is_enum(it))
+        fitting = (it for it in inner if _is_converted(it))
         return _value(next(fitting, Any), value) if value is not None else None
     if _is_enum(hint):
         return hint(value)
+    if hint is bytes and isinstance(value, str):
+        return base64.b64decode(value, validate=True)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
         fields = typing.get_type_hints(hint, include_extras=True)
         return hint(**{name: _value(fields.get(name, Any), it) for name, it in value.items()})
@@ -161,16 +188,48 @@ def _value(hint: Any, value: Any) -> Any:
     return value
 
 
+def _is_converted(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) or _is_enum(hint) or hint is bytes
+
+
 def _is_enum(hint: Any) -> bool:
     return inspect.isclass(hint) and issubclass(hint, enum.Enum)
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and that of each argument."""
+    lines = text.splitlines()
+    for number, (line, next_line) in enumerate(zip(lines, lines[1:])):
+        if _NUMPY.match(line) and re.match(r"-{3,}\s*$", next_line):
+            return "\n".join(lines[:number]).strip(), _numpy_arguments(lines[number:])
+    return _listed_arguments(lines)
+
+
+def _numpy_arguments(lines: list[str]) -> dict[str, str]:
+    """The description of each argument from the sections of a docstring in the style of NumPy."""
+    arguments: dict[str, str] = {}
+    section = ""
+    names: list[str] = []
+    for line in lines:
+        header = _NUMPY.match(line)
+        if header:
+            section, names = header[1], []
+        elif not section.endswith("Parameters") or re.match(r"-{3,}\s*$", line):
+            continue
+        elif line.strip() and not line[0].isspace():
+            # `first, second : float, optional`
+            names = re.findall(r"\w+", line.partition(":")[0])
+        for name in names if line[:1].isspace() else ():
+            arguments[name] = f"{arguments.get(name, '')} {line.strip()}".strip()
+    return arguments
+
+
+def _listed_arguments(lines: list[str]) -> tuple[str, dict[str, str]]:
     """The description, and that of each argument from a section `Args:` or from `:param`."""
     arguments: dict[str, str] = {}
     kept: list[str] = []
     section = False
-    for line in text.splitlines():
+    for line in lines:
         param = re.match(r"\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)", line)
         listed = re.match(r"\s+(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line) if section else None
         if re.match(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Example|Examples):\s*$", line):

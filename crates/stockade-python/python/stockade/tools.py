@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, Callable, Optional
@@ -79,3 +80,12 @@ def _own_loop() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="stockade-tools", daemon=True).start()
         return _loop
+
+
+def _after_fork_in_child() -> None:
+    """Forgets the parent's loop: its thread does not exist in this process."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

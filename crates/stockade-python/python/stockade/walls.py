@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from . import _bridge, _stockade, errors
 from ._stockade import Failure, Session
+from .azure import Azure
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ def wall_report(
     quick: bool = False,
     docker_url: Optional[str] = None,
     runtime: Optional[str] = None,
+    azure: Optional[Azure] = None,
 ) -> WallReport:
     """Probes what one wall can enforce on this host. With `quick`, no wall is built for it."""
     try:
-        probing = _stockade.wall(_bridge.runtime(), provider, quick, (docker_url, runtime))
+        probing = _stockade.wall(_bridge.runtime(), provider, quick, (docker_url, runtime), azure)
     except Failure as failure:
         raise errors.of_failure(failure) from None
     text = _bridge.wait(probing)

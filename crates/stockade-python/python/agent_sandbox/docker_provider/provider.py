@@ -19,6 +19,9 @@ from .state import SandboxCheckpoint, SandboxStateManager
 # The isolation of a container, as Stockade reports it, by the runtime behind it.
 _RUNTIMES = {"user-kernel": IsolationRuntime.GVISOR, "vm": IsolationRuntime.KATA}
 
+# What builds the hardened image. No registry has it.
+_BUILD = "stockade image build --hardened"
+
 
 def has_iptables() -> bool:
     """Whether the host has the command ``iptables``, which no provider needs."""
@@ -97,7 +100,8 @@ class DockerSandboxProvider(WallProvider):
         except stockade.StockadeError as error:
             raise RuntimeError(f"Docker daemon is not available: {error}") from error
         if not is_there:
-            raise RuntimeError(f"the engine has no image {wanted}; run `docker pull {wanted}`")
+            remedy = _BUILD if wanted == self.HARDENED_IMAGE_TAG else f"docker pull {wanted}"
+            raise RuntimeError(f"the engine has no image {wanted}; run `{remedy}`")
 
     def run(
         self,
@@ -114,21 +118,21 @@ class DockerSandboxProvider(WallProvider):
         return self._run_in(session, command, config)
 
     def save_state(self, agent_id: str, session_id: str, name: str) -> SandboxCheckpoint:
-        """Keeps the state of a session; refused until Stockade has checkpoints."""
+        """Keeps the files of a session, under a name of its agent."""
         return SandboxStateManager(self).save(agent_id, session_id, name)
 
     def restore_state(
         self, agent_id: str, session_id: str, name: str, config: Optional[SandboxConfig] = None
     ) -> None:
-        """Restores a session to a kept state; refused until Stockade has checkpoints."""
+        """Brings the files of a session back to a kept state. Executions must have ended."""
         SandboxStateManager(self).restore(agent_id, session_id, name, config)
 
     def list_checkpoints(self, agent_id: str) -> list[SandboxCheckpoint]:
-        """The kept states of an agent; refused until Stockade has checkpoints."""
+        """The kept states of an agent, oldest first."""
         return SandboxStateManager(self).list_checkpoints(agent_id)
 
     def delete_checkpoint(self, agent_id: str, name: str) -> None:
-        """Removes a kept state; refused until Stockade has checkpoints."""
+        """Removes a kept state."""
         SandboxStateManager(self).delete_checkpoint(agent_id, name)
 
     def _report(self) -> WallReport:
@@ -169,5 +173,5 @@ class DockerSandboxProvider(WallProvider):
             raise RuntimeError(f"cannot look for {self.HARDENED_IMAGE_TAG}: {error}") from error
         if not is_there:
             message = f"Hardened sandbox image '{self.HARDENED_IMAGE_TAG}' is required"
-            raise RuntimeError(f"{message} but the engine does not have it; build it first")
+            raise RuntimeError(f"{message} but the engine does not have it; run `{_BUILD}`")
         return self.HARDENED_IMAGE_TAG

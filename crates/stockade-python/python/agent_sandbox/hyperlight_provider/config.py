@@ -11,6 +11,9 @@ from ..sandbox_provider import SandboxConfig
 
 BACKENDS = ("hyperlightjs", "nanvix", "wasm")
 
+# The hypervisors of other systems, which some take for a backend.
+OTHERS = ("mshv", "whp", "WHP")
+
 _MIB = 1024 * 1024
 
 
@@ -30,7 +33,9 @@ class HyperlightConfig:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             known = ", ".join(BACKENDS)
-            raise ValueError(f"Unknown Hyperlight backend '{self.backend}'; known are {known}")
+            why = "it is a hypervisor, and Stockade uses KVM; " if self.backend in OTHERS else ""
+            message = f"Unknown Hyperlight backend '{self.backend}'"
+            raise ValueError(f"{message}; {why}known are {known}")
         for name in ("heap_size_bytes", "stack_size_bytes", "max_execution_time_ms"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")

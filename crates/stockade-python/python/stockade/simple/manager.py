@@ -30,10 +30,21 @@ class SandboxManager:
             NetworkPolicy(allow_outbound=self.config.allowed_network)
         )
         """Judges connections as the sandboxes do."""
+        self.process_sandbox = ProcessSandbox(self.config)
+        """Runs code of no agent."""
         self._lock = threading.Lock()
+        self._own_files: Optional[FilesystemSandbox] = None
         self._directory: Optional[str] = None
         self._files: dict[str, FilesystemSandbox] = {}
         self._sandboxes: dict[str, _AgentSandbox] = {}
+
+    @property
+    def filesystem_sandbox(self) -> FilesystemSandbox:
+        """Files of no agent; the first use makes their directory."""
+        with self._lock:
+            if self._own_files is None:
+                self._own_files = FilesystemSandbox()
+            return self._own_files
 
     def create_agent_environment(self, agent_id: str) -> dict[str, Any]:
         """Makes the files of an agent, or finds them: ``agent_id``, ``filesystem`` and
@@ -69,7 +80,11 @@ class SandboxManager:
             sandboxes, self._sandboxes = list(self._sandboxes.values()), {}
             files, self._files = list(self._files.values()), {}
             directory, self._directory = self._directory, None
-        ends = [self.network_sandbox.cleanup, *(it.cleanup for it in sandboxes)]
+            if self._own_files is not None:
+                files.append(self._own_files)
+                self._own_files = None
+        own = [self.network_sandbox.cleanup, self.process_sandbox.cleanup]
+        ends = [*own, *(it.cleanup for it in sandboxes)]
         removals: list[_Act] = [it.cleanup for it in files]
         if directory is not None:
             removals.append(functools.partial(_beneath.remove_tree, directory))

@@ -19,7 +19,7 @@ from .sandboxes import Sandbox, SandboxConfig
 # The longest time limit of a policy; each execution has its own.
 _LONGEST_SECONDS = 604_800
 
-# The ports of hosts without `allowed_ports`.
+# The ports that code reaches without `allowed_ports`: a gate has a list of them.
 _USUAL_PORTS = (80, 443)
 
 # Runs inside: passes connections to a port of the sandbox on to the gate's proxy.
@@ -54,21 +54,29 @@ class NetworkPolicy:
     allowed_hosts: Optional[Collection[str]] = None
     """The only hosts, such as ``example.com`` or ``*.example.com``; None is every public host."""
     allowed_ports: Optional[Collection[int]] = None
-    """The only ports; None is 80 and 443, and an empty collection is no network."""
+    """The only ports. None is any port for `NetworkSandbox.check_connection`, and 80 and 443 for
+    code; an empty collection is no network."""
     blocked_hosts: Optional[Collection[str]] = None
     """Names, addresses and ranges that are never reached."""
     max_connections: int = 10
     """How many connections may be open at once."""
+    inspect: bool = False
+    """Whether the gate ends TLS to `allowed_hosts`, and records the method, path and status of each
+    request there. Clients that pin certificates do not work then."""
 
     @property
     def _has_network(self) -> bool:
         """Whether any connection is allowed."""
         return self.allow_outbound and (self.allowed_ports is None or len(self.allowed_ports) > 0)
 
-    def clauses(self) -> dict[str, Any]:
-        """The same as clauses of a policy."""
-        ports = sorted(_USUAL_PORTS if self.allowed_ports is None else self.allowed_ports)
-        hosts = sorted(self.allowed_hosts or ())
+    def clauses(self, any_port: Collection[int] = _USUAL_PORTS) -> dict[str, Any]:
+        """The same as clauses of a policy; `any_port` has the ports if the policy names none."""
+        ports = sorted(any_port if self.allowed_ports is None else self.allowed_ports)
+        hosts: list[Any] = sorted(self.allowed_hosts or ())
+        if self.inspect:
+            if self.allowed_hosts is None:
+                raise ValueError("inspect needs allowed_hosts: name the hosts whose TLS is ended")
+            hosts = [{"host": host, "inspect": True} for host in hosts]
         is_open = self._has_network and self.allowed_hosts is None
         return {
             "defaults": {"network_default": "allow" if is_open else "deny"},
@@ -121,16 +129,19 @@ class NetworkSandbox:
         self._inside.cleanup()
 
     def _may(self, host: str, port: int) -> bool:
-        """Whether the gate would connect: it judges the name, and then every address of it."""
+        """Whether the gate would connect: it judges the name, and then every address of it. Where
+        nothing is found, the name alone is judged; the gate looks it up and judges again."""
         if not self.policy._has_network:
             return False
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            if not self._checked.why(host=name):
+            checked = self._checked
+            if self.policy.allowed_ports is None:
+                checked = Policy.build(**self.policy.clauses([port]))
+            if not checked.why(host=name):
                 return False
-            found = _addresses(host, port)
-            return bool(found) and all(self._checked.why(host=name, address=it) for it in found)
-        except errors.InvalidError:
+            return all(checked.why(host=name, address=it) for it in _addresses(host, port))
+        except (errors.InvalidError, errors.PolicyError):
             return False
 
 
@@ -221,7 +232,7 @@ class _Gated(Sandbox):
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host; empty if it has none, and then nothing can connect to it."""
+    """The addresses of a host; empty if this machine finds none."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -230,7 +241,9 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 def _url(body: dict[str, Any]) -> str:
-    scheme = "http" if body.get("method") else "https"
+    # A method is known without TLS, and of TLS that ended at the gate.
+    is_plain = body.get("method") and body.get("inspection") != "opened"
+    scheme = "http" if is_plain else "https"
     usual = 80 if scheme == "http" else 443
     port = "" if body.get("port") == usual else f":{body.get('port')}"
     return f"{scheme}://{body.get('host')}{port}{body.get('path') or '/'}"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Optional
 
 from .. import errors
 from ..sandbox import Sandbox as _Wall
+from ..walls import has_image
 
 LONGEST_SECONDS = 2_592_000
 """The longest life of a sandbox: until `Sandbox.cleanup`, if that is earlier."""
@@ -154,6 +155,12 @@ class DockerSandbox(Sandbox):
         super().__init__(config)
         self.image = image
         """The image, which the engine must have."""
+
+    def _make(self) -> _Wall:
+        if not has_image(self.image):
+            message = f"the engine has no image {self.image}"
+            raise errors.UnavailableError(message, f"run `docker pull {self.image}`")
+        return super()._make()
 
     def _options(self) -> dict[str, Any]:
         return {"image": self.image}
